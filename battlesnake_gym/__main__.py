@@ -1,0 +1,8 @@
+"""``python -m battlesnake_gym`` is the console command ``battlesnake-gym``."""
+
+import sys
+
+from battlesnake_gym.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""The console command ``battlesnake-gym``: a table of subcommands, each loaded only when asked for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import NamedTuple
+
+PROG = "battlesnake-gym"
+
+
+class Command(NamedTuple):
+    """Where a subcommand's ``main(argv) -> exit status`` stands, and one line on what it does."""
+
+    target: str
+    help: str
+    extra: str = ""
+
+
+COMMANDS = {
+    "snakes": Command("heuristics.listing:main", "list the named snakes"),
+    "arena": Command("server.arena:main", "let snakes (names, policies, URLs) play", "server"),
+    "watch": Command("server.watch:main", "show replays in the browser", "server"),
+    "serve": Command("server.app:main", "run a live snake for the Battlesnake API", "server"),
+    "scenarios": Command("server.scenarios:main", "test a snake on given situations", "server"),
+    "train": Command("mabs.launcher:main", "train a policy with DQN or APEX on Ray RLlib", "rllib"),
+    "plot": Command("mabs.plot:main", "draw the learning curves of several runs", "rllib"),
+    "evaluate": Command("mabs.evaluate:main", "measure a checkpoint against opponents", "rllib"),
+    "export": Command("mabs.export:main", "turn a checkpoint into policy.onnx", "rllib"),
+    "conformance": Command(
+        "battlesnake_gym.conformance:main", "check the rules against recorded games"
+    ),
+}
+
+
+def usage() -> str:
+    """Return the overview that ``--help`` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {command.help}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            f"usage: {PROG} COMMAND [options]",
+            "",
+            "Battlesnake, learned and served: play, write, train and deploy snakes.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            f"'{PROG} COMMAND --help' explains one of them. A first game in the terminal's browser:",
+            f"  {PROG} arena hungry cautious --games 4 --replays replays",
+            f"  {PROG} watch replays",
+            "",
+        ]
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one subcommand and return its exit status (2 for a wrong call)."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments or arguments[0] in ("-h", "--help"):
+        sys.stdout.write(usage())
+        return 0 if arguments else 2
+    name, *rest = arguments
+    if name not in COMMANDS:
+        sys.stderr.write(f"{PROG}: unknown command {name!r}\n\n{usage()}")
+        return 2
+    command = COMMANDS[name]
+    module, function = command.target.split(":")
+    try:
+        run = getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError as error:
+        if not command.extra:
+            raise
+        sys.stderr.write(
+            f"{PROG} {name}: the package {error.name!r} is missing; "
+            f"install it with: pip install 'battlesnake-gym[{command.extra}]'\n"
+        )
+        return 2
+    return int(run(rest) or 0)

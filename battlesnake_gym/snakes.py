@@ -1,0 +1,85 @@
+"""Who plays: the one interface of every strategy, and the register of strategies by name.
+
+A *strategy* is a callable: it is given a board (``board.you`` is the snake to move) and the seconds
+it may think, and answers with a `Decision`. One strategy object plays one snake in one game, so it
+may remember between turns. Packages add theirs with `register`; `make` builds one by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from battlesnake_gym.board import Board
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What one rule said of one decision.
+
+    ``vetoed`` are the moves it ruled out; ``scores`` is what it added to each move.
+    """
+
+    rule: str
+    vetoed: tuple[str, ...] = ()
+    scores: dict[str, float] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A move and why: the rules that spoke, in their order, and the total score of each move."""
+
+    move: str
+    reasons: tuple[Reason, ...] = ()
+    scores: dict[str, float] = field(default_factory=dict)
+    shout: str = ""
+
+
+class Strategy(Protocol):
+    """Anything that can play one snake in one game."""
+
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
+        """Choose a move for ``board.you`` within ``seconds`` (None: no limit)."""
+        ...
+
+
+Factory = Callable[[int], Strategy]
+"""Builds a fresh strategy from a seed."""
+
+PLUGINS = ("heuristics",)
+"""Packages that register strategies when imported; loaded at the first look-up, where present."""
+
+_factories: dict[str, Factory] = {}
+
+
+def register(name: str, factory: Factory) -> None:
+    """Make ``factory`` known as ``name``; registering a name twice replaces it."""
+    _factories[name] = factory
+
+
+def names() -> list[str]:
+    """All registered names, sorted."""
+    _load_plugins()
+    return sorted(_factories)
+
+
+def make(name: str, seed: int = 0) -> Strategy:
+    """Build a fresh strategy; the same seed plays the same moves.
+
+    Raises ``ValueError`` with the list of names where ``name`` is unknown.
+    """
+    _load_plugins()
+    if name not in _factories:
+        raise ValueError(f"unknown snake {name!r}; choose one of {', '.join(names())}")
+    return _factories[name](seed)
+
+
+def _load_plugins() -> None:
+    for plugin in PLUGINS:
+        if importlib.util.find_spec(plugin) is not None:
+            importlib.import_module(plugin)
