@@ -1,0 +1,113 @@
+"""The random numbers of Go's ``math/rand``, which decide the reference's start positions and food.
+
+Output k of the generator is ``o[k] = o[k - 273] + o[k - 607]`` modulo 2**64, where the 607 words it
+was seeded with count as the outputs -606 to 0. A turn needs few outputs, so words are seeded only
+when an output asks for them: each is three steps of a small multiplicative generator, mixed with a
+constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence
+from typing import TypeVar
+
+from .gorand_table import TABLE
+
+WORDS = 607
+TAP = 273
+FEED = WORDS - TAP
+LCG_MODULUS = 2**31 - 1
+LCG_FACTOR = 48271
+LCG_SKIPPED = 20
+ZERO_SEED = 89482311
+MASK = 2**64 - 1
+
+T = TypeVar("T")
+
+
+def _lcg_powers() -> list[int]:
+    power = pow(LCG_FACTOR, LCG_SKIPPED, LCG_MODULUS)
+    powers = []
+    for _ in range(3 * WORDS):
+        power = power * LCG_FACTOR % LCG_MODULUS
+        powers.append(power)
+    return powers
+
+
+_POWERS = _lcg_powers()
+
+
+class GoRand:
+    """A generator that gives what Go's ``rand.New(rand.NewSource(seed))`` gives.
+
+    ``seed`` is taken modulo 2**64 as a signed number, as Go's integers are.
+
+    >>> rand = GoRand(1)
+    >>> [rand.intn(100) for _ in range(5)]
+    [81, 87, 47, 59, 81]
+    """
+
+    __slots__ = ("_outputs", "_seed")
+
+    def __init__(self, seed: int) -> None:
+        signed = (seed + 2**63) % 2**64 - 2**63
+        self._seed = signed % LCG_MODULUS or ZERO_SEED
+        self._outputs: list[int] = []
+
+    def _seeded_word(self, index: int) -> int:
+        seed = self._seed
+        a, b, c = _POWERS[3 * index : 3 * index + 3]
+        low = seed * b % LCG_MODULUS << 20 ^ seed * c % LCG_MODULUS
+        return (seed * a % LCG_MODULUS << 40 ^ low ^ TABLE[index]) & MASK
+
+    def uint64(self) -> int:
+        """The next output, 64 bits."""
+        outputs = self._outputs
+        k = len(outputs) + 1
+        older = outputs[k - WORDS - 1] if k > WORDS else self._seeded_word((FEED - k) % WORDS)
+        newer = outputs[k - TAP - 1] if k > TAP else self._seeded_word(WORDS - k)
+        output = (older + newer) & MASK
+        outputs.append(output)
+        return output
+
+    def int63(self) -> int:
+        """The next output without its top bit: 0 to 2**63 - 1."""
+        return self.uint64() & (MASK >> 1)
+
+    def uint32(self) -> int:
+        """0 to 2**32 - 1."""
+        return self.int63() >> 31
+
+    def int31(self) -> int:
+        """0 to 2**31 - 1."""
+        return self.int63() >> 32
+
+    def intn(self, n: int) -> int:
+        """A number from 0 to n - 1, for n between 1 and 2**31 - 1."""
+        if not 0 < n < 2**31:
+            raise ValueError(f"n must be between 1 and 2**31 - 1, got {n}")
+        if n & (n - 1) == 0:
+            return self.int31() & (n - 1)
+        largest = 2**31 - 1 - 2**31 % n
+        while (drawn := self.int31()) > largest:
+            pass
+        return drawn % n
+
+    def between(self, low: int, high: int) -> int:
+        """A number from ``low`` to ``high``, both included (the reference's ``Range``)."""
+        return self.intn(high - low + 1) + low
+
+    def _bounded(self, n: int) -> int:
+        """A number from 0 to n - 1 in the way of `shuffle`, which is not the way of `intn`."""
+        product = self.uint32() * n
+        if product & 0xFFFFFFFF < n:
+            threshold = (2**32 - n) % n
+            while product & 0xFFFFFFFF < threshold:
+                product = self.uint32() * n
+        return product >> 32
+
+    def shuffle(self, items: MutableSequence[T]) -> None:
+        """Shuffle ``items`` in place."""
+        for i in range(len(items) - 1, 0, -1):
+            j = self._bounded(i + 1)
+            items[i], items[j] = items[j], items[i]
