@@ -120,7 +120,7 @@ def main() -> None:
     write(
         PACKAGE / "rules" / "gorand_table.py",
         f'"""The constant table of Go\'s ``math/rand``; {origin}."""\n\n'
-        f"TABLE = (\n{as_lines(words, '')})\n",
+        f"# fmt: off\nTABLE = (\n{as_lines(words, '')})\n",
     )
     write(
         PACKAGE / "csrc" / "gorand_table.h",

@@ -1,5 +1,6 @@
 """The constant table of Go's ``math/rand``; written by tools/make_gorand_table.py, do not edit."""
 
+# fmt: off
 TABLE = (
     0xC5F74A33EB98FFEA, 0xC07B4A41BA965F5B, 0x135EC513CB81AF0F,
     0x4A04FB5CA74395EB, 0xA7E8831C7710CF8E, 0x7D5DE4E88F37C1C3,

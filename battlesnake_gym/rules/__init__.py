@@ -1,0 +1,55 @@
+"""The rules of the game in plain Python: the law that everything else here is held to.
+
+>>> game = Game(seed=7)
+>>> state = start(game, 11, 11, ["one", "two"])
+>>> step(game, state, {"one": "up", "two": "left"})
+>>> state.turn, is_over(game, state)
+(1, False)
+"""
+
+from __future__ import annotations
+
+from .errors import RulesError
+from .gorand import GoRand
+from .maps import MAPS, Map
+from .play import MAX_SIZE, start, step
+from .rulesets import RULESETS, is_over, ruleset_name
+from .stages import Moves, Stage, default_move
+from .state import (
+    CAUSES,
+    MAX_HEALTH,
+    MOVES,
+    OFFSETS,
+    START_LENGTH,
+    Game,
+    Point,
+    Settings,
+    Snake,
+    State,
+)
+
+__all__ = [
+    "CAUSES",
+    "MAPS",
+    "MAX_HEALTH",
+    "MAX_SIZE",
+    "MOVES",
+    "OFFSETS",
+    "RULESETS",
+    "START_LENGTH",
+    "Game",
+    "GoRand",
+    "Map",
+    "Moves",
+    "Point",
+    "RulesError",
+    "Settings",
+    "Snake",
+    "Stage",
+    "State",
+    "default_move",
+    "is_over",
+    "ruleset_name",
+    "start",
+    "step",
+]

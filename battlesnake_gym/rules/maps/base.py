@@ -1,0 +1,48 @@
+"""What a map is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..errors import RulesError
+from ..placement import MAX_SNAKES
+from ..state import Game, State
+
+Hook = Callable[[Game, State], None]
+"""Changes the state in place."""
+
+ODD_SIZES = tuple((size, size) for size in range(7, 26, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """One map: ``setup`` builds the first board, ``update`` runs after the rules of every turn.
+
+    ``update`` still sees the turn before the moves. ``sizes`` (width, height) and ``players``
+    (fewest, most) are advertised; they are enforced only where the reference does so.
+    """
+
+    id: str
+    description: str
+    setup: Hook
+    update: Hook
+    sizes: tuple[tuple[int, int], ...] = ODD_SIZES
+    players: tuple[int, int] = (1, MAX_SNAKES)
+    sizes_enforced: bool = False
+    players_enforced: bool = False
+    smallest: int = 1
+
+    def check(self, width: int, height: int, num_snakes: int) -> None:
+        """Raise `RulesError` where the reference refuses to set this map up."""
+        if self.sizes_enforced and (width, height) not in self.sizes:
+            sizes = ", ".join(f"{w}x{h}" for w, h in self.sizes)
+            raise RulesError(f"map {self.id!r} needs a board of {sizes}, got {width}x{height}")
+        if min(width, height) < self.smallest:
+            raise RulesError(
+                f"map {self.id!r} needs a width and height of {self.smallest} or more, "
+                f"got {width}x{height}"
+            )
+        fewest, most = self.players
+        if self.players_enforced and not fewest <= num_snakes <= most:
+            raise RulesError(f"map {self.id!r} is for {fewest} to {most} snakes, got {num_snakes}")

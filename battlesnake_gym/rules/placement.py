@@ -1,0 +1,179 @@
+"""Where snakes and food stand when a game starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .errors import RulesError
+from .food import free_cells
+from .gorand import GoRand
+from .state import START_LENGTH, Point, Snake, State
+
+MAX_SNAKES = 16
+CORNER_AND_SIDE_STARTS = 8
+SMALLEST_FIXED = 7  # boards below this width get random starts
+SMALLEST_QUADRANTS = 11
+FEW_SNAKES = 4  # so many get food beside them on every board
+LARGE_AREA = 121  # and all do on boards of at least this many cells
+DIAGONALS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+def put_snake(snake: Snake, cell: Point) -> None:
+    """Stack a new snake's body on one cell."""
+    snake.body = [cell] * START_LENGTH
+
+
+def put_snakes(state: State, cells: Sequence[Point]) -> None:
+    """Put snake i on ``cells[i]``; there must be a cell for each."""
+    for snake, cell in zip(state.snakes, cells, strict=False):
+        put_snake(snake, cell)
+
+
+def standard_start(state: State, rand: GoRand) -> None:
+    """Place all snakes, then the first food: what most maps do."""
+    place_snakes(state, rand)
+    place_start_food(state, rand)
+
+
+def place_snakes(state: State, rand: GoRand) -> None:
+    """Fixed places on square boards, random ones elsewhere."""
+    width, count = state.width, len(state.snakes)
+    square = width == state.height
+    if square and count > CORNER_AND_SIDE_STARTS and width < SMALLEST_FIXED:
+        raise RulesError(
+            f"{count} snakes do not fit on a board of {width}x{width}: "
+            f"take at most {CORNER_AND_SIDE_STARTS} snakes or a width of {SMALLEST_FIXED} or more"
+        )
+    if square and width >= SMALLEST_FIXED and count <= CORNER_AND_SIDE_STARTS:
+        _place_on_corners_and_sides(state, rand)
+    elif square and width >= SMALLEST_QUADRANTS:
+        place_in_quadrants(state, rand, _standard_quadrants(width))
+    else:
+        _place_on_random_cells(state, rand)
+
+
+def _place_on_corners_and_sides(state: State, rand: GoRand) -> None:
+    low, middle, high = 1, (state.width - 1) // 2, state.width - 2
+    corners = [(low, low), (low, high), (high, low), (high, high)]
+    sides = [(low, middle), (middle, low), (middle, high), (high, middle)]
+    rand.shuffle(corners)
+    rand.shuffle(sides)
+    put_snakes(state, corners + sides if rand.intn(2) == 0 else sides + corners)
+
+
+def _standard_quadrants(width: int) -> list[list[Point]]:
+    """The four places of each quadrant of a square board, each list a mirror of the first."""
+    quadrant = width // 2
+    near = quadrant // 3
+    far = quadrant - near
+    first = [(near, near), (far, near), (near, far), (far, far)]
+    last = width - 1
+    return [
+        first,
+        [(last - x, y) for x, y in first],
+        [(x, last - y) for x, y in first],
+        [(last - x, last - y) for x, y in first],
+    ]
+
+
+def place_in_quadrants(state: State, rand: GoRand, quadrants: Sequence[Sequence[Point]]) -> None:
+    """Deal the snakes to the quadrants in turn, each on a random place left in its quadrant."""
+    places = [list(cells) for cells in quadrants]
+    if len(state.snakes) > sum(map(len, places)):
+        raise RulesError(
+            f"{len(state.snakes)} snakes are too many for {sum(map(len, places))} start places: "
+            "take fewer snakes"
+        )
+    turn = rand.intn(len(places))
+    for snake in state.snakes:
+        cells = places[turn]
+        put_snake(snake, take_random(cells, rand))
+        turn = (turn + 1) % len(places)
+
+
+def take_random(cells: list[Point], rand: GoRand) -> Point:
+    """Remove a random cell; the last one of the list takes its place."""
+    index = rand.intn(len(cells))
+    cell = cells[index]
+    cells[index] = cells[-1]
+    cells.pop()
+    return cell
+
+
+def _place_on_random_cells(state: State, rand: GoRand) -> None:
+    """Each snake on a random cell with even x + y, so that heads can meet."""
+    middle = centre(state)
+    for i, snake in enumerate(state.snakes):
+        taken = {s.head for s in state.snakes[:i]} | set(state.food) | {middle}
+        cells = [
+            (x, y)
+            for x in range(state.width)
+            for y in range(state.height)
+            if (x + y) % 2 == 0 and (x, y) not in taken
+        ]
+        if not cells:
+            raise RulesError(
+                f"a board of {state.width}x{state.height} has start places for {i} snakes only, "
+                f"got {len(state.snakes)}: take fewer snakes or a larger board"
+            )
+        put_snake(snake, cells[rand.intn(len(cells))])
+
+
+def centre(state: State) -> Point:
+    """The middle cell; of an even side the lower middle."""
+    return (state.width - 1) // 2, (state.height - 1) // 2
+
+
+def place_start_food(state: State, rand: GoRand) -> None:
+    """Food beside every snake and in the centre, or on random cells of other boards."""
+    width, height = state.width, state.height
+    if width != height or width < SMALLEST_FIXED:
+        for _ in state.snakes:
+            cells = free_cells(state)
+            if cells:
+                state.food.append(cells[rand.intn(len(cells))])
+        return
+    if len(state.snakes) <= FEW_SNAKES or width * height >= LARGE_AREA:
+        place_food_beside(state, rand, state.snakes, refuse=lambda cell: False)
+    middle = centre(state)
+    if any(middle in snake.body for snake in state.snakes):
+        raise RulesError(
+            f"a snake starts on the centre {middle} of a board of {width}x{height}, which is "
+            "for food: take fewer snakes or another size"
+        )
+    state.food.append(middle)
+
+
+def place_food_beside(
+    state: State, rand: GoRand, snakes: Sequence[Snake], refuse: Callable[[Point], bool]
+) -> None:
+    """One food for each snake, on a cell diagonal to its head and away from the centre."""
+    for snake in snakes:
+        cells = [
+            cell
+            for cell in diagonal_cells(state, snake.head)
+            if cell not in state.food and not refuse(cell)
+        ]
+        if not cells:
+            raise RulesError(
+                f"no cell for the first food of snake {snake.id!r} at {snake.head}: "
+                "take fewer snakes or a larger board"
+            )
+        state.food.append(cells[rand.intn(len(cells))])
+
+
+def diagonal_cells(state: State, head: Point) -> list[Point]:
+    """The diagonal neighbours that lie away from the centre and in no corner of the board."""
+    middle = centre(state)
+    last = state.width - 1, state.height - 1
+    cells = [(head[0] + dx, head[1] + dy) for dx, dy in DIAGONALS]
+    return [
+        cell
+        for cell in cells
+        if cell != middle
+        and any(
+            cell[axis] < head[axis] < middle[axis] or middle[axis] < head[axis] < cell[axis]
+            for axis in (0, 1)
+        )
+        and not (cell[0] in (0, last[0]) and cell[1] in (0, last[1]))
+    ]

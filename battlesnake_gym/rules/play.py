@@ -1,0 +1,81 @@
+"""A game from its start to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .errors import RulesError
+from .maps import MAPS, Map
+from .placement import MAX_SNAKES
+from .rulesets import RULESETS, is_over, ruleset_name
+from .stages import Moves, check_shrink_every
+from .state import Game, Snake, State
+
+MAX_SIZE = 25
+
+
+def start(game: Game, width: int, height: int, snake_ids: Sequence[str]) -> State:
+    """The first position: the map sets the board up, then the rules are run once without moves.
+
+    ``width`` and ``height`` are 1 to 25, ``snake_ids`` at most 16 different ids. Raises
+    `RulesError` where the map refuses the size or the number of snakes.
+    """
+    board_map = _check_start(game, width, height, snake_ids)
+    state = State(0, width, height, [Snake(snake_id, []) for snake_id in snake_ids])
+    board_map.setup(game, state)
+    _run_stages(game, state, {})
+    return state
+
+
+def step(game: Game, state: State, moves: Moves) -> None:
+    """Play one turn, in place.
+
+    ``moves`` gives a move to every living snake; entries of others are ignored, and any text that
+    is no move means straight on. Raises `RulesError` where an entry is missing, before anything
+    has changed.
+
+    A game that is over only sees its map's update and its clock move on, as in the reference.
+    """
+    board_map = _map(game.map) if game.map else None
+    _run_stages(game, state, moves)
+    if board_map:
+        board_map.update(game, state)
+    state.turn += 1
+
+
+def _run_stages(game: Game, state: State, moves: Moves) -> None:
+    if is_over(game, state):
+        return
+    for stage in RULESETS[ruleset_name(game.ruleset)]:
+        stage.apply(game, state, moves)
+
+
+def _map(name: str) -> Map:
+    if name not in MAPS:
+        raise RulesError(f"map {name!r} is not known: choose one of {', '.join(MAPS)}")
+    return MAPS[name]
+
+
+def _check_start(game: Game, width: int, height: int, snake_ids: Sequence[str]) -> Map:
+    """Refuse a bad start with the field, its value and the remedy; answer with the map."""
+    if not game.map:
+        raise RulesError(
+            "map '' places no snakes: choose a map, or give the rules a State of your own"
+        )
+    board_map = _map(game.map)
+    for field, size in (("width", width), ("height", height)):
+        if not 1 <= size <= MAX_SIZE:
+            raise RulesError(f"{field} must be between 1 and {MAX_SIZE}, got {size}")
+    if game.seed == 0 or not -(2**63) <= game.seed < 2**63:
+        raise RulesError(
+            f"seed must be a signed 64-bit integer other than 0, got {game.seed}: "
+            "take 1 or any other"
+        )
+    if len(set(snake_ids)) != len(snake_ids):
+        raise RulesError(f"snake_ids must all differ, got {list(snake_ids)}: rename the doubles")
+    if len(snake_ids) > MAX_SNAKES:
+        raise RulesError(f"snake_ids may name at most {MAX_SNAKES} snakes, got {len(snake_ids)}")
+    board_map.check(width, height, len(snake_ids))
+    if game.ruleset == "royale" or game.map == "royale":
+        check_shrink_every(game.settings.shrink_every_n_turns)
+    return board_map

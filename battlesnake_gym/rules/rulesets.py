@@ -1,0 +1,52 @@
+"""The rulesets: which stages make a turn, and when a game is over."""
+
+from __future__ import annotations
+
+from .stages import (
+    Stage,
+    always_grow,
+    eliminate_losers,
+    feed,
+    hazard,
+    living,
+    move,
+    move_wrapped,
+    shrink,
+    starve,
+    wipe_food,
+)
+from .state import Game, State
+
+STANDARD = (
+    Stage("move", move),
+    Stage("starve", starve),
+    Stage("hazard", hazard),
+    Stage("feed", feed),
+    Stage("eliminate", eliminate_losers),
+)
+WRAPPED = (Stage("move_wrapped", move_wrapped), *STANDARD[1:])
+CONSTRICTOR = (Stage("wipe_food", wipe_food), Stage("always_grow", always_grow))
+
+RULESETS: dict[str, tuple[Stage, ...]] = {
+    "standard": STANDARD,
+    "solo": STANDARD,
+    "royale": (*STANDARD, Stage("shrink", shrink)),
+    "wrapped": WRAPPED,
+    "constrictor": STANDARD + CONSTRICTOR,
+    "wrapped_constrictor": WRAPPED + CONSTRICTOR,
+}
+"""The stages of each ruleset, in order."""
+
+
+def ruleset_name(name: str) -> str:
+    """The ruleset that is played under this name: an unknown one is the standard game."""
+    return name if name in RULESETS else "standard"
+
+
+def is_over(game: Game, state: State) -> bool:
+    """Whether the game has ended: nobody is left, or only one where several began.
+
+    One snake alone plays on in the ruleset ``solo`` and where ``game.solo`` is set.
+    """
+    alone = game.solo or game.ruleset == "solo"
+    return len(living(state)) < (1 if alone else 2)
