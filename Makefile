@@ -12,12 +12,12 @@ help:
 	@echo "make test      set up and pass the tests (under 15 minutes)"
 	@echo "make test-all  the same with the tests marked slow"
 	@echo "make lint      ruff and mypy alone"
-	@echo "make build     compile the game engine again after a change in battlesnake_gym/csrc"
+	@echo "make build     compile the game engine again after a change in a csrc folder"
 	@echo "make sanitize  a million random turns under AddressSanitizer and UBSan"
 
 # A stamp for each set of packages: a second call installs nothing.
 PACKAGING = pyproject.toml setup.py constraints.txt
-ENGINE = $(wildcard battlesnake_gym/csrc/*.c battlesnake_gym/csrc/*.h)
+COMPILED = $(wildcard */csrc/*.c */csrc/*.h)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -26,7 +26,7 @@ $(VENV)/.packages: $(PACKAGING) | $(BIN)/python
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel -e ".[rllib,server,dev]"
 	@touch $@ $(VENV)/.engine
 
-$(VENV)/.engine: $(ENGINE) $(VENV)/.packages
+$(VENV)/.engine: $(COMPILED) $(VENV)/.packages
 	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 

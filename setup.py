@@ -1,12 +1,10 @@
-"""Builds the packages and the compiled game engine; the metadata stands in ``pyproject.toml``."""
+"""Builds the packages and what is compiled, the engine and the search; the metadata stands in ``pyproject.toml``."""
 
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 
 HERE = Path(__file__).parent
-SOURCES = sorted(str(p.relative_to(HERE)) for p in (HERE / "battlesnake_gym/csrc").glob("*.c"))
-HEADERS = sorted(str(p.relative_to(HERE)) for p in (HERE / "battlesnake_gym/csrc").glob("*.h"))
 
 # Folder of each family of packages; the training ones are also the source_dir and a dependency of
 # a SageMaker job, where they stand flat beside the script, hence their flat names.
@@ -22,23 +20,25 @@ packages = {
     for name in find_packages(folder, include=patterns)
 }
 
+
+def extension(name: str) -> Extension:
+    """Compile all of ``csrc`` in the package of ``name``; without a compiler Python serves instead."""
+    folder = Path(*name.split(".")[:-1]) / "csrc"
+    return Extension(
+        name,
+        sources=sorted(str(path.relative_to(HERE)) for path in (HERE / folder).glob("*.c")),
+        depends=sorted(str(path.relative_to(HERE)) for path in (HERE / folder).glob("*.h")),
+        # -O3: with Python's own -O2 the observation loops are three times slower.
+        extra_compile_args=["-std=gnu11", "-O3"],
+        define_macros=[("Py_LIMITED_API", "0x030B0000")],
+        py_limited_api=True,
+        optional=True,
+    )
+
+
 setup(
     packages=list(packages),
     package_dir=packages,
-    ext_modules=[
-        Extension(
-            "battlesnake_gym._engine",
-            sources=SOURCES,
-            depends=HEADERS,
-            # -O3: with Python's own -O2 the observation loops are three times slower.
-            extra_compile_args=["-std=c11", "-O3"],
-            define_macros=[("Py_LIMITED_API", "0x030B0000")],
-            py_limited_api=True,
-            # Without a compiler the game still runs, on the plain Python rules.
-            optional=True,
-        )
-    ]
-    if SOURCES
-    else [],
+    ext_modules=[extension("battlesnake_gym._engine"), extension("heuristics._search")],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

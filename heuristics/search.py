@@ -1,0 +1,135 @@
+"""Snakes that think ahead: alpha-beta search in C, from a board to a decision that shows its line.
+
+The search looks whole turns ahead, deeper and deeper until time is up, and values the end of each
+line by territory: which cells each snake reaches first, bodies giving way as they move on. We move
+first and the rivals answer knowing it, so a value is one to rely on; with one rival left that is
+exact. With several, each in turn may play its worst against us while the others make the move that
+looks best to them (best-reply search, Schadd and Winands 2011). `heuristics/csrc` holds the C.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules.state import MOVES, Snake
+from battlesnake_gym.snakes import Decision, Reason
+
+try:
+    from heuristics import _search
+except ImportError:
+    _search = None  # type: ignore[assignment]
+
+MAX_DEPTH = 120
+NODES_WITHOUT_CLOCK = 20_000
+CELL = 1000
+"""Scores of the search are in thousandths of a cell of territory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What a position is worth, in thousandths of a cell of territory, in the order of the C code.
+
+    ``hungry`` (a health) and ``lead`` (segments) are not in thousandths. Found by
+    ``benchmarks/tune_search.py``, which plays games in process.
+    """
+
+    territory: int = 1000
+    hazard_cell: int = 600
+    length: int = 2500
+    lead: int = 4
+    longest: int = 4000
+    food_near: int = 6000
+    hunger: int = 300
+    hungry: int = 40
+    starving: int = 400_000
+    cramped: int = 3000
+    rival: int = 30_000
+    draw: int = 500_000
+
+    def packed(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        """All weights as int32 in their order."""
+        return np.array(dataclasses.astuple(self), dtype=np.int32)
+
+
+class Search:
+    """A strategy that searches for ``seconds``, or a fixed number of positions without a clock.
+
+    Raises ``RuntimeError`` where the compiled part is missing.
+    """
+
+    def __init__(
+        self,
+        weights: Weights = Weights(),  # noqa: B008  (frozen)
+        nodes: int = NODES_WITHOUT_CLOCK,
+        max_depth: int = MAX_DEPTH,
+    ) -> None:
+        if _search is None:
+            raise RuntimeError(
+                "the search is not compiled here; install with a C compiler: pip install ."
+            )
+        self.weights = weights.packed()
+        self.nodes = nodes
+        self.max_depth = max_depth
+
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
+        """Search for the best move of ``board.you``."""
+        snakes = _you_first(board)
+        move, depth, proven, evaluated, _, scores, line = _search.think(
+            board.width,
+            board.height,
+            board.game.ruleset in ("wrapped", "wrapped_constrictor"),
+            board.game.ruleset in ("constrictor", "wrapped_constrictor"),
+            board.game.solo or board.game.ruleset == "solo",
+            board.game.settings.hazard_damage_per_turn,
+            np.array([len(snake.body) for snake in snakes], np.int32),
+            np.array([snake.health for snake in snakes], np.int32),
+            _bodies(board, snakes),
+            _cells(board, board.food),
+            _cells(board, board.hazards),
+            self.weights,
+            seconds or 0.0,
+            0 if seconds else self.nodes,
+            self.max_depth,
+        )
+        values = {MOVES[index]: value / CELL for index, value in scores.items()}
+        note = (
+            f"depth {depth}{', decided' if proven else ''}, {evaluated} positions valued; "
+            f"expects {_shown(line, snakes)}"
+        )
+        return Decision(MOVES[move], (Reason("search", scores=values, note=note),), values)
+
+
+def _you_first(board: Board) -> list[Snake]:
+    you = board.you
+    if you is None or not you.alive:
+        raise ValueError("board.you must be a living snake; set board.you_id to one")
+    return [you, *(snake for snake in board.snakes if snake.alive and snake is not you)][:16]
+
+
+def _bodies(board: Board, snakes: list[Snake]) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
+    cells = [y * board.width + x for snake in snakes for x, y in snake.body]
+    return np.array(cells, np.uint16)
+
+
+def _cells(
+    board: Board, points: list[tuple[int, int]]
+) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """How often each cell of the board is listed."""
+    counts = np.zeros(board.width * board.height, np.uint8)
+    for x, y in points:
+        if 0 <= x < board.width and 0 <= y < board.height:
+            counts[y * board.width + x] += 1
+    return counts
+
+
+def _shown(line: list[bytes], snakes: list[Snake]) -> str:
+    """The expected line: every snake's moves by their first letters, ``.`` once it is out."""
+    letters = "".join(move[0] for move in MOVES) + "."
+    return " / ".join(
+        f"{snake.name or snake.id} {''.join(letters[turn[seat]] for turn in line)}"
+        for seat, snake in enumerate(snakes)
+    )
