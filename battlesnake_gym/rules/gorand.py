@@ -60,6 +60,16 @@ class GoRand:
         low = seed * b % LCG_MODULUS << 20 ^ seed * c % LCG_MODULUS
         return (seed * a % LCG_MODULUS << 40 ^ low ^ TABLE[index]) & MASK
 
+    @property
+    def drawn(self) -> int:
+        """How many outputs have been taken."""
+        return len(self._outputs)
+
+    def skip(self, outputs: int) -> None:
+        """Take ``outputs`` outputs and forget them."""
+        for _ in range(outputs):
+            self.uint64()
+
     def uint64(self) -> int:
         """The next output, 64 bits."""
         outputs = self._outputs

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from .errors import RulesError
 from .maps import MAPS, Map
 from .placement import MAX_SNAKES
+from .royale import check_shrink_every
 from .rulesets import RULESETS, is_over, ruleset_name
-from .stages import Moves, check_shrink_every
+from .stages import Moves
 from .state import Game, Snake, State
 
 MAX_SIZE = 25
@@ -22,6 +23,7 @@ def start(game: Game, width: int, height: int, snake_ids: Sequence[str]) -> Stat
     """
     board_map = _check_start(game, width, height, snake_ids)
     state = State(0, width, height, [Snake(snake_id, []) for snake_id in snake_ids])
+    _check_turn(game, state, board_map)
     board_map.setup(game, state)
     _run_stages(game, state, {})
     return state
@@ -37,6 +39,7 @@ def step(game: Game, state: State, moves: Moves) -> None:
     A game that is over only sees its map's update and its clock move on, as in the reference.
     """
     board_map = _map(game.map) if game.map else None
+    _check_turn(game, state, board_map)
     _run_stages(game, state, moves)
     if board_map:
         board_map.update(game, state)
@@ -48,6 +51,13 @@ def _run_stages(game: Game, state: State, moves: Moves) -> None:
         return
     for stage in RULESETS[ruleset_name(game.ruleset)]:
         stage.apply(game, state, moves)
+
+
+def _check_turn(game: Game, state: State, board_map: Map | None) -> None:
+    if game.ruleset == "royale":
+        check_shrink_every(game)
+    if board_map:
+        board_map.check_turn(game, state)
 
 
 def _map(name: str) -> Map:
@@ -76,6 +86,4 @@ def _check_start(game: Game, width: int, height: int, snake_ids: Sequence[str]) 
     if len(snake_ids) > MAX_SNAKES:
         raise RulesError(f"snake_ids may name at most {MAX_SNAKES} snakes, got {len(snake_ids)}")
     board_map.check(width, height, len(snake_ids))
-    if game.ruleset == "royale" or game.map == "royale":
-        check_shrink_every(game.settings.shrink_every_n_turns)
     return board_map

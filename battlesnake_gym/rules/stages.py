@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from .errors import RulesError
-from .food import game_rand
+from .royale import royale_hazards
 from .state import MAX_HEALTH, OFFSETS, Game, Point, Snake, State
 
 Moves = Mapping[str, str]
@@ -199,38 +199,3 @@ def shrink(game: Game, state: State, moves: Moves) -> None:
     if is_initialisation(state, moves):
         return
     state.hazards = royale_hazards(game, state)
-
-
-def royale_hazards(game: Game, state: State) -> list[Point]:
-    """All cells outside a rectangle that loses one random side every N turns.
-
-    Raises `RulesError` where N, ``shrink_every_n_turns``, is below 1.
-    """
-    every = game.settings.shrink_every_n_turns
-    check_shrink_every(every)
-    shrinks = (state.turn + 1) // every
-    if not shrinks:
-        return []
-    rand = game_rand(game)
-    left, right, bottom, top = 0, state.width - 1, 0, state.height - 1
-    for _ in range(shrinks):
-        side = rand.intn(4)
-        left += side == 0
-        right -= side == 1
-        bottom += side == 2
-        top -= side == 3
-    return [
-        (x, y)
-        for x in range(state.width)
-        for y in range(state.height)
-        if not (left <= x <= right and bottom <= y <= top)
-    ]
-
-
-def check_shrink_every(every: int) -> None:
-    """Refuse what the royale rules cannot divide by."""
-    if every < 1:
-        raise RulesError(
-            f"shrink_every_n_turns must be 1 or more in a royale game, got {every}: "
-            "set it to 25, the usual value"
-        )

@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
-from . import standard
+from .arcade import ARCADE_MAZE
 from .base import Map
+from .boxes import EXPAND_BOX, EXPAND_SCATTER, GROW_BOX
+from .castle import CASTLES
+from .pits import HAZARD_PITS
+from .pools import HEALING_POOLS
+from .rings import COLUMNS, INNER_WALL, RINGS
+from .rivers import RIVERS_AND_ISLANDS
+from .royale import ROYALE
+from .scatter import SCATTER
+from .sinkholes import SINKHOLES
+from .snail import SNAIL_MODE
+from .spiral import SPIRAL
+from .standard import EMPTY, STANDARD
 
 MAPS: dict[str, Map] = {
     board_map.id: board_map
     for board_map in (
-        standard.STANDARD,
-        standard.EMPTY,
+        STANDARD,
+        EMPTY,
+        ROYALE,
+        INNER_WALL,
+        RINGS,
+        COLUMNS,
+        SPIRAL,
+        SCATTER,
+        GROW_BOX,
+        EXPAND_BOX,
+        EXPAND_SCATTER,
+        SNAIL_MODE,
+        SINKHOLES,
+        HEALING_POOLS,
+        HAZARD_PITS,
+        *CASTLES,
+        *RIVERS_AND_ISLANDS,
+        ARCADE_MAZE,
     )
 }
 """Every map by its id."""

@@ -15,11 +15,16 @@ Hook = Callable[[Game, State], None]
 ODD_SIZES = tuple((size, size) for size in range(7, 26, 2))
 
 
+def allow(game: Game, state: State) -> None:
+    """Refuse nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Map:
     """One map: ``setup`` builds the first board, ``update`` runs after the rules of every turn.
 
-    ``update`` still sees the turn before the moves. ``sizes`` (width, height) and ``players``
+    ``update`` still sees the turn before the moves. ``check_turn`` runs before the set-up and before
+    every turn; it raises `RulesError` where the reference fails on that turn. ``sizes`` (width, height) and ``players``
     (fewest, most) are advertised; they are enforced only where the reference does so.
     """
 
@@ -32,6 +37,7 @@ class Map:
     sizes_enforced: bool = False
     players_enforced: bool = False
     smallest: int = 1
+    check_turn: Hook = allow
 
     def check(self, width: int, height: int, num_snakes: int) -> None:
         """Raise `RulesError` where the reference refuses to set this map up."""

@@ -1,0 +1,83 @@
+"""The maze of an old arcade game, with tunnels at the border for wrapped rules."""
+
+from __future__ import annotations
+
+from ..food import game_rand
+from ..placement import put_snakes
+from ..state import Game, Point, State
+from .base import Map
+
+WIDTH, HEIGHT = 19, 21
+MAZE = """
+#.###############.#
+#........#........#
+#.##.###.#.###.##.#
+#.................#
+#.##.#.#####.#.##.#
+#....#...#...#....#
+#..#.###.#.###.#..#
+#..#.#.......#.#..#
+####.#.#.#.#.#.####
+.......#...#.......
+####.#.#.#.#.#.####
+#..#.#.......#.#..#
+#..#.#.#####.#.#..#
+#........#........#
+#.##.###.#.###.##.#
+#..#...........#..#
+##.#.#.#####.#.#.##
+#....#...#...#....#
+#.######.#.######.#
+#.................#
+#.###############.#
+"""
+WALLS: list[Point] = [
+    (x, HEIGHT - 1 - row)
+    for row, line in enumerate(MAZE.split())
+    for x, mark in enumerate(line)
+    if mark == "#"
+]
+CORNER_STARTS: list[Point] = [(4, 7), (14, 7), (4, 17), (14, 17)]
+LATER_STARTS: list[Point] = [(9, 9), (9, 13)]
+FIRST_FOOD: Point = (9, 11)
+FOOD_PLACES: list[Point] = [
+    *((1, 1), (3, 11), (4, 7), (4, 17), (9, 1), (9, 5)),
+    *((9, 11), (9, 17), (14, 7), (14, 17), (15, 11), (17, 1)),
+]
+
+
+def setup(game: Game, state: State) -> None:
+    """Snakes in the ghosts' corners, then in the middle; the walls; one food."""
+    corners = list(CORNER_STARTS)
+    game_rand(game).shuffle(corners)
+    put_snakes(state, corners + LATER_STARTS)
+    state.hazards = list(WALLS)
+    if game.settings.minimum_food > 0:
+        state.food.append(FIRST_FOOD)
+
+
+def update(game: Game, state: State) -> None:
+    """Perhaps one food on a fixed place that is free; here ``chance + 1`` of 100 rolls pass."""
+    chance = game.settings.food_spawn_chance
+    if chance == 0:
+        return
+    rand = game_rand(game, state.turn)
+    if rand.intn(100) > chance:
+        return
+    places = list(FOOD_PLACES)
+    rand.shuffle(places)
+    taken = set(state.food).union(*(snake.body for snake in state.snakes))
+    free = [place for place in places if place not in taken]
+    state.food.extend(free[:1])
+
+
+ARCADE_MAZE = Map(
+    "arcade_maze",
+    "a maze with tunnels, best with the wrapped rules",
+    setup,
+    update,
+    sizes=((WIDTH, HEIGHT),),
+    players=(1, 6),
+    sizes_enforced=True,
+    players_enforced=True,
+)

@@ -1,0 +1,108 @@
+"""Hazards that grow from a random cell: one side at a time, ring by ring, or cell by cell."""
+
+from __future__ import annotations
+
+from ..food import game_rand, standard_food
+from ..gorand import GoRand
+from ..state import Game, Point, State
+from .base import Map
+from .standard import setup
+
+GROW_EVERY = 12
+EXPAND_EVERY = 20
+SCATTER_EVERY = 2
+
+
+def is_due(state: State, every: int) -> bool:
+    """Whether hazards appear now: on turns 1, 1 + every, ... until as many as cells exist."""
+    full = len(state.hazards) == state.width * state.height
+    return state.turn % every == 0 and not full
+
+
+def update_grow(game: Game, state: State) -> None:
+    """Standard food, then the side of the box that grew last."""
+    standard_food(game, state)
+    if is_due(state, GROW_EVERY):
+        steps = state.turn // GROW_EVERY
+        state.hazards += grown_side(game_rand(game), state.width, state.height, steps)
+
+
+def grown_side(rand: GoRand, width: int, height: int, steps: int) -> list[Point]:
+    """What the last of ``steps`` growths adds to a box of one random cell; nothing when done."""
+    left = right = rand.between(2, width - 2)
+    bottom = top = rand.between(2, height - 2)
+    added = [(left, bottom)]
+    for _ in range(steps):
+        room = {"left": left > 0, "up": top < height - 1, "right": right < width - 1}
+        room["down"] = bottom > 0
+        sides = [side for side, free in room.items() if free]
+        if not sides:
+            return []
+        side = sides[rand.intn(len(sides))]
+        if side in ("left", "right"):
+            left, right = left - (side == "left"), right + (side == "right")
+            x = left if side == "left" else right
+            added = [(x, y) for y in range(bottom, top + 1)]
+        else:
+            bottom, top = bottom - (side == "down"), top + (side == "up")
+            y = bottom if side == "down" else top
+            added = [(x, y) for x in range(left, right + 1)]
+    return added
+
+
+def square_ring(centre: Point, radius: int, width: int, height: int) -> list[Point]:
+    """The cells of the board at Chebyshev distance ``radius``, column by column."""
+    cx, cy = centre
+    return [
+        (x, y)
+        for x in range(max(cx - radius, 0), min(cx + radius, width - 1) + 1)
+        for y in range(max(cy - radius, 0), min(cy + radius, height - 1) + 1)
+        if max(abs(x - cx), abs(y - cy)) == radius
+    ]
+
+
+def largest_radius(centre: Point, width: int, height: int) -> int:
+    """How far the rings go; a little more than needed, as in the reference."""
+    x, y = centre
+    return max(x, y, width - x, height - y)
+
+
+def update_expand_box(game: Game, state: State) -> None:
+    """Standard food, then the next ring around a random cell, whose y is drawn like x."""
+    standard_food(game, state)
+    if not is_due(state, EXPAND_EVERY):
+        return
+    rand = game_rand(game)
+    centre = rand.between(2, state.width - 2), rand.between(2, state.width - 2)
+    radius = state.turn // EXPAND_EVERY
+    if radius == 0:
+        state.hazards.append(centre)
+    elif radius <= largest_radius(centre, state.width, state.height):
+        state.hazards += square_ring(centre, radius, state.width, state.height)
+
+
+def update_expand_scatter(game: Game, state: State) -> None:
+    """Standard food, then the next cell of those rings, each ring shuffled."""
+    standard_food(game, state)
+    if not is_due(state, SCATTER_EVERY):
+        return
+    rand = game_rand(game)
+    centre = rand.between(1, state.width - 1), rand.between(1, state.width - 1)
+    cells = [centre]
+    index = state.turn // SCATTER_EVERY
+    for radius in range(1, largest_radius(centre, state.width, state.height) + 1):
+        if len(cells) > index:
+            break
+        ring = square_ring(centre, radius, state.width, state.height)
+        rand.shuffle(ring)
+        cells += ring
+    state.hazards += cells[index : index + 1]
+
+
+GROW_BOX = Map("hz_grow_box", "a box that grows a random side", setup, update_grow, smallest=4)
+EXPAND_BOX = Map(
+    "hz_expand_box", "rings around a random cell", setup, update_expand_box, smallest=4
+)
+EXPAND_SCATTER = Map(
+    "hz_expand_scatter", "the same rings, cell by cell", setup, update_expand_scatter, smallest=2
+)

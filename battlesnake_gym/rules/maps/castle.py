@@ -1,0 +1,124 @@
+"""The castle walls: thick walls with gates, and food only in the gates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..food import NEIGHBOURS, game_rand
+from ..placement import put_snakes
+from ..state import Game, Point, State
+from .base import Map
+
+FIRST_FOOD_TURN = 10
+CANDIDATES = "castle_candidates"
+"""In the state's memory: the gate cells in the order of the last shuffle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Castle:
+    """One size of the castle.
+
+    The wall is made of all cells whose distance to the border is one of ``layers``; ``gates`` are
+    the coordinates along a side where it is open. Each group of ``starts`` is used when the groups
+    before it are too few for the snakes.
+    """
+
+    size: int
+    layers: tuple[int, ...]
+    gates: tuple[int, ...]
+    starts: tuple[tuple[Point, ...], ...]
+    most_food: int = 2
+
+    def start_places(self, num_snakes: int) -> list[Point]:
+        """The groups of start places that so many snakes need."""
+        places: list[Point] = []
+        for group in self.starts:
+            if len(places) < num_snakes or not places:
+                places += group
+        return places
+
+    def gate_cells(self) -> list[Point]:
+        """Where the wall is open, by x and then y."""
+        return [(x, y) for x, y in self._wall_cells() if x in self.gates or y in self.gates]
+
+    def hazards(self) -> list[Point]:
+        """The wall, and once more the cells beside a gate, in the reference's order."""
+        gates = set(self.gate_cells())
+        wall = [cell for cell in self._wall_cells() if cell not in gates]
+        beside = {gate + side for gate in self.gates for side in (-1, 1)}
+        doubled = [(x, y) for x, y in wall if x in beside or y in beside]
+        # The reference lists the y of a column as if they were words: 11 before 2.
+        wall.sort(key=lambda cell: (cell[0], str(cell[1])))
+        return wall + doubled
+
+    def _wall_cells(self) -> list[Point]:
+        cells = range(self.size)
+        last = self.size - 1
+        return [
+            (x, y) for x in cells for y in cells if min(x, y, last - x, last - y) in self.layers
+        ]
+
+    def setup(self, game: Game, state: State) -> None:
+        """Snakes outside the wall; no food."""
+        places = self.start_places(len(state.snakes))
+        game_rand(game).shuffle(places)
+        put_snakes(state, places)
+        state.hazards = self.hazards()
+
+    def update(self, game: Game, state: State) -> None:
+        """Food in a gate that has no snake, head or food beside it, whatever the settings say."""
+        if state.turn < FIRST_FOOD_TURN or len(state.food) == self.most_food:
+            return
+        candidates = list(state.memory.get(CANDIDATES) or self.gate_cells())
+        game_rand(game, state.turn).shuffle(candidates)
+        state.memory[CANDIDATES] = candidates
+        taken = set(state.food).union(*(snake.body for snake in state.snakes))
+        for x, y in [*state.food, *(snake.head for snake in state.snakes)]:
+            taken.update((x + dx, y + dy) for dx, dy in NEIGHBOURS)
+        free = [cell for cell in candidates if cell not in taken]
+        state.food.extend(free[:1])
+
+
+SMALL = Castle(
+    11,
+    layers=(2,),
+    gates=(5,),
+    starts=(((1, 1), (1, 9), (9, 1), (9, 9)), ((1, 5), (5, 1), (5, 9), (9, 5))),
+)
+LARGE = Castle(
+    19,
+    layers=(2, 3),
+    gates=(8, 10),
+    starts=(((1, 1), (1, 17), (17, 1), (17, 17)), ((1, 9), (9, 1), (9, 17), (17, 9))),
+)
+EXTRA_LARGE = Castle(
+    25,
+    layers=(3, 4),
+    gates=(8, 12, 16),
+    starts=(
+        ((1, 5), (1, 19), (23, 5), (23, 19)),
+        ((5, 1), (5, 23), (19, 1), (19, 23)),
+        ((1, 12), (12, 23), (12, 1), (23, 12)),
+    ),
+    most_food=4,
+)
+
+
+def _map(map_id: str, castle: Castle) -> Map:
+    return Map(
+        map_id,
+        f"a castle on a board of {castle.size}x{castle.size}, food in its gates",
+        castle.setup,
+        castle.update,
+        sizes=((castle.size, castle.size),),
+        players=(1, sum(len(group) for group in castle.starts)),
+        sizes_enforced=True,
+        players_enforced=True,
+    )
+
+
+CASTLES = (
+    _map("hz_castle_wall", SMALL),
+    _map("hz_castle_wall_lg", LARGE),
+    _map("hz_castle_wall_xl", EXTRA_LARGE),
+)

@@ -1,0 +1,58 @@
+"""The map ``hz_hazard_pits``: columns that get deeper, up to four layers, and then vanish."""
+
+from __future__ import annotations
+
+from ..errors import RulesError
+from ..food import game_rand, standard_food
+from ..placement import place_start_food, put_snakes
+from ..state import Game, Point, State
+from .base import Map
+
+SIZE = 11
+STARTS: list[Point] = [(1, 1), (9, 1), (1, 9), (9, 9)]
+PITS: list[Point] = [
+    (x, y) for x in range(1, SIZE, 2) for y in range(1, SIZE, 2) if (x, y) not in STARTS
+]
+MOST_LAYERS = 4
+CYCLE = 7
+
+
+def setup(game: Game, state: State) -> None:
+    """Snakes in the corners, with the standard first food."""
+    rand = game_rand(game)
+    starts = list(STARTS)
+    rand.shuffle(starts)
+    put_snakes(state, starts)
+    place_start_food(state, rand)
+
+
+def update(game: Game, state: State) -> None:
+    """Standard food; every N turns all pits get the next depth of the cycle."""
+    standard_food(game, state)
+    every = game.settings.shrink_every_n_turns
+    if state.turn % every == 0:
+        layers = min(MOST_LAYERS, state.turn // every % CYCLE)
+        state.hazards = PITS * layers
+
+
+def check_turn(game: Game, state: State) -> None:
+    """Refuse settings that the map cannot divide by."""
+    every = game.settings.shrink_every_n_turns
+    if every < 1:
+        raise RulesError(
+            f"shrink_every_n_turns must be 1 or more on map 'hz_hazard_pits', got {every}: "
+            "set it to 25, the usual value"
+        )
+
+
+HAZARD_PITS = Map(
+    "hz_hazard_pits",
+    "pits that get deeper and vanish again",
+    setup,
+    update,
+    sizes=((SIZE, SIZE),),
+    players=(0, len(STARTS)),
+    sizes_enforced=True,
+    players_enforced=True,
+    check_turn=check_turn,
+)

@@ -1,0 +1,55 @@
+"""The map ``healing_pools``: a few cells that heal where the hazard damage is negative."""
+
+from __future__ import annotations
+
+from ..food import game_rand, standard_food
+from ..placement import take_random
+from ..state import Game, Point, State
+from . import standard
+from .base import Map
+
+POOLS: dict[int, list[list[Point]]] = {
+    7: [[(3, 3)]],
+    11: [[(3, 3), (7, 7)], [(3, 7), (7, 3)], [(3, 5), (7, 5)], [(5, 7), (5, 3)]],
+    19: [
+        [(5, 5), (13, 13), (5, 13), (13, 5)],
+        [(5, 10), (13, 10), (10, 13), (10, 5)],
+    ],
+}
+"""The sets of pools of each board size, of which one is chosen."""
+
+DRAWN = "pool_outputs"
+"""In the state's memory: how many outputs of the generator the removals have used."""
+
+
+def setup(game: Game, state: State) -> None:
+    """The standard start and one set of pools."""
+    standard.setup(game, state)
+    choices = POOLS[state.width]
+    state.hazards = list(choices[game_rand(game).intn(len(choices))])
+
+
+def update(game: Game, state: State) -> None:
+    """Standard food; every N turns a random pool dries up.
+
+    Here the reference draws from one generator that goes on for the whole game.
+    """
+    standard_food(game, state)
+    every = game.settings.shrink_every_n_turns
+    if every <= 0 or state.turn <= 0 or state.turn % every or not state.hazards:
+        return
+    rand = game_rand(game)
+    rand.skip(state.memory.get(DRAWN, 0))
+    take_random(state.hazards, rand)
+    state.memory[DRAWN] = rand.drawn
+
+
+HEALING_POOLS = Map(
+    "healing_pools",
+    "pools that heal where the damage is negative, removed one by one",
+    setup,
+    update,
+    sizes=tuple((size, size) for size in POOLS),
+    players=(1, 8),
+    sizes_enforced=True,
+)

@@ -1,0 +1,46 @@
+"""Hazards that stand still: a ring inside the border, concentric rings, or columns."""
+
+from __future__ import annotations
+
+from ..errors import RulesError
+from ..food import standard_food
+from ..state import Game, Point, State
+from . import standard
+from .base import Map
+
+
+def ring(width: int, height: int, number: int) -> list[Point]:
+    """The rectangle that leaves ``number - 1`` cells free to the border on all sides."""
+    if number >= min(width, height) - 1:
+        raise RulesError(
+            f"a board of {width}x{height} has no room for ring {number} of this map: "
+            f"take a width and height of {number + 2} or more"
+        )
+    left, right = number - 1, width - number
+    bottom, top = number - 1, height - number
+    columns = [(x, y) for x in range(left, right + 1) for y in (bottom, top)]
+    return columns + [(x, y) for y in range(bottom + 1, top) for x in (left, right)]
+
+
+def setup_inner_wall(game: Game, state: State) -> None:
+    """One ring, a cell from the border."""
+    standard.setup(game, state)
+    state.hazards = ring(state.width, state.height, 2)
+
+
+def setup_rings(game: Game, state: State) -> None:
+    """Every second ring, as far as half the width."""
+    standard.setup(game, state)
+    for number in range(2, state.width // 2, 2):
+        state.hazards += ring(state.width, state.height, number)
+
+
+def setup_columns(game: Game, state: State) -> None:
+    """All cells with odd x and odd y."""
+    standard.setup(game, state)
+    state.hazards = [(x, y) for x in range(1, state.width, 2) for y in range(1, state.height, 2)]
+
+
+INNER_WALL = Map("hz_inner_wall", "a ring one cell from the edge", setup_inner_wall, standard_food)
+RINGS = Map("hz_rings", "concentric rings", setup_rings, standard_food)
+COLUMNS = Map("hz_columns", "single columns", setup_columns, standard_food)

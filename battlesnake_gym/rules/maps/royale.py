@@ -1,0 +1,24 @@
+"""The map ``royale``: random sides of the board become hazards, one after the other."""
+
+from __future__ import annotations
+
+from ..food import standard_food
+from ..royale import check_shrink_every, royale_hazards
+from ..state import Game, State
+from .base import Map
+from .standard import setup
+
+
+def update(game: Game, state: State) -> None:
+    """Standard food; from turn N on the hazards are those of the shrinking rectangle."""
+    standard_food(game, state)
+    if state.turn + 1 >= game.settings.shrink_every_n_turns:
+        state.hazards = royale_hazards(game, state)
+
+
+def check_turn(game: Game, state: State) -> None:
+    """Refuse settings that the map cannot divide by."""
+    check_shrink_every(game)
+
+
+ROYALE = Map("royale", "a shrinking rectangle", setup, update, check_turn=check_turn)

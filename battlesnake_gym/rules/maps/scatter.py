@@ -1,0 +1,35 @@
+"""The map ``hz_scatter``: every second turn one more random cell, until the board is full."""
+
+from __future__ import annotations
+
+from ..errors import RulesError
+from ..food import game_rand, standard_food
+from ..state import Game, State
+from .base import Map
+from .standard import setup
+
+EVERY = 2
+
+
+def update(game: Game, state: State) -> None:
+    """Standard food, then the next cell of one shuffled list of all cells."""
+    standard_food(game, state)
+    turn = state.turn + 1
+    if turn % EVERY:
+        return
+    cells = [(x, y) for x in range(state.width) for y in range(state.height)]
+    game_rand(game).shuffle(cells)
+    state.hazards.append(cells[turn // EVERY - 1])
+
+
+def check_turn(game: Game, state: State) -> None:
+    """Refuse the turn for which no cell is left; the reference crashes there."""
+    turn = state.turn + 1
+    if turn % EVERY == 0 and turn // EVERY > state.width * state.height:
+        raise RulesError(
+            f"turn {turn} of map 'hz_scatter' needs a cell that has no hazard yet, but all "
+            f"{state.width * state.height} have one: end the game by turn {turn - 1}"
+        )
+
+
+SCATTER = Map("hz_scatter", "a random cell every 2 turns", setup, update, check_turn=check_turn)

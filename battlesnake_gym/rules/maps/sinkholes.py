@@ -1,0 +1,45 @@
+"""The map ``sinkholes``: a disc in the centre that grows and gets deeper with every ring."""
+
+from __future__ import annotations
+
+from ..food import standard_food
+from ..state import Game, State
+from .base import Map
+from .standard import setup
+
+FIRST_TURN = 1
+USUAL_EVERY = 10
+RINGS_BY_WIDTH = {7: 3, 19: 7}
+USUAL_RINGS = 5
+
+
+def update(game: Game, state: State) -> None:
+    """Standard food, then one layer more on the disc, which is one cell wider than the last."""
+    standard_food(game, state)
+    every = game.settings.shrink_every_n_turns
+    if every <= 0:
+        every = USUAL_EVERY
+    rings = RINGS_BY_WIDTH.get(state.width, USUAL_RINGS)
+    if state.turn > every * rings and state.turn != FIRST_TURN:
+        return
+    radius, early = divmod(state.turn - FIRST_TURN, every)
+    if early or radius < 0:
+        return
+    x, y = state.width // 2, state.height // 2
+    around = range(-radius, radius + 1)
+    state.hazards += [
+        (x + dx, y + dy)
+        for dx in around
+        for dy in around
+        if radius == 0 or not abs(dx) == abs(dy) == radius
+    ]
+
+
+SINKHOLES = Map(
+    "sinkholes",
+    "a growing disc in the centre, deepest in the middle",
+    setup,
+    update,
+    sizes=((7, 7), (11, 11), (19, 19)),
+    players=(1, 8),
+)

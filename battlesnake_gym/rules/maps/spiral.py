@@ -1,0 +1,47 @@
+"""The map ``hz_spiral``: every third turn the next cell of a spiral from a random centre."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..food import game_rand, standard_food
+from ..state import Game, Point, State
+from .base import Map
+from .standard import setup
+
+EVERY = 3
+
+
+def walk(centre: Point, rings: int) -> Iterator[Point]:
+    """The spiral clockwise around ``centre``, also over cells off the board.
+
+    Each ring begins right of its upper left corner and ends in that corner.
+    """
+    for radius in range(1, rings + 1):
+        x, y = centre[0] - radius, centre[1] + radius
+        for dx, dy in ((1, 0), (0, -1), (-1, 0), (0, 1)):
+            for _ in range(2 * radius):
+                x, y = x + dx, y + dy
+                yield x, y
+
+
+def update(game: Game, state: State) -> None:
+    """Standard food, then the cell whose turn it is, where it lies on the board."""
+    standard_food(game, state)
+    turn = state.turn + 1
+    if turn < EVERY or turn % EVERY:
+        return
+    rand = game_rand(game)
+    width, height = state.width, state.height
+    margin_x, margin_y = width * 3 // 10, height * 3 // 10
+    x = rand.between(margin_x, width - 1 - margin_x)
+    y = rand.between(margin_y, height - 1 - margin_y)
+    spiral = [(x, y), *walk((x, y), max(x, y, width - x, height - y))]
+    index = turn // EVERY - 1
+    if index < len(spiral):
+        x, y = spiral[index]
+        if 0 <= x < width and 0 <= y < height:
+            state.hazards.append((x, y))
+
+
+SPIRAL = Map("hz_spiral", "a spiral from a random centre", setup, update)

@@ -1,0 +1,35 @@
+"""The shrinking rectangle, which the ruleset and the map ``royale`` share."""
+
+from __future__ import annotations
+
+from .errors import RulesError
+from .food import game_rand
+from .state import Game, Point, State
+
+
+def royale_hazards(game: Game, state: State) -> list[Point]:
+    """All cells outside a rectangle that loses one random side every N turns."""
+    rand = game_rand(game)
+    left, right, bottom, top = 0, state.width - 1, 0, state.height - 1
+    for _ in range((state.turn + 1) // game.settings.shrink_every_n_turns):
+        side = rand.intn(4)
+        left += side == 0
+        right -= side == 1
+        bottom += side == 2
+        top -= side == 3
+    return [
+        (x, y)
+        for x in range(state.width)
+        for y in range(state.height)
+        if not (left <= x <= right and bottom <= y <= top)
+    ]
+
+
+def check_shrink_every(game: Game) -> None:
+    """Raise `RulesError` where N, ``shrink_every_n_turns``, cannot divide the turns."""
+    every = game.settings.shrink_every_n_turns
+    if every < 1:
+        raise RulesError(
+            f"shrink_every_n_turns must be 1 or more in a royale game, got {every}: "
+            "set it to 25, the usual value"
+        )
