@@ -1,0 +1,415 @@
+"""Pictures of boards: SVG, PNG and GIF, all painted from one list of shapes.
+
+`svg` gives what a notebook shows, `image` a Pillow picture, `save_png` and `save_gif` files.
+Heads look where they go; a tail that will move away is pointed, one that stays (segments are
+stacked on it) is round and ringed; hazards are shaded, deeper stacks darker and with their number;
+a snake that died on this turn fades, and a cross marks where. Beside the board stands each snake's
+health, length or cause of death.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+from battlesnake_gym.files import write_atomically
+from battlesnake_gym.rules.state import MAX_HEALTH, OFFSETS, Point, Snake, State
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from PIL import Image, ImageDraw, ImageFont
+
+PALETTE = (
+    "#2f6fde", "#e4572e", "#2a9d5c", "#a04ad1", "#e0a100", "#12a5b8", "#d63384", "#7a5c3e",
+    "#5b6ee1", "#8cb31a", "#f4845f", "#008f7a", "#c1121f", "#6c757d", "#b56576", "#3d405b",
+)  # fmt: skip
+"""Colours of snakes that bring none, by their place on the board."""
+
+INK, PALE, PAPER, BOARD, CELL = "#1f2430", "#7b8494", "#ffffff", "#e9ecf1", "#f8f9fb"
+FOOD, HAZARD, DEATH, TRACK = "#e5383b", "#4a4e69", "#b00020", "#dfe3ea"
+MARGIN = 0.4
+PANEL = 7.0
+ROW = 1.5
+_COLOUR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
+
+
+@dataclass(frozen=True, slots=True)
+class Polygon:
+    """A filled shape; ``radius`` rounds the corners of what is given as two opposite corners."""
+
+    points: tuple[tuple[float, float], ...]
+    fill: str
+    radius: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A stroke through ``points`` with round ends and joints."""
+
+    points: tuple[tuple[float, float], ...]
+    fill: str
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Disc:
+    """A filled circle."""
+
+    centre: tuple[float, float]
+    fill: str
+    radius: float
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One line of text, vertically centred on ``place``."""
+
+    place: tuple[float, float]
+    fill: str
+    text: str
+    size: float
+    anchor: str = "start"
+
+
+Shape = Polygon | Line | Disc | Text
+
+
+def colour(snake: Snake, index: int) -> str:
+    """The colour of the snake at ``index``: its own where it is a hex colour, else the palette's.
+
+    >>> colour(Snake("a", [(0, 0)], customizations={"color": "#ff8800"}), 0)
+    '#ff8800'
+    >>> colour(Snake("a", [(0, 0)]), 1)
+    '#e4572e'
+    """
+    own = snake.customizations.get("color", "")
+    return own if _COLOUR.fullmatch(own) else PALETTE[index % len(PALETTE)]
+
+
+def mix(top: str, bottom: str, share: float) -> str:
+    """``share`` of the colour ``top`` laid over ``bottom``.
+
+    >>> mix("#ff0000", "#ffffff", 0.5)
+    '#ff8080'
+    """
+    pairs = zip(_channels(top), _channels(bottom), strict=True)
+    return "#" + "".join(f"{round(a * share + b * (1 - share)):02x}" for a, b in pairs)
+
+
+def svg(board: State, cell: int = 28) -> str:
+    """The board as an SVG document; ``cell`` is the side of a cell in pixels."""
+    width, height = (side * cell for side in _size(board))
+    body = "".join(_svg(shape, cell) for shape in shapes(board))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="turn {board.turn}" '
+        f'font-family="system-ui, sans-serif">{body}</svg>'
+    )
+
+
+def image(board: State, cell: int = 28) -> Image.Image:
+    """The board as a Pillow image (mode RGB); ``cell`` is the side of a cell in pixels."""
+    from PIL import Image, ImageDraw
+
+    scale = cell * _OVERSAMPLE
+    size = [round(side * cell) for side in _size(board)]
+    canvas = Image.new("RGB", (size[0] * _OVERSAMPLE, size[1] * _OVERSAMPLE), PAPER)
+    draw = ImageDraw.Draw(canvas)
+    for shape in shapes(board):
+        _paint(draw, shape, scale)
+    return canvas.resize((size[0], size[1]), Image.Resampling.LANCZOS)
+
+
+def save_png(board: State, path: str | os.PathLike[str], cell: int = 28) -> None:
+    """Write the board as a PNG file, whole or not at all."""
+    write_atomically(path, lambda part: image(board, cell).save(part, "PNG"))
+
+
+def save_gif(
+    boards: Iterable[State],
+    path: str | os.PathLike[str],
+    cell: int = 20,
+    seconds_per_turn: float = 0.15,
+) -> None:
+    """Write a game as an animated GIF that plays for ever and rests on the last board.
+
+    Raises ``ValueError`` where there is no board to draw.
+    """
+    frames = [image(board, cell) for board in boards]
+    if not frames:
+        raise ValueError("boards is empty; a GIF needs at least one board")
+    tick = round(seconds_per_turn * 1000)
+    durations = [tick] * (len(frames) - 1) + [max(tick, 2000)]
+
+    def write(part: Path) -> None:
+        frames[0].save(
+            part, "GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0
+        )
+
+    write_atomically(path, write)
+
+
+# --- the shapes, in units of one cell, y downwards ----------------------------------------------
+
+
+def shapes(board: State) -> list[Shape]:
+    """Everything there is to paint, from the back to the front."""
+    found: list[Shape] = [_box(0, 0, *_size(board), PAPER, 0.3)]
+    found += _ground(board)
+    for i, snake in enumerate(board.snakes):
+        if not snake.alive and snake.eliminated_on == board.turn:
+            found += _body(board, snake, mix(colour(snake, i), CELL, 0.25))
+    found += [
+        shape for x, y in _on_board(board, board.food) for shape in _food(_centre(board, (x, y)))
+    ]
+    for i, snake in enumerate(board.snakes):
+        if snake.alive:
+            found += _body(board, snake, colour(snake, i)) + _eyes(board, snake)
+    for snake in board.snakes:
+        if not snake.alive:
+            found += _cross(board, snake)
+    return found + _panel(board)
+
+
+def _size(board: State) -> tuple[float, float]:
+    rows = max(board.height, 1 + ROW * len(board.snakes))
+    return board.width + PANEL + 2 * MARGIN, rows + 2 * MARGIN
+
+
+def _centre(board: State, cell: Point) -> tuple[float, float]:
+    return MARGIN + cell[0] + 0.5, MARGIN + board.height - cell[1] - 0.5
+
+
+def _box(
+    x: float, y: float, width: float, height: float, fill: str, radius: float = 0.0
+) -> Polygon:
+    return Polygon(((x, y), (x + width, y + height)), fill, radius)
+
+
+def _on_board(board: State, cells: Iterable[Point]) -> list[Point]:
+    return [(x, y) for x, y in cells if 0 <= x < board.width and 0 <= y < board.height]
+
+
+def _ground(board: State) -> list[Shape]:
+    """The cells and their hazards."""
+    depths = Counter(_on_board(board, board.hazards))
+    found: list[Shape] = [_box(MARGIN, MARGIN, board.width, board.height, BOARD, 0.2)]
+    for cell in itertools.product(range(board.width), range(board.height)):
+        x, y = _centre(board, cell)
+        depth = depths[cell]
+        fill = mix(HAZARD, CELL, min(0.2 + 0.15 * depth, 0.8)) if depth else CELL
+        found.append(_box(x - 0.47, y - 0.47, 0.94, 0.94, fill, 0.12))
+        if depth > 1:
+            found.append(Text((x + 0.4, y + 0.28), PAPER, str(depth), 0.36, "end"))
+    return found
+
+
+def _food(centre: tuple[float, float]) -> list[Shape]:
+    x, y = centre
+    return [Disc(centre, FOOD, 0.26), Disc((x - 0.08, y - 0.08), mix(PAPER, FOOD, 0.5), 0.07)]
+
+
+def _body(board: State, snake: Snake, fill: str) -> list[Shape]:
+    """The body from tail to head, broken where it leaves over one edge and returns over another."""
+    body = [cell for cell, _ in itertools.groupby(snake.body)]
+    stays = len(snake.body) > 1 and snake.body[-1] == snake.body[-2]
+    strokes = _strokes(board, body)
+    found: list[Shape] = []
+    for points in strokes:
+        if points is strokes[-1] and not stays and len(points) > 1:
+            found += _pointed(points[-2], points[-1], fill)
+            points = points[:-1]
+        found.append(
+            Line(tuple(points), fill, 0.6) if len(points) > 1 else Disc(points[0], fill, 0.3)
+        )
+    if stays and len(body) > 1:
+        found.append(Disc(_centre(board, body[-1]), mix(PAPER, fill, 0.65), 0.13))
+    return [*found, Disc(_centre(board, snake.head), fill, 0.4)]
+
+
+def _strokes(board: State, body: Sequence[Point]) -> list[list[tuple[float, float]]]:
+    """The lines to draw a body with, each from the head's side to the tail's."""
+    strokes = [[_centre(board, body[0])]]
+    for ahead, cell in itertools.pairwise(body):
+        dx, dy = cell[0] - ahead[0], cell[1] - ahead[1]
+        if abs(dx) + abs(dy) == 1:
+            strokes[-1].append(_centre(board, cell))
+            continue
+        x, y = _centre(board, ahead)
+        here, there = _centre(board, cell), (0.0, 0.0)
+        if dy == 0 and abs(dx) == board.width - 1:
+            there = (-0.2 if dx > 0 else 0.2, 0.0)
+        elif dx == 0 and abs(dy) == board.height - 1:
+            there = (0.0, 0.2 if dy > 0 else -0.2)
+        strokes[-1].append((x + there[0], y + there[1]))
+        strokes.append([(here[0] - there[0], here[1] - there[1]), here])
+    return strokes
+
+
+def _pointed(base: tuple[float, float], tip: tuple[float, float], fill: str) -> list[Shape]:
+    """The last piece of a body, narrowing to the tip."""
+    (x, y), (end_x, end_y) = base, tip
+    across = (y - end_y, end_x - x)
+    corners = (
+        (x + 0.3 * across[0], y + 0.3 * across[1]),
+        (end_x + 0.1 * across[0], end_y + 0.1 * across[1]),
+        (end_x - 0.1 * across[0], end_y - 0.1 * across[1]),
+        (x - 0.3 * across[0], y - 0.3 * across[1]),
+    )
+    return [Polygon(corners, fill), Disc(tip, fill, 0.1)]
+
+
+def _direction(board: State, snake: Snake) -> tuple[float, float]:
+    """Where a head looks, in picture coordinates; up where the whole body is one cell."""
+    if len(snake.body) < 2 or snake.body[0] == snake.body[1]:
+        return 0.0, -1.0
+    (x, y), (neck_x, neck_y) = snake.body[:2]
+    for dx, dy in OFFSETS.values():
+        if ((neck_x + dx) % board.width, (neck_y + dy) % board.height) == (x, y):
+            return float(dx), float(-dy)
+    return 0.0, -1.0
+
+
+def _eyes(board: State, snake: Snake) -> list[Shape]:
+    x, y = _centre(board, snake.head)
+    ahead_x, ahead_y = _direction(board, snake)
+    found: list[Shape] = []
+    for side in (-1, 1):
+        eye = (
+            x + 0.14 * ahead_x - 0.18 * side * ahead_y,
+            y + 0.14 * ahead_y + 0.18 * side * ahead_x,
+        )
+        pupil = (eye[0] + 0.04 * ahead_x, eye[1] + 0.04 * ahead_y)
+        found += [Disc(eye, PAPER, 0.12), Disc(pupil, INK, 0.065)]
+    return found
+
+
+def _cross(board: State, snake: Snake) -> list[Shape]:
+    """A mark where a snake died; it pales after the turn of the death."""
+    if not snake.body:
+        return []
+    x, y = _centre(board, snake.head)
+    fresh = snake.eliminated_on == board.turn
+    fill = DEATH if fresh else mix(INK, CELL, 0.25)
+    arm, width = (0.3, 0.14) if fresh else (0.16, 0.08)
+    return [
+        Line(((x - arm, y - arm), (x + arm, y + arm)), fill, width),
+        Line(((x - arm, y + arm), (x + arm, y - arm)), fill, width),
+    ]
+
+
+def _panel(board: State) -> list[Shape]:
+    """The turn, and a row for each snake."""
+    left, top, width = 2 * MARGIN + board.width + 0.2, MARGIN, PANEL - 0.8
+    found: list[Shape] = [Text((left, top + 0.4), PALE, f"turn {board.turn}", 0.5)]
+    for i, snake in enumerate(board.snakes):
+        y = top + 1.3 + ROW * i
+        fill = colour(snake, i) if snake.alive else mix(colour(snake, i), PAPER, 0.35)
+        found += [
+            Disc((left + 0.22, y), fill, 0.22),
+            Text(
+                (left + 0.62, y), INK if snake.alive else PALE, _short(snake.name or snake.id), 0.5
+            ),
+            _box(left, y + 0.4, width, 0.24, TRACK, 0.12),
+        ]
+        if not snake.alive:
+            found[-1] = Text((left + 0.62, y + 0.55), PALE, _obituary(snake), 0.4)
+            continue
+        found.append(
+            Text((left + width, y), PALE, f"{snake.length}  ♥ {snake.health}", 0.42, "end")
+        )
+        share = max(0, min(snake.health, MAX_HEALTH)) / MAX_HEALTH
+        if share:
+            found.append(_box(left, y + 0.4, max(width * share, 0.24), 0.24, fill, 0.12))
+    return found
+
+
+def _obituary(snake: Snake) -> str:
+    return f"{snake.eliminated_cause}, turn {snake.eliminated_on}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 14 else name[:13] + "…"
+
+
+# --- the two painters ---------------------------------------------------------------------------
+
+_OVERSAMPLE = 3
+_ANCHORS = {"start": "lm", "middle": "mm", "end": "rm"}
+
+
+def _svg(shape: Shape, scale: float) -> str:
+    match shape:
+        case Polygon(((x, y), (right, bottom)), fill, radius):
+            width, height = (right - x) * scale, (bottom - y) * scale
+            return (
+                f'<rect x="{x * scale:.1f}" y="{y * scale:.1f}" width="{width:.1f}" '
+                f'height="{height:.1f}" rx="{radius * scale:.1f}" fill="{fill}"/>'
+            )
+        case Polygon(points, fill):
+            return f'<polygon points="{_svg_points(points, scale)}" fill="{fill}"/>'
+        case Line(points, fill, width):
+            return (
+                f'<polyline points="{_svg_points(points, scale)}" fill="none" stroke="{fill}" '
+                f'stroke-width="{width * scale:.1f}" stroke-linecap="round" '
+                'stroke-linejoin="round"/>'
+            )
+        case Disc((x, y), fill, radius):
+            return (
+                f'<circle cx="{x * scale:.1f}" cy="{y * scale:.1f}" r="{radius * scale:.1f}" '
+                f'fill="{fill}"/>'
+            )
+        case Text((x, y), fill, text, size, anchor):
+            return (
+                f'<text x="{x * scale:.1f}" y="{y * scale:.1f}" fill="{fill}" '
+                f'font-size="{size * scale:.1f}" text-anchor="{anchor}" '
+                f'dominant-baseline="central">{escape(text)}</text>'
+            )
+
+
+def _svg_points(points: Iterable[tuple[float, float]], scale: float) -> str:
+    return " ".join(f"{x * scale:.1f},{y * scale:.1f}" for x, y in points)
+
+
+def _paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
+    match shape:
+        case Polygon((first, last), fill, radius):
+            draw.rounded_rectangle(
+                [*_scaled(first, scale), *_scaled(last, scale)], radius * scale, fill
+            )
+        case Polygon(points, fill):
+            draw.polygon([_scaled(point, scale) for point in points], fill)
+        case Line(points, fill, width):
+            draw.line([_scaled(point, scale) for point in points], fill, round(width * scale))
+            for point in points:
+                _paint(draw, Disc(point, fill, width / 2), scale)
+        case Disc((x, y), fill, radius):
+            corners = [(x - radius) * scale, (y - radius) * scale]
+            draw.ellipse([*corners, (x + radius) * scale, (y + radius) * scale], fill)
+        case Text(place, fill, text, size, anchor):
+            font = _font(max(1, round(size * scale)))
+            draw.text(_scaled(place, scale), text, fill, font, anchor=_ANCHORS[anchor])
+
+
+@functools.lru_cache(maxsize=32)
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size)
+
+
+def _scaled(point: tuple[float, float], scale: float) -> tuple[float, float]:
+    return point[0] * scale, point[1] * scale
+
+
+def _channels(text: str) -> tuple[int, int, int]:
+    digits = text[1:] if len(text) == 7 else "".join(2 * digit for digit in text[1:])
+    return int(digits[:2], 16), int(digits[2:4], 16), int(digits[4:], 16)
