@@ -13,7 +13,6 @@ Run ``python tools/make_gorand_table.py`` after changing this file. It rewrites
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 WORDS = 607
@@ -46,7 +45,7 @@ def first_state() -> list[int]:
 
 
 def square(polynomial: Polynomial) -> Polynomial:
-    """``polynomial ** 2`` modulo ``x**607 - x**334 - 1``; the product is taken in one big number."""
+    """``polynomial ** 2`` modulo ``x**607 - x**334 - 1``, multiplied as one big number."""
     packed = int.from_bytes(
         b"".join(word.to_bytes(SLOT // 8, "little") for word in polynomial), "little"
     )
@@ -110,7 +109,7 @@ def write(path: Path, text: str) -> None:
     """Write ``text`` in one step, so that nobody reads half a file."""
     beside = path.with_suffix(path.suffix + ".new")
     beside.write_text(text, encoding="ascii")
-    os.replace(beside, path)
+    beside.replace(path)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from .royale import ROYALE
 from .scatter import SCATTER
 from .sinkholes import SINKHOLES
 from .snail import SNAIL_MODE
+from .solo_maze import SOLO_MAZE
 from .spiral import SPIRAL
 from .standard import EMPTY, STANDARD
 
@@ -38,6 +39,7 @@ MAPS: dict[str, Map] = {
         *CASTLES,
         *RIVERS_AND_ISLANDS,
         ARCADE_MAZE,
+        SOLO_MAZE,
     )
 }
 """Every map by its id."""

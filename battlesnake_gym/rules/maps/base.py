@@ -23,9 +23,10 @@ def allow(game: Game, state: State) -> None:
 class Map:
     """One map: ``setup`` builds the first board, ``update`` runs after the rules of every turn.
 
-    ``update`` still sees the turn before the moves. ``check_turn`` runs before the set-up and before
-    every turn; it raises `RulesError` where the reference fails on that turn. ``sizes`` (width, height) and ``players``
-    (fewest, most) are advertised; they are enforced only where the reference does so.
+    ``update`` still sees the turn before the moves. ``check_turn`` runs before the set-up and
+    before every turn; it raises `RulesError` where the reference fails. ``sizes`` (width, height)
+    and ``players`` (fewest, most) are advertised; they are enforced only where the reference does
+    so. ``smallest`` is the least width and height.
     """
 
     id: str

@@ -1,0 +1,199 @@
+"""The map ``solo_maze``: one snake, one food, and a larger maze with every food eaten.
+
+The level is remembered on the board itself: as a binary number in the hazards of the bottom row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import RulesError
+from ..food import game_rand
+from ..gorand import GoRand
+from ..state import MAX_HEALTH, Game, Point, State
+from .base import Map
+
+SMALLEST = 7
+FIRST_SIZE = 7
+LEVELS_AFTER_FULL_SIZE = 5
+FOOD_ATTEMPTS = 100
+FAR = 5
+LONGEST_BODY = 100_000
+
+
+def setup(game: Game, state: State) -> None:
+    """The maze of level 0."""
+    build_level(game, state, 0)
+
+
+def update(game: Game, state: State) -> None:
+    """The next level when the food is eaten; near the end the food flees from the snake."""
+    level = read_level(state)
+    if not state.food:
+        build_level(game, state, level + 1)
+    elif level - LEVELS_AFTER_FULL_SIZE > largest_size(state) - FIRST_SIZE:
+        head = state.snakes[0].head
+        if distance(head, state.food[0]) < FAR:
+            walls = set(state.hazards)
+            state.food = []
+            place_food(game, state, level, walls)
+
+
+def check_turn(game: Game, state: State) -> None:
+    """Refuse a board without a snake, for which the maze has no use."""
+    if len(state.snakes) != 1:
+        raise RulesError(f"map 'solo_maze' is for 1 snake, got {len(state.snakes)}")
+
+
+def largest_size(state: State) -> int:
+    """The side of the largest maze on this board; the bottom and top row stay free."""
+    return min(state.width, state.height - 2)
+
+
+def maze_square(state: State, level: int) -> tuple[int, Point]:
+    """The side of a level's maze and its lower left cell."""
+    size = min(FIRST_SIZE + level, largest_size(state))
+    return size, ((state.width - size) // 2, (state.height - size) // 2)
+
+
+def distance(a: Point, b: Point) -> int:
+    """Steps from a to b."""
+    return abs(a[0] - b[0]) + abs(a[1] - b[1])
+
+
+def read_level(state: State) -> int:
+    """The number in the bottom row; its leftmost cell is the highest bit."""
+    bits = {x for x, y in state.hazards if y == 0}
+    return sum(1 << (state.width - 1 - x) for x in bits)
+
+
+def level_bits(level: int, width: int) -> list[Point]:
+    """The cells of the bottom row that say this level."""
+    return [(x, 0) for x in range(width) if level >> (width - 1 - x) & 1]
+
+
+def build_level(game: Game, state: State, level: int) -> None:
+    """A new maze, the snake at its lower left, longer by one, and one food."""
+    if level + 3 > LONGEST_BODY:
+        raise RulesError(
+            f"level {level} of map 'solo_maze' would need a body of {level + 3} segments; more "
+            f"than {LONGEST_BODY} are refused: play this map with the solo or standard rules"
+        )
+    size, corner = maze_square(state, level)
+    old_walls = set(state.hazards)
+    inside = Division(game_rand(game, state.turn)).walls(size)
+    state.hazards = (
+        level_bits(level, state.width)
+        + [(x + corner[0], y + corner[1]) for x, y in inside]
+        + cells_outside(state, size, corner)
+    )
+    snake = state.snakes[0]
+    snake.body = [corner] + [(corner[0], corner[1] - 1)] * (level + 2)
+    snake.health = MAX_HEALTH
+    state.food = []
+    place_food(game, state, level, old_walls.union(state.hazards))
+
+
+def cells_outside(state: State, size: int, corner: Point) -> list[Point]:
+    """All cells around the maze but the bottom row."""
+    columns = range(corner[0], corner[0] + size)
+    rows = range(corner[1], corner[1] + size)
+    return [
+        (x, y)
+        for x in range(state.width)
+        for y in range(1, state.height)
+        if not (x in columns and y in rows)
+    ]
+
+
+def place_food(game: Game, state: State, level: int, walls: set[Point]) -> None:
+    """One food in the maze, not too near; every attempt has a generator of its own."""
+    size, corner = maze_square(state, level)
+    snake = state.snakes[0]
+    taken = walls.union(snake.body)
+    near = min(FAR, size // 2)
+    for attempt in range(1, FOOD_ATTEMPTS + 1):
+        rand = game_rand(game, state.turn + attempt)
+        cell = rand.intn(size) + corner[0], rand.intn(size) + corner[1]
+        if cell not in taken and distance(cell, snake.head) >= near:
+            state.food.append(cell)
+            return
+
+
+@dataclass(slots=True)
+class Division:
+    """Recursive division: a room is cut by walls with holes, then so is every part."""
+
+    rand: GoRand
+
+    def walls(self, size: int) -> list[Point]:
+        """The walls of a square maze, in the order in which they are built."""
+        built: list[Point] = []
+        self._divide((0, 0), (size - 1, size - 1), frozenset(), frozenset(), built)
+        return built
+
+    def _divide(
+        self,
+        low: Point,
+        high: Point,
+        open_rows: frozenset[int],
+        open_columns: frozenset[int],
+        built: list[Point],
+    ) -> None:
+        """Add to ``built`` the walls of the room from cell ``low`` to cell ``high``.
+
+        No wall may stand in an open row or column, for it would close a hole. A wall belongs to
+        the part left of it or below it.
+        """
+        (x0, y0), (x1, y1) = low, high
+        if x1 - x0 <= 2 and y1 - y0 <= 2:
+            return
+        column = self._choose(x0, x1, open_columns)
+        row = self._choose(y0, y1, open_rows)
+        if column is None and row is None:
+            return
+        upright = [(column, y) for y in range(y0, y1 + 1)] if column is not None else []
+        level = [(x, row) for x in range(x0, x1 + 1) if x != column] if row is not None else []
+        if column is not None and row is not None:
+            crossing = row - y0
+            rows = {self._hole(upright, 0, crossing)[1]}
+            if len(upright) > crossing + 1:
+                rows.add(self._hole(upright, crossing + 1, len(upright))[1])
+            open_rows |= rows
+            open_columns |= {self._hole(level, 0, column - x0)[0]}
+        elif column is not None:
+            open_rows |= {self._hole(upright, 0, len(upright) - 1)[1]}
+        else:
+            open_columns |= {self._hole(level, 0, len(level) - 1)[0]}
+        built += [cell for cell in upright + level if cell not in built]
+        column_parts = [(x0, column), (column + 1, x1)] if column is not None else [(x0, x1)]
+        row_parts = [(y0, row), (row + 1, y1)] if row is not None else [(y0, y1)]
+        for bottom, top in row_parts:
+            for left, right in column_parts:
+                self._divide((left, bottom), (right, top), open_rows, open_columns, built)
+
+    def _choose(self, first: int, last: int, refused: frozenset[int]) -> int | None:
+        """A place for a wall across the room, or None where there is none."""
+        places = [place for place in range(first + 1, last - 1) if place not in refused]
+        return places[self.rand.intn(len(places))] if places else None
+
+    def _hole(self, wall: list[Point], start: int, stop: int) -> Point:
+        """Remove a random one of ``wall[start:stop]``; the last cell takes its place."""
+        index = start + self.rand.intn(stop - start)
+        cell = wall[index]
+        wall[index] = wall[-1]
+        wall.pop()
+        return cell
+
+
+SOLO_MAZE = Map(
+    "solo_maze",
+    "one snake in a maze that grows with every food",
+    setup,
+    update,
+    sizes=((7, 7), (11, 11), (19, 19), (19, 21), (25, 25)),
+    players=(1, 1),
+    players_enforced=True,
+    smallest=SMALLEST,
+    check_turn=check_turn,
+)
