@@ -15,15 +15,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import logging
 import math
-import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import ray
 from tqdm import tqdm
 
 from battlesnake_gym.board import Board
+from battlesnake_gym.files import write_atomically
 from battlesnake_gym.rules import Game
 from heuristics.playing import play
 from heuristics.search import Search, Weights
@@ -79,7 +81,7 @@ def match(
 def tune(args: argparse.Namespace) -> None:
     """Improve the weights of ``args.state`` for ``args.rounds`` rounds."""
     start = dataclasses.asdict(Weights())
-    state = {"start": start, "now": dict(start), "round": 0}
+    state: dict[str, Any] = {"start": start, "now": dict(start), "round": 0}
     if args.state.exists():
         state = json.loads(args.state.read_text())
     names = [name for name in start if name not in FIXED]
@@ -100,14 +102,12 @@ def tune(args: argparse.Namespace) -> None:
             state["now"][name] += step * sign * max(1.0, abs(start[name]))
         state["round"] = number + 1
         bar.set_postfix({name: round(state["now"][name]) for name in names[:4]})
-        write(args.state, state)
+        save(args.state, state)
 
 
-def write(path: Path, state: object) -> None:
-    """Write the state so that it is whole whenever the program ends."""
-    draft = path.with_suffix(".part")
-    draft.write_text(json.dumps(state, indent=1))
-    os.replace(draft, path)
+def save(path: Path, state: dict[str, Any]) -> None:
+    """Keep the tuning whole on disk, whenever it is interrupted."""
+    write_atomically(path, lambda part: part.write_text(json.dumps(state, indent=1)))
 
 
 def compare(args: argparse.Namespace) -> None:
@@ -128,10 +128,10 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=3000, help="positions a move (default 3000)")
     parser.add_argument("--snakes", type=int, default=2, help="snakes in a game (default 2)")
     parser.add_argument("--step", type=float, default=0.5, help="size of a step (default 0.5)")
-    parser.add_argument("--state", type=Path, default=Path("tuning.json"), help="file to go on from")
+    parser.add_argument("--state", type=Path, default=Path("tuning.json"), help="file of the run")
     parser.add_argument("--match", type=Path, help="compare these weights with today's instead")
     args = parser.parse_args()
-    ray.init(address="local", include_dashboard=False, logging_level="warning")
+    ray.init(address="local", include_dashboard=False, logging_level=logging.WARNING)
     compare(args) if args.match else tune(args)
 
 

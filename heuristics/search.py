@@ -63,7 +63,7 @@ class Search:
 
     def __init__(
         self,
-        weights: Weights = Weights(),  # noqa: B008  (frozen)
+        weights: Weights = Weights(),
         nodes: int = NODES_WITHOUT_CLOCK,
         max_depth: int = MAX_DEPTH,
     ) -> None:

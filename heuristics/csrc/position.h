@@ -157,5 +157,6 @@ static void play(Search *search, const Position *from, const uint8_t *moves, Pos
         else
             arrive(search, to, s, target[s]);
     }
+    if (search->ask->constrictor) to->food = bits_none(); /* wiped every turn */
     search->visited++;
 }

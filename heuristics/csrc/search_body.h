@@ -62,7 +62,7 @@ static void prepare_root(Search *search, Position *root) {
     for (int s = 0; s < ask->snakes; cells += ask->lengths[s++])
         place_snake(search, root, s, cells, ask->lengths[s]);
     for (int cell = 0; cell < search->cells; cell++)
-        if (ask->food[cell] && !ask->constrictor) {
+        if (ask->food[cell]) {
             bits_add(&root->food, cell);
             root->hash ^= search->food_key[cell];
         }

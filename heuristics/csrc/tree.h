@@ -56,7 +56,8 @@ static int out_of_time(Search *search) {
 
 /* The value of a decided position, or `undecided`. `ply` is the number of turns played. */
 static int decided(const Search *search, const Position *at, int ply, int undecided) {
-    if (!at->snake[0].alive) return at->living ? -WIN + ply : -search->ask->weights[W_DRAW];
+    int drawn = !at->living && search->ask->snakes > 1;
+    if (!at->snake[0].alive) return drawn ? -search->ask->weights[W_DRAW] : -WIN + ply;
     if (at->living == 1 && search->ask->snakes > 1 && !search->ask->solo) return WIN - ply;
     return undecided;
 }
@@ -70,7 +71,8 @@ static Bits leaving_tails(const Search *search, const Position *at) {
 }
 
 /* Moves of snake `s` that neither leave the board nor enter a body that stays, the most promising
- * first; with none of them, a single one (any: it dies). Returns how many. */
+ * first; with none of them, a single one (any: it dies). Returns how many. The body of a snake that
+ * starves in this very turn is taken to stay. */
 static int moves_of(const Search *search, const Position *at, int s, int first, uint8_t *moves) {
     Bits closed = bits_minus(at->occupied, leaving_tails(search, at));
     int count = 0, from = head_of(search, at, s);

@@ -1,0 +1,196 @@
+import random
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import MOVES, Game, Settings, Snake, State
+from battlesnake_gym.snakes import Decision
+from heuristics import playing
+from heuristics.search import Search, Weights
+
+pytest.importorskip("heuristics._search")
+
+DECIDED = 900  # cells of territory; beyond this a score is that of a decided game
+ORDER = ("loss", "draw", "open", "win")
+DRAWN = -Weights().draw / 1000
+
+
+def after(board: Board, moves: dict[str, str]) -> Board:
+    child = board.copy()
+    child.step(moves)
+    return child
+
+
+def worst_result(board: Board, move: str) -> str:
+    """Brute force on the law: what the rival's best answer makes of our move, one turn ahead."""
+    rival = next(snake for snake in board.living if snake.id != board.you_id)
+    results = []
+    for answer in MOVES:
+        child = after(board, {board.you_id: move, rival.id: answer})
+        alive = {snake.id for snake in child.living}
+        mine, theirs = board.you_id in alive, rival.id in alive
+        results.append(
+            "open" if mine and theirs else "win" if mine else "loss" if theirs else "draw"
+        )
+    return min(results, key=ORDER.index)
+
+
+def named(score: float) -> str:
+    if score == DRAWN:
+        return "draw"
+    return "win" if score > DECIDED else "loss" if score < -DECIDED else "open"
+
+
+def played(ruleset: str, seed: int, turns: int, size: int, damage: int) -> Board:
+    """A position reached by random moves, most of them safe."""
+    rng = random.Random(seed)
+    game = Game(ruleset, "", Settings(15, 1, damage, 25), seed=seed)
+    snakes = [
+        Snake(str(i), [cell] * 3, health=rng.randint(5, 100))
+        for i, cell in enumerate(rng.sample([(x, y) for x in range(size) for y in range(size)], 2))
+    ]
+    food = [(rng.randrange(size), rng.randrange(size)) for _ in range(4)]
+    hazards = [(rng.randrange(size), rng.randrange(size)) for _ in range(8)]
+    board = Board.from_state(State(0, size, size, snakes, sorted(set(food)), hazards), game)
+    for _ in range(turns):
+        moves = {s.id: rng.choice(board.safe_moves(s.id) or MOVES) for s in board.living}
+        following = after(board, moves)
+        if following.is_over():
+            break
+        board = following
+    board.you_id = board.living[0].id
+    return board
+
+
+@hypothesis_settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(["standard", "royale", "wrapped", "constrictor", "wrapped_constrictor"]),
+    st.integers(1, 10**6),
+    st.integers(0, 30),
+    st.sampled_from([3, 5, 7, 12]),
+    st.sampled_from([0, 5, 14, -20]),
+)
+def test_one_turn_ahead_it_sees_what_the_law_does(ruleset, seed, turns, size, damage):
+    board = played(ruleset, seed, turns, size, damage)
+    # the search takes every body for solid, also that of a snake that is certain to die this turn
+    assume(all(snake.health > 1 + 3 * max(damage, 0) for snake in board.living))
+    assume(all(board.safe_moves(snake.id) for snake in board.living))
+    decision = Search(max_depth=1)(board)
+    assert named(decision.scores[decision.move]) == worst_result(board, decision.move)
+    for move, score in decision.scores.items():  # of the others, upper bounds
+        assert ORDER.index(worst_result(board, move)) <= ORDER.index(named(score))
+    assert not (set(board.safe_moves()) - set(decision.scores))
+
+
+def test_it_finds_a_win_some_turns_away():
+    board = Board.from_text(
+        """
+        . . . . . . .
+        . . . . . . .
+        . v < < < . .
+        . v . . ^ . .
+        . v . . ^ . .
+        . A . . ^ . .
+        B < < . . . .
+        """
+    )
+    board.you_id = board.snakes[0].id
+    decision = Search(nodes=200_000)(board)
+    assert isinstance(decision, Decision)
+    assert "decided" in decision.reasons[0].note
+    assert max(decision.scores.values()) > DECIDED
+
+
+def test_it_takes_the_move_that_lives_longest_when_all_are_lost():
+    board = Board.from_text(
+        """
+        ruleset=constrictor
+        > > > > v
+        . . A . v
+        . . ^ < <
+        """
+    )
+    board.you_id = board.snakes[0].id
+    decision = Search()(board)
+    assert decision.move == "left"
+    assert max(decision.scores.values()) < -DECIDED
+
+
+def test_without_a_clock_the_same_question_has_the_same_answer():
+    board = Board.new(11, 11, 4, game=Game(seed=99))
+    board.you_id = board.snakes[0].id
+    assert Search()(board) == Search()(board)
+
+
+@pytest.mark.parametrize("size", [3, 11, 12, 19, 20, 25])
+@pytest.mark.parametrize("ruleset", ["standard", "wrapped"])
+def test_every_board_size_fits(size, ruleset):
+    board = Board.new(size, size, 2, game=Game(ruleset, seed=5))
+    board.you_id = board.snakes[0].id
+    assert Search(nodes=2000)(board).move in board.safe_moves()
+
+
+def test_sixteen_snakes_fit_and_the_clock_is_kept():
+    board = Board.new(19, 19, 16, game=Game(seed=5))
+    board.you_id = board.snakes[0].id
+    assert Search()(board, seconds=0.05).move in board.safe_moves()
+
+
+def test_it_wins_duels_against_careful_snakes():
+    from battlesnake_gym import snakes
+
+    wins = 0
+    for seed in range(1, 5):
+        board = Board.new(11, 11, 2, game=Game(seed=seed * 1_000_003))
+        me, rival = (snake.id for snake in board.snakes)
+        playing.play(board, {me: Search(nodes=2000), rival: snakes.make("cautious", seed)})
+        wins += board.winner is not None and board.winner.id == me
+    assert wins == 4
+
+
+def test_a_board_without_a_living_you_is_refused():
+    board = Board.new(11, 11, 2, game=Game(seed=1))
+    with pytest.raises(ValueError, match="you"):
+        Search()(board)
+
+
+def test_the_compiled_part_trusts_nothing():
+    import numpy as np
+
+    from heuristics import _search
+
+    def think(**changed):
+        arguments = {
+            "width": 3,
+            "height": 3,
+            "wrapped": False,
+            "constrictor": False,
+            "solo": True,
+            "damage": 14,
+            "lengths": np.array([1], np.int32),
+            "health": np.array([100], np.int32),
+            "bodies": np.array([4], np.uint16),
+            "food": np.zeros(9, np.uint8),
+            "hazards": np.zeros(9, np.uint8),
+            "weights": Weights().packed(),
+            "seconds": 0.0,
+            "nodes": 100,
+            "max_depth": 5,
+        }
+        return _search.think(*(arguments | changed).values())
+
+    assert think()[0] in range(4)
+    for field, value in {
+        "width": 26,
+        "height": 0,
+        "lengths": np.array([700], np.int32),
+        "health": np.array([0], np.int32),
+        "bodies": np.array([9], np.uint16),
+        "food": np.zeros(8, np.uint8),
+        "max_depth": 121,
+    }.items():
+        with pytest.raises(ValueError, match=field):
+            think(**{field: value})
