@@ -1,4 +1,6 @@
-from typing_extensions import Buffer
+from typing import Any
+
+from numpy.typing import NDArray
 
 def think(
     width: int,
@@ -7,12 +9,12 @@ def think(
     constrictor: bool,
     solo: bool,
     damage: int,
-    lengths: Buffer,
-    health: Buffer,
-    bodies: Buffer,
-    food: Buffer,
-    hazards: Buffer,
-    weights: Buffer,
+    lengths: NDArray[Any],
+    health: NDArray[Any],
+    bodies: NDArray[Any],
+    food: NDArray[Any],
+    hazards: NDArray[Any],
+    weights: NDArray[Any],
     seconds: float,
     nodes: int,
     max_depth: int,
