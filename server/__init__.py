@@ -1,0 +1,1 @@
+"""Snakes on the network: the live snake (Flask) and the arena (referee, ratings, stored games)."""

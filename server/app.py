@@ -1,0 +1,87 @@
+"""The live snake: a Flask application that answers the Battlesnake API.
+
+    create_app({"SNAKE": "hungry", "COLOR": "#3366cc"})
+
+The configuration, all of it optional:
+
+=============  ==================================================================================
+``SNAKE``      name of a heuristic snake (`battlesnake-gym snakes` lists them)
+``POLICY``     path of a ``policy.onnx``; instead of ``SNAKE``
+``FILTERS``    names of move filters that overrule the policy
+``COLOR``      ``#rrggbb``; ``HEAD`` and ``TAIL`` name the looks, ``AUTHOR`` the player
+``THREADS``    how many strategies may think at once
+``DEBUG``      true adds the page ``/debug``; never in production
+=============  ==================================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from flask import Flask, Response, jsonify
+from werkzeug.exceptions import HTTPException
+
+from server import debug_page, views
+from server.live import LiveSnake
+from server.strategies import strategy_factory
+
+LARGEST_BODY = 1 << 20
+"""Bytes of a request; the largest board that is played needs a tenth."""
+
+DEFAULTS: Mapping[str, Any] = {
+    "SNAKE": None,
+    "POLICY": None,
+    "FILTERS": (),
+    "COLOR": "#888888",
+    "HEAD": "default",
+    "TAIL": "default",
+    "AUTHOR": "",
+    "THREADS": 64,
+    "MAX_CONTENT_LENGTH": LARGEST_BODY,
+}
+
+log = logging.getLogger(__name__)
+
+
+def create_app(config: Mapping[str, Any] | None = None) -> Flask:
+    """Build the application; a ``ValueError`` tells at once what is wrong with ``config``."""
+    app = Flask(__name__, static_folder=None, template_folder=None)
+    app.config.from_mapping(DEFAULTS)
+    app.config.from_mapping(config or {})
+    factory = strategy_factory(
+        snake=app.config["SNAKE"], policy=app.config["POLICY"], filters=app.config["FILTERS"]
+    )
+    app.extensions["live_snake"] = LiveSnake(factory, app.config["THREADS"])
+    app.register_blueprint(views.blueprint)
+    # Engines append /move to whatever URL they were given, so any base path is ours too.
+    app.register_blueprint(views.blueprint, name="below", url_prefix="/<path:base>")
+    app.register_blueprint(views.operations)
+    if app.config["DEBUG"]:
+        app.register_blueprint(debug_page.blueprint)
+    app.register_error_handler(Exception, _error)
+    app.wsgi_app = _entrance(app.wsgi_app)  # type: ignore[method-assign]
+    return app
+
+
+def _error(error: Exception) -> tuple[Response, int]:
+    """Every error leaves as JSON; what is our own fault is also logged."""
+    if isinstance(error, HTTPException):
+        return jsonify(error=error.description), error.code or 500
+    log.exception("internal error")
+    return jsonify(error="internal error"), 500
+
+
+def _entrance(application: Callable[..., Any]) -> Callable[..., Any]:
+    """Note when a request arrived, and read ``//move`` as ``/move`` instead of redirecting."""
+
+    def enter(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        environ["server.arrived"] = time.perf_counter()
+        environ["PATH_INFO"] = re.sub("/+", "/", environ.get("PATH_INFO", "/"))
+        answer: Iterable[bytes] = application(environ, start_response)
+        return answer
+
+    return enter

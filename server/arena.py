@@ -1,0 +1,207 @@
+"""``battlesnake-gym arena``: let snakes play, and tell who is stronger."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import math
+import os
+import sys
+from pathlib import Path
+
+import aiohttp
+from sqlalchemy.engine import Engine
+from sqlalchemy.orm import Session
+from tqdm import tqdm
+
+from battlesnake_gym import rules
+from battlesnake_gym.rules import Game, Settings
+from server.database import (
+    DEFAULT_URL,
+    Seat,
+    Tournament,
+    find_tournament,
+    load_games,
+    open_database,
+)
+from server.database import Game as GameRow
+from server.players import open_client
+from server.policy import Policy
+from server.results import summarise, table, to_json
+from server.tournament import Result, Setup, is_url, labels, local_factory, play_all
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Play a tournament and print its table; the exit status is 2 for a wrong call."""
+    arguments = _parser().parse_args(argv)
+    try:
+        setup = _setup(arguments)
+        check(setup)
+        engine = open_database(arguments.database)
+    except ValueError as error:
+        sys.stderr.write(f"battlesnake-gym arena: {error}\n")
+        return 2
+    tournament = _begin(engine, setup, arguments.resume)
+    try:
+        run(engine, tournament, setup, arguments.games, arguments.jobs, arguments.replays)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; the same command with --resume plays the rest\n")
+        return 130
+    finally:
+        with Session(engine) as session:
+            lines = summarise(load_games(session, tournament))
+        if arguments.json:
+            sys.stdout.write(json.dumps(to_json(lines), indent=2) + "\n")
+        elif lines:
+            sys.stdout.write(table(lines))
+        engine.dispose()
+    return 0
+
+
+def check(setup: Setup) -> None:
+    """Raise ``ValueError`` where the set-up cannot be played: before any work, with the remedy."""
+    if not 1 <= setup.per_game <= len(setup.snakes):
+        raise ValueError(
+            f"--per-game must be between 1 and the number of snakes ({len(setup.snakes)}), "
+            f"got {setup.per_game}"
+        )
+    if setup.timeout < 1:
+        raise ValueError(f"--timeout must be 1 ms or more, got {setup.timeout}; try 500")
+    game = Game(setup.ruleset, setup.map, setup.settings, setup.seed or 1)
+    rules.start(game, setup.width, setup.height, labels(setup.snakes)[: setup.per_game])
+    for snake in setup.snakes:
+        if is_url(snake):
+            asyncio.run(_check_url(snake))
+            continue
+        local_factory(snake)
+        if snake.endswith(".onnx"):
+            Policy.load(snake).check_size(setup.width, setup.height)
+
+
+async def _check_url(url: str) -> None:
+    """As the official command line, refuse a snake that does not introduce itself."""
+    try:
+        async with asyncio.timeout(5), open_client() as client, client.get(url) as response:
+            answer = await response.json(content_type=None)
+    except (aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
+        raise ValueError(f"{url} does not answer ({error!r}); is the snake running?") from error
+    if not isinstance(answer, dict):
+        raise ValueError(f"{url} does not answer with a JSON object; is it a Battlesnake?")
+
+
+def run(
+    engine: Engine,
+    tournament: int,
+    setup: Setup,
+    games: int,
+    jobs: int,
+    replays: Path | None = None,
+) -> None:
+    """Play the games of the schedule that the database does not hold, storing each as it ends."""
+    if replays is not None:
+        replays.mkdir(parents=True, exist_ok=True)
+    with Session(engine) as session:
+        done = {game.number for game in load_games(session, tournament)}
+        total = games * math.comb(len(setup.snakes), setup.per_game)
+        results = play_all(setup, games, jobs, done, replays)
+        with tqdm(total=total, initial=len(done), unit="game", disable=None) as bar:
+            for result in results:
+                session.add(_row(result, tournament, setup))
+                session.commit()
+                bar.update()
+
+
+def _begin(engine: Engine, setup: Setup, resume: bool) -> int:
+    with Session(engine) as session:
+        tournament = find_tournament(session, setup.to_dict()) if resume else None
+        if tournament is None:
+            tournament = Tournament(setup=setup.to_dict())
+            session.add(tournament)
+            session.commit()
+        return tournament.id
+
+
+def _row(result: Result, tournament: int, setup: Setup) -> GameRow:
+    names = labels(setup.snakes)
+    return GameRow(
+        tournament_id=tournament,
+        number=result.fixture.number,
+        uuid=result.uuid,
+        seed=result.fixture.seed,
+        turns=result.turns,
+        finished=result.finished,
+        replay=result.replay,
+        seats=[
+            Seat(
+                seat=seat,
+                snake=names[result.fixture.seats[seat]],
+                won=seat == result.winner,
+                **dataclasses.asdict(record),
+            )
+            for seat, record in enumerate(result.seats)
+        ],
+    )
+
+
+def _setup(arguments: argparse.Namespace) -> Setup:
+    return Setup(
+        snakes=tuple(arguments.snakes),
+        per_game=arguments.per_game or len(arguments.snakes),
+        width=arguments.width,
+        height=arguments.height,
+        ruleset=arguments.ruleset,
+        map=arguments.map,
+        settings=Settings(
+            food_spawn_chance=arguments.food_spawn_chance,
+            minimum_food=arguments.minimum_food,
+            hazard_damage_per_turn=arguments.hazard_damage_per_turn,
+            shrink_every_n_turns=arguments.shrink_every_n_turns,
+        ),
+        seed=arguments.seed,
+        timeout=arguments.timeout,
+        max_turns=arguments.max_turns,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    usual = Settings()
+    parser = argparse.ArgumentParser(
+        prog="battlesnake-gym arena",
+        description="Play games between snakes and print a table: wins, draws, turns, latencies "
+        "and how they died, with ratings and their 95 %% confidence intervals.",
+        epilog="example: battlesnake-gym arena hungry cautious http://127.0.0.1:8000 --per-game 2 "
+        "--games 20 --replays replays",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("snakes", nargs="+", metavar="SNAKE", help="a URL, a snake's name, or a policy.onnx")
+    add("--games", type=_positive, default=10, help="games of every group of snakes")
+    add("--per-game", type=int, help="snakes in a game; 2 is a round-robin of duels (default: all)",
+        default=argparse.SUPPRESS)  # fmt: skip
+    add("--width", type=int, default=11, help="columns")
+    add("--height", type=int, default=11, help="rows")
+    add("--ruleset", default="standard", choices=list(rules.RULESETS), help="ruleset")
+    add("--map", default="standard", help="map")
+    add("--food-spawn-chance", type=int, default=usual.food_spawn_chance, help="percent")
+    add("--minimum-food", type=int, default=usual.minimum_food, help="food that is always there")
+    add("--hazard-damage-per-turn", type=int, default=usual.hazard_damage_per_turn, help="damage")
+    add("--shrink-every-n-turns", type=int, default=usual.shrink_every_n_turns, help="royale")
+    add("--seed", type=int, default=1, help="the same seed, the same starts and food")
+    add("--timeout", type=int, default=500, help="milliseconds for an answer")
+    add("--max-turns", type=_positive, default=None, help="end longer games without a winner")
+    add("--jobs", type=_positive, default=os.cpu_count() or 1, help="games at a time")
+    add("--replays", type=Path, default=None, metavar="DIR", help="keep a replay of every game")
+    add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
+    add("--resume", action="store_true", help="go on with the last tournament of this set-up")
+    add("--json", action="store_true", help="print the results as JSON")
+    parser.set_defaults(per_game=None)
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, got {value}")
+    return value

@@ -1,0 +1,80 @@
+"""How long a snake may think: the game's timeout less what the way there and back costs."""
+
+from __future__ import annotations
+
+import math
+
+DEFAULT_TIMEOUT = 0.5
+"""Seconds; what engines mean when they send no timeout, or 0."""
+
+FIRST_ROUND_TRIP = 0.2
+"""Share of the timeout kept for the round trip while none has been observed."""
+
+MARGIN = 0.1
+"""Share of the timeout that is always kept back: clocks, queues and the network jitter."""
+
+LONGEST_MARGIN = 0.05
+"""Seconds; with long timeouts the margin stops growing here."""
+
+FORGETTING = 0.8
+"""After a slow round trip the estimate falls to this share (of the excess) with every turn."""
+
+
+class RoundTrip:
+    """What one engine observed beyond our own thinking, in seconds; None before the first turn.
+
+    The engine tells in ``latency`` how long it waited for the previous answer; less the time that
+    we know we spent, that is network, queues and parsing on both sides. A slow turn counts at once,
+    a fast one only slowly, for the slow ones are what loses games.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: float | None = None
+        self._spent: float | None = None
+
+    def answered(self, spent: float) -> None:
+        """Remember how long the answer took us, in seconds."""
+        self._spent = spent
+
+    def observe(self, latency: str) -> None:
+        """Read the API's ``latency`` (milliseconds as text) of the previous answer.
+
+        Unreadable and non-positive values are passed over: engines send "" and "0" before they
+        have measured anything.
+        """
+        spent, self._spent = self._spent, None
+        waited = _milliseconds(latency)
+        if waited is None or spent is None:
+            return
+        seen = max(0.0, waited - spent)
+        if self.seconds is None or seen > self.seconds:
+            self.seconds = seen
+        else:
+            self.seconds = seen + FORGETTING * (self.seconds - seen)
+
+
+def margin(timeout: float) -> float:
+    """The part of ``timeout`` (seconds) that is never thought away."""
+    return min(LONGEST_MARGIN, MARGIN * timeout)
+
+
+def budget(timeout: float, round_trip: float | None) -> float:
+    """Seconds of thinking within ``timeout`` seconds; 0 where nothing is left.
+
+    >>> budget(0.5, 0.1)
+    0.35
+    >>> budget(0.5, 2.0)
+    0.0
+    """
+    if round_trip is None:
+        round_trip = FIRST_ROUND_TRIP * timeout
+    return max(0.0, round(timeout - round_trip - margin(timeout), 6))
+
+
+def _milliseconds(latency: str) -> float | None:
+    """Seconds, or None where the text is no positive number."""
+    try:
+        value = float(latency)
+    except ValueError:
+        return None
+    return value / 1000 if math.isfinite(value) and value > 0 else None

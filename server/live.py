@@ -1,0 +1,34 @@
+"""The live snake behind the web application: its sessions, its thinking, its counters."""
+
+from __future__ import annotations
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.snakes import Decision, Factory
+from server.metrics import Metrics
+from server.sessions import Key, Sessions
+from server.thinker import Thinker
+
+
+class LiveSnake:
+    """Plays any number of games at once; every public method may be called from any thread."""
+
+    def __init__(self, factory: Factory, threads: int) -> None:
+        self.sessions = Sessions(factory)
+        self.metrics = Metrics(games_alive=self.count_games)
+        self._thinker = Thinker(threads, self.metrics)
+
+    def start(self, key: Key) -> None:
+        """A game begins: build its strategy before the first move asks for it."""
+        self.sessions.get(key)
+
+    def move(self, key: Key, board: Board, arrived: float) -> Decision:
+        """Answer a move that was asked for at ``arrived`` (`time.perf_counter`)."""
+        return self._thinker.decide(self.sessions.get(key), board, arrived)
+
+    def end(self, key: Key) -> None:
+        """A game is over: forget it."""
+        self.sessions.drop(key)
+
+    def count_games(self) -> int:
+        """How many different games are being played."""
+        return len({game for game, _ in self.sessions.alive()})

@@ -1,0 +1,169 @@
+"""A trained policy: ``policy.onnx`` and, beside it, ``policy.json`` that says how to ask it.
+
+The network takes ``observations`` uint8 ``[B, C, H, W]`` and answers ``q_values`` float32
+``[B, 4]``. The JSON file tells the observation's encoder, the board sizes it was trained on, the
+order of the actions, and the SHA-256 of the ONNX file, so that neither is used with the wrong
+other one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from battlesnake_gym import observations
+from battlesnake_gym.observations import Observation
+from battlesnake_gym.rules import MOVES
+
+FORMAT = 1
+INPUT, OUTPUT = "observations", "q_values"
+
+
+class PolicyError(ValueError):
+    """A policy's files are missing, damaged or of another kind; says which, and what to do."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A loaded policy, free of memory: one serves any number of games and threads.
+
+    ``shape`` is (C, H, W) of one observation; ``board_sizes`` are the (width, height) it plays.
+    """
+
+    observation: Observation
+    board_sizes: frozenset[tuple[int, int]]
+    session: onnxruntime.InferenceSession
+    metadata: Mapping[str, Any]
+
+    @classmethod
+    def load(cls, path: str | Path) -> Policy:
+        """Load ``path`` (the ONNX file) with the JSON file of the same name beside it.
+
+        Raises `PolicyError` before anything is played where the two do not fit each other or this
+        version.
+        """
+        onnx_path = Path(path)
+        json_path = onnx_path.with_suffix(".json")
+        metadata = _read_metadata(json_path)
+        model = _read(onnx_path)
+        digest = hashlib.sha256(model).hexdigest()
+        if metadata.get("sha256") != digest:
+            raise PolicyError(
+                f"{json_path}: sha256 is {metadata.get('sha256')!r}, but {onnx_path.name} has "
+                f"{digest!r}; export the policy again, or put the two files of one export together"
+            )
+        policy = cls(
+            observation=_read_observation(metadata, json_path),
+            board_sizes=_read_board_sizes(metadata, json_path),
+            session=_open(model, onnx_path),
+            metadata=metadata,
+        )
+        policy._check_answer(onnx_path)
+        return policy
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of one observation: room for the largest of the board sizes."""
+        widths, heights = zip(*self.board_sizes, strict=True)
+        return self.observation.shape(max(widths), max(heights))
+
+    def q_values(self, batch: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """The value of every move, float32 [B, 4], for observations uint8 [B, C, H, W]."""
+        (values,) = self.session.run([OUTPUT], {INPUT: batch})
+        return np.asarray(values, np.float32)
+
+    def check_size(self, width: int, height: int) -> None:
+        """Raise `PolicyError` where the policy was not trained for boards of this size."""
+        if (width, height) not in self.board_sizes:
+            known = ", ".join(f"{x}x{y}" for x, y in sorted(self.board_sizes))
+            raise PolicyError(
+                f"the policy plays boards of {known}, not {width}x{height}; train it on that size"
+            )
+
+    def _check_answer(self, path: Path) -> None:
+        """Ask once, which also warms the session up."""
+        try:
+            values = self.q_values(np.zeros((1, *self.shape), np.uint8))
+        except Exception as error:  # onnxruntime's exceptions have no common base
+            raise PolicyError(
+                f"{path}: does not take {INPUT!r} of shape {(1, *self.shape)}: {error}"
+            ) from error
+        if values.shape != (1, len(MOVES)):
+            raise PolicyError(f"{path}: {OUTPUT!r} must have shape (1, 4), got {values.shape}")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise PolicyError(f"{path}: {error.strerror}; give the path of a policy.onnx") from error
+
+
+def _read_metadata(path: Path) -> dict[str, Any]:
+    try:
+        metadata = json.loads(_read(path))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise PolicyError(f"{path}: not JSON ({error}); export the policy again") from error
+    if not isinstance(metadata, dict):
+        raise PolicyError(f"{path}: must hold a JSON object; export the policy again")
+    if metadata.get("format") != FORMAT:
+        raise PolicyError(
+            f"{path}: format is {metadata.get('format')!r}, this version reads {FORMAT}; "
+            "export the policy again"
+        )
+    if metadata.get("actions") != list(MOVES):
+        raise PolicyError(
+            f"{path}: actions must be {list(MOVES)}, got {metadata.get('actions')!r}; "
+            "export the policy again"
+        )
+    return metadata
+
+
+def _read_observation(metadata: Mapping[str, Any], path: Path) -> Observation:
+    try:
+        return observations.get(metadata["observation"])
+    except KeyError as error:
+        raise PolicyError(f"{path}: observation is missing; export the policy again") from error
+    except (TypeError, ValueError) as error:
+        raise PolicyError(f"{path}: observation: {error}") from error
+
+
+def _read_board_sizes(metadata: Mapping[str, Any], path: Path) -> frozenset[tuple[int, int]]:
+    sizes = metadata.get("board_sizes")
+    try:
+        pairs = frozenset((int(width), int(height)) for width, height in sizes)  # type: ignore[union-attr]
+    except (TypeError, ValueError):
+        pairs = frozenset()
+    if not pairs or any(side < 1 for pair in pairs for side in pair):
+        raise PolicyError(
+            f"{path}: board_sizes must be a list like [[11, 11]], got {sizes!r}; "
+            "export the policy again"
+        )
+    return pairs
+
+
+def _open(model: bytes, path: Path) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    # Games already run side by side; threads within one tiny network only fight over the cores.
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's exceptions have no common base
+        raise PolicyError(f"{path}: not a network that onnxruntime reads: {error}") from error
+    inputs = {node.name: node.type for node in session.get_inputs()}
+    outputs = {node.name: node.type for node in session.get_outputs()}
+    if inputs != {INPUT: "tensor(uint8)"} or outputs.get(OUTPUT) != "tensor(float)":
+        raise PolicyError(
+            f"{path}: must take {INPUT!r} (uint8) and give {OUTPUT!r} (float), "
+            f"got inputs {inputs} and outputs {outputs}; export the policy again"
+        )
+    return session

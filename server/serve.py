@@ -1,0 +1,131 @@
+"""``battlesnake-gym serve``: the live snake under gunicorn, or under Flask's reloader."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import socket
+import struct
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Flask
+from gunicorn.app.base import BaseApplication
+
+from server.app import DEFAULTS, create_app
+
+STALLED_SECONDS = 5
+"""A client that stops in the middle of a request for this long loses its connection."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve until interrupted; the exit status is 2 where the configuration is refused."""
+    arguments = _parser().parse_args(argv)
+    config = {
+        "SNAKE": arguments.snake,
+        "POLICY": arguments.policy,
+        "FILTERS": tuple(arguments.heuristics or ()),
+        "COLOR": arguments.color,
+        "HEAD": arguments.head,
+        "TAIL": arguments.tail,
+        "AUTHOR": arguments.author,
+        "THREADS": arguments.threads,
+        "DEBUG": arguments.dev,
+    }
+    try:
+        app = create_app(config)
+    except ValueError as error:
+        sys.stderr.write(f"battlesnake-gym serve: {error}\n")
+        return 2
+    if arguments.dev:
+        logging.basicConfig(level=logging.INFO)
+        app.run(arguments.host, arguments.port, debug=True, threaded=True)
+    else:
+        GunicornSnake(config, f"{arguments.host}:{arguments.port}").run()
+    return 0
+
+
+class GunicornSnake(BaseApplication):  # type: ignore[misc]
+    """The application under gunicorn: one process, many threads.
+
+    One process, because the games' memory lives in it; threads, because a search leaves the
+    interpreter to the others while it thinks.
+    """
+
+    def __init__(self, config: Mapping[str, Any], address: str) -> None:
+        self._config = config
+        self._options: dict[str, Any] = {
+            "bind": address,
+            "workers": 1,
+            "worker_class": "gthread",
+            "threads": config["THREADS"],
+            "keepalive": 75,
+            "graceful_timeout": 5,
+            "control_socket_disable": True,
+            "proc_name": "battlesnake",
+            "when_ready": _drop_stalled_clients,
+        }
+        super().__init__()
+
+    def load_config(self) -> None:
+        """Hand our settings to gunicorn."""
+        for name, value in self._options.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Flask:
+        """Build the application in the worker: a loaded network does not survive a fork."""
+        return create_app(self._config)
+
+
+def _drop_stalled_clients(arbiter: Any) -> None:
+    """Bound every read at the socket itself, which accepted connections inherit.
+
+    Without this a client that sends half a request holds a thread for ever.
+    """
+    timeout = struct.pack("ll", STALLED_SECONDS, 0)
+    for listener in arbiter.LISTENERS:
+        listener.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="battlesnake-gym serve",
+        description="Answer the Battlesnake API: GET /, POST /start, /move and /end, under any "
+        "base path. /healthz and /metrics are for those who run it.",
+        epilog="example: battlesnake-gym serve --policy runs/demo/policy.onnx --port 8000",
+    )
+    who = parser.add_mutually_exclusive_group(required=True)
+    who.add_argument("--snake", metavar="NAME", help="a named snake; `battlesnake-gym snakes`")
+    who.add_argument("--policy", metavar="FILE", help="a policy.onnx with policy.json beside it")
+    parser.add_argument(
+        "--heuristics",
+        nargs="*",
+        metavar="FILTER",
+        help="move filters that overrule the policy, in this order",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=8000, help="port (default: %(default)s)")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=DEFAULTS["THREADS"],
+        help="requests answered at once (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--color", type=_color, default=DEFAULTS["COLOR"], help="#rrggbb (default: %(default)s)"
+    )
+    parser.add_argument("--head", default=DEFAULTS["HEAD"], help="head (default: %(default)s)")
+    parser.add_argument("--tail", default=DEFAULTS["TAIL"], help="tail (default: %(default)s)")
+    parser.add_argument("--author", default=DEFAULTS["AUTHOR"], help="your name")
+    parser.add_argument(
+        "--dev", action="store_true", help="reload on changes, and show the games on /debug"
+    )
+    return parser
+
+
+def _color(text: str) -> str:
+    if not re.fullmatch("#[0-9a-fA-F]{6}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no colour like #3366cc")
+    return text

@@ -1,0 +1,92 @@
+"""What the live snake remembers of every game: one session for each game id and snake id."""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.snakes import Decision, Factory, Strategy
+from server.budget import RoundTrip
+
+Key = tuple[str, str]
+"""Game id and snake id: one process may play several snakes of the same game."""
+
+IDLE_SECONDS = 600.0
+"""A game that has not been heard of for this long is forgotten; not every engine sends /end."""
+
+MOST_SESSIONS = 10_000
+"""More than these are never kept: the one that has been idle longest goes first."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One snake in one game.
+
+    ``thinking`` is the strategy's current work, if any: a strategy object plays one move at a time.
+    ``board`` and ``decision`` are the latest ones, for the debug page.
+    """
+
+    strategy: Strategy
+    round_trip: RoundTrip = field(default_factory=RoundTrip)
+    thinking: Future[Decision] | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    last_heard: float = 0.0
+    board: Board | None = None
+    decision: Decision | None = None
+
+
+class Sessions:
+    """All sessions of a process, safe to use from many threads.
+
+    ``make`` builds the strategy of a new session from a seed, which follows from the ids: asked
+    again about the same game, a snake plays the same moves. ``clock`` gives seconds.
+    """
+
+    def __init__(self, make: Factory, clock: Callable[[], float] = time.monotonic) -> None:
+        self._make = make
+        self._clock = clock
+        self._lock = threading.Lock()
+        # Ordered by when they were last heard of, so that the idle ones stand in front.
+        self._sessions: OrderedDict[Key, Session] = OrderedDict()
+
+    def get(self, key: Key) -> Session:
+        """The session of ``key``, a new one where there is none."""
+        with self._lock:
+            self._forget_idle()
+            session = self._sessions.get(key)
+            if session is None:
+                session = self._sessions[key] = Session(self._make(_seed(key)))
+                if len(self._sessions) > MOST_SESSIONS:
+                    self._sessions.popitem(last=False)
+            session.last_heard = self._clock()
+            self._sessions.move_to_end(key)
+            return session
+
+    def drop(self, key: Key) -> None:
+        """Forget ``key``, known or not."""
+        with self._lock:
+            self._sessions.pop(key, None)
+
+    def alive(self) -> dict[Key, Session]:
+        """A snapshot of the sessions that are not idle."""
+        with self._lock:
+            self._forget_idle()
+            return dict(self._sessions)
+
+    def _forget_idle(self) -> None:
+        oldest = self._clock() - IDLE_SECONDS
+        while self._sessions:
+            key, session = next(iter(self._sessions.items()))
+            if session.last_heard >= oldest:
+                return
+            del self._sessions[key]
+
+
+def _seed(key: Key) -> int:
+    return zlib.crc32(repr(key).encode())

@@ -1,0 +1,72 @@
+"""What can play here: named snakes, and policies with move filters to overrule them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from battlesnake_gym import snakes
+from battlesnake_gym.board import Board
+from battlesnake_gym.observations import facing
+from battlesnake_gym.rules import MOVES
+from battlesnake_gym.snakes import Decision, Factory
+from heuristics.filters import ALIVE, FILTERS
+from heuristics.pipeline import Filter, filtered
+from server.policy import Policy
+
+
+class PolicySnake:
+    """A strategy that takes the policy's best move among those that the filters leave.
+
+    The filters ``ALIVE`` always come first: they are the action mask of training, and what the
+    policy says of moves that it never could take means nothing.
+
+    One object plays one snake in one game: with several frames it remembers the turns before.
+    """
+
+    def __init__(self, policy: Policy, filters: Sequence[Filter] = ()) -> None:
+        self._policy = policy
+        self._filters = (*ALIVE, *filters)
+        self._frames = np.zeros(policy.shape, np.uint8)
+
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
+        """Choose a move for ``board.you``; raises `PolicyError` on a board of another size."""
+        policy = self._policy
+        policy.check_size(board.width, board.height)
+        you = board.you
+        policy.observation.encode(board, you.id, out=self._frames)
+        values = policy.q_values(self._frames[np.newaxis])[0]
+        actions = policy.observation.absolute_actions(
+            np.arange(len(MOVES)), np.full(len(MOVES), facing(board, you.id))
+        )
+        by_move = {MOVES[int(a)]: float(v) for a, v in zip(actions, values, strict=True)}
+        return filtered(by_move, board, self._filters)
+
+
+def strategy_factory(
+    *, snake: str | None = None, policy: str | Path | None = None, filters: Sequence[str] = ()
+) -> Factory:
+    """Build the factory of a named snake, or of a policy with filters (by name).
+
+    Raises ``ValueError`` naming what is unknown or does not go together, before anything is played.
+    """
+    if (snake is None) == (policy is None):
+        raise ValueError(f"give either a snake's name or a policy, got {snake!r} and {policy!r}")
+    if policy is None:
+        assert snake is not None
+        if filters:
+            raise ValueError(f"filters {', '.join(filters)} need a policy; {snake!r} has its own")
+        name = snake
+        snakes.make(name)  # an unknown name is refused now, not in the first game
+        return lambda seed: snakes.make(name, seed)
+    chosen = [_filter(name) for name in filters]
+    loaded = Policy.load(policy)
+    return lambda seed: PolicySnake(loaded, chosen)
+
+
+def _filter(name: str) -> Filter:
+    if name not in FILTERS:
+        raise ValueError(f"unknown filter {name!r}; choose from {', '.join(FILTERS)}")
+    return FILTERS[name]

@@ -1,0 +1,198 @@
+"""Many games between the same snakes: who meets whom from which seat, and playing it all out."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import itertools
+import multiprocessing
+import uuid
+from collections.abc import Iterator, Sequence, Set
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from battlesnake_gym.replay import Replay
+from battlesnake_gym.rules import Game, Settings
+from battlesnake_gym.snakes import Factory
+from server.players import HttpPlayer, LocalPlayer, Player, open_client
+from server.referee import GameRecord, SeatRecord, play
+from server.strategies import strategy_factory
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a tournament is: equal set-ups have the same schedule.
+
+    ``snakes`` are URLs, names, or paths of policies (``*.onnx``); ``per_game`` of them meet in a
+    game. ``timeout`` is in milliseconds; ``max_turns`` ends endless games.
+    """
+
+    snakes: tuple[str, ...]
+    per_game: int
+    width: int = 11
+    height: int = 11
+    ruleset: str = "standard"
+    map: str = "standard"
+    settings: Settings = Settings()  # noqa: RUF009  (frozen)
+    seed: int = 1
+    timeout: int = 500
+    max_turns: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The set-up as JSON."""
+        return asdict(self) | {"snakes": list(self.snakes)}
+
+
+@dataclass(frozen=True, slots=True)
+class Fixture:
+    """One game of the schedule: its number, its seed, and which snake (index) sits where."""
+
+    number: int
+    seed: int
+    seats: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A fixture that was played; see `referee.GameRecord`. ``replay`` is the path of its file."""
+
+    fixture: Fixture
+    uuid: str
+    turns: int
+    finished: bool
+    winner: int | None
+    seats: list[SeatRecord]
+    replay: str | None
+
+
+def labels(snakes: Sequence[str]) -> list[str]:
+    """What to call the snakes in tables: as they were given; doubles are numbered.
+
+    >>> labels(["random", "hungry", "random"])
+    ['random', 'hungry', 'random (2)']
+    """
+    return [
+        name if (before := snakes[:i].count(name)) == 0 else f"{name} ({before + 1})"
+        for i, name in enumerate(snakes)
+    ]
+
+
+def schedule(snakes: int, per_game: int, games: int, seed: int) -> Iterator[Fixture]:
+    """All games, in order: ``games`` for every group of ``per_game`` snakes.
+
+    A seed is played from every seat before the next one comes, so that no snake owes a result to
+    its corner: choose ``games`` as a multiple of ``per_game``. The groups take turns, so a longer
+    schedule begins with the shorter one.
+
+    >>> [fixture.seats for fixture in schedule(3, 2, 2, seed=1)]
+    [(0, 1), (0, 2), (1, 2), (1, 0), (2, 0), (2, 1)]
+    """
+    number = 0
+    for round_ in range(games):
+        turn = round_ % per_game
+        for group in itertools.combinations(range(snakes), per_game):
+            seats = group[turn:] + group[:turn]
+            yield Fixture(number, game_seed(seed, round_ // per_game), seats)
+            number += 1
+
+
+def game_seed(seed: int, index: int) -> int:
+    """A seed of its own for each index: the rules' streams of neighbouring seeds overlap."""
+    digest = hashlib.sha256(f"{seed}/{index}".encode()).digest()
+    return int.from_bytes(digest[:8]) >> 1 or 1
+
+
+def play_all(
+    setup: Setup, games: int, jobs: int, done: Set[int] = frozenset(), replays: Path | None = None
+) -> Iterator[Result]:
+    """Play what the schedule still holds, ``jobs`` games at a time; results come as they end.
+
+    ``done`` are the numbers of games that are not played again. Every job is a process: snakes in
+    one game never wait for those in another.
+    """
+    fixtures = [
+        fixture
+        for fixture in schedule(len(setup.snakes), setup.per_game, games, setup.seed)
+        if fixture.number not in done
+    ]
+    if jobs == 1:
+        yield from (play_fixture(setup, fixture, replays) for fixture in fixtures)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, max(1, len(fixtures))), mp_context=context) as pool:
+        futures: list[Future[Result]] = [
+            pool.submit(play_fixture, setup, fixture, replays) for fixture in fixtures
+        ]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def play_fixture(setup: Setup, fixture: Fixture, replays: Path | None = None) -> Result:
+    """Play one game of the schedule, and write its replay into the folder ``replays``."""
+    record = asyncio.run(_play(setup, fixture))
+    path = None
+    if replays is not None:
+        path = replays / f"game-{fixture.number:05d}-{record.first.game.id[:8]}.jsonl.gz"
+        Replay(record.first, record.turns).save(path)
+    return Result(
+        fixture=fixture,
+        uuid=record.first.game.id,
+        turns=len(record.turns),
+        finished=record.finished,
+        winner=record.winner,
+        seats=record.seats,
+        replay=None if path is None else str(path),
+    )
+
+
+async def _play(setup: Setup, fixture: Fixture) -> GameRecord:
+    game = Game(
+        ruleset=setup.ruleset,
+        map=setup.map,
+        settings=setup.settings,
+        seed=fixture.seed,
+        # Not from the seed: a server keeps its games by id, and may be playing this seed already.
+        id=str(uuid.uuid4()),
+        timeout=setup.timeout,
+    )
+    names = labels(setup.snakes)
+    async with open_client() as client:
+        players = [
+            _player(setup.snakes[snake], setup.timeout / 1000, client, fixture.seed + seat)
+            for seat, snake in enumerate(fixture.seats)
+        ]
+        return await play(
+            game,
+            setup.width,
+            setup.height,
+            [names[snake] for snake in fixture.seats],
+            players,
+            setup.max_turns,
+        )
+
+
+def _player(snake: str, timeout: float, client: aiohttp.ClientSession, seed: int) -> Player:
+    if is_url(snake):
+        return HttpPlayer(snake, timeout, client)
+    return LocalPlayer(local_factory(snake)(seed), timeout)
+
+
+def is_url(snake: str) -> bool:
+    """Whether a snake is played over HTTP."""
+    return snake.startswith(("http://", "https://"))
+
+
+@functools.lru_cache(maxsize=64)
+def local_factory(snake: str) -> Factory:
+    """The factory of a named snake or of a policy's path (``*.onnx``), loaded once a process."""
+    if snake.endswith(".onnx"):
+        return strategy_factory(policy=snake)
+    return strategy_factory(snake=snake)

@@ -1,0 +1,148 @@
+"""Servers started for real on loopback, a tiny network, and request bodies."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from battlesnake_gym import observations
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import MOVES, Game
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
+    """Until the server answers; its own death is an error at once."""
+    for _ in range(300):
+        assert process.poll() is None, "the server ended"
+        try:
+            urllib.request.urlopen(f"{address}/healthz", timeout=1).close()
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError("the server does not answer")
+
+
+@pytest.fixture(scope="session")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+    """Start `battlesnake-gym serve` with these arguments; the answer is its address."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: str) -> str:
+        port = free_port()
+        log = tmp_path_factory.mktemp("serve") / "log"
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "battlesnake_gym", "serve", f"--port={port}", *arguments],
+                stderr=file,
+            )
+        running.append(process)
+        address = f"http://127.0.0.1:{port}"
+        try:
+            wait_for(address, process)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {log.read_text()}") from error
+        return address
+
+    yield start
+    for process in running:
+        process.terminate()
+    for process in running:
+        process.wait(20)
+
+
+@pytest.fixture(scope="session")
+def cautious(serve: Callable[..., str]) -> str:
+    """The address of a live snake."""
+    return serve("--snake", "cautious")
+
+
+@pytest.fixture
+def board() -> Board:
+    """A fresh standard game of four."""
+    return Board.new(11, 11, 4, game=Game(seed=5, id="a-game"))
+
+
+@pytest.fixture
+def body(board: Board) -> dict[str, Any]:
+    """A request as the official engine sends it."""
+    return board.to_api("snake_0")
+
+
+def write_policy(
+    folder: Path,
+    values: Sequence[float] = (-1.0, -2.0, -3.0, -4.0),
+    sizes: Sequence[tuple[int, int]] = ((11, 11),),
+    observation: str = "planes",
+    changes: Mapping[str, Any] | None = None,
+) -> Path:
+    """A network that says ``values`` of every position, and its JSON file with ``changes``."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    encoder = observations.get(observation)
+    shape = encoder.shape(max(w for w, _ in sizes), max(h for _, h in sizes))
+    weights = np.zeros((int(np.prod(shape)), len(MOVES)), np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Cast", ["observations"], ["floats"], to=TensorProto.FLOAT),
+            helper.make_node("Flatten", ["floats"], ["flat"]),
+            helper.make_node("Gemm", ["flat", "weights", "bias"], ["q_values"]),
+        ],
+        "tiny",
+        [helper.make_tensor_value_info("observations", TensorProto.UINT8, ["batch", *shape])],
+        [helper.make_tensor_value_info("q_values", TensorProto.FLOAT, ["batch", len(MOVES)])],
+        [
+            numpy_helper.from_array(weights, "weights"),
+            numpy_helper.from_array(np.array(values, np.float32), "bias"),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    folder.mkdir(exist_ok=True)
+    path = folder / "policy.onnx"
+    onnx.save(model, path)
+    metadata = {
+        "format": 1,
+        "observation": encoder.to_dict(),
+        "board_sizes": [list(size) for size in sizes],
+        "actions": list(MOVES),
+        "training": {},
+        "versions": {},
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    }
+    path.with_suffix(".json").write_text(json.dumps(metadata | dict(changes or {})))
+    return path
+
+
+@pytest.fixture
+def make_policy(tmp_path: Path) -> Callable[..., Path]:
+    """`write_policy` into a folder of the test's own."""
+
+    def make(*arguments: Any, **options: Any) -> Path:
+        return write_policy(tmp_path / "policy", *arguments, **options)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def policy_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy that always likes "up" best, then "down"."""
+    return write_policy(tmp_path_factory.mktemp("policies") / "policy")

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+from server.budget import RoundTrip, budget, margin
+
+
+@pytest.mark.parametrize("timeout", [0.02, 0.1, 0.5, 2.0, 15.0])
+@pytest.mark.parametrize("round_trip", [None, 0.0, 0.01, 0.3, 20.0])
+def test_thinking_and_travelling_never_exceed_the_timeout(
+    timeout: float, round_trip: float | None
+) -> None:
+    seconds = budget(timeout, round_trip)
+    assert 0 <= seconds < timeout
+    if seconds:
+        assert seconds + (round_trip or 0) + margin(timeout) <= timeout + 1e-6
+
+
+def test_a_near_engine_leaves_most_of_the_time() -> None:
+    assert budget(0.5, 0.002) > 0.44
+
+
+def test_the_round_trip_is_latency_less_thinking() -> None:
+    trip = RoundTrip()
+    trip.answered(0.2)
+    trip.observe("250")
+    assert trip.seconds == pytest.approx(0.05)
+
+
+def test_a_slow_turn_counts_at_once_and_is_forgotten_slowly() -> None:
+    trip = RoundTrip()
+    seen = []
+    for latency in ("10", "300", "10", "10", *["10"] * 40):
+        trip.answered(0.0)
+        trip.observe(latency)
+        seen.append(trip.seconds)
+    assert seen[1] == pytest.approx(0.3)
+    assert seen[2] == pytest.approx(0.01 + 0.8 * 0.29)
+    assert seen[-1] == pytest.approx(0.01, abs=0.001)
+
+
+@pytest.mark.parametrize("latency", ["", "0", "-5", "soon", "nan", "inf", "1e999", "12ms", "\x00"])
+def test_odd_latencies_are_passed_over(latency: str) -> None:
+    trip = RoundTrip()
+    trip.answered(0.1)
+    trip.observe(latency)
+    assert trip.seconds is None
+
+
+def test_a_latency_without_an_answer_of_ours_says_nothing() -> None:
+    trip = RoundTrip()
+    trip.observe("400")
+    assert trip.seconds is None

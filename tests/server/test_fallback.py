@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import MOVES, Game
+from server.fallback import safe_move
+
+
+def board_of(picture: str) -> Board:
+    board = Board.from_text(picture)
+    board.you_id = "a"
+    return board
+
+
+def test_it_is_safe_and_prefers_room() -> None:
+    decision = safe_move(
+        board_of("""
+        . . . . .
+        . > > v .
+        . ^ A < .
+        . ^ . . .
+        . . . . .
+        """),
+        "no time",
+    )
+    assert decision.move == "down"
+    assert decision.reasons[0].note == "no time"
+
+
+@pytest.mark.parametrize("picture", ["A", "A <", "v <\nA ^", "B A C"])
+def test_there_is_always_a_move(picture: str) -> None:
+    assert safe_move(board_of(picture), "").move in MOVES
+
+
+def test_a_board_without_you_gets_a_move() -> None:
+    assert safe_move(Board.from_text("A . B"), "").move in MOVES
+
+
+def test_it_walks_through_the_edge_where_the_game_wraps() -> None:
+    board = board_of("""
+    ruleset=wrapped
+    . . . .
+    A B . .
+    . ^ . .
+    """)
+    assert board.game.ruleset == "wrapped"
+    assert set(safe_move(board, "").scores) == {"up", "down", "left"}
+
+
+def test_it_costs_next_to_nothing() -> None:
+    board = Board.new(25, 25, 8, game=Game(seed=1))
+    board.you_id = "snake_3"
+    fastest = min(_seconds(board) for _ in range(20))
+    assert fastest < 0.005
+
+
+def _seconds(board: Board) -> float:
+    began = time.perf_counter()
+    safe_move(board, "")
+    return time.perf_counter() - began

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import MOVES
+from server.policy import Policy, PolicyError
+from server.strategies import PolicySnake, strategy_factory
+
+MakePolicy = Callable[..., Path]
+
+
+def test_a_policy_is_loaded_and_asked(policy_file: Path) -> None:
+    policy = Policy.load(policy_file)
+    assert policy.shape == policy.observation.shape(11, 11)
+    values = policy.q_values(np.zeros((3, *policy.shape), np.uint8))
+    assert values.dtype == np.float32
+    np.testing.assert_array_equal(values, [[-1, -2, -3, -4]] * 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sha256": "0" * 64}, "sha256"),
+        ({"format": 2}, "format is 2"),
+        ({"actions": ["left", "right", "up", "down"]}, "actions must be"),
+        ({"observation": {"name": "unheard"}}, "unknown observation 'unheard'"),
+        ({"observation": None}, "observation"),
+        ({"board_sizes": []}, "board_sizes"),
+        ({"board_sizes": [[11]]}, "board_sizes"),
+        ({"board_sizes": "11x11"}, "board_sizes"),
+        ({"board_sizes": [[7, 7]]}, "does not take 'observations'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    make_policy: MakePolicy, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(PolicyError, match=words) as refusal:
+        Policy.load(make_policy(changes=changes))
+    assert "policy." in str(refusal.value), "the message names the file"
+
+
+def test_missing_and_broken_files_are_refused(tmp_path: Path, make_policy: MakePolicy) -> None:
+    with pytest.raises(PolicyError, match=r"nothing\.json: No such file"):
+        Policy.load(tmp_path / "nothing.onnx")
+    path = make_policy()
+    path.with_suffix(".json").write_bytes(b"\xff{")
+    with pytest.raises(PolicyError, match="not JSON"):
+        Policy.load(path)
+    path.with_suffix(".json").write_text("[]")
+    with pytest.raises(PolicyError, match="must hold a JSON object"):
+        Policy.load(path)
+
+
+def test_a_file_that_is_no_network_is_refused(make_policy: MakePolicy) -> None:
+    import hashlib
+
+    path = make_policy()
+    path.write_bytes(b"not a network")
+    metadata = json.loads(path.with_suffix(".json").read_text())
+    metadata["sha256"] = hashlib.sha256(b"not a network").hexdigest()
+    path.with_suffix(".json").write_text(json.dumps(metadata))
+    with pytest.raises(PolicyError, match="not a network that onnxruntime reads"):
+        Policy.load(path)
+
+
+ROOM = """
+. . . . .
+. . A < .
+. . . ^ .
+. . . . .
+. . . . .
+"""
+CORNER = """
+A < . . .
+. ^ . . .
+. . . . .
+. . . . .
+. . . . .
+"""
+
+
+def ask(snake: PolicySnake, picture: str) -> str:
+    board = Board.from_text(picture)
+    board.you_id = "a"
+    return snake(board).move
+
+
+def test_the_best_value_wins_among_moves_that_do_not_kill(make_policy: MakePolicy) -> None:
+    policy = Policy.load(make_policy([-1.0, -2.0, -3.0, -4.0], sizes=[(5, 5)]))
+    assert ask(PolicySnake(policy), ROOM) == "up"
+    # up and left leave the board, right is the neck: negative values must not let them win
+    assert ask(PolicySnake(policy), CORNER) == "down"
+
+
+def test_filters_overrule_the_policy(make_policy: MakePolicy) -> None:
+    path = make_policy([4.0, 3.0, 2.0, 1.0], sizes=[(5, 5)])
+    plain = strategy_factory(policy=path)(0)
+    board = Board.from_text("""
+    . B < < .
+    . . . . .
+    . A . . .
+    . ^ . . .
+    . . . . .
+    """)
+    board.you_id = "a"
+    assert plain(board).move == "up", "the policy does not know of heads"
+    decision = strategy_factory(policy=path, filters=["head_to_heads"])(0)(board)
+    assert decision.move == "left"
+    assert "head_to_heads" in [reason.rule for reason in decision.reasons]
+
+
+def test_a_board_of_another_size_is_refused(policy_file: Path) -> None:
+    snake = strategy_factory(policy=policy_file)(0)
+    board = Board.new(7, 7, 2)
+    board.you_id = "snake_0"
+    with pytest.raises(PolicyError, match="plays boards of 11x11, not 7x7"):
+        snake(board)
+
+
+def test_smaller_boards_are_played_in_the_room_of_the_largest(make_policy: MakePolicy) -> None:
+    snake = strategy_factory(policy=make_policy(sizes=[(7, 7), (11, 11)]))(0)
+    for side in (7, 11):
+        board = Board.new(side, side, 2)
+        board.you_id = "snake_0"
+        assert snake(board).move in MOVES
+
+
+def test_relative_actions_are_turned_with_the_snake(make_policy: MakePolicy) -> None:
+    # "facing": the network's "up" is straight ahead
+    snake = strategy_factory(policy=make_policy(sizes=[(5, 5)], observation="facing"))(0)
+    assert ask(snake, ROOM) == "left"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ({}, "either"),
+        ({"snake": "random", "policy": "p.onnx"}, "either"),
+        ({"snake": "nobody"}, "unknown snake 'nobody'"),
+        ({"snake": "random", "filters": ["walls"]}, "need a policy"),
+        ({"policy": "missing.onnx", "filters": ["luck"]}, "unknown filter 'luck'"),
+    ],
+)
+def test_wrong_choices_are_refused(choice: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        strategy_factory(**choice)

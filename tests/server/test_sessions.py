@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from battlesnake_gym import snakes
+from server import sessions
+from server.sessions import Sessions
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def random_sessions(clock: Clock) -> Sessions:
+    return Sessions(lambda seed: snakes.make("random", seed), clock)
+
+
+def test_every_snake_of_every_game_has_a_strategy_of_its_own() -> None:
+    games = random_sessions(Clock())
+    keys = [("g1", "a"), ("g1", "b"), ("g2", "a")]
+    strategies = [games.get(key).strategy for key in keys]
+    assert len(set(map(id, strategies))) == 3
+    assert [games.get(key).strategy for key in keys] == strategies
+
+
+def test_ended_games_are_forgotten() -> None:
+    games = random_sessions(Clock())
+    first = games.get(("g", "a"))
+    games.drop(("g", "a"))
+    games.drop(("g", "unknown"))
+    assert games.alive() == {}
+    assert games.get(("g", "a")) is not first
+
+
+def test_idle_games_are_forgotten_and_busy_ones_kept() -> None:
+    clock = Clock()
+    games = random_sessions(clock)
+    games.get(("idle", "a"))
+    games.get(("busy", "a"))
+    clock.now = sessions.IDLE_SECONDS - 1
+    games.get(("busy", "a"))
+    clock.now = sessions.IDLE_SECONDS + 1
+    assert list(games.alive()) == [("busy", "a")]
+
+
+def test_memory_is_bounded(monkeypatch) -> None:
+    monkeypatch.setattr(sessions, "MOST_SESSIONS", 3)
+    games = random_sessions(Clock())
+    for game in "abcde":
+        games.get((game, "you"))
+        games.get(("a", "you"))  # still being played
+    assert sorted(game for game, _ in games.alive()) == ["a", "d", "e"]
+
+
+def test_the_same_game_gets_the_same_seed() -> None:
+    seeds: list[int] = []
+    games = Sessions(lambda seed: seeds.append(seed) or snakes.make("random", seed))
+    for key in (("g", "a"), ("g", "b"), ("g", "a")):
+        games.get(key)
+        games.drop(key)
+    assert seeds[0] == seeds[2] != seeds[1]

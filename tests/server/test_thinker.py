@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import Game
+from battlesnake_gym.snakes import Decision
+from server.metrics import Metrics
+from server.sessions import Session
+from server.thinker import Thinker
+
+TIMEOUT = 0.2
+LATE = "the strategy was not ready in time"
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(lambda: 0)
+
+
+@pytest.fixture
+def position() -> Board:
+    board = Board.new(11, 11, 2, game=Game(seed=3, timeout=round(TIMEOUT * 1000)))
+    board.you_id = "snake_0"
+    return board
+
+
+def decide(thinker: Thinker, session: Session, board: Board) -> tuple[Decision, float]:
+    arrived = time.perf_counter()
+    decision = thinker.decide(session, board, arrived)
+    return decision, time.perf_counter() - arrived
+
+
+def count(metrics: Metrics, name: str, **labels: str) -> float:
+    return metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+def test_a_strategy_is_asked_with_its_budget(metrics: Metrics, position: Board) -> None:
+    given: list[float | None] = []
+
+    def strategy(board: Board, seconds: float | None = None) -> Decision:
+        given.append(seconds)
+        return Decision("left")
+
+    decision, _ = decide(Thinker(1, metrics), Session(strategy), position)
+    assert decision.move == "left"
+    assert given[0] is not None
+    assert 0.5 * TIMEOUT < given[0] < 0.9 * TIMEOUT
+    assert count(metrics, "battlesnake_moves_total", chosen_by="strategy") == 1
+
+
+def test_a_hanging_strategy_costs_its_moves_and_nothing_else(
+    metrics: Metrics, position: Board
+) -> None:
+    let_go = threading.Event()
+
+    def hang(board: Board, seconds: float | None = None) -> Decision:
+        let_go.wait(30)
+        return Decision("left")
+
+    thinker = Thinker(2, metrics)
+    stuck, fine = Session(hang), Session(lambda board, seconds=None: Decision("right"))
+    try:
+        decision, seconds = decide(thinker, stuck, position)
+        assert decision.reasons[0].note == LATE
+        assert seconds < TIMEOUT
+        assert decision.move in position.safe_moves()
+        # while it hangs it is not asked again, and takes no second thread from the others
+        decision, seconds = decide(thinker, stuck, position)
+        assert decision.reasons[0].note == LATE
+        assert seconds < 0.1
+        assert decide(thinker, fine, position)[0].move == "right"
+        assert count(metrics, "battlesnake_timeouts_avoided_total") == 2
+    finally:
+        let_go.set()
+    assert stuck.thinking is not None
+    stuck.thinking.result(5)
+    assert decide(thinker, stuck, position)[0].move == "left", "it has recovered"
+
+
+def test_overload_ends_in_the_fallback_in_time(metrics: Metrics, position: Board) -> None:
+    def slow(board: Board, seconds: float | None = None) -> Decision:
+        time.sleep(0.08)
+        return Decision("left")
+
+    thinker = Thinker(1, metrics)
+    with ThreadPoolExecutor(12) as engines:
+        answers = [engines.submit(decide, thinker, Session(slow), position) for _ in range(12)]
+        results = [answer.result() for answer in answers]
+    assert max(seconds for _, seconds in results) < TIMEOUT
+    late = [decision for decision, _ in results if decision.reasons]
+    assert 9 <= len(late) <= 11, "one thread does one or two of them in time"
+
+
+@pytest.mark.parametrize("move", ["UP", "", None, 3])
+def test_a_broken_strategy_is_replaced_and_counted(
+    metrics: Metrics, position: Board, move: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(board: Board, seconds: float | None = None) -> Decision:
+        if move is None:
+            raise ZeroDivisionError("oops")
+        return Decision(move)  # type: ignore[arg-type]
+
+    decision, _ = decide(Thinker(1, metrics), Session(broken), position)
+    assert decision.move in position.safe_moves()
+    assert count(metrics, "battlesnake_strategy_errors_total") == 1
+    assert "the strategy failed" in caplog.text
+
+
+def test_a_far_engine_gets_the_fallback_at_once(metrics: Metrics, position: Board) -> None:
+    session = Session(lambda board, seconds=None: Decision("left"))
+    session.round_trip.seconds = 1.0
+    decision, seconds = decide(Thinker(1, metrics), session, position)
+    assert decision.reasons[0].note == LATE
+    assert seconds < 0.05
+
+
+def test_the_observed_round_trip_shortens_the_thinking(metrics: Metrics, position: Board) -> None:
+    given: list[float] = []
+
+    def strategy(board: Board, seconds: float | None = None) -> Decision:
+        assert seconds is not None
+        given.append(seconds)
+        return Decision("left")
+
+    thinker, session = Thinker(1, metrics), Session(strategy)
+    for latency in ("0", "5", "105"):
+        position.you.latency = latency
+        decide(thinker, session, position)
+    assert given[1] > given[0], "a near engine: less is held back than before anything was known"
+    assert given[2] == pytest.approx(given[1] - 0.1, abs=0.02)
