@@ -21,7 +21,7 @@ COMMANDS = {
     "snakes": Command("heuristics.listing:main", "list the named snakes"),
     "arena": Command("server.arena:main", "let snakes (names, policies, URLs) play", "server"),
     "watch": Command("server.watch:main", "show replays in the browser", "server"),
-    "serve": Command("server.app:main", "run a live snake for the Battlesnake API", "server"),
+    "serve": Command("server.serve:main", "run a live snake for the Battlesnake API", "server"),
     "scenarios": Command("server.scenarios:main", "test a snake on given situations", "server"),
     "train": Command("mabs.launcher:main", "train a policy with DQN or APEX on Ray RLlib", "rllib"),
     "plot": Command("mabs.plot:main", "draw the learning curves of several runs", "rllib"),
