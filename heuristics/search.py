@@ -55,6 +55,20 @@ class Weights:
         return np.array(dataclasses.astuple(self), dtype=np.int32)
 
 
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Turns searched to the end, whether the game is decided, positions valued and played."""
+
+    depth: int
+    proven: bool
+    evaluated: int
+    visited: int
+
+    def __str__(self) -> str:
+        decided = ", decided" if self.proven else ""
+        return f"depth {self.depth}{decided}, {self.evaluated} positions valued"
+
+
 class Search:
     """A strategy that searches for ``seconds``, or a fixed number of positions without a clock.
 
@@ -76,9 +90,13 @@ class Search:
         self.max_depth = max_depth
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Search for the best move of ``board.you``."""
+        """Search for the best move of ``board.you``; its score is exact, the others are bounds."""
+        return self.think(board, seconds)[0]
+
+    def think(self, board: Board, seconds: float | None = None) -> tuple[Decision, Statistics]:
+        """The decision, and what the search did to find it."""
         snakes = _you_first(board)
-        move, depth, proven, evaluated, _, scores, line = _search.think(
+        move, depth, proven, evaluated, visited, scores, line = _search.think(
             board.width,
             board.height,
             board.game.ruleset in ("wrapped", "wrapped_constrictor"),
@@ -95,12 +113,12 @@ class Search:
             0 if seconds else self.nodes,
             self.max_depth,
         )
+        statistics = Statistics(depth, bool(proven), evaluated, visited)
         values = {MOVES[index]: value / CELL for index, value in scores.items()}
-        note = (
-            f"depth {depth}{', decided' if proven else ''}, {evaluated} positions valued; "
-            f"expects {_shown(line, snakes)}"
-        )
-        return Decision(MOVES[move], (Reason("search", scores=values, note=note),), values)
+        note = f"{statistics}; expects {_shown(line, snakes)}"
+        return Decision(
+            MOVES[move], (Reason("search", scores=values, note=note),), values
+        ), statistics
 
 
 def _you_first(board: Board) -> list[Snake]:

@@ -1,0 +1,82 @@
+"""How fast the search thinks: positions valued per CPU-second, and how deep it looks.
+
+    python benchmarks/search.py [--seconds 0.4] [--positions 12]
+
+Positions come from games that the search plays against itself. One core; CPU time, so that other
+work on the machine does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+import time
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import Game
+from heuristics.search import Search, Statistics
+
+CASES = {
+    "11x11 duel": (11, 2, "standard"),
+    "11x11 four snakes": (11, 4, "standard"),
+    "11x11 eight snakes": (11, 8, "standard"),
+    "11x11 wrapped duel": (11, 2, "wrapped"),
+    "11x11 constrictor duel": (11, 2, "constrictor"),
+    "19x19 four snakes": (19, 4, "standard"),
+    "25x25 duel": (25, 2, "standard"),
+}
+TURNS_BETWEEN = 12
+
+
+def positions(size: int, snakes: int, ruleset: str, count: int) -> list[Board]:
+    """Boards from a few quick games of the search against itself, some turns apart."""
+    quick, seed = Search(nodes=300), 1
+    found: list[Board] = []
+    while len(found) < count:
+        board = Board.new(size, size, snakes, game=Game(ruleset, seed=seed * 1_000_003))
+        while not board.is_over() and len(found) < count:
+            moves = {}
+            for snake in board.living:
+                board.you_id = snake.id
+                moves[snake.id] = quick(board).move
+            board.step(moves)
+            if board.turn % TURNS_BETWEEN == 0 and len(board.living) > 1:
+                found.append(dataclasses.replace(board.copy(), you_id=board.living[0].id))
+        seed += 1
+    return found
+
+
+def measure(boards: list[Board], seconds: float) -> tuple[float, float, float]:
+    """Medians over the boards: positions valued and visited per CPU-second, and depth in turns."""
+    search = Search()
+    valued: list[float] = []
+    visited: list[float] = []
+    depths: list[int] = []
+    for board in boards:
+        start = time.process_time()
+        statistic: Statistics = search.think(board, seconds)[1]
+        spent = time.process_time() - start
+        if statistic.proven:
+            continue  # decided before the time was up
+        valued.append(statistic.evaluated / spent)
+        visited.append(statistic.visited / spent)
+        depths.append(statistic.depth)
+    return statistics.median(valued), statistics.median(visited), statistics.median(depths)
+
+
+def main() -> None:
+    """Print a line for each kind of game."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=0.4, help="a move (default 0.4)")
+    parser.add_argument("--positions", type=int, default=12, help="boards a case (default 12)")
+    args = parser.parse_args()
+    print(f"{'':24}{'valued/s':>12}{'visited/s':>12}{'depth':>7}")
+    for name, (size, snakes, ruleset) in CASES.items():
+        boards = positions(size, snakes, ruleset, args.positions)
+        valued, visited, depth = measure(boards, args.seconds)
+        print(f"{name:24}{valued:12,.0f}{visited:12,.0f}{depth:7.1f}")
+
+
+if __name__ == "__main__":
+    main()
