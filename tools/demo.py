@@ -1,0 +1,116 @@
+"""The whole path in one go: train, export, serve, play. ``make demo`` runs this.
+
+Each step is a command that can be typed by hand; it is printed before it runs. A step whose result
+is there already is still done again: the demonstration is of the doing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMAND = Path(sys.executable).with_name("battlesnake-gym")
+RIVALS = ("cautious", "hungry", "safe-random")
+START_SECONDS = 60
+
+
+def say(text: str) -> None:
+    """Write a line at once, also into a pipe."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def run(*arguments: object) -> None:
+    """Show a command and run it; a failure ends the demonstration."""
+    command = [str(argument) for argument in arguments]
+    say(f"\n$ {shlex.join(shown(command))}")
+    status = subprocess.run(command, cwd=ROOT, check=False).returncode
+    if status:
+        sys.exit(f"demo: this command ended with status {status}: {shlex.join(shown(command))}")
+
+
+def shown(command: list[str]) -> list[str]:
+    """The command as one would type it in the virtual environment."""
+    return [Path(command[0]).name, *command[1:]]
+
+
+def free_port() -> int:
+    """A loopback port that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def served(*options: object) -> Iterator[str]:
+    """Run a live snake under gunicorn for as long as the block lasts; gives its URL."""
+    port = free_port()
+    command = [str(COMMAND), "serve", *map(str, options), "--port", str(port)]
+    say(f"\n$ {shlex.join(shown(command))} &")
+    server = subprocess.Popen(
+        command, cwd=ROOT, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        wait_for(url, server)
+        yield url
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(30)
+
+
+def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
+    """Wait until the server answers; fail where it ended or stays silent."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and server.poll() is None:
+        with (
+            contextlib.suppress(urllib.error.URLError, ConnectionError),
+            urllib.request.urlopen(f"{url}/healthz", timeout=2),
+        ):
+            return
+        time.sleep(0.2)
+    sys.exit(f"demo: the server at {url} did not answer within {START_SECONDS} s")
+
+
+def main() -> None:
+    """Train for some minutes, export, serve, and play a series of games over HTTP."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=Path("demo"), help="where all results go")
+    parser.add_argument("--minutes", type=float, default=3, help="training time (default 3)")
+    parser.add_argument("--games", type=int, default=24, help="games in the arena (default 24)")
+    args = parser.parse_args()
+    training, replays = args.folder / "run", args.folder / "replays"
+    policy, results = args.folder / "policy.onnx", f"sqlite:///{args.folder / 'results.sqlite'}"
+    for old in (training, replays):
+        shutil.rmtree(ROOT / old, ignore_errors=True)
+
+    run(
+        sys.executable, "rllib_src/train-mabs.py", "--algorithm", "DQN",
+        "--num-agents", 4, "--map-size", 11, "--minutes", args.minutes, "--output", training,
+    )  # fmt: skip
+    run(COMMAND, "export", training, "--output", policy)
+    with contextlib.ExitStack() as servers:
+        urls = [servers.enter_context(served("--policy", policy, "--heuristics"))]
+        urls += [servers.enter_context(served("--snake", rival)) for rival in RIVALS]
+        run(
+            COMMAND, "arena", *urls, "--games", args.games, "--replays", replays,
+            "--database", results,
+        )  # fmt: skip
+    say(f"\nWatch the games: {COMMAND.relative_to(ROOT)} watch {replays}")
+
+
+if __name__ == "__main__":
+    main()
