@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -77,6 +78,12 @@ def make(name: str, seed: int = 0) -> Strategy:
     if name not in _factories:
         raise ValueError(f"unknown snake {name!r}; choose one of {', '.join(names())}")
     return _factories[name](seed)
+
+
+def description(name: str) -> str:
+    """The first line of the docstring of the factory called ``name``, "" where it has none."""
+    _load_plugins()
+    return (inspect.getdoc(_factories[name]) or "").partition("\n")[0]
 
 
 def _load_plugins() -> None:

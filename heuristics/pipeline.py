@@ -1,0 +1,199 @@
+"""How rules make a decision: filters rule moves out, preferences score what is left.
+
+A strategy is a `Pipeline` of nodes, read from top to bottom:
+
+* a `Filter` says how bad a move is, 0 for nothing against it. The moves with the least badness
+  stay. So a filter rules out the bad moves where there is a better one, and where all are bad it
+  leaves the least bad: there is always a move, and earlier filters weigh more than later ones.
+* a `Preference` adds a score to each move that is left; ``preference * 2`` counts double.
+* `When` asks a question and goes on with one list of nodes or the other: a decision tree.
+
+Whatever speaks leaves a `Reason`. The best score wins; the seed decides between equals.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules.state import MOVES
+from battlesnake_gym.snakes import Decision, Reason
+from heuristics.view import View
+
+Measure = Callable[[View, str], float]
+"""Judges one move on one view."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What the rules have said so far: the moves left, their scores, and the reasons."""
+
+    kept: list[str] = field(default_factory=lambda: list(MOVES))
+    scores: dict[str, float] = field(default_factory=lambda: dict.fromkeys(MOVES, 0.0))
+    reasons: list[Reason] = field(default_factory=list)
+
+    def decide(self, choose: Callable[[list[str]], str] = lambda best: best[0]) -> Decision:
+        """Take the best move left; ``choose`` decides between moves of equal score."""
+        top = max(self.scores[move] for move in self.kept)
+        best = [move for move in self.kept if self.scores[move] == top]
+        scores = {move: self.scores[move] for move in self.kept}
+        return Decision(choose(best), tuple(self.reasons), scores)
+
+
+class Node(Protocol):
+    """A step of a pipeline."""
+
+    def apply(self, view: View, verdict: Verdict) -> None:
+        """Speak on ``view``: change the verdict and add a reason."""
+        ...
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Rules out moves. Decorates a function that tells how bad a move is, 0 for not at all."""
+
+    badness: Measure
+
+    @property
+    def name(self) -> str:
+        """The name of the decorated function."""
+        return _name(self.badness)
+
+    def apply(self, view: View, verdict: Verdict) -> None:
+        """Keep the least bad of the moves left."""
+        badness = {move: self.badness(view, move) for move in verdict.kept}
+        least = min(badness.values())
+        vetoed = tuple(move for move in verdict.kept if badness[move] > least)
+        if not vetoed and least == 0:
+            return
+        note = _description(self.badness)
+        if least > 0:
+            left = [move for move in verdict.kept if move not in vetoed]
+            note += f" (so does {' or '.join(left)}, the least bad left)"
+        verdict.kept = [move for move in verdict.kept if move not in vetoed]
+        verdict.reasons.append(Reason(self.name, vetoed, note=note))
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Scores moves. Decorates a function that gives a move a score, by habit from 0 to 1."""
+
+    score: Measure
+    weight: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The name of the decorated function."""
+        return _name(self.score)
+
+    def __mul__(self, factor: float) -> Preference:
+        """The same preference, ``factor`` times as strong."""
+        return replace(self, weight=self.weight * factor)
+
+    __rmul__ = __mul__
+
+    def apply(self, view: View, verdict: Verdict) -> None:
+        """Add to the scores of the moves left."""
+        added = {move: self.weight * self.score(view, move) for move in verdict.kept}
+        for move, score in added.items():
+            verdict.scores[move] += score
+        verdict.reasons.append(Reason(self.name, scores=added, note=_description(self.score)))
+
+
+@dataclass(frozen=True)
+class When:
+    """Goes on with ``then`` where the condition holds on the view, otherwise with ``otherwise``."""
+
+    condition: Callable[[View], bool]
+    then: Sequence[Node]
+    otherwise: Sequence[Node] = ()
+
+    def apply(self, view: View, verdict: Verdict) -> None:
+        """Ask, note the answer, and walk the branch."""
+        holds = self.condition(view)
+        note = f"{_description(self.condition)}: {'yes' if holds else 'no'}"
+        verdict.reasons.append(Reason(f"{_name(self.condition)}?", note=note))
+        walk(self.then if holds else self.otherwise, view, verdict)
+
+
+def walk(nodes: Sequence[Node], view: View, verdict: Verdict) -> None:
+    """Let the nodes speak one after the other."""
+    for node in nodes:
+        node.apply(view, verdict)
+
+
+class Pipeline:
+    """A strategy made of nodes; the same seed breaks ties in the same way."""
+
+    def __init__(self, *nodes: Node, seed: int = 0) -> None:
+        self.nodes = nodes
+        self._random = random.Random(seed)
+
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
+        """Choose a move for ``board.you``; a pipeline needs no more than milliseconds."""
+        verdict = Verdict()
+        walk(self.nodes, View(board), verdict)
+        return verdict.decide(self._random.choice)
+
+
+def filtered(
+    values: Mapping[str, float] | Sequence[float], board: Board, filters: Sequence[Filter]
+) -> Decision:
+    """Let ``filters`` rule moves out, then take the highest of ``values`` among those left.
+
+    ``values`` are a policy's, by move or in the order of ``MOVES``; any real numbers do, negative
+    ones too: a move that is ruled out never wins. NaN and missing moves count below all others.
+    Equal values go to the first in the order of ``MOVES``. Raises ``ValueError`` for unknown moves
+    or a sequence of another length than 4.
+    """
+    if not isinstance(values, Mapping):
+        if len(values) != len(MOVES):
+            raise ValueError(f"values must have one number for each of {MOVES}, got {len(values)}")
+        values = dict(zip(MOVES, values, strict=True))
+    if unknown := values.keys() - set(MOVES):
+        raise ValueError(f"values has unknown moves {sorted(unknown)}; the moves are {MOVES}")
+    numbers = {move: float(value) for move, value in values.items() if not math.isnan(value)}
+    missing = [move for move in MOVES if move not in numbers]
+    verdict = Verdict(scores={move: numbers.get(move, -math.inf) for move in MOVES})
+    note = f"no number for {', '.join(missing)}" if missing else ""
+    verdict.reasons.append(Reason("values", scores=numbers, note=note))
+    walk(filters, View(board), verdict)
+    return verdict.decide()
+
+
+def mask(board: Board, filters: Sequence[Filter]) -> NDArray[np.bool_]:
+    """Which moves the filters leave, as an action mask: bool[4] in the order of ``MOVES``.
+
+    A filter that has something against every move left is passed over, however bad each is; so the
+    mask is never all False, and it agrees with `battlesnake_gym.masks`.
+    """
+    view = View(board)
+    kept = list(MOVES)
+    for rule in filters:
+        kept = [move for move in kept if rule.badness(view, move) == 0] or kept
+    return np.array([move in kept for move in MOVES])
+
+
+def explain(decision: Decision) -> str:
+    """A decision as text: the move, then a line for each rule that spoke."""
+    lines = [decision.move or "no move"]
+    for reason in decision.reasons:
+        said = [f"not {move}" for move in reason.vetoed]
+        said += [f"{move} {score:+.2f}" for move, score in reason.scores.items()]
+        lines.append(f"  {reason.rule:<14} {', '.join(said):<48} {reason.note}".rstrip())
+    return "\n".join(lines)
+
+
+def _name(function: Callable[..., object]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _description(function: Callable[..., object]) -> str:
+    return (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")

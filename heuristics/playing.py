@@ -1,0 +1,93 @@
+"""Games in this process, without HTTP: quick answers to "which snake is better?"."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tqdm import tqdm
+
+from battlesnake_gym import snakes
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules.state import Game
+from battlesnake_gym.snakes import Strategy
+
+SEED_STEP = 10_007
+"""Games lie this far apart in seeds: the food of turn t depends on seed + t alone."""
+
+
+def play(board: Board, strategies: Mapping[str, Strategy], max_turns: int = 1000) -> Board:
+    """Play ``board`` on, in place, until the game is over or ``max_turns`` is reached.
+
+    ``strategies`` maps the id of every living snake to its strategy. Returns the board.
+    """
+    while not board.is_over() and board.turn < max_turns:
+        moves = {}
+        for snake in board.living:
+            board.you_id = snake.id
+            moves[snake.id] = strategies[snake.id](board).move
+        board.step(moves)
+    board.you_id = None
+    return board
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One finished game: who sat on the board, who won (None: a draw), after how many turns."""
+
+    players: tuple[str, ...]
+    winner: str | None
+    turns: int
+
+
+def play_named(players: Sequence[str], game: Game, width: int = 11, height: int = 11) -> Result:
+    """Play one game between named snakes; a name may be listed more than once."""
+    ids = [f"{seat}-{name}" for seat, name in enumerate(players)]
+    board = Board.new(width, height, ids, game=game)
+    strategies = {
+        snake_id: snakes.make(name, game.seed + seat)
+        for seat, (snake_id, name) in enumerate(zip(ids, players, strict=True))
+    }
+    play(board, strategies)
+    winner = board.winner.id.partition("-")[2] if board.winner else None
+    return Result(tuple(players), winner, board.turn)
+
+
+def duels(
+    names: Sequence[str], games: int, game: Game, width: int = 11, height: int = 11
+) -> Iterator[Result]:
+    """Every pair plays ``games`` games, each start in both seatings; yields them as they end."""
+    for pair in itertools.combinations(names, 2):
+        for number in range(games):
+            seeded = dataclasses.replace(game, seed=game.seed + SEED_STEP * (number // 2))
+            players = pair if number % 2 == 0 else pair[::-1]
+            yield play_named(players, seeded, width, height)
+
+
+def duel_table(names: Sequence[str], games: int, game: Game) -> str:
+    """Duels of all pairs as text: each row's share of the points, a draw counting half.
+
+    The best row comes first; its last column is the share in all its games.
+    """
+    points: dict[tuple[str, str], float] = defaultdict(float)
+    total = games * len(names) * (len(names) - 1) // 2
+    for result in tqdm(duels(names, games, game), total=total, desc="duels", unit="game"):
+        one, two = result.players
+        points[one, two] += 0.5 if result.winner is None else result.winner == one
+        points[two, one] += 0.5 if result.winner is None else result.winner == two
+    shares = {
+        name: sum(points[name, other] for other in names) / games / (len(names) - 1)
+        for name in names
+    }
+    ranked = sorted(names, key=lambda name: -shares[name])
+    lines = [" " * 12 + "".join(f"{name[:7]:>8}" for name in ranked) + "     all"]
+    for name in ranked:
+        cells = [
+            "       ." if name == other else f"{points[name, other] / games:8.0%}"
+            for other in ranked
+        ]
+        lines.append(f"{name:<12}{''.join(cells)}{shares[name]:8.0%}")
+    return "\n".join(lines)

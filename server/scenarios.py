@@ -1,0 +1,97 @@
+"""``battlesnake-gym scenarios``: which situations does a snake master?"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import functools
+import sys
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from battlesnake_gym.snakes import Decision, Reason
+from heuristics.pipeline import explain
+from heuristics.scenarios import SHIPPED, Outcome, Scenario, ScenarioError, load
+from server.players import HttpPlayer, open_client
+from server.tournament import local_factory
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run scenarios and print a table; 0 where all pass, 1 where one fails, 2 for a wrong call."""
+    options = _parser().parse_args(argv)
+    try:
+        scenarios = [scenario for file in options.files or SHIPPED for scenario in load(file)]
+        ask = _asker(options.snake, options.url)
+    except (ScenarioError, ValueError, OSError) as error:
+        sys.stderr.write(f"battlesnake-gym scenarios: {error}\n")
+        return 2
+    failed = 0
+    for number, scenario in enumerate(scenarios):
+        outcome = ask(scenario, number)
+        failed += not outcome.passed
+        sys.stdout.write(report(outcome))
+    sys.stdout.write(f"{len(scenarios) - failed} of {len(scenarios)} scenarios passed\n")
+    return 1 if failed else 0
+
+
+def report(outcome: Outcome) -> str:
+    """One line for a scenario that passed; for one that failed also the board and the reasons."""
+    scenario, decision = outcome.scenario, outcome.decision
+    if outcome.passed:
+        return f"pass  {scenario.name:<26} {decision.move}\n"
+    details = [
+        f"FAIL  {scenario.name:<26} {decision.move or 'no move'}, not {' or '.join(scenario.allowed)}",
+        textwrap.indent(scenario.note, "      "),
+        textwrap.indent(str(scenario.board), "      "),
+        textwrap.indent(explain(decision), "      "),
+    ]
+    return "\n".join(line for line in details if line) + "\n"
+
+
+def ask_url(scenario: Scenario, number: int, url: str) -> Outcome:
+    """Ask a snake behind a URL, in a game of its own; no answer is the move ``""``."""
+    return Outcome(scenario, asyncio.run(_converse(scenario.board.to_api(), number, url)))
+
+
+async def _converse(body: dict[str, Any], number: int, url: str) -> Decision:
+    body["game"] = {**body["game"], "id": f"scenario-{number}"}
+    async with open_client() as client:
+        player = HttpPlayer(url, body["game"]["timeout"] / 1000, client)
+        await player.start(body)
+        answer = await player.move(body)
+        await player.end(body)
+    note = f"after {answer.milliseconds:.0f} ms"
+    reasons = (Reason(answer.problem, note=note),) if answer.problem else ()
+    return Decision(answer.move or "", reasons, shout=answer.shout)
+
+
+def _asker(snake: str, url: str | None) -> Callable[[Scenario, int], Outcome]:
+    if url is not None:
+        return functools.partial(ask_url, url=url)
+    factory = local_factory(snake)
+    return lambda scenario, number: scenario.ask(factory(number))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="battlesnake-gym scenarios",
+        description="Put a snake into given situations and see whether it makes a right move. "
+        "Failures are shown with the board and what the rules said.",
+        epilog="exit status: 0 where all pass, 1 where one fails, 2 for a wrong call",
+    )
+    parser.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="scenarios, as text or JSON; without any, those that every careful snake should pass",
+    )
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument(
+        "--snake",
+        default="cautious",
+        metavar="NAME",
+        help="a named snake or a policy.onnx (default: %(default)s)",
+    )
+    who.add_argument("--url", metavar="URL", help="a snake that answers over HTTP")
+    return parser
