@@ -261,10 +261,16 @@ class Board(State):
         [(1, 0), (0, 0), (0, 0)]
         """
         self._check(moves)
-        if self.game.seed == UNKNOWN_SEED:
-            rules.step(_without_chance(self.game), self, moves)
-        else:
-            rules.step(self.game, self, moves)
+        self.advance(moves)
+
+    def advance(self, moves: Mapping[str, str]) -> None:
+        """Play one turn as `step` does, but any word that is no move means straight on.
+
+        For replaying what snakes have sent; raises `rules.RulesError` where a living snake has no
+        entry.
+        """
+        known = self.game.seed != UNKNOWN_SEED
+        rules.step(self.game if known else _without_chance(self.game), self, moves)
 
     def _check(self, moves: Mapping[str, str]) -> None:
         for snake_id, move in moves.items():

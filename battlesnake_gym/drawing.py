@@ -324,7 +324,7 @@ def _panel(board: State) -> list[Shape]:
             found[-1] = Text((left + 0.62, y + 0.55), PALE, _obituary(snake), 0.4)
             continue
         found.append(
-            Text((left + width, y), PALE, f"{snake.length}  ♥ {snake.health}", 0.42, "end")
+            Text((left + width, y), PALE, f"len {snake.length}  hp {snake.health}", 0.42, "end")
         )
         share = max(0, min(snake.health, MAX_HEALTH)) / MAX_HEALTH
         if share:

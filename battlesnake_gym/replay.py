@@ -1,0 +1,478 @@
+"""Recorded games: every turn of one, from which boards, tests and environments can start.
+
+A `Replay` holds the game, the first position and the moves of each turn; all else follows by the
+rules. What does not follow is kept as well: positions that the seed does not tell, and latencies,
+shouts and the reasons of decisions, which belong to no rule.
+
+>>> replay = Replay(Board.from_text("A . . . B"))
+>>> replay.append({"a": "right", "b": "left"}, shouts={"a": "hello"})
+>>> replay.append({"a": "right", "b": "left"})
+>>> print(replay.board(1))
+turn=1
+> A . B <
+A: id=a health=99
+B: id=b health=99
+>>> replay.deaths()
+[(2, 'a', 'head-collision'), (2, 'b', 'head-collision')]
+
+On disk a replay is JSON lines, compressed where the name ends in ``.gz``: a ``replay`` line with
+the game and the first position, a ``turn`` line for each turn, and an ``end`` line that tells how
+every snake fared, by which a damaged file is noticed. `Replay.load` reads the output files of the
+official command line too; `battlesnake_gym.replay_cli` writes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import gzip
+import json
+import math
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from battlesnake_gym import fields
+from battlesnake_gym.board import Board
+from battlesnake_gym.fields import BoardError
+from battlesnake_gym.files import write_atomically
+from battlesnake_gym.rules.state import CAUSES, Game, Point, Settings, Snake, State
+from battlesnake_gym.snakes import Decision, Reason
+
+FORMAT = 1
+"""The version of the form, which stands in the first line of a file."""
+
+SUFFIXES = (".jsonl", ".jsonl.gz")
+"""How the names of recorded games end."""
+
+
+class ReplayError(ValueError):
+    """A game that cannot be read or replayed; the message names file, line and field."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """What happened between one position and the next.
+
+    ``moves`` are the words that the living snakes sent, by snake id; an invalid word means straight
+    on. ``snakes``, ``food`` and ``hazards`` are those of the position after the turn, kept only
+    where the rules with the game's seed give others. ``guessed`` names the snakes whose move was
+    not recorded but found to fit. ``latency`` is in milliseconds.
+    """
+
+    moves: dict[str, str]
+    snakes: list[Snake] | None = None
+    food: list[Point] | None = None
+    hazards: list[Point] | None = None
+    guessed: list[str] = field(default_factory=list)
+    latency: dict[str, float] = field(default_factory=dict)
+    shouts: dict[str, str] = field(default_factory=dict)
+    decisions: dict[str, Decision] = field(default_factory=dict)
+
+    def play(self, board: Board) -> None:
+        """Play this turn on ``board``, in place."""
+        board.advance(self.moves)
+        if self.snakes is not None:
+            board.snakes = copy.deepcopy(self.snakes)
+        if self.food is not None:
+            board.food = self.food[:]
+        if self.hazards is not None:
+            board.hazards = self.hazards[:]
+        for snake in board.snakes:
+            if snake.id in self.moves:
+                snake.shout = self.shouts.get(snake.id, "")
+            if snake.id in self.latency:
+                snake.latency = f"{self.latency[snake.id]:.12g}"
+
+
+@dataclass(slots=True)
+class Replay:
+    """One recorded game: its first position and all its turns.
+
+    ``Replay(board)`` begins one, `append` records a turn. ``info`` is what the recorder wants to
+    tell beside the game; anything that JSON holds.
+    """
+
+    first: Board
+    turns: list[Turn] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=dict)
+    _last: Board = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.first = Board.from_state(self.first, self.first.game)
+        self._last = self.first.copy()
+        for turn in self.turns:
+            turn.play(self._last)
+
+    @property
+    def game(self) -> Game:
+        """What stays the same from the first turn to the last."""
+        return self.first.game
+
+    @property
+    def last(self) -> Board:
+        """The position after the last turn, as a board of its own."""
+        return self._last.copy()
+
+    def append(
+        self,
+        moves: Mapping[str, str],
+        *,
+        after: State | None = None,
+        guessed: list[str] | None = None,
+        latency: Mapping[str, float] | None = None,
+        shouts: Mapping[str, str] | None = None,
+        decisions: Mapping[str, Decision] | None = None,
+    ) -> None:
+        """Record a turn: the moves of all living snakes and what is known beside them.
+
+        ``after`` is the position that the turn led to, where chance or another engine may have made
+        it another one than the rules with this game's seed do; the differences are kept. Raises
+        `rules.RulesError` where a living snake has no move.
+        """
+        turn = Turn(
+            moves={snake.id: moves[snake.id] for snake in self._last.living if snake.id in moves},
+            guessed=list(guessed or ()),
+            latency=dict(latency or {}),
+            shouts=dict(shouts or {}),
+            decisions=dict(decisions or {}),
+        )
+        board = self._last.copy()
+        turn.play(board)
+        if after is not None:
+            _keep_differences(turn, board, after)
+            board = self._last.copy()
+            turn.play(board)
+        self.turns.append(turn)
+        self._last = board
+
+    def boards(self) -> Iterator[Board]:
+        """All positions from the first to the last, each a board of its own."""
+        board = self.first.copy()
+        yield board.copy()
+        for turn in self.turns:
+            turn.play(board)
+            yield board.copy()
+
+    def board(self, turn: int) -> Board:
+        """The position of one turn; raises `ReplayError` for a turn that the game has not."""
+        start, end = self.first.turn, self.first.turn + len(self.turns)
+        if not start <= turn <= end:
+            raise ReplayError(f"turn must be between {start} and {end}, got {turn}")
+        board = self.first.copy()
+        for played in self.turns[: turn - start]:
+            played.play(board)
+        return board
+
+    def deaths(self) -> list[tuple[int, str, str]]:
+        """Who went out when and why: turn, snake id, cause; the earliest first."""
+        found = [
+            (snake.eliminated_on, snake.id, snake.eliminated_cause)
+            for snake in self._last.snakes
+            if not snake.alive
+        ]
+        return sorted(found, key=lambda death: death[0])
+
+    # --- files --------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the replay to a file, whole or not at all; compressed for ``.gz``."""
+        write_lines(path, self.to_lines())
+
+    def to_lines(self) -> list[dict[str, Any]]:
+        """The lines of the file, as JSON objects."""
+        head = {
+            "replay": FORMAT,
+            "game": dataclasses.asdict(self.game),
+            "first": _write_state(self.first),
+            "info": self.info,
+        }
+        numbered = enumerate(self.turns, self.first.turn + 1)
+        body = [{"turn": number, **_write_turn(turn)} for number, turn in numbered]
+        return [head, *body, {"end": _write_end(self._last)}]
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Replay:
+        """Read a replay, or an output file of the official command line.
+
+        Raises `ReplayError` with the file, the line and the field of what cannot be read, and
+        ``OSError`` where there is no such file.
+        """
+        from battlesnake_gym import replay_cli  # which builds on this module
+
+        lines = read_lines(path)
+        if lines and "replay" not in lines[0]:
+            return replay_cli.read(lines, Path(path).name)
+        return Replay.from_lines(lines, Path(path).name)
+
+    @staticmethod
+    def from_lines(lines: list[dict[str, Any]], name: str = "replay") -> Replay:
+        """The replay that `to_lines` gave; ``name`` is how errors call it."""
+        with at_line(name, 1):
+            head = _only(lines[:1], "replay")
+            if head["replay"] != FORMAT:
+                raise BoardError(f"replay must be {FORMAT}, got {fields.shown(head['replay'])}")
+            state = _read_state(fields.child(head, "first", ""))
+            first = Board.from_state(state, _read_game(fields.child(head, "game", "")))
+            replay = Replay(first, info=dict(fields.child(head, "info", "")))
+        for number, line in enumerate(lines[1:-1], 2):
+            with at_line(name, number):
+                turn = _read_turn(line, replay._last.turn + 1)
+                turn.play(replay._last)
+                replay.turns.append(turn)
+        with at_line(name, len(lines)):
+            if _only(lines[1:][-1:], "end")["end"] != _write_end(replay._last):
+                raise BoardError(
+                    "end tells another outcome than the turns above lead to; the file is damaged "
+                    "or was recorded under other rules"
+                )
+        return replay
+
+
+@contextlib.contextmanager
+def at_line(name: str, number: int) -> Iterator[None]:
+    """Let errors say in which file and line they arose."""
+    try:
+        yield
+    except ValueError as error:
+        raise ReplayError(f"{name}, line {number}: {error}") from error
+
+
+def write_lines(path: str | os.PathLike[str], lines: list[dict[str, Any]]) -> None:
+    """Write JSON objects to a file, one a line, whole or not at all; compressed for ``.gz``."""
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    content = text.encode()
+    if Path(path).suffix == ".gz":
+        content = gzip.compress(content, mtime=0)  # the same replay, the same bytes
+    write_atomically(path, lambda part: part.write_bytes(content))
+
+
+def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The JSON objects of a file, one a line; raises `ReplayError` with the line of a bad one."""
+    name = Path(path).name
+    content = Path(path).read_bytes()
+    if content[:2] == b"\x1f\x8b":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ReplayError(f"{name} is a damaged gzip file: {error}") from error
+    lines = []
+    for number, raw in enumerate(content.splitlines(), 1):
+        if not raw.strip():
+            continue
+        try:
+            line = json.loads(raw)
+        except (ValueError, RecursionError) as error:
+            raise ReplayError(f"{name}, line {number} is not JSON: {error}") from error
+        if not isinstance(line, dict):
+            got = fields.shown(line)
+            raise ReplayError(f"{name}, line {number} must be a JSON object, got {got}")
+        lines.append(line)
+    if not lines:
+        raise ReplayError(f"{name} is empty; the recorder may have stopped before the game's end")
+    return lines
+
+
+# --- between objects and JSON -------------------------------------------------------------------
+
+
+def _keep_differences(turn: Turn, board: Board, after: State) -> None:
+    """Note in ``turn`` what ``after`` shows and ``board``, by the rules, does not."""
+    known = [(s.id, s.body, s.health, s.eliminated_cause) for s in board.snakes]
+    if [(s.id, s.body, s.health, s.eliminated_cause) for s in after.snakes] != known:
+        turn.snakes = copy.deepcopy(after.snakes)
+    if after.food != board.food:
+        turn.food = after.food[:]
+    if after.hazards != board.hazards:
+        turn.hazards = after.hazards[:]
+
+
+def _write_state(state: Board) -> dict[str, Any]:
+    written: dict[str, Any] = _plain(dataclasses.asdict(state))
+    del written["game"], written["you_id"]
+    return written
+
+
+def _write_turn(turn: Turn) -> dict[str, Any]:
+    """The moves, and whatever else was recorded."""
+    usual = dataclasses.asdict(Turn(moves={}))
+    written = dataclasses.asdict(turn)
+    return {k: _plain(v) for k, v in written.items() if k == "moves" or v != usual[k]}
+
+
+def _write_end(board: Board) -> dict[str, Any]:
+    """How the game stands after the last turn."""
+    winner = board.winner
+    return {
+        "turn": board.turn,
+        "winner": winner.id if winner else None,
+        "snakes": [
+            {
+                "id": snake.id,
+                "length": snake.length,
+                "health": snake.health,
+                "cause": snake.eliminated_cause,
+                "by": snake.eliminated_by,
+                "on": snake.eliminated_on,
+            }
+            for snake in board.snakes
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """``value`` as strict JSON holds it: any number type, and infinite ones as text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, str | int):
+        return value
+    number = float(value)
+    return number if math.isfinite(number) else str(number)
+
+
+def _only(lines: list[dict[str, Any]], key: str) -> dict[str, Any]:
+    if not lines or key not in lines[0]:
+        raise BoardError(f"the {key!r} line is missing here; the file is cut off or no replay")
+    return lines[0]
+
+
+def _read_game(game: Mapping[str, Any]) -> Game:
+    usual = Game()
+    settings = fields.child(game, "settings", "game")
+    names = [key.name for key in dataclasses.fields(Settings)]
+    path = "game.settings"
+    return Game(
+        ruleset=fields.string(game, "ruleset", "game", usual.ruleset),
+        map=fields.string(game, "map", "game", usual.map),
+        settings=Settings(**{key: fields.integer(settings, key, path) for key in names}),
+        seed=fields.integer(game, "seed", "game"),
+        solo=game.get("solo") is True,
+        id=fields.string(game, "id", "game", ""),
+        timeout=fields.integer(game, "timeout", "game", usual.timeout),
+        source=fields.string(game, "source", "game", ""),
+    )
+
+
+def _read_state(first: Mapping[str, Any]) -> State:
+    memory = fields.child(first, "memory", "first")
+    return State(
+        turn=fields.integer(first, "turn", "first"),
+        width=fields.integer(first, "width", "first"),
+        height=fields.integer(first, "height", "first"),
+        snakes=_read_snakes(first, "first"),
+        food=_read_cells(first, "food", "first"),
+        hazards=_read_cells(first, "hazards", "first"),
+        memory={key: _read_memory(value) for key, value in memory.items()},
+    )
+
+
+def _read_memory(value: Any) -> Any:
+    """What a map remembers: a number, a text or a list of cells."""
+    if isinstance(value, list):
+        return [tuple(item) if isinstance(item, list) else item for item in value]
+    return value
+
+
+def _read_snakes(parent: Mapping[str, Any], path: str) -> list[Snake]:
+    values = enumerate(fields.items(parent, "snakes", path))
+    place = fields.join(path, "snakes")
+    return [_read_snake(fields.mapping(v, f"{place}[{i}]"), f"{place}[{i}]") for i, v in values]
+
+
+def _read_snake(value: Mapping[str, Any], path: str) -> Snake:
+    body = _read_cells(value, "body", path)
+    if not body:
+        raise BoardError(f"{path}.body is missing or empty; list its cells, head first")
+    cause = fields.string(value, "eliminated_cause", path, "")
+    if cause not in CAUSES:
+        known = ", ".join(CAUSES[1:])
+        raise BoardError(f"{path}.eliminated_cause must be empty or one of {known}, got {cause!r}")
+    return Snake(
+        id=fields.string(value, "id", path),
+        body=body,
+        health=fields.integer(value, "health", path),
+        eliminated_cause=cause,
+        eliminated_by=fields.string(value, "eliminated_by", path, ""),
+        eliminated_on=fields.integer(value, "eliminated_on", path, 0),
+        name=fields.string(value, "name", path, ""),
+        latency=fields.string(value, "latency", path, ""),
+        shout=fields.string(value, "shout", path, ""),
+        customizations=_read_texts(value, "customizations", path),
+    )
+
+
+def _read_cells(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
+    cells = []
+    for i, value in enumerate(fields.items(parent, key, path)):
+        place = f"{fields.join(path, key)}[{i}]"
+        if not isinstance(value, list) or len(value) != 2:
+            raise BoardError(f"{place} must be a cell [x, y], got {fields.shown(value)}")
+        cell = dict(zip("xy", value, strict=True))
+        cells.append((fields.integer(cell, "x", place), fields.integer(cell, "y", place)))
+    return cells
+
+
+def _read_texts(parent: Mapping[str, Any], key: str, path: str) -> dict[str, str]:
+    place = fields.join(path, key)
+    texts = fields.child(parent, key, path)
+    return {name: fields.string(texts, name, place, "") for name in texts}
+
+
+def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, float]:
+    """Numbers by name; infinite ones are written as text."""
+    numbers = {}
+    for name, value in fields.child(parent, key, path).items():
+        try:
+            numbers[name] = float(value)
+        except (TypeError, ValueError):
+            place = f"{fields.join(path, key)}.{name}"
+            raise BoardError(f"{place} must be a number, got {fields.shown(value)}") from None
+    return numbers
+
+
+def _read_turn(line: Mapping[str, Any], expected: int) -> Turn:
+    number = fields.integer(line, "turn", "")
+    if number != expected:
+        raise BoardError(f"turn must be {expected}, got {number}; lines are missing or misplaced")
+    decisions = fields.child(line, "decisions", "")
+    return Turn(
+        moves=_read_texts(line, "moves", ""),
+        snakes=_read_snakes(line, "") if "snakes" in line else None,
+        food=_read_cells(line, "food", "") if "food" in line else None,
+        hazards=_read_cells(line, "hazards", "") if "hazards" in line else None,
+        guessed=[str(name) for name in fields.items(line, "guessed", "")],
+        latency=_read_numbers(line, "latency", ""),
+        shouts=_read_texts(line, "shouts", ""),
+        decisions={
+            name: _read_decision(fields.child(decisions, name, "decisions"), f"decisions.{name}")
+            for name in decisions
+        },
+    )
+
+
+def _read_decision(value: Mapping[str, Any], path: str) -> Decision:
+    reasons = [
+        _read_reason(fields.mapping(item, f"{path}.reasons[{i}]"), f"{path}.reasons[{i}]")
+        for i, item in enumerate(fields.items(value, "reasons", path))
+    ]
+    return Decision(
+        move=fields.string(value, "move", path, ""),
+        reasons=tuple(reasons),
+        scores=_read_numbers(value, "scores", path),
+        shout=fields.string(value, "shout", path, ""),
+    )
+
+
+def _read_reason(value: Mapping[str, Any], path: str) -> Reason:
+    return Reason(
+        rule=fields.string(value, "rule", path, ""),
+        vetoed=tuple(str(move) for move in fields.items(value, "vetoed", path)),
+        scores=_read_numbers(value, "scores", path),
+        note=fields.string(value, "note", path, ""),
+    )
