@@ -5,7 +5,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "engine.h"
+#include "game.h"
+#include "masks.h"
+#include "observe.h"
 
 /* A caller's array, kept between calls: stepping one game from Python is mostly the cost of asking
  * numpy for its memory, and callers pass the same array turn after turn. */
@@ -19,7 +21,8 @@ typedef struct {
     Layout layout;
     Rules rules;
     Py_ssize_t num_games;
-    char *memory;  /* as allocated; records are aligned within it */
+    int32_t (*sizes)[3]; /* width, height and number of snakes of each game */
+    char *memory;        /* as allocated; records are aligned within it */
     char *records; /* num_games * layout.record_size bytes */
     char *colds;   /* num_games * layout.cold_size bytes */
     int busy;      /* set while a call works without the GIL */
@@ -32,6 +35,10 @@ static inline Record *batch_record(const Batch *batch, Py_ssize_t game) {
 }
 static inline Cold *batch_cold(const Batch *batch, Py_ssize_t game) {
     return (Cold *)(batch->colds + (size_t)game * batch->layout.cold_size);
+}
+static inline Game batch_game(const Batch *batch, Py_ssize_t game) {
+    return (Game){&batch->layout, &batch->rules, batch_record(batch, game),
+                  batch_cold(batch, game)};
 }
 
 /* What an array handed to the engine must look like. The rank is at most 5. */
@@ -61,5 +68,7 @@ void *get_kept_array(KeptArray *kept, PyObject *object, const ArraySpec *spec);
  */
 int begin_work(Batch *batch, PyThreadState **thread);
 void end_work(Batch *batch, PyThreadState *thread);
+
+extern PyType_Spec batch_spec;
 
 #endif

@@ -29,6 +29,7 @@ enum {
     CLOCK_BITS = 12,
     CLOCK_MASK = (1 << CLOCK_BITS) - 1,
     CLOCK_START = 1024, /* more than MAX_CELLS: a mark of 0 is older than any snake is long */
+    PLANE_SLACK = 32,   /* bytes behind the last plane: loops over a plane may read so far */
     NO_MOVE = 4,        /* the action of a snake that gave no valid move */
 };
 
@@ -58,13 +59,15 @@ typedef struct {
     uint8_t num_snakes; /* seats in use */
     uint8_t living;
     uint8_t over;
-    uint8_t fault;       /* a Fault: why this game cannot go on, or 0 */
+    uint8_t halt;        /* why this game cannot go on (HALT_...), or 0 */
     uint8_t any_hazards; /* whether the hazard list has an entry, off the board included */
-    uint8_t unused[3];
-    uint16_t num_food; /* entries of the food list */
+    uint8_t unused;
+    uint16_t alive_mask; /* bit s: seat s lives */
+    uint16_t num_food;   /* entries of the food list */
     uint16_t unused2[3];
     int64_t seed;
-    Snake snakes[]; /* max_snakes of them */
+    uint8_t facing[MAX_SNAKES]; /* the move straight on: from neck to head; UP without a neck */
+    Snake snakes[];             /* max_snakes of them */
 } Record;
 
 /* Sizes and offsets, in bytes, of all records of one batch. */
@@ -120,7 +123,7 @@ typedef struct {
 typedef struct Cold Cold; /* see cold.h */
 
 /* Why a game cannot go on. */
-enum { FAULT_NONE, FAULT_SCATTER_FULL, FAULT_PITS_EVERY, FAULT_HAZARD_LIST, FAULT_LONG_BODY };
+enum { HALT_NONE, HALT_SCATTER_FULL, HALT_PITS_EVERY, HALT_HAZARD_LIST, HALT_LONG_BODY };
 
 /* One turn of the ruleset alone: moves, damage, food eaten, eliminations, growth; then turn + 1 and
  * the test for the end. No food appears and no map acts. For searches: needs only the record.

@@ -1,0 +1,291 @@
+/* A game as int32 words:
+ *
+ *     turn, width, height, number of snakes;
+ *     per snake: cause, killer (seat or -1), turn of elimination, health, segments, then x, y each;
+ *     number of food, then x, y each;
+ *     number of hazard runs, then x, y, count each;
+ *     number of castle gates, then x, y each; outputs drawn by healing pools.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "game.h"
+
+/* ---- out ---- */
+
+size_t export_size(const Game *game) {
+    const Record *record = game->record;
+    size_t words = 4 + 1 + 1 + 1 + 1;
+    for (int seat = 0; seat < record->num_snakes; seat++) {
+        const Snake *snake = &record->snakes[seat];
+        int32_t length = snake->alive ? snake->length : game->cold->graves[seat].length;
+        words += 5 + 2 * (size_t)length;
+    }
+    return words + 2 * (size_t)record->num_food + 3 * (size_t)game->cold->num_runs +
+           2 * (size_t)game->cold->num_gates;
+}
+
+static int32_t *put_points(int32_t *words, const Point *points, int32_t cells, int32_t length) {
+    for (int32_t i = 0; i < length; i++) {
+        Point at = points[i < cells ? i : cells - 1];
+        *words++ = at.x;
+        *words++ = at.y;
+    }
+    return words;
+}
+
+static int32_t *put_exported_snake(const Game *game, int seat, int32_t *words) {
+    const Snake *snake = &game->record->snakes[seat];
+    const Grave *grave = &game->cold->graves[seat];
+    int32_t length = snake->alive ? snake->length : grave->length;
+    *words++ = snake->cause;
+    *words++ = snake->killer;
+    *words++ = snake->alive ? 0 : grave->eliminated_on;
+    *words++ = snake->health;
+    *words++ = length;
+    if (!snake->alive) return put_points(words, cold_dead(game->cold, seat), grave->cells, length);
+    Point points[MAX_CELLS + 1];
+    body_points(game->layout, game->record, seat, points);
+    return put_points(words, points, snake->extent, length);
+}
+
+void export_game(const Game *game, int32_t *words) {
+    const Record *record = game->record;
+    *words++ = record->turn;
+    *words++ = record->width;
+    *words++ = record->height;
+    *words++ = record->num_snakes;
+    for (int seat = 0; seat < record->num_snakes; seat++) {
+        words = put_exported_snake(game, seat, words);
+    }
+    *words++ = record->num_food;
+    for (int i = 0; i < record->num_food; i++) {
+        int cell = cold_food(game->cold)[i];
+        *words++ = cell % record->width;
+        *words++ = cell / record->width;
+    }
+    *words++ = game->cold->num_runs;
+    for (int i = 0; i < game->cold->num_runs; i++) {
+        HazardRun run = cold_runs(game->cold)[i];
+        *words++ = run.at.x;
+        *words++ = run.at.y;
+        *words++ = run.count;
+    }
+    *words++ = game->cold->num_gates;
+    words = put_points(words, game->cold->gates, game->cold->num_gates, game->cold->num_gates);
+    *words = game->cold->pools_drawn;
+}
+
+/* ---- in ---- */
+
+/* Takes words in order; after the last one it gives 0 and is broken. */
+typedef struct {
+    const int32_t *words;
+    size_t left;
+    bool broken;
+    char *message;
+    size_t message_size;
+} Reader;
+
+static int32_t take(Reader *reader) {
+    if (!reader->left) {
+        reader->broken = true;
+        return 0;
+    }
+    reader->left--;
+    return *reader->words++;
+}
+
+/* A count of things of `size` words each, or -1 (broken) where there are not so many words. */
+static int32_t take_count(Reader *reader, size_t size) {
+    int32_t count = take(reader);
+    if (count < 0 || (size_t)count > reader->left / size) reader->broken = true;
+    return reader->broken ? -1 : count;
+}
+
+#define REFUSE(reader, ...) (snprintf((reader)->message, (reader)->message_size, __VA_ARGS__), false)
+
+static bool is_small(int32_t value) { return value >= INT8_MIN && value <= INT8_MAX; }
+
+/* How many segments differ in place: all but the repetitions of the last one. */
+static int32_t count_cells(const int32_t *points, int32_t length) {
+    const int32_t *last = points + 2 * (length - 1);
+    int32_t cells = length;
+    while (cells > 1 && points[2 * cells - 4] == last[0] && points[2 * cells - 3] == last[1]) {
+        cells--;
+    }
+    return cells;
+}
+
+static bool import_living(Game *game, int seat, const int32_t *points, int32_t length,
+                          Reader *reader) {
+    Record *record = game->record;
+    uint16_t *marks = record_marks(game->layout, record);
+    int32_t cells = count_cells(points, length);
+    for (int32_t age = 0; age < cells; age++) {
+        int32_t x = points[2 * age], y = points[2 * age + 1];
+        if (!on_board(record, x, y)) {
+            return REFUSE(reader, "snakes[%d] is alive with the segment (%d, %d) off the board",
+                          seat, x, y);
+        }
+        uint16_t *mark = &marks[cell_at(record, x, y)];
+        if (*mark) {
+            return REFUSE(reader, "two living segments share the cell (%d, %d), the second one of "
+                          "snakes[%d]; the compiled engine only holds stacked tails", x, y, seat);
+        }
+        *mark = (uint16_t)(seat << CLOCK_BITS | (record->clock - age));
+    }
+    Snake *snake = &record->snakes[seat];
+    snake->length = length;
+    snake->extent = (uint16_t)cells;
+    snake->alive = 1;
+    record->alive_mask |= (uint16_t)(1u << seat);
+    record->living++;
+    return true;
+}
+
+static bool import_dead(Game *game, int seat, int32_t eliminated_on, const int32_t *points,
+                        int32_t length, Reader *reader) {
+    int32_t cells = count_cells(points, length);
+    if ((uint32_t)cells > game->cold->grave_points) {
+        return REFUSE(reader, "snakes[%d] is dead with %d segments; the compiled engine holds %u",
+                      seat, cells, game->cold->grave_points);
+    }
+    Point *dead = cold_dead(game->cold, seat);
+    for (int32_t i = 0; i < cells; i++) {
+        dead[i] = (Point){(int8_t)points[2 * i], (int8_t)points[2 * i + 1]};
+    }
+    game->cold->graves[seat] = (Grave){eliminated_on, length, cells};
+    return true;
+}
+
+static bool import_snake(Game *game, int seat, Reader *reader) {
+    Record *record = game->record;
+    Snake *snake = &record->snakes[seat];
+    int32_t cause = take(reader), killer = take(reader), eliminated_on = take(reader);
+    int32_t health = take(reader), length = take_count(reader, 2);
+    if (reader->broken || cause < ALIVE || cause > HAZARD || killer < -1 ||
+        killer >= record->num_snakes) {
+        reader->broken = true;
+        return false;
+    }
+    if (!length) return REFUSE(reader, "snakes[%d] has no body", seat);
+    if (cause == ALIVE ? health < 1 || health > MAX_HEALTH
+                       : health < INT16_MIN || health > INT16_MAX) {
+        return REFUSE(reader, "snakes[%d] has health %d; that of a living snake is 1 to %d", seat,
+                      health, MAX_HEALTH);
+    }
+    const int32_t *points = reader->words;
+    for (int32_t i = 0; i < 2 * length; i++) {
+        if (!is_small(take(reader))) {
+            return REFUSE(reader, "snakes[%d] has a segment far off the board (coordinate %d)",
+                          seat, points[i]);
+        }
+    }
+    snake->x = (int16_t)points[0];
+    snake->y = (int16_t)points[1];
+    snake->health = (int16_t)health;
+    snake->cause = (uint8_t)cause;
+    snake->killer = (int8_t)killer;
+    const int32_t *neck = points + (length > 1 ? 2 : 0);
+    record->facing[seat] = (uint8_t)straight_on(points[0], points[1], neck[0], neck[1]);
+    return cause == ALIVE ? import_living(game, seat, points, length, reader)
+                          : import_dead(game, seat, eliminated_on, points, length, reader);
+}
+
+static bool import_food(Game *game, Reader *reader) {
+    int32_t count = take_count(reader, 2);
+    if (count > game->layout->max_cells) {
+        return REFUSE(reader, "%d food; the compiled engine holds %d at the start", count,
+                      game->layout->max_cells);
+    }
+    for (int32_t i = 0; i < count; i++) {
+        int32_t x = take(reader), y = take(reader);
+        if (!on_board(game->record, x, y)) {
+            return REFUSE(reader, "food[%d] lies off the board at (%d, %d)", i, x, y);
+        }
+        if (record_food(game->layout, game->record)[cell_at(game->record, x, y)] == UINT8_MAX) {
+            return REFUSE(reader, "more than %d food on the cell (%d, %d)", UINT8_MAX, x, y);
+        }
+        add_food(game, cell_at(game->record, x, y));
+    }
+    return true;
+}
+
+static bool import_hazards(Game *game, Reader *reader) {
+    int32_t runs = take_count(reader, 3);
+    for (int32_t i = 0; i < runs; i++) {
+        int32_t x = take(reader), y = take(reader), count = take(reader);
+        if (!is_small(x) || !is_small(y)) {
+            return REFUSE(reader, "a hazard lies far off the board at (%d, %d)", x, y);
+        }
+        if (count < 1 || count > UINT16_MAX) {
+            return REFUSE(reader, "%d hazards in a row at (%d, %d); the compiled engine holds %d",
+                          count, x, y, UINT16_MAX);
+        }
+        add_hazard(game, x, y, count);
+        if (game->record->halt) {
+            return REFUSE(reader, "hazards change their place more than %u times; that is all "
+                          "the compiled engine holds", game->cold->max_runs);
+        }
+    }
+    return true;
+}
+
+static bool import_memory(Game *game, Reader *reader) {
+    int32_t gates = take_count(reader, 2);
+    if (gates > MAX_GATES) {
+        return REFUSE(reader, "%d castle candidates; there are at most %d", gates, MAX_GATES);
+    }
+    for (int32_t i = 0; i < gates; i++) {
+        int32_t x = take(reader), y = take(reader);
+        if (!on_board(game->record, x, y)) {
+            return REFUSE(reader, "castle candidate (%d, %d) lies off the board", x, y);
+        }
+        game->cold->gates[i] = (Point){(int8_t)x, (int8_t)y};
+    }
+    game->cold->num_gates = gates > 0 ? gates : 0;
+    int32_t drawn = take(reader);
+    if (drawn < 0 || drawn > 1000000) {
+        return REFUSE(reader, "pool_outputs is %d; it must be 0 to 1000000", drawn);
+    }
+    game->cold->pools_drawn = drawn;
+    return true;
+}
+
+static bool import_all(Game *game, int64_t seed, Reader *reader) {
+    const Layout *layout = game->layout;
+    int32_t turn = take(reader), width = take(reader), height = take(reader);
+    int32_t snakes = take(reader);
+    if (turn < 0 || turn > INT32_MAX - 1000000) {
+        return REFUSE(reader, "turn is %d; it must be 0 to %d", turn, INT32_MAX - 1000000);
+    }
+    if (width < 1 || width > layout->max_width || height < 1 || height > layout->max_height ||
+        width * height > layout->max_cells) {
+        return REFUSE(reader, "the board is %dx%d; these games have room for 1x1 to %dx%d", width,
+                      height, layout->max_width, layout->max_height);
+    }
+    if (snakes < 0 || snakes > layout->max_snakes) {
+        return REFUSE(reader, "there are %d snakes; these games have room for %d", snakes,
+                      layout->max_snakes);
+    }
+    clear_game(game, width, height, snakes, seed);
+    game->record->turn = turn;
+    for (int seat = 0; seat < snakes; seat++) {
+        if (!import_snake(game, seat, reader)) return false;
+    }
+    if (!import_food(game, reader) || !import_hazards(game, reader)) return false;
+    if (!import_memory(game, reader)) return false;
+    if (reader->broken || reader->left) return false;
+    game->record->over = is_over(game->rules, game->record);
+    return true;
+}
+
+const char *import_game(Game *game, int64_t seed, const int32_t *words, size_t count,
+                        char *message, size_t message_size) {
+    Reader reader = {words, count, false, message, message_size};
+    snprintf(message, message_size, "words do not describe a game");
+    if (import_all(game, seed, &reader)) return NULL;
+    clear_game(game, 1, 1, 0, seed);
+    return message;
+}

@@ -1,0 +1,133 @@
+#include <string.h>
+
+#include "game.h"
+
+void add_food(Game *game, int cell) {
+    record_food(game->layout, game->record)[cell]++;
+    cold_food(game->cold)[game->record->num_food++] = (int16_t)cell;
+}
+
+/* Works without the list too, for searches. */
+void remove_food(Game *game, int cell) {
+    uint8_t *food = record_food(game->layout, game->record);
+    if (!food[cell]) return;
+    int left = game->record->num_food - food[cell];
+    food[cell] = 0;
+    if (game->cold) {
+        int16_t *list = cold_food(game->cold);
+        for (int from = 0, to = 0; from < game->record->num_food; from++) {
+            if (list[from] != cell) list[to++] = list[from];
+        }
+    }
+    game->record->num_food = (uint16_t)left;
+}
+
+void clear_food(Game *game) {
+    if (!game->record->num_food) return;
+    memset(record_food(game->layout, game->record), 0,
+           (size_t)(game->record->width * game->record->height));
+    game->record->num_food = 0;
+}
+
+void turn_rand(const Game *game, int32_t offset, Rand *rand) {
+    int32_t turn = game->record->turn + offset;
+    if (game->rules->seeded_food) {
+        rand_seeded(rand, (int64_t)((uint64_t)game->record->seed + (uint64_t)turn));
+    } else {
+        rand_fast(rand, game->record->seed, turn);
+    }
+}
+
+void game_rand(const Game *game, Rand *rand) { rand_seeded(rand, game->record->seed); }
+
+/* taken[cell] != 0 where no food may come: food, living bodies, neighbours of living heads. */
+static void taken_cells(const Game *game, bool spare_hazards, uint8_t *restrict taken) {
+    const Record *record = game->record;
+    int cells = record->width * record->height;
+    memcpy(taken, record_food(game->layout, record), (size_t)cells);
+    if (spare_hazards) {
+        const uint8_t *restrict hazards = record_hazards(game->layout, record);
+        for (int cell = 0; cell < cells; cell++) taken[cell] |= hazards[cell];
+    }
+    const uint16_t *restrict marks = record_marks(game->layout, record);
+    for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
+        int seat = __builtin_ctz(rest);
+        const Snake *snake = &record->snakes[seat];
+        uint16_t extent = snake->extent;
+        uint16_t oldest = (uint16_t)((seat << CLOCK_BITS | record->clock) - extent + 1);
+        for (int cell = 0; cell < cells; cell++) {
+            taken[cell] |= (uint16_t)(marks[cell] - oldest) < extent;
+        }
+        int cell = cell_at(record, snake->x, snake->y);
+        if (snake->x > 0) taken[cell - 1] = 1;
+        if (snake->x < record->width - 1) taken[cell + 1] = 1;
+        if (snake->y > 0) taken[cell - record->width] = 1;
+        if (snake->y < record->height - 1) taken[cell + record->width] = 1;
+    }
+}
+
+void free_cells(const Game *game, bool spare_hazards, CellList *list) {
+    uint8_t taken[MAX_CELLS];
+    taken_cells(game, spare_hazards, taken);
+    int width = game->record->width, height = game->record->height, count = 0;
+    for (int x = 0; x < width; x++) {
+        for (int y = 0, cell = x; y < height; y++, cell += width) {
+            list->cells[count] = (int16_t)cell;
+            count += !taken[cell];
+        }
+    }
+    list->count = count;
+}
+
+static bool is_free(const Game *game, bool spare_hazards, int cell) {
+    const Record *record = game->record;
+    if (record_food(game->layout, record)[cell]) return false;
+    if (spare_hazards && record_hazards(game->layout, record)[cell]) return false;
+    if (mark_owner(record, record_marks(game->layout, record)[cell]) >= 0) return false;
+    int x = cell % record->width, y = cell / record->width;
+    for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
+        const Snake *snake = &record->snakes[__builtin_ctz(rest)];
+        int dx = snake->x - x, dy = snake->y - y;
+        if (dx * dx + dy * dy == 1) return false;
+    }
+    return true;
+}
+
+/* One food by drawing cells until a free one comes: every free cell is equally likely, as in the
+ * shuffle. On a crowded board it gives up, and the list of free cells is made. */
+static bool place_one_fast(Game *game, Rand *rand, bool spare_hazards) {
+    uint32_t cells = (uint32_t)(game->record->width * game->record->height);
+    for (int tries = 0; tries < 16; tries++) {
+        int cell = (int)rand_bounded(rand, cells);
+        if (is_free(game, spare_hazards, cell)) {
+            add_food(game, cell);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void place_food(Game *game, Rand *rand, int count, bool spare_hazards) {
+    if (rand->fast && count == 1 && place_one_fast(game, rand, spare_hazards)) return;
+    CellList list;
+    free_cells(game, spare_hazards, &list);
+    if (count == 1) {
+        if (list.count) add_food(game, list.cells[rand_shuffled(rand, list.count, 0)]);
+        return;
+    }
+    rand_shuffle(rand, list.cells, list.count);
+    for (int i = 0; i < count && i < list.count; i++) add_food(game, list.cells[i]);
+}
+
+void standard_food(Game *game, bool spare_hazards) {
+    const Rules *rules = game->rules;
+    int missing = rules->minimum_food - game->record->num_food;
+    if (missing <= 0 && rules->food_spawn_chance <= 0) return;
+    Rand rand;
+    turn_rand(game, 0, &rand);
+    if (missing > 0) {
+        place_food(game, &rand, missing, spare_hazards);
+    } else if (100 - rand_intn(&rand, 100) < rules->food_spawn_chance) {
+        place_food(game, &rand, 1, spare_hazards);
+    }
+}

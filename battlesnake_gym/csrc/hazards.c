@@ -1,0 +1,107 @@
+#include <string.h>
+
+#include "game.h"
+
+static void count_on_plane(Game *game, int x, int y, int count) {
+    uint8_t *layers = record_hazards(game->layout, game->record) + cell_at(game->record, x, y);
+    int sum = *layers + count;
+    *layers = (uint8_t)(sum > UINT8_MAX ? UINT8_MAX : sum);
+}
+
+void add_hazard(Game *game, int x, int y, int count) {
+    Cold *cold = game->cold;
+    HazardRun *runs = cold_runs(cold), *last = &runs[cold->num_runs - 1];
+    if (cold->num_runs && last->at.x == x && last->at.y == y &&
+        last->count + count <= UINT16_MAX) {
+        last->count = (uint16_t)(last->count + count);
+    } else if ((uint32_t)cold->num_runs < cold->max_runs && count <= UINT16_MAX) {
+        runs[cold->num_runs++] = (HazardRun){{(int8_t)x, (int8_t)y}, (uint16_t)count};
+    } else {
+        game->record->halt = HALT_HAZARD_LIST;
+        return;
+    }
+    game->record->any_hazards = 1;
+    if (on_board(game->record, x, y)) {
+        count_on_plane(game, x, y, count);
+    } else {
+        cold->off_board += count;
+    }
+}
+
+void clear_hazards(Game *game) {
+    if (!game->record->any_hazards) return;
+    memset(record_hazards(game->layout, game->record), 0,
+           (size_t)(game->record->width * game->record->height));
+    game->cold->num_runs = 0;
+    game->cold->off_board = 0;
+    game->record->any_hazards = 0;
+}
+
+int count_hazards(const Game *game) {
+    const HazardRun *runs = cold_runs(game->cold);
+    int count = 0;
+    for (int i = 0; i < game->cold->num_runs; i++) count += runs[i].count;
+    return count;
+}
+
+int hazards_at(const Game *game, int x, int y) {
+    const HazardRun *runs = cold_runs(game->cold);
+    int count = 0;
+    for (int i = 0; i < game->cold->num_runs; i++) {
+        if (runs[i].at.x == x && runs[i].at.y == y) count += runs[i].count;
+    }
+    return count;
+}
+
+/* Only few cells are ever removed so: the list is written out and read back. */
+void swap_out_hazard(Game *game, int index) {
+    HazardRun runs[MAX_CELLS];
+    Point entries[MAX_CELLS];
+    int num_runs = game->cold->num_runs, count = 0;
+    if (num_runs > MAX_CELLS || count_hazards(game) > MAX_CELLS) {
+        game->record->halt = HALT_HAZARD_LIST;
+        return;
+    }
+    memcpy(runs, cold_runs(game->cold), sizeof(HazardRun) * (size_t)num_runs);
+    for (int i = 0; i < num_runs; i++) {
+        for (int k = 0; k < runs[i].count; k++) entries[count++] = runs[i].at;
+    }
+    entries[index] = entries[--count];
+    clear_hazards(game);
+    for (int i = 0; i < count; i++) add_hazard(game, entries[i].x, entries[i].y, 1);
+}
+
+/* Draws the sides that the rectangle has lost after `shrinks` shrinks: always the same first ones
+ * of the game's stream. */
+static void shrink_rectangle(Game *game, int shrinks, Point *low, Point *high) {
+    Rand rand;
+    game_rand(game, &rand);
+    int left = 0, right = game->record->width - 1, bottom = 0, top = game->record->height - 1;
+    for (int i = 0; i < shrinks; i++) {
+        int side = rand_intn(&rand, 4);
+        left += side == 0;
+        right -= side == 1;
+        bottom += side == 2;
+        top -= side == 3;
+        if (left > right || bottom > top) break; /* nothing is left: more changes nothing */
+    }
+    *low = (Point){(int8_t)left, (int8_t)bottom};
+    *high = (Point){(int8_t)right, (int8_t)top};
+}
+
+void royale_hazards(Game *game) {
+    Record *record = game->record;
+    int shrinks = (record->turn + 1) / game->rules->shrink_every;
+    bool map_interferes = game->rules->map && game->rules->map->moves_hazards;
+    if (shrinks == game->cold->shrunk && !map_interferes) return;
+    game->cold->shrunk = shrinks;
+    clear_hazards(game);
+    if (!shrinks) return;
+    Point low, high;
+    shrink_rectangle(game, shrinks, &low, &high);
+    for (int x = 0; x < record->width; x++) {
+        for (int y = 0; y < record->height; y++) {
+            if (x < low.x || x > high.x || y < low.y || y > high.y) add_hazard(game, x, y, 1);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+#include "rand.h"
+
+#include "gorand_table.h"
+
+enum { WORDS = 607, TAP_LAG = 273, MODULUS = 2147483647, MULTIPLIER = 48271 };
+
+/* The seeded state has 607 words, each made of three values of a linear congruential generator and
+ * a constant. They are used from the last to the first, so the tables stand in that order: word j
+ * here is word 606 - j of the reference. FACTORS[t][j] times the seed gives value t of word j. */
+static uint32_t FACTORS[3][WORDS];
+static uint64_t CONSTANTS[WORDS];
+
+void rand_init(void) {
+    uint64_t power = 1;
+    for (int i = 0; i < 21; i++) power = power * MULTIPLIER % MODULUS;
+    for (int i = 0; i < WORDS; i++) {
+        for (int t = 0; t < 3; t++) {
+            FACTORS[t][WORDS - 1 - i] = (uint32_t)power;
+            power = power * MULTIPLIER % MODULUS;
+        }
+        CONSTANTS[WORDS - 1 - i] = GO_RAND_TABLE[i];
+    }
+}
+
+void rand_seeded(Rand *rand, int64_t seed) {
+    int64_t reduced = seed % MODULUS;
+    if (reduced < 0) reduced += MODULUS;
+    rand->fast = false;
+    rand->seed = reduced ? (uint32_t)reduced : 89482311;
+    rand->used = rand->filled = 0;
+}
+
+void rand_fast(Rand *rand, int64_t seed, int32_t turn) {
+    rand->fast = true;
+    rand->state = (uint64_t)seed * 0xD1342543DE82EF95u + (uint64_t)turn * 0xA0761D6478BD642Fu;
+}
+
+/* seed * factor modulo 2^31 - 1. The product is not a multiple of it, so two folds suffice. */
+static inline uint64_t lcg_value(uint32_t seed, uint32_t factor) {
+    uint64_t product = (uint64_t)seed * factor;
+    product = (product & MODULUS) + (product >> 31);
+    return (product & MODULUS) + (product >> 31);
+}
+
+static inline uint64_t seeded_word(uint32_t seed, uint32_t j) {
+    return (lcg_value(seed, FACTORS[0][j]) << 40) ^ (lcg_value(seed, FACTORS[1][j]) << 20) ^
+           lcg_value(seed, FACTORS[2][j]) ^ CONSTANTS[j];
+}
+
+/* Outputs first .. last, all at most 273: the sum of two seeded words each. */
+static void early_outputs(uint32_t seed, uint32_t first, uint32_t last, uint64_t *restrict ring) {
+    for (uint32_t k = first; k <= last; k++) {
+        ring[k] = seeded_word(seed, k - 1) + seeded_word(seed, k + TAP_LAG - 1);
+    }
+}
+
+/* Computes the outputs up to number `last`. */
+static void fill(Rand *rand, uint32_t last) {
+    uint32_t k = rand->filled + 1;
+    if (k <= TAP_LAG) {
+        uint32_t end = last < TAP_LAG ? last : TAP_LAG;
+        early_outputs(rand->seed, k, end, rand->ring);
+        k = end + 1;
+    }
+    for (; k <= last; k++) {
+        uint64_t tap = rand->ring[(k - TAP_LAG) % RAND_RING];
+        uint64_t feed = k <= WORDS ? seeded_word(rand->seed, (k + TAP_LAG - 1) % WORDS)
+                                   : rand->ring[(k - WORDS) % RAND_RING];
+        rand->ring[k % RAND_RING] = tap + feed;
+    }
+    rand->filled = last;
+}
+
+/* Makes sure that the next `count` outputs are there; count is at most 400, so none is lost. */
+static inline void prepare(Rand *rand, uint32_t count) {
+    if (rand->used + count > rand->filled) fill(rand, rand->used + count);
+}
+
+static inline uint64_t mix(uint64_t x) {
+    x = (x ^ (x >> 32)) * 0xE9846AF9B1A615Du;
+    x = (x ^ (x >> 32)) * 0xE9846AF9B1A615Du;
+    return x ^ (x >> 28);
+}
+
+uint64_t rand_next(Rand *rand) {
+    if (rand->fast) {
+        rand->state += 0x9E3779B97F4A7C15u;
+        return mix(rand->state) >> 1;
+    }
+    prepare(rand, 1);
+    return rand->ring[++rand->used % RAND_RING] & INT64_MAX;
+}
+
+int32_t rand_intn(Rand *rand, int32_t n) {
+    if ((n & (n - 1)) == 0) return (int32_t)(rand_next(rand) >> 32) & (n - 1);
+    int32_t largest = (int32_t)(INT32_MAX - (1u << 31) % (uint32_t)n);
+    int32_t value;
+    do {
+        value = (int32_t)(rand_next(rand) >> 32);
+    } while (value > largest);
+    return value % n;
+}
+
+uint32_t rand_bounded(Rand *rand, uint32_t n) {
+    uint64_t product = (rand_next(rand) >> 31) * n;
+    if ((uint32_t)product < n) {
+        uint32_t smallest = -n % n;
+        while ((uint32_t)product < smallest) product = (rand_next(rand) >> 31) * n;
+    }
+    return (uint32_t)(product >> 32);
+}
+
+void rand_shuffle(Rand *rand, int16_t *items, int n) {
+    for (int i = n - 1; i > 0; i--) {
+        int j = (int)rand_bounded(rand, (uint32_t)i + 1);
+        int16_t item = items[i];
+        items[i] = items[j];
+        items[j] = item;
+    }
+}
+
+/* The plain way to the answer of rand_shuffled, for draws that had to be repeated. */
+static int shuffled_slowly(Rand *rand, int n, int position) {
+    int16_t items[1024];
+    for (int i = 0; i < n; i++) items[i] = (int16_t)i;
+    rand_shuffle(rand, items, n);
+    return items[position];
+}
+
+/* One position is followed back from the last swap to the first, without the list. The draws are
+ * those of rand_bounded; one that it would repeat (once in millions) is left to the plain way. */
+int rand_shuffled(Rand *rand, int n, int position) {
+    if (rand->fast || n > 400) return shuffled_slowly(rand, n, position);
+    if (n < 2) return position;
+    uint32_t draws = (uint32_t)n - 1;
+    prepare(rand, draws);
+    int where = position;
+    for (uint32_t i = 1; i <= draws; i++) {
+        uint32_t k = rand->used + 1 + draws - i;
+        uint64_t product = ((rand->ring[k % RAND_RING] & INT64_MAX) >> 31) * (i + 1);
+        if ((uint32_t)product < i + 1) return shuffled_slowly(rand, n, position);
+        int j = (int)(product >> 32);
+        where = where == (int)i ? j : where == j ? (int)i : where;
+    }
+    rand->used += draws;
+    return where;
+}
+
+void rand_skip_shuffle(Rand *rand, int n) {
+    for (int i = n - 1; i > 0; i--) rand_bounded(rand, (uint32_t)i + 1);
+}
