@@ -1,0 +1,92 @@
+"""The random streams, word for word as Go gives them."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from battlesnake_gym.rules.gorand import GoRand
+from battlesnake_gym.rules.gorand_table import TABLE
+
+ROOT = Path(__file__).parents[3]
+STREAMS: list[dict[str, Any]] = json.loads(
+    gzip.decompress((ROOT / "tests/data/gorand.json.gz").read_bytes())
+)
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: str(stream["seed"]))
+class TestStreams:
+    @pytest.mark.parametrize("kind", ["int63", "uint32", "int31"])
+    def test_numbers(self, stream: dict[str, Any], kind: str) -> None:
+        rand = GoRand(stream["seed"])
+        assert [getattr(rand, kind)() for _ in stream[kind]] == stream[kind]
+
+    @pytest.mark.parametrize("n", [2, 4, 7, 100, 121])
+    def test_intn(self, stream: dict[str, Any], n: int) -> None:
+        rand = GoRand(stream["seed"])
+        wanted = stream[f"intn_{n}"]
+        assert [rand.intn(n) for _ in wanted] == wanted
+
+    def test_shuffles(self, stream: dict[str, Any]) -> None:
+        rand = GoRand(stream["seed"])
+        for wanted in stream["shuffle_10"]:
+            items = list(range(10))
+            rand.shuffle(items)
+            assert items == wanted
+        items = list(range(121))
+        GoRand(stream["seed"]).shuffle(items)
+        assert items == stream["shuffle_121"]
+
+    def test_more_outputs_than_seeded_words(self, stream: dict[str, Any]) -> None:
+        rand = GoRand(stream["seed"])
+        drawn = []
+        for _ in range(40):
+            drawn.append(rand.intn(100))
+            items = list(range(57))
+            rand.shuffle(items)
+            drawn.append(items[0])
+        assert drawn == stream["mixed"]
+        assert rand.drawn > 2 * 607
+
+
+def test_skip_is_drawing() -> None:
+    drawn, skipped = GoRand(5), GoRand(5)
+    for _ in range(700):
+        drawn.uint64()
+    skipped.skip(700)
+    assert skipped.drawn == 700
+    assert skipped.uint64() == drawn.uint64()
+
+
+def test_seeds_wrap_like_64_bit_integers() -> None:
+    assert GoRand(2**63).uint64() == GoRand(-(2**63)).uint64()
+
+
+def test_between_includes_both_ends() -> None:
+    rand = GoRand(3)
+    assert {rand.between(-1, 1) for _ in range(50)} == {-1, 0, 1}
+
+
+@pytest.mark.parametrize("n", [0, -1, 2**31])
+def test_intn_refuses_what_go_refuses(n: int) -> None:
+    with pytest.raises(ValueError, match="n must be between 1"):
+        GoRand(1).intn(n)
+
+
+def test_both_tables_come_from_the_generator() -> None:
+    path = ROOT / "tools/make_gorand_table.py"
+    spec = importlib.util.spec_from_file_location("make_gorand_table", path)
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    words = tool.table()
+    header = (ROOT / "battlesnake_gym/csrc/gorand_table.h").read_text()
+    assert list(TABLE) == words
+    assert [int(word, 16) for word in re.findall(r"0x([0-9A-F]{16})ULL", header)] == words

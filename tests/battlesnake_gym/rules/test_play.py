@@ -1,0 +1,240 @@
+"""Starts and whole games on every map, and what the rules refuse."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from battlesnake_gym import rules
+from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, RulesError, Settings, Snake, State
+
+IDS = tuple(f"s{i}" for i in range(17))
+
+
+def smallest_start(map_id: str, **settings: int) -> tuple[Game, State]:
+    """A game on a map's first advertised size with as many snakes as it takes, two at most."""
+    board_map = MAPS[map_id]
+    width, height = board_map.sizes[0]
+    ids = IDS[: min(2, board_map.players[1])]
+    game = Game(map=map_id, settings=Settings(**settings), seed=11, solo=True)
+    return game, rules.start(game, width, height, ids)
+
+
+class TestStart:
+    @pytest.mark.parametrize("map_id", MAPS)
+    def test_every_advertised_board_starts(self, map_id: str) -> None:
+        board_map = MAPS[map_id]
+        for (width, height), count in itertools.product(board_map.sizes, board_map.players):
+            if width * height < 121 and count > 8:
+                continue  # more snakes than a small board has room for
+            state = rules.start(Game(map=map_id), width, height, IDS[:count])
+            heads = [snake.head for snake in state.snakes]
+            assert len(set(heads)) == count
+            assert not set(heads) & {*state.food}
+            assert all(0 <= x < width and 0 <= y < height for x, y in heads + state.food)
+            assert state.turn == 0
+
+    def test_constrictor_starts_without_food(self) -> None:
+        assert rules.start(Game("constrictor"), 11, 11, IDS[:2]).food == []
+        assert rules.start(Game("constrictor"), 11, 11, IDS[:1]).food != []
+
+    def test_a_start_follows_from_the_seed(self) -> None:
+        first, again, other = (rules.start(Game(seed=s), 11, 11, IDS[:4]) for s in (4, 4, 5))
+        assert first == again
+        assert first != other
+
+    @pytest.mark.parametrize(
+        ("game", "width", "height", "count", "message"),
+        [
+            (Game(), 0, 11, 2, "width must be between 1 and 25, got 0"),
+            (Game(), 11, 26, 2, "height must be between 1 and 25, got 26"),
+            (Game(), 11, 11, 17, "at most 16 snakes, got 17"),
+            (Game(), 5, 5, 9, "9 snakes do not fit"),
+            (Game(), 2, 2, 4, "has start places for"),
+            (Game(map="nowhere"), 11, 11, 2, "map 'nowhere' is not known: choose one of standard"),
+            (Game(map=""), 11, 11, 2, "map '' places no snakes"),
+            (Game(seed=0), 11, 11, 2, "seed must be a signed 64-bit integer other than 0, got 0"),
+            (Game(seed=2**63), 11, 11, 2, "seed must be a signed 64-bit integer"),
+            (Game("royale", settings=Settings(shrink_every_n_turns=0)), 11, 11, 2, "got 0"),
+            (Game(map="royale", settings=Settings(shrink_every_n_turns=-3)), 11, 11, 2, "got -3"),
+            (
+                Game(map="hz_hazard_pits", settings=Settings(shrink_every_n_turns=0)),
+                11,
+                11,
+                2,
+                "got 0",
+            ),
+            (Game(map="arcade_maze"), 19, 19, 2, "'arcade_maze' needs a board of 19x21, got 19x19"),
+            (Game(map="arcade_maze"), 19, 21, 7, "is for 1 to 6 snakes, got 7"),
+            (Game(map="healing_pools"), 9, 9, 2, "needs a board of 7x7, 11x11, 19x19, got 9x9"),
+            (Game(map="solo_maze"), 11, 11, 2, "is for 1 to 1 snakes, got 2"),
+            (Game(map="solo_maze"), 11, 6, 1, "needs a width and height of 7 or more, got 11x6"),
+            (Game(map="hz_grow_box"), 11, 3, 1, "needs a width and height of 4 or more, got 11x3"),
+            (Game(map="hz_inner_wall"), 11, 3, 1, "no room for ring 2"),
+        ],
+    )
+    def test_refuses(self, game: Game, width: int, height: int, count: int, message: str) -> None:
+        with pytest.raises(RulesError, match=message):
+            rules.start(game, width, height, IDS[:count])
+
+    def test_refuses_two_snakes_of_one_name(self) -> None:
+        with pytest.raises(RulesError, match="snake_ids must all differ"):
+            rules.start(Game(), 11, 11, ["me", "me"])
+
+
+class TestMaps:
+    def test_there_are_25_of_them(self) -> None:
+        assert len(MAPS) == 25
+        assert all(board_map.id == name for name, board_map in MAPS.items())
+
+    def test_an_unknown_map_is_refused_in_play_too(self) -> None:
+        state = State(3, 11, 11, [Snake("s0", [(5, 5)] * 3)])
+        with pytest.raises(RulesError, match="map 'nowhere' is not known"):
+            rules.step(Game(map="nowhere", solo=True), state, {"s0": "up"})
+
+    def test_scatter_refuses_the_turn_without_a_cell_and_changes_nothing(self) -> None:
+        game, state = smallest_start("hz_scatter")
+        state.turn = 2 * 49
+        rules.step(game, copy.deepcopy(state), dict.fromkeys(IDS, "up"))
+        state.turn += 1
+        before = copy.deepcopy(state)
+        with pytest.raises(RulesError, match=r"turn 100 .*hz_scatter"):
+            rules.step(game, state, dict.fromkeys(IDS, "up"))
+        assert state == before
+
+    def test_pools_dry_up_and_stay_dry(self) -> None:
+        game, state = smallest_start("healing_pools", shrink_every_n_turns=1)
+        pools = [len(state.hazards)]
+        for _ in range(4):
+            rules.step(game, state, {})
+            pools.append(len(state.hazards))
+        assert pools[0] >= 1
+        assert pools[-1] == 0
+
+    def test_sinkholes_get_deeper(self) -> None:
+        game, state = smallest_start("sinkholes", shrink_every_n_turns=1)
+        state.turn = 1
+        for _ in range(4):
+            rules.step(game, state, dict.fromkeys(IDS, "left"))
+        assert [state.hazards.count((3, y)) for y in range(7)] == [0, 1, 2, 3, 2, 1, 0]
+
+    def test_snail_trails_are_as_deep_as_the_snake_is_long(self) -> None:
+        game = Game(map="snail_mode", solo=True)
+        body = [(5, 5), (5, 4), (5, 3), (5, 2)]
+        state = State(5, 11, 11, [Snake("a", body)])
+        rules.step(game, state, {"a": "up"})
+        assert state.hazards == [(5, 3 + 11)] * 4
+        rules.step(game, state, {"a": "up"})
+        assert state.hazards.count((5, 3)) == 4
+        rules.step(game, state, {"a": "up"})
+        assert state.hazards.count((5, 3)) == 3
+
+    def test_the_maze_grows_with_the_snake(self) -> None:
+        game, state = smallest_start("solo_maze")
+        for length in (3, 4, 5, 6):
+            assert (state.snakes[0].length, len(state.food)) == (length, 1)
+            state.food = []
+            rules.step(game, state, {"s0": "right"})
+
+    def test_an_absurd_maze_is_refused(self) -> None:
+        game, state = smallest_start("solo_maze")
+        state = rules.start(game, 25, 25, IDS[:1])
+        state.food, state.hazards = [], [(0, 0)]
+        with pytest.raises(RulesError, match=r"level 16777217 .* would need a body"):
+            rules.step(game, state, {"s0": "right"})
+
+    def test_castle_food_stays_in_the_gates(self) -> None:
+        game, state = smallest_start("hz_castle_wall")
+        assert state.food == []
+        state.turn = 10
+        for snake in state.snakes:
+            snake.body = [(1, 1)] * 3
+        for _ in range(30):
+            rules.step(game, state, {})
+        assert len(state.food) == 2
+        assert set(state.food) <= {(2, 5), (5, 2), (5, 8), (8, 5)}
+
+
+class TestFood:
+    def test_chance_is_one_in_a_hundred_less_than_it_says(self) -> None:
+        def grown(chance: int) -> int:
+            game = Game(settings=Settings(food_spawn_chance=chance, minimum_food=0), seed=10**6)
+            state = State(0, 25, 25, [Snake("a", [(5, 5)] * 3)])
+            for _ in range(400):
+                rules.step(game, state, {})
+                state.snakes[0].eliminated_cause = "hazard"
+            return len(state.food)
+
+        assert grown(0) == 0
+        assert grown(1) == 0
+        assert 340 < grown(100) <= 400
+
+    def test_the_minimum_is_filled_without_a_roll(self) -> None:
+        game = Game(settings=Settings(food_spawn_chance=0, minimum_food=5))
+        state = rules.start(game, 11, 11, IDS[:2])
+        rules.step(game, state, dict.fromkeys(IDS, "up"))
+        assert len(state.food) == 5
+
+    def test_no_food_beside_a_head_or_on_a_body(self) -> None:
+        game = Game(settings=Settings(food_spawn_chance=0, minimum_food=999), solo=True)
+        state = State(3, 5, 5, [Snake("a", [(2, 2), (2, 1), (1, 1)])])
+        state.snakes.append(Snake("dead", [(0, 0)], eliminated_cause="hazard"))
+        rules.step(game, state, {"a": "up"})
+        taken = {(2, 3), (2, 2), (2, 1), (1, 3), (3, 3), (2, 4)}
+        assert sorted(state.food) == sorted(
+            (x, y) for x in range(5) for y in range(5) if (x, y) not in taken
+        )
+
+
+SIZES = st.integers(1, 25)
+SETTINGS = st.builds(
+    Settings,
+    food_spawn_chance=st.integers(-5, 120),
+    minimum_food=st.integers(-1, 12),
+    hazard_damage_per_turn=st.integers(-100, 150),
+    shrink_every_n_turns=st.integers(0, 12),
+)
+
+
+@given(
+    st.builds(
+        Game,
+        ruleset=st.sampled_from([*RULESETS, "squad"]),
+        map=st.sampled_from(sorted(MAPS)),
+        settings=SETTINGS,
+        seed=st.integers(1, 2**40),
+        solo=st.booleans(),
+    ),
+    SIZES,
+    SIZES,
+    st.integers(0, 16),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+)
+def test_any_game_plays_or_is_refused_and_repeats_itself(
+    game: Game, width: int, height: int, count: int, advertised: bool, rand: random.Random
+) -> None:
+    board_map = MAPS[game.map]
+    if advertised:
+        width, height = rand.choice(board_map.sizes)
+        count = rand.randint(*board_map.players)
+    try:
+        state = rules.start(game, width, height, IDS[:count])
+    except RulesError:
+        return
+    turns = 40
+    for _ in range(turns):
+        if rules.is_over(game, state):
+            break
+        moves = {snake_id: rand.choice([*MOVES, "?"]) for snake_id in IDS[:count]}
+        twin = copy.deepcopy(state)
+        rules.step(game, state, moves)
+        rules.step(game, twin, moves)
+        assert twin == state
+        food_on_board = [0 <= x < width and 0 <= y < height for x, y in state.food]
+        assert all(food_on_board)

@@ -1,0 +1,324 @@
+"""The rules one by one, on boards made for them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from battlesnake_gym import rules
+from battlesnake_gym.rules import Game, Point, RulesError, Settings, Snake, State
+from battlesnake_gym.rules.stages import default_move
+
+BARE = Game(map="", settings=Settings(food_spawn_chance=0, minimum_food=0))
+
+
+def board(*bodies: list[Point], size: int = 11, turn: int = 5) -> State:
+    """A board of snakes a, b, c, ... with full health."""
+    snakes = [Snake("abcdefgh"[i], list(body)) for i, body in enumerate(bodies)]
+    return State(turn, size, size, snakes)
+
+
+def line(head: Point, length: int, dx: int = 0, dy: int = -1) -> list[Point]:
+    """A straight body; by default it hangs down from the head."""
+    return [(head[0] + i * dx, head[1] + i * dy) for i in range(length)]
+
+
+def play(state: State, *moves: str, game: Game = BARE) -> State:
+    rules.step(
+        game, state, {snake.id: move for snake, move in zip(state.snakes, moves, strict=True)}
+    )
+    return state
+
+
+def fates(state: State) -> list[tuple[str, str]]:
+    return [(snake.eliminated_cause, snake.eliminated_by) for snake in state.snakes]
+
+
+ALIVE = ("", "")
+
+
+class TestMove:
+    def test_head_forward_tail_off(self) -> None:
+        state = play(board(line((5, 5), 3), line((9, 9), 3)), "left", "up")
+        assert state.snakes[0].body == [(4, 5), (5, 5), (5, 4)]
+        assert state.turn == 6
+
+    @pytest.mark.parametrize(
+        ("body", "move"),
+        [
+            ([(5, 5), (5, 4)], "up"),
+            ([(5, 5), (5, 6)], "down"),
+            ([(5, 5), (6, 5)], "left"),
+            ([(5, 5), (4, 5)], "right"),
+            ([(5, 5), (5, 5)], "up"),
+            ([(0, 5), (10, 5)], "right"),
+            ([(10, 5), (0, 5)], "left"),
+            ([(5, 0), (5, 10)], "up"),
+            ([(5, 10), (5, 0)], "down"),
+            ([(0, 0), (10, 10)], "right"),
+            ([(5, 5), (7, 7)], "up"),
+            ([(5, 5)], "up"),
+        ],
+    )
+    def test_default_move(self, body: list[Point], move: str) -> None:
+        assert default_move(body) == move
+
+    @pytest.mark.parametrize("answer", ["", "UP", "nope", "left "])
+    def test_no_move_means_straight_on(self, answer: str) -> None:
+        state = play(board(line((5, 5), 3, dx=-1, dy=0), line((9, 9), 3)), answer, "up")
+        assert state.snakes[0].head == (6, 5)
+
+    def test_every_living_snake_needs_a_move(self) -> None:
+        state = board(line((5, 5), 3), line((9, 9), 3))
+        with pytest.raises(RulesError, match="no entry for snake 'b'"):
+            rules.step(BARE, state, {"a": "up"})
+        assert state == board(line((5, 5), 3), line((9, 9), 3))
+
+    def test_without_any_move_only_time_passes(self) -> None:
+        state = board(line((5, 5), 3), line((9, 9), 3))
+        rules.step(BARE, state, {})
+        assert [snake.head for snake in state.snakes] == [(5, 5), (9, 9)]
+        assert [snake.health for snake in state.snakes] == [99, 99]
+
+    def test_wrapped(self) -> None:
+        heads = [(0, 5), (10, 3), (4, 0), (6, 10)]
+        state = board(*([head, head, head] for head in heads))
+        play(state, "left", "right", "down", "up", game=Game("wrapped", ""))
+        assert [snake.head for snake in state.snakes] == [(10, 5), (0, 3), (4, 10), (6, 0)]
+        assert fates(state) == [ALIVE] * 4
+
+
+class TestHealth:
+    def test_one_health_a_turn_and_then_out(self) -> None:
+        state = board(line((5, 5), 3), line((8, 9), 3), line((2, 9), 3))
+        state.snakes[0].health = 1
+        play(state, "up", "up", "up")
+        assert [snake.health for snake in state.snakes] == [0, 99, 99]
+        assert fates(state) == [("out-of-health", ""), ALIVE, ALIVE]
+        assert state.snakes[0].eliminated_on == 6
+
+    def test_hazard_damage_comes_on_top_and_stacks(self) -> None:
+        state = board(line((5, 5), 3), line((8, 8), 3))
+        state.hazards = [(5, 6), (8, 9), (5, 6)]
+        play(state, "up", "up")
+        assert [snake.health for snake in state.snakes] == [100 - 1 - 28, 100 - 1 - 14]
+
+    def test_food_protects_from_the_whole_stack(self) -> None:
+        state = board(line((5, 5), 3), line((8, 8), 3))
+        state.hazards = [(5, 6)] * 9
+        state.food = [(5, 6)]
+        play(state, "up", "up")
+        assert state.snakes[0].health == 100
+        assert state.food == []
+
+    def test_hazard_death_before_feeding_elsewhere_and_before_starving(self) -> None:
+        state = board(line((5, 5), 3), line((8, 8), 3))
+        state.snakes[0].health = 1
+        state.hazards = [(5, 6)]
+        settings = Settings(hazard_damage_per_turn=0)
+        play(state, "up", "up", game=Game(map="", settings=settings))
+        assert fates(state)[0] == ("hazard", "")
+
+    def test_healing_saves_the_starved_and_stops_at_100(self) -> None:
+        state = board(line((5, 5), 3), line((8, 8), 3))
+        state.snakes[0].health = 1
+        state.hazards = [(5, 6), (8, 9), (8, 9)]
+        settings = Settings(hazard_damage_per_turn=-60)
+        play(state, "up", "up", game=Game(map="", settings=settings))
+        assert [snake.health for snake in state.snakes] == [60, 100]
+
+
+class TestFood:
+    def test_full_health_and_a_doubled_tail(self) -> None:
+        state = board(line((5, 5), 3), line((8, 8), 3))
+        state.snakes[0].health = 1
+        state.food = [(3, 3), (5, 6)]
+        play(state, "up", "up")
+        assert state.snakes[0].health == 100
+        assert state.snakes[0].body == [(5, 6), (5, 5), (5, 4), (5, 4)]
+        assert state.food == [(3, 3)]
+
+    def test_all_heads_eat_and_grow_before_lengths_count(self) -> None:
+        state = board(line((4, 5), 3, dx=-1, dy=0), line((6, 5), 4, dx=1, dy=0))
+        state.food = [(5, 5)]
+        play(state, "right", "left")
+        assert [snake.length for snake in state.snakes] == [4, 5]
+        assert fates(state) == [("head-collision", "b"), ALIVE]
+
+    def test_doubled_food_grows_twice(self) -> None:
+        state = board(line((5, 5), 3), line((8, 8), 3))
+        state.food = [(5, 6), (5, 6)]
+        play(state, "up", "up")
+        assert state.snakes[0].length == 5
+
+
+class TestCollisions:
+    def test_wall(self) -> None:
+        state = play(board(line((0, 5), 3), line((9, 9), 3)), "left", "up")
+        assert fates(state)[0] == ("wall-collision", "")
+        assert state.snakes[0].head == (-1, 5)
+
+    def test_neck(self) -> None:
+        state = play(board(line((5, 5), 3), line((9, 9), 3)), "down", "up")
+        assert fates(state)[0] == ("snake-self-collision", "a")
+
+    def test_a_free_tail_may_be_followed_but_not_a_doubled_one(self) -> None:
+        loop = [(5, 5), (6, 5), (6, 4), (5, 4)]
+        assert fates(play(board(loop, line((9, 9), 3)), "down", "up"))[0] == ALIVE
+        doubled = [*loop, (5, 4)]
+        state = play(board(doubled, line((9, 9), 3)), "down", "up")
+        assert fates(state)[0] == ("snake-self-collision", "a")
+
+    @pytest.mark.parametrize(("lengths", "culprit"), [((4, 6), "c"), ((6, 4), "b"), ((5, 5), "b")])
+    def test_the_longest_is_the_culprit(self, lengths: tuple[int, int], culprit: str) -> None:
+        b, c = lengths
+        state = board([(4, 5)] * 7, line((5, 6), b), line((5, 6), c))
+        play(state, "right", "left", "right")
+        assert fates(state) == [("snake-collision", culprit), ALIVE, ALIVE]
+
+    def test_a_body_counts_before_a_head(self) -> None:
+        state = board(line((4, 5), 3, dx=-1, dy=0), line((5, 6), 4), line((6, 5), 9, dx=1, dy=0))
+        play(state, "right", "up", "left")
+        assert fates(state) == [("snake-collision", "b"), ALIVE, ("snake-collision", "b")]
+
+    def test_swapping_places_kills_both(self) -> None:
+        state = board(line((4, 5), 3, dx=-1, dy=0), line((5, 5), 4, dx=1, dy=0))
+        play(state, "right", "left")
+        assert fates(state) == [("snake-collision", "b"), ("snake-collision", "a")]
+
+    @pytest.mark.parametrize(
+        ("lengths", "alive"), [((3, 3, 3), []), ((3, 4, 4), []), ((3, 4, 5), ["c"])]
+    )
+    def test_only_a_strictly_longest_head_survives(
+        self, lengths: tuple[int, int, int], alive: list[str]
+    ) -> None:
+        a, b, c = lengths
+        state = board(
+            line((4, 5), a, dx=-1, dy=0), line((6, 5), b, dx=1, dy=0), line((5, 6), c, dx=0, dy=1)
+        )
+        play(state, "right", "left", "down")
+        assert [snake.id for snake in state.snakes if snake.alive] == alive
+
+    def test_the_starved_block_nobody(self) -> None:
+        state = board(line((5, 5), 3), line((6, 6), 4))
+        state.snakes[1].health = 1
+        play(state, "right", "up")
+        assert fates(state) == [ALIVE, ("out-of-health", "")]
+
+
+class TestConstrictor:
+    GAME = Game("constrictor", "")
+
+    def test_nobody_starves_and_no_tail_is_freed(self) -> None:
+        state = board([(5, 5)] * 3, [(9, 1)] * 3, turn=0)
+        state.food = [(1, 1)]
+        for length in (3, 4, 5):
+            play(state, "up", "up", game=self.GAME)
+            assert [(snake.health, snake.length) for snake in state.snakes] == [(100, length)] * 2
+            assert state.snakes[0].body[-1] == (5, 5)
+        assert state.food == []
+
+    def test_the_dead_grow_too(self) -> None:
+        state = board(line((0, 5), 3), line((9, 1), 3))
+        play(state, "left", "up", game=self.GAME)
+        dead = state.snakes[0]
+        assert (dead.eliminated_cause, dead.health, dead.length) == ("wall-collision", 100, 4)
+
+
+class TestRoyale:
+    def test_sides_move_in_and_replace_all_hazards(self) -> None:
+        game = Game("royale", "", Settings(shrink_every_n_turns=3))
+        state = board([(5, 5)] * 3, [(7, 7)] * 3, turn=0)
+        counts = []
+        for move in ("up", "left", "down", "left", "up", "up"):
+            state.hazards.append((0, 0))
+            play(state, move, move, game=game)
+            counts.append(len(state.hazards))
+        assert counts[:2] == [0, 0]
+        assert counts[2:5] == [11, 11, 11]
+        assert counts[5] in (21, 22)
+        assert len(set(state.hazards)) == len(state.hazards)
+
+    @pytest.mark.parametrize("every", [0, -1])
+    def test_refuses_to_divide_by_nothing(self, every: int) -> None:
+        game = Game("royale", "", Settings(shrink_every_n_turns=every))
+        state = board([(5, 5)] * 3, [(7, 7)] * 3)
+        with pytest.raises(RulesError, match=f"shrink_every_n_turns must be 1 or more.*{every}"):
+            play(state, "up", "up", game=game)
+        assert state == board([(5, 5)] * 3, [(7, 7)] * 3)
+
+
+class TestRulesets:
+    def test_an_unknown_ruleset_is_standard(self) -> None:
+        assert rules.ruleset_name("squad") == "standard"
+        state = play(board(line((0, 5), 3), line((9, 9), 3)), "left", "up", game=Game("squad", ""))
+        assert fates(state)[0] == ("wall-collision", "")
+
+    @pytest.mark.parametrize(
+        ("ruleset", "solo", "living", "over"),
+        [
+            ("standard", False, 2, False),
+            ("standard", False, 1, True),
+            ("standard", True, 1, False),
+            ("standard", True, 0, True),
+            ("solo", False, 1, False),
+            ("solo", False, 0, True),
+            ("wrapped_constrictor", False, 1, True),
+        ],
+    )
+    def test_over(self, ruleset: str, solo: bool, living: int, over: bool) -> None:
+        state = board(line((5, 5), 3), line((8, 8), 3))
+        for snake in state.snakes[living:]:
+            snake.eliminated_cause = "hazard"
+        assert rules.is_over(Game(ruleset, "", solo=solo), state) is over
+
+    def test_after_the_end_only_the_clock_runs(self) -> None:
+        state = board(line((5, 5), 3))
+        rules.step(BARE, state, {"a": "up"})
+        assert (state.turn, state.snakes[0].head, state.snakes[0].health) == (6, (5, 5), 100)
+
+
+CELLS = st.tuples(st.integers(0, 6), st.integers(0, 6))
+BODIES = st.lists(CELLS, min_size=1, max_size=8)
+ANSWERS = st.sampled_from([*rules.MOVES, "", "UP"])
+
+
+@st.composite
+def positions(draw: st.DrawFn) -> State:
+    """Any board at all: overlapping bodies, stacks, double food, dead snakes."""
+    snakes = [
+        Snake(f"s{i}", body, draw(st.integers(1, 100)))
+        for i, body in enumerate(draw(st.lists(BODIES, min_size=1, max_size=6)))
+    ]
+    for snake in snakes:
+        if draw(st.integers(0, 4)) == 0:
+            snake.eliminated_cause, snake.eliminated_on = "hazard", 3
+    cells = st.lists(CELLS, max_size=8)
+    return State(draw(st.integers(4, 40)), 7, 7, snakes, draw(cells), draw(cells))
+
+
+@given(positions(), st.sampled_from(sorted(rules.RULESETS)), st.integers(-50, 120), st.data())
+def test_what_every_turn_keeps(
+    state: State, ruleset: str, damage: int, data: st.DataObject
+) -> None:
+    game = Game(ruleset, "", Settings(hazard_damage_per_turn=damage), solo=True)
+    before = [
+        (snake.eliminated_cause, snake.eliminated_on, list(snake.body)) for snake in state.snakes
+    ]
+    food = list(state.food)
+    rules.step(game, state, {snake.id: data.draw(ANSWERS) for snake in state.snakes})
+    assert all(0 <= snake.health <= 100 for snake in state.snakes)
+    assert all(cell in food for cell in state.food)
+    for snake, (cause, turn, body) in zip(state.snakes, before, strict=True):
+        if cause:
+            assert (snake.eliminated_cause, snake.eliminated_on) == (cause, turn)
+            grown = "constrictor" in ruleset and snake.body == [*body, body[-1]]
+            assert snake.body == body or grown
+        else:
+            assert snake.length >= len(body)
+            assert snake.body[1 : len(body)] == body[:-1]
+            if snake.eliminated_cause:
+                assert snake.eliminated_on == state.turn
+            elif "constrictor" not in ruleset:
+                assert snake.health > 0
