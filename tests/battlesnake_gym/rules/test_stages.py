@@ -178,7 +178,7 @@ class TestCollisions:
         assert fates(state) == [("snake-collision", culprit), ALIVE, ALIVE]
 
     def test_a_body_counts_before_a_head(self) -> None:
-        state = board(line((4, 5), 3, dx=-1, dy=0), line((5, 6), 4), line((6, 5), 9, dx=1, dy=0))
+        state = board(line((4, 5), 3, dx=-1, dy=0), line((5, 6), 4), line((6, 5), 5, dx=1, dy=0))
         play(state, "right", "up", "left")
         assert fates(state) == [("snake-collision", "b"), ALIVE, ("snake-collision", "b")]
 
