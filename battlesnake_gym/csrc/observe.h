@@ -1,0 +1,38 @@
+/* What the snakes see: the planes that battlesnake_gym/observations.py defines, byte for byte. */
+#ifndef BATTLESNAKE_OBSERVE_H
+#define BATTLESNAKE_OBSERVE_H
+
+#include "engine.h"
+
+/* Which planes there are; the numbers of observations._VALUES. */
+enum { VALUES_PLANES, VALUES_51S, VALUES_NUM, NUM_VALUES };
+
+/* Where the board stands in them; the numbers of observations._VIEWS. */
+enum { VIEW_BOARD, VIEW_HEAD, VIEW_FACING, NUM_VIEWS };
+
+/* One encoder and the size of its planes. */
+typedef struct {
+    int values, view, frames;
+    int rows, columns;
+} Observation;
+
+enum { MAX_FRAMES = 8 };
+
+/* The number of planes in one frame. */
+int observation_planes(int values);
+
+/* Whether every board of the batch fits into the planes. */
+bool observation_fits(const Observation *observation, const Layout *layout);
+
+/* Bytes of one snake's observation. */
+static inline size_t observation_size(const Observation *observation) {
+    return (size_t)observation_planes(observation->values) * (size_t)observation->frames *
+           (size_t)observation->rows * (size_t)observation->columns;
+}
+
+/* Writes the observations of all seats of one game, one after the other. With several frames
+ * `out` holds the older ones: they move back by one, and are cleared on turn 0. */
+void observe_game(const Observation *observation, const Layout *layout, const Record *record,
+                  uint8_t *out);
+
+#endif

@@ -1,0 +1,121 @@
+"""Which moves a snake may choose: named action masks, bool ``[4]`` over ``MOVES``.
+
+The definition stands here, over a `State`; the engine's C code answers the same for all games and
+snakes at once (``Games.action_mask``). Kinds:
+
+* ``none``: every move.
+* ``wall``: moves that stay on the board; where the board wraps around, every move.
+* ``neck``: every move but the one back into the own neck.
+* ``body``: moves to cells that no body will occupy, if nobody else dies. A tail that moves away is
+  free; one that stays (the snake ate, or has not yet unrolled) is not.
+* ``health``: moves after which the snake still has health: hunger and the target's hazards are
+  counted, food there saves it.
+* ``head``: moves to cells that no snake of at least the same length can reach with its head.
+* ``forbidden``: ``wall``, ``body`` and ``health`` in one: what is left does not lose at once,
+  unless by a head-to-head.
+
+Kinds are joined with ``+`` and applied from left to right. One that would leave no move at all is
+passed over, so a mask is never all False: with ``forbidden+head`` a snake whose every safe move
+risks a head-to-head may still take one. Snakes that are out may choose every move.
+
+>>> check("forbidden+head")
+'forbidden+head'
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym.rules.rulesets import RULESETS, ruleset_name
+from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
+
+WALL, NECK, BODY, HEALTH, HEAD = 1, 2, 4, 8, 16
+"""What can be wrong with a move, as bits; csrc/masks.h has the same numbers."""
+
+_BITS = {
+    "none": 0,
+    "wall": WALL,
+    "neck": NECK,
+    "body": BODY,
+    "health": HEALTH,
+    "head": HEAD,
+    "forbidden": WALL | BODY | HEALTH,
+}
+
+KINDS = tuple(_BITS)
+"""The kinds there are."""
+
+
+def check(kind: str) -> str:
+    """Return ``kind`` if it is one of `KINDS` or several joined with "+", else ``ValueError``."""
+    parts(kind)
+    return kind
+
+
+def parts(kind: str) -> bytes:
+    """The bits of each part of ``kind``, in order: what the C code is handed."""
+    for name in kind.split("+"):
+        if name not in _BITS:
+            raise ValueError(
+                f"unknown action mask {name!r}; choose one of {', '.join(KINDS)}, "
+                "or join several with '+'"
+            )
+    return bytes(_BITS[name] for name in kind.split("+"))
+
+
+def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[np.bool_]:
+    """Return bool ``[4]``: the moves that ``kind`` leaves to ``snake_id``.
+
+    Raises ``ValueError`` where the kind or the snake is unknown.
+    """
+    own = next((snake for snake in state.snakes if snake.id == snake_id), None)
+    if own is None:
+        raise ValueError(f"unknown snake {snake_id!r} on this board")
+    mask = np.ones(len(MOVES), np.bool_)
+    faults = [_faults(game, state, own, move) for move in MOVES] if own.alive else [0] * 4
+    for bits in parts(kind):
+        left = mask & [fault & bits == 0 for fault in faults]
+        if left.any():
+            mask = left
+    return mask
+
+
+def wraps(game: Game) -> bool:
+    """Whether a snake that leaves the board enters it on the other side."""
+    return any(stage.name == "move_wrapped" for stage in RULESETS[ruleset_name(game.ruleset)])
+
+
+def _faults(game: Game, state: State, own: Snake, move: str) -> int:
+    """All that is wrong with one move, as bits. Off the board only the wall counts."""
+    wrapped = wraps(game)
+    x, y = own.head[0] + OFFSETS[move][0], own.head[1] + OFFSETS[move][1]
+    if wrapped:
+        x, y = x % state.width, y % state.height
+    if not (0 <= x < state.width and 0 <= y < state.height):
+        return WALL
+    cell = (x, y)
+    living = [snake for snake in state.snakes if snake.alive]
+    others = [snake for snake in living if snake is not own]
+    return (
+        NECK * (own.length > 1 and cell == own.body[1] != own.head)
+        | BODY * any(cell in snake.body[:-1] for snake in living)
+        | HEALTH * (not _lives_on(game, state, own, cell))
+        | HEAD * any(_can_contest(state, own, other, cell, wrapped) for other in others)
+    )
+
+
+def _lives_on(game: Game, state: State, own: Snake, cell: Point) -> bool:
+    if cell in state.food:
+        return True
+    damage = state.hazards.count(cell) * game.settings.hazard_damage_per_turn
+    return own.health - 1 - damage > 0
+
+
+def _can_contest(state: State, own: Snake, other: Snake, cell: Point, wrapped: bool) -> bool:
+    if other.length < own.length:
+        return False
+    across, along = abs(other.head[0] - cell[0]), abs(other.head[1] - cell[1])
+    if wrapped:
+        across, along = min(across, state.width - across), min(along, state.height - along)
+    return across + along == 1

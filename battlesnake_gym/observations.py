@@ -1,0 +1,380 @@
+"""What a snake sees: named encoders from a position to a stack of byte planes ``[C, H, W]``.
+
+Every encoder shows the board as one snake sees it ("own" is that snake). The definition stands
+here, over a `State`, and serves one live snake; the engine's C code writes the same bytes for all
+games and snakes at once (``Games.observe``). Networks divide by 255.
+
+An encoder is two choices and a number:
+
+* *values*: which planes there are and what their bytes mean (``PLANES``, ``STARTER_PLANES``);
+* *view*: where the board stands in the planes (whole board in the middle of the buffer, own head
+  in the middle, or the same turned so that the snake faces up);
+* ``frames``: how many turns are stacked, newest first.
+
+``docs/observations.md`` describes every name, plane and value.
+
+>>> observation = get("planes")
+>>> observation.shape(11, 11)
+(12, 11, 11)
+>>> get({"name": "planes", "frames": 2}).shape(11, 11)
+(24, 11, 11)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym.rules.stages import default_move
+from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake, State
+
+Bytes = NDArray[np.uint8]
+
+PLANES = (
+    "board",
+    "food",
+    "hazards",
+    "blocked",
+    "turn",
+    "own_head",
+    "longer_heads",
+    "shorter_heads",
+    "own_body",
+    "other_bodies",
+    "health",
+    "length",
+)
+"""The planes of "planes", "centred" and "facing", in order."""
+
+STARTER_PLANES = ("food", "own_snake", "other_snakes", "hazards", "health", "length", "turn")
+"""The planes of the starter pack's encoders, in order."""
+
+OUTSIDE = 255
+"""What the starter pack's encoders hold outside the board (the pack itself: -1)."""
+
+MAX_BORDERED = 21
+"""Side of the "max-bordered" planes: the largest board of the starter pack, 19, and its border."""
+
+# view -> number, and values -> number: what the C code is handed (csrc/observe.h).
+_VIEWS = {"board": 0, "head": 1, "facing": 2}
+_VALUES = {"planes": 0, "51s": 1, "num": 2}
+
+# name -> (values, view)
+_ENCODERS = {
+    "planes": ("planes", "board"),
+    "centred": ("planes", "head"),
+    "facing": ("planes", "facing"),
+    "flat-51s": ("51s", "board"),
+    "bordered-51s": ("51s", "board"),
+    "max-bordered-51s": ("51s", "board"),
+    "flat-num": ("num", "board"),
+    "bordered-num": ("num", "board"),
+    "max-bordered-num": ("num", "board"),
+}
+
+NAMES = tuple(_ENCODERS)
+"""The encoders there are."""
+
+_MAX_FRAMES = 8
+
+TURNED: NDArray[np.uint8] = np.array(
+    [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 1, 0], [3, 2, 0, 1]], dtype=np.uint8
+)
+"""``TURNED[facing, relative]`` is the absolute action of a relative one (up: straight ahead)."""
+
+# How often to turn the board by a quarter, clockwise, so that a snake facing MOVES[i] faces up.
+_QUARTER_TURNS = (0, 2, 1, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One encoder; build it with `get`.
+
+    ``name`` is one of `NAMES`; ``frames`` (1 to 8) the number of turns stacked.
+    """
+
+    name: str = "planes"
+    frames: int = 1
+
+    def __post_init__(self) -> None:
+        if self.name not in _ENCODERS:
+            raise ValueError(f"unknown observation {self.name!r}; choose one of {', '.join(NAMES)}")
+        if type(self.frames) is not int or not 1 <= self.frames <= _MAX_FRAMES:
+            raise ValueError(
+                f"frames must be an integer between 1 and {_MAX_FRAMES}, got {self.frames!r}"
+            )
+
+    @property
+    def planes(self) -> tuple[str, ...]:
+        """The names of the planes of one frame, in order."""
+        return PLANES if self._values == "planes" else STARTER_PLANES
+
+    @property
+    def relative(self) -> bool:
+        """Whether actions are relative to where the snake faces (see `absolute_actions`)."""
+        return self._view == "facing"
+
+    @property
+    def codes(self) -> tuple[int, int]:
+        """The numbers of (values, view) in the engine's C code."""
+        return _VALUES[self._values], _VIEWS[self._view]
+
+    @property
+    def _values(self) -> str:
+        return _ENCODERS[self.name][0]
+
+    @property
+    def _view(self) -> str:
+        return _ENCODERS[self.name][1]
+
+    def shape(self, width: int, height: int) -> tuple[int, int, int]:
+        """``(planes * frames, rows, columns)`` for boards of up to ``width`` x ``height`` cells.
+
+        Raises ``ValueError`` where a board does not fit ("max-bordered" ends at 19 x 19).
+        """
+        for field, value in (("width", width), ("height", height)):
+            if value < 1:
+                raise ValueError(f"{field} must be at least 1, got {value}")
+        rows, columns = height, width
+        if self.name.startswith("bordered"):
+            rows, columns = height + 2, width + 2
+        elif self.name.startswith("max-bordered"):
+            if max(width, height) > MAX_BORDERED - 2:
+                raise ValueError(
+                    f"observation {self.name!r} holds boards of up to {MAX_BORDERED - 2} cells a "
+                    f"side, got {width} x {height}; use {self.name.removeprefix('max-')!r}"
+                )
+            rows = columns = MAX_BORDERED
+        elif self._view == "head":
+            rows, columns = 2 * height - 1, 2 * width - 1
+        elif self._view == "facing":
+            rows = columns = 2 * max(width, height) - 1
+        return len(self.planes) * self.frames, rows, columns
+
+    def space(self, width: int, height: int) -> gymnasium.spaces.Box:
+        """The Gymnasium space of one snake's observation."""
+        return gymnasium.spaces.Box(0, 255, self.shape(width, height), np.uint8)
+
+    def encode(self, state: State, snake_id: str, out: Bytes | None = None) -> Bytes:
+        """Return what ``snake_id`` sees in ``state``: uint8 of the shape that `shape` tells.
+
+        ``out`` is written and returned where given; it may be made for a larger board than this
+        one (``out = np.zeros(observation.shape(19, 19), np.uint8)``). With several frames it is
+        also the memory: what stood in it moves back by one frame, so hand in the same array turn
+        after turn. Turn 0 and an array of zeros begin a new history. A dead snake sees zeros.
+
+        Raises ``ValueError`` where the snake is unknown or ``out`` does not fit.
+        """
+        snake = _find(state, snake_id)
+        shape = self.shape(state.width, state.height)
+        if out is None:
+            out = np.zeros(shape, np.uint8)
+        elif out.dtype != np.uint8 or out.ndim != 3 or out.shape[0] != shape[0]:
+            raise ValueError(
+                f"out must be a uint8 array of shape {shape} or more, "
+                f"got {out.dtype} of shape {out.shape}"
+            )
+        elif out.shape[1] < shape[1] or out.shape[2] < shape[2]:
+            raise ValueError(
+                f"out of shape {out.shape} is too small for a board of {state.width} x "
+                f"{state.height}; {self.name!r} needs {shape}"
+            )
+        if not snake.alive:
+            out[:] = 0
+            return out
+        planes = len(self.planes)
+        out[planes:] = 0 if state.turn == 0 else out[:-planes].copy()
+        board, outside = _VALUE_FUNCTIONS[self._values](state, snake)
+        out[:planes] = _place(self._view, board, outside, snake, out.shape[1:])
+        return out
+
+    def absolute_actions(
+        self, actions: NDArray[np.integer[Any]], facing: NDArray[np.integer[Any]]
+    ) -> NDArray[np.uint8]:
+        """Translate a network's actions into the game's.
+
+        ``facing`` (index into MOVES, same shape) tells where each snake faces: `facing` for one
+        snake, ``Games.facing`` for a batch. Encoders without relative actions change nothing.
+        """
+        if not self.relative:
+            return actions.astype(np.uint8)
+        turned: NDArray[np.uint8] = TURNED[facing, actions]
+        return turned
+
+    def relative_mask(
+        self, mask: NDArray[np.bool_], facing: NDArray[np.integer[Any]]
+    ) -> NDArray[np.bool_]:
+        """Translate an action mask ``[..., 4]`` of the game's actions into the network's."""
+        if not self.relative:
+            return mask
+        return np.take_along_axis(mask, TURNED[facing].astype(np.intp), axis=-1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a policy file stores; `get` builds the encoder from it again."""
+        return {"name": self.name, "frames": self.frames, "planes": list(self.planes)}
+
+
+def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
+    """Build an encoder from its name, from ``to_dict()``'s dictionary, or pass one through.
+
+    Raises ``ValueError`` for an unknown name or field, and where the dictionary names other
+    planes than this version writes (the policy was trained on something else).
+    """
+    if isinstance(observation, Observation):
+        return observation
+    if isinstance(observation, str):
+        return Observation(observation)
+    unknown = sorted(set(observation) - {"name", "frames", "planes"})
+    if unknown:
+        raise ValueError(
+            f"unknown field of an observation: {unknown[0]!r}; known are name, frames, planes"
+        )
+    found = Observation(observation.get("name", "planes"), observation.get("frames", 1))
+    planes = observation.get("planes", found.planes)
+    if tuple(planes) != found.planes:
+        raise ValueError(
+            f"observation {found.name!r} has the planes {', '.join(found.planes)}, "
+            f"got {', '.join(map(str, planes))}; it was stored by another version"
+        )
+    return found
+
+
+def facing(state: State, snake_id: str) -> int:
+    """Where a snake faces, as an index into MOVES; up (0) while it has no neck yet.
+
+    That is the direction from its neck to its head, also across the edge of a wrapped board: the
+    move that the rules make for a snake without a valid answer.
+    """
+    return _facing(_find(state, snake_id))
+
+
+def _facing(snake: Snake) -> int:
+    return MOVES.index(default_move(snake.body))
+
+
+def _find(state: State, snake_id: str) -> Snake:
+    for snake in state.snakes:
+        if snake.id == snake_id:
+            return snake
+    known = ", ".join(repr(snake.id) for snake in state.snakes)
+    raise ValueError(f"unknown snake {snake_id!r}; on this board are {known or 'none'}")
+
+
+# -- values: planes of the board's own size, and what each plane holds outside of it ---------------
+
+
+def _planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
+    planes = dict.fromkeys(PLANES, 0) | {"board": 255}
+    planes |= {
+        "turn": min(255, state.turn // 4),
+        "health": _health(own),
+        "length": _length_lead(state, own),
+    }
+    board = _constant_planes(state, planes)
+    outside = board[:, 0, 0].copy()
+    outside[PLANES.index("board")] = 0
+    view = dict(zip(PLANES, board, strict=True))
+
+    for x, y in state.food:
+        view["food"][y, x] = 255
+    _add_hazards(view["hazards"], state, 51)
+    for snake in _living(state):
+        body = view["own_body" if snake is own else "other_bodies"]
+        for (x, y), turns in _turns_to_leave(snake).items():
+            body[y, x] = max(body[y, x], min(255, 8 * turns))
+            if turns > 1:
+                view["blocked"][y, x] = 255
+        x, y = snake.head
+        if snake is own:
+            view["own_head"][y, x] = 255
+        else:
+            view["longer_heads" if snake.length >= own.length else "shorter_heads"][y, x] = 255
+    return board, outside
+
+
+def _starter_planes(state: State, own: Snake, numbered: bool) -> tuple[Bytes, Bytes]:
+    constants = dict.fromkeys(STARTER_PLANES, 0) | {
+        "health": _health(own),
+        "length": min(250, 5 * own.length),
+        "turn": min(255, state.turn // 4),
+    }
+    board = _constant_planes(state, constants)
+    outside = board[:, 0, 0].copy()
+    outside[: STARTER_PLANES.index("health")] = OUTSIDE
+    view = dict(zip(STARTER_PLANES, board, strict=True))
+
+    for x, y in state.food:
+        view["food"][y, x] = 250
+    _add_hazards(view["hazards"], state, 50)
+    for snake in _living(state):
+        plane = view["own_snake" if snake is own else "other_snakes"]
+        for position, (x, y) in reversed(list(enumerate(snake.body, start=1))):
+            if numbered:
+                plane[y, x] = min(250, 5 * position)
+            else:
+                plane[y, x] = 250 if position == 1 else max(plane[y, x], 50)
+    return board, outside
+
+
+_VALUE_FUNCTIONS = {
+    "planes": _planes,
+    "51s": lambda state, own: _starter_planes(state, own, numbered=False),
+    "num": lambda state, own: _starter_planes(state, own, numbered=True),
+}
+
+
+def _constant_planes(state: State, values: Mapping[str, int]) -> Bytes:
+    column = np.array(list(values.values()), np.uint8)[:, None, None]
+    return np.broadcast_to(column, (len(values), state.height, state.width)).copy()
+
+
+def _living(state: State) -> list[Snake]:
+    return [snake for snake in state.snakes if snake.alive]
+
+
+def _health(snake: Snake) -> int:
+    return max(0, min(MAX_HEALTH, snake.health)) * 255 // MAX_HEALTH
+
+
+def _length_lead(state: State, own: Snake) -> int:
+    """128 where own is as long as the longest other snake, 8 for each segment, 255 when alone."""
+    others = [snake.length for snake in _living(state) if snake is not own]
+    return max(0, min(255, 128 + 8 * (own.length - max(others)))) if others else 255
+
+
+def _turns_to_leave(snake: Snake) -> dict[Point, int]:
+    """For each cell of a body, the turns until it is free if the snake does not eat."""
+    cells: dict[Point, int] = {}
+    for index, cell in enumerate(snake.body):
+        cells.setdefault(cell, snake.length - index)
+    return cells
+
+
+def _add_hazards(plane: Bytes, state: State, step: int) -> None:
+    """Add ``step`` for each layer up to five; hazards off the board are a map's memory."""
+    for x, y in state.hazards:
+        if 0 <= x < state.width and 0 <= y < state.height:
+            plane[y, x] = min(5 * step, int(plane[y, x]) + step)
+
+
+# -- views: where the board stands in the planes ---------------------------------------------------
+
+
+def _place(view: str, board: Bytes, outside: Bytes, own: Snake, size: tuple[int, ...]) -> Bytes:
+    """Set the board into planes of ``size`` rows and columns, ``outside`` around it."""
+    height, width = board.shape[1:]
+    rows, columns = size
+    if view == "board":
+        top, left = (rows - height) // 2, (columns - width) // 2
+    else:
+        top, left = rows // 2 - own.head[1], columns // 2 - own.head[0]
+    placed = np.broadcast_to(outside[:, None, None], (len(board), rows, columns)).copy()
+    placed[:, top : top + height, left : left + width] = board
+    if view == "facing":
+        placed = np.rot90(placed, _QUARTER_TURNS[_facing(own)], axes=(1, 2))
+    return placed

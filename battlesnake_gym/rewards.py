@@ -1,0 +1,185 @@
+"""What happened to each snake in a turn, and what that is worth: events and reward schemes.
+
+An *event* is a count per snake and turn, read from the engine's arrays; `EVENTS` defines them all,
+once, for rewards and for metrics. A *scheme* (`Rewards`) gives each event a weight. The first
+twelve names are those of the Battlesnake starter pack; ``docs/rewards.md`` describes every one.
+
+>>> get("survival").weights
+{'another_turn': 1.0}
+>>> get({"another_turn": 0.1, "won": 10}).weights
+{'another_turn': 0.1, 'won': 10.0}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym.rules.state import CAUSES
+
+Flags = NDArray[np.bool_]
+Counts = NDArray[Any]
+"""One number (or bool) for each game and seat."""
+
+
+class _Games(Protocol):
+    """The arrays of `engine.Games` that events are read from."""
+
+    over: Flags
+    alive: Flags
+    ate: Flags
+    cause: NDArray[np.uint8]
+    killer: NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The arrays of one turn after it was played; N games, S seats.
+
+    ``acted`` bool [N, S]: the seats that moved. ``reversed`` bool [N, S]: those that chose the move
+    back into their own neck (`reversals`). The others are the engine's after the turn: ``over``
+    bool [N], ``alive`` and ``ate`` bool [N, S], ``cause`` uint8 [N, S], ``killer`` int8 [N, S].
+    """
+
+    acted: Flags
+    reversed: Flags
+    over: Flags
+    alive: Flags
+    ate: Flags
+    cause: NDArray[np.uint8]
+    killer: NDArray[np.int8]
+
+    @classmethod
+    def of(cls, games: _Games, acted: Flags, reversed_: Flags) -> Turn:
+        """Read the turn that ``games`` just played; seats that did not act have no events."""
+        return cls(acted, reversed_, games.over, games.alive, games.ate, games.cause, games.killer)
+
+    @property
+    def died(self) -> Flags:
+        """The seats that were eliminated in this turn."""
+        return self.acted & ~self.alive
+
+    def died_of(self, cause: str) -> Flags:
+        """The seats that were eliminated in this turn with this one of `CAUSES`."""
+        return self.acted & (self.cause == CAUSES.index(cause))
+
+    def kills(self, cause: str) -> NDArray[np.int64]:
+        """How many others each surviving seat eliminated in this turn with this cause."""
+        counts = np.zeros(self.alive.shape, np.int64)
+        games, victims = np.nonzero(self.died_of(cause))
+        np.add.at(counts, (games, self.killer[games, victims]), 1)
+        return np.where(self.alive, counts, 0)
+
+
+def reversals(actions: NDArray[np.uint8], facing: NDArray[np.uint8]) -> Flags:
+    """Which actions go back into the own neck, where there is one.
+
+    ``facing`` is ``Games.facing`` before the turn. Opposite moves differ in the last bit.
+    """
+    return (actions ^ 1) == facing
+
+
+def _won(turn: Turn) -> Counts:
+    started = np.count_nonzero(turn.alive | (turn.cause > 0), axis=1)
+    return turn.acted & turn.alive & (turn.over & (started > 1))[:, None]
+
+
+def _outlived(turn: Turn) -> Counts:
+    died = turn.died
+    heirs = np.where(turn.alive.any(axis=1)[:, None], turn.alive & turn.acted, died)
+    shares = died.sum(axis=1) / np.maximum(heirs.sum(axis=1), 1)
+    return heirs * shares[:, None]
+
+
+EVENTS: dict[str, Callable[[Turn], Counts]] = {
+    "another_turn": lambda turn: turn.acted & turn.alive,
+    "ate_food": lambda turn: turn.acted & turn.ate,
+    "won": _won,
+    "died": lambda turn: turn.died,
+    "ate_another_snake": lambda turn: turn.kills("head-collision"),
+    "hit_wall": lambda turn: turn.died_of("wall-collision"),
+    "hit_other_snake": lambda turn: turn.died_of("snake-collision"),
+    "hit_self": lambda turn: turn.died_of("snake-self-collision") & ~turn.reversed,
+    "was_eaten": lambda turn: turn.died_of("head-collision"),
+    "other_snake_hit_body": lambda turn: turn.kills("snake-collision"),
+    "forbidden_move": lambda turn: turn.died_of("snake-self-collision") & turn.reversed,
+    "starved": lambda turn: turn.died_of("out-of-health"),
+    "died_in_hazard": lambda turn: turn.died_of("hazard"),
+    "outlived": _outlived,
+}
+"""Each event's name and how it is read from a turn: [N, S], bool or a number."""
+
+METRICS: dict[str, tuple[str, ...]] = {
+    "Snake_hit_wall": ("hit_wall",),
+    "Snake_hit_body": ("hit_self", "hit_other_snake"),
+    "Snake_was_eaten": ("was_eaten",),
+    "Killed_another_snake": ("ate_another_snake", "other_snake_hit_body"),
+    "Starved": ("starved",),
+    "Forbidden_move": ("forbidden_move",),
+    "Died_in_hazard": ("died_in_hazard",),
+}
+"""What training reports: each metric's name and the events that it counts."""
+
+PRESETS: dict[str, dict[str, float]] = {
+    "survival": {"another_turn": 1.0},
+    "starter-pack": {"another_turn": 1.0, "won": 2.0, "died": -3.0, "forbidden_move": -1.0},
+    "winning": {"won": 1.0, "died": -1.0},
+    "zero-sum": {"outlived": 1.0, "died": -1.0},
+}
+"""Named schemes: event to weight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewards:
+    """A reward scheme; build it with `get`. ``weights``: event to what one of it is worth."""
+
+    weights: dict[str, float]
+
+    def __post_init__(self) -> None:
+        for event, weight in self.weights.items():
+            if event not in EVENTS:
+                raise ValueError(f"unknown reward event {event!r}; choose from {', '.join(EVENTS)}")
+            if isinstance(weight, bool) or not isinstance(weight, (int, float)):
+                raise ValueError(f"the reward for {event!r} must be a number, got {weight!r}")
+            if not np.isfinite(weight):
+                raise ValueError(f"the reward for {event!r} must be finite, got {weight!r}")
+
+    def batch(self, turn: Turn) -> NDArray[np.float32]:
+        """Return the rewards of one turn, float32 [N, S]; 0 for seats that did not act."""
+        rewards = np.zeros(turn.alive.shape, np.float32)
+        for event, weight in self.weights.items():
+            rewards += np.float32(weight) * EVENTS[event](turn)
+        return rewards
+
+
+def get(rewards: str | Mapping[str, float] | Rewards) -> Rewards:
+    """Build a scheme from a preset's name or from weights by event, or pass one through.
+
+    Raises ``ValueError`` for an unknown name, listing those that there are.
+    """
+    if isinstance(rewards, Rewards):
+        return rewards
+    if isinstance(rewards, str):
+        if rewards not in PRESETS:
+            raise ValueError(
+                f"unknown rewards {rewards!r}; choose one of {', '.join(PRESETS)}, "
+                f"or give a weight to some of the events {', '.join(EVENTS)}"
+            )
+        rewards = PRESETS[rewards]
+    return Rewards({event: _number(weight) for event, weight in rewards.items()})
+
+
+def count(turn: Turn) -> dict[str, int]:
+    """How often each of `METRICS` happened in a turn, over all games and seats."""
+    return {
+        metric: int(sum(np.sum(EVENTS[event](turn)) for event in events))
+        for metric, events in METRICS.items()
+    }
+
+
+def _number(weight: Any) -> Any:
+    return float(weight) if isinstance(weight, int) and not isinstance(weight, bool) else weight
