@@ -1,0 +1,48 @@
+"""Battlesnake: the exact game, as boards and as environments for learning.
+
+``gymnasium.make("battlesnake_gym:Battlesnake-v0")`` plays one learner against named snakes,
+`parallel_env` all snakes of a game (PettingZoo), `VectorBattlesnake` thousands of games at once;
+a `Board` is one position to look at and play with. Names are loaded when first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+
+if TYPE_CHECKING:
+    from battlesnake_gym.board import Board as Board
+    from battlesnake_gym.parallel import ParallelBattlesnake as parallel_env  # noqa: N813
+    from battlesnake_gym.rules import Game as Game
+    from battlesnake_gym.rules import Settings as Settings
+    from battlesnake_gym.single import BattlesnakeEnv as BattlesnakeEnv
+    from battlesnake_gym.vector import VectorBattlesnake as VectorBattlesnake
+
+__all__ = [
+    "BattlesnakeEnv",
+    "Board",
+    "Game",
+    "Settings",
+    "VectorBattlesnake",
+    "parallel_env",
+]
+
+_PLACES = {
+    "BattlesnakeEnv": "single:BattlesnakeEnv",
+    "Board": "board:Board",
+    "Game": "rules:Game",
+    "Settings": "rules:Settings",
+    "VectorBattlesnake": "vector:VectorBattlesnake",
+    "parallel_env": "parallel:ParallelBattlesnake",
+}
+
+gymnasium.register("Battlesnake-v0", entry_point="battlesnake_gym.single:BattlesnakeEnv")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = _PLACES[name].partition(":")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), attribute)

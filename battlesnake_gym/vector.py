@@ -1,0 +1,309 @@
+"""Many games at once, arrays in and arrays out: the environment that training uses.
+
+A step costs one call of the engine, one of the observation, one of the action mask and a few numpy
+operations, whatever the number of games. Axes: N games, S seats, C planes, H rows, W columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
+from gymnasium.spaces import Box, Discrete
+
+from battlesnake_gym import masks, observations
+from battlesnake_gym.board import Board
+from battlesnake_gym.engine import Games
+from battlesnake_gym.rewards import Rewards, Turn, reversals
+from battlesnake_gym.rewards import get as get_rewards
+from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, State, is_over
+
+Infos = dict[str, npt.NDArray[Any]]
+
+SEED_STEP = np.uint64(0x9E3779B97F4A7C15)
+"""How far apart the seeds of one seat's successive games are (2^64 over the golden ratio)."""
+
+
+class VectorBattlesnake:
+    """N games of up to S snakes each, all stepped by one call.
+
+    ``num_snakes``, ``width`` and ``height`` are one number for all games or one per game; arrays
+    are as large as the largest. A seat beyond a game's snakes is never alive, and observations of
+    smaller boards fill the lower left part of theirs. Every game is played by ``game``'s ruleset,
+    map and settings; ``game.seed`` is not used, seeds come from `reset`. ``max_turns`` truncates a
+    game that reaches this turn. ``observation``, ``rewards`` and ``action_mask`` are names (or, for
+    the first two, objects) that `observations.get`, `rewards.get` and `masks` know. ``food``:
+    "fast" draws from the engine's own stream, "seeded" plays the official engine's games.
+
+    A batch of one-snake games is played ``solo`` (else they would be over before they began).
+
+    Autoreset is Gymnasium's NEXT_STEP: the step that ends a game returns its last observation, and
+    the next one begins a new game, ignores the actions for it and returns reward 0.
+
+    Seeds: game i owns a stream of seeds that depends on ``seed`` and i alone, not on the number of
+    games. Its first element is hashed from both; each further one lies `SEED_STEP` on. So the
+    streams that the official engine derives from neighbouring seeds do not overlap.
+    """
+
+    def __init__(
+        self,
+        num_games: int,
+        num_snakes: int | Sequence[int] = 4,
+        width: int | Sequence[int] = 11,
+        height: int | Sequence[int] = 11,
+        *,
+        game: Game = Game(),  # noqa: B008  (frozen)
+        observation: str | Mapping[str, Any] | observations.Observation = "planes",
+        rewards: str | Mapping[str, float] | Rewards = "survival",
+        action_mask: str = "forbidden",
+        max_turns: int | None = None,
+        food: str = "fast",
+    ) -> None:
+        _check_game(game)
+        if max_turns is not None and max_turns < 1:
+            raise ValueError(f"max_turns must be at least 1 or None, got {max_turns}")
+        alone = np.equal(num_snakes, 1)
+        if alone.all():
+            game = replace(game, solo=True)
+        elif alone.any() and not (game.solo or game.ruleset == "solo"):
+            raise ValueError(
+                "num_snakes has games with one snake among others; such a game would be over "
+                "before it begins: give 2 or more, or play all games with Game(solo=True)"
+            )
+        self.game = game
+        self.max_turns = max_turns
+        self.observation = observations.get(observation)
+        self.rewards = get_rewards(rewards)
+        self.action_mask = masks.check(action_mask)
+        self.games = Games(
+            num_games, width=width, height=height, num_snakes=num_snakes, game=game, food=food
+        )
+        self.num_games = num_games
+        self.num_snakes = int(np.max(num_snakes))
+        largest = int(np.max(width)), int(np.max(height))
+        self.single_observation_space: Box = self.observation.space(*largest)
+        self.single_action_space: Discrete[np.int64] = Discrete(len(MOVES))
+
+        seats = num_games, self.num_snakes
+        self._observations = np.zeros((*seats, *self.observation.shape(*largest)), np.uint8)
+        self._masks = np.ones((*seats, len(MOVES)), np.bool_)
+        self._actions = np.zeros(seats, np.uint8)
+        self._alive = np.zeros(seats, np.bool_)
+        self._ended = np.ones(num_games, np.bool_)
+        self._streams: npt.NDArray[np.uint64] | None = None
+        self._seeds = np.zeros(num_games, np.int64)
+        self._states: tuple[State, ...] = ()
+        self._begun = np.zeros(num_games, np.int64)
+        self._ready = False
+        self._closed = False
+        self.last_turn: Turn | None = None
+        """What the last step's turn was to each seat: for `rewards.count` and its like."""
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[npt.NDArray[np.uint8], Infos]:
+        """Begin all games anew; returns observations and infos as `step` does.
+
+        ``seed`` restarts the streams of seeds; None goes on with them (at first: from the
+        operating system). ``options={"states": [...]}``: positions to start from, each a `State`, a
+        `Board` (of a replay, say) or a decoded JSON body of the API's /move. Game i's k-th start
+        is position ``(i + k) % len(states)``; this holds until the next `reset`.
+        """
+        self.check_open()
+        self._ready = False
+        self._states = start_states(options or {})
+        for i, state in enumerate(self._states):
+            self._check_start(f"states[{i}]", state)
+        if seed is not None or self._streams is None:
+            words = np.random.SeedSequence(seed).generate_state(self.num_games, np.uint64)
+            self._streams = words.astype(np.uint64)
+        self._begun[:] = 0
+        everything = np.ones(self.num_games, np.bool_)
+        self._begin(everything)
+        self._ended = np.zeros(self.num_games, np.bool_)
+        self._alive = self.games.alive.copy()
+        self._ready = True
+        return self._observe(), self._infos(acted=np.zeros_like(self._alive), reset=everything)
+
+    def step(
+        self, actions: npt.NDArray[np.integer[Any]]
+    ) -> tuple[
+        npt.NDArray[np.uint8],
+        npt.NDArray[np.float32],
+        npt.NDArray[np.bool_],
+        npt.NDArray[np.bool_],
+        Infos,
+    ]:
+        """Play one turn of every game; begin those anew that ended in the step before.
+
+        ``actions``: integers [N, S], indices into `rules.MOVES`; those of seats that are not alive
+        and of games that are reset are ignored, but must be in range too.
+
+        Returns observations uint8 [N, S, C, H, W] (zero for seats that are out), rewards float32
+        [N, S], terminations and truncations bool [N, S], and infos. A seat's ``terminations`` is
+        True in the one step in which its snake is eliminated or its game is over; ``truncations``
+        in the step in which a game that is not over reaches ``max_turns``, for its living snakes.
+
+        Infos: ``action_mask`` bool [N, S, 4]; ``alive`` bool [N, S], the seats that act next;
+        ``acted`` bool [N, S], the seats that acted in this step; ``reset`` bool [N], the games that
+        began in this step; ``cause`` uint8 [N, S] (index into `rules.CAUSES`), ``killer`` int8
+        [N, S] (a seat or -1), ``length`` int32 and ``health`` int16 [N, S], ``turn`` int32 [N],
+        ``seed`` int64 [N] of the running games.
+
+        Observations and infos are the environment's own memory, overwritten by the next step: copy
+        what you keep (``alive``, ``acted`` and ``reset`` are new each time, as are rewards,
+        terminations and truncations).
+        """
+        self.check_open()
+        if not self._ready:
+            raise ResetNeeded("call reset() before the first step()")
+        self._take(actions)
+        games, reset, acted = self.games, self._ended, self._alive
+        reversed_ = reversals(self._actions, games.facing)
+        if reset.any():
+            games.step(self._actions, ~reset)
+            self._begin(reset)
+        else:
+            games.step(self._actions)
+        self.last_turn = Turn.of(games, acted, reversed_)
+        rewards = self.rewards.batch(self.last_turn)
+
+        truncated = np.zeros(self.num_games, np.bool_)
+        if self.max_turns is not None:
+            truncated = ~games.over & ~reset & (games.turn >= self.max_turns)
+        terminations = acted & (~games.alive | games.over[:, None])
+        truncations = acted & games.alive & truncated[:, None]
+        self._ended = games.over | truncated
+        self._alive = games.alive & ~self._ended[:, None]
+        infos = self._infos(acted, reset)
+        return self._observe(), rewards, terminations, truncations, infos
+
+    def close(self) -> None:
+        """Refuse further work; closing twice does no harm."""
+        self._closed = True
+
+    def _begin(self, which: npt.NDArray[np.bool_]) -> None:
+        """Start a new game where ``which`` says."""
+        assert self._streams is not None
+        self._seeds[which] = (self._streams[which] >> np.uint64(1)) | np.uint64(1)
+        self._streams[which] += SEED_STEP
+        self.games.reset(self._seeds, which)
+        if self._states:
+            for i in np.flatnonzero(which).tolist():
+                state = self._states[(i + int(self._begun[i])) % len(self._states)]
+                self.games.load(i, state, replace(self.game, seed=int(self._seeds[i])))
+            self._begun[which] += 1
+            self._observations[which] = 0  # stacked frames must not show what came before
+
+    def _observe(self) -> npt.NDArray[np.uint8]:
+        self.games.observe(self.observation, self._observations)
+        return self._observations
+
+    def _infos(self, acted: npt.NDArray[np.bool_], reset: npt.NDArray[np.bool_]) -> Infos:
+        games = self.games
+        games.action_mask(self.action_mask, self._masks)
+        mask = self._masks
+        if self.observation.relative:
+            mask = self.observation.relative_mask(mask, games.facing)
+        return {
+            "action_mask": mask,
+            "alive": self._alive,
+            "acted": acted,
+            "reset": reset,
+            "cause": games.cause,
+            "killer": games.killer,
+            "length": games.length,
+            "health": games.health,
+            "turn": games.turn,
+            "seed": self._seeds,
+        }
+
+    def _take(self, actions: npt.NDArray[np.integer[Any]]) -> None:
+        """Check the actions and put them into the array that the engine reads."""
+        actions = np.asarray(actions)
+        if actions.shape != self._actions.shape:
+            raise ValueError(
+                f"actions must have the shape {self._actions.shape} (games, seats), "
+                f"got {actions.shape}"
+            )
+        if actions.dtype.kind not in "iu":
+            raise ValueError(
+                f"actions must be integers (indices into {MOVES}), got dtype {actions.dtype}"
+            )
+        if actions.min() < 0 or actions.max() >= len(MOVES):
+            wrong = actions[(actions < 0) | (actions >= len(MOVES))][0]
+            raise ValueError(
+                f"actions must be between 0 and {len(MOVES) - 1} (indices into {MOVES}), "
+                f"got {wrong}"
+            )
+        if self.observation.relative:
+            actions = self.observation.absolute_actions(actions, self.games.facing)
+        np.copyto(self._actions, actions, casting="unsafe")
+
+    def _check_start(self, name: str, state: State) -> None:
+        """Refuse a position that this environment cannot start from."""
+        if len(state.snakes) > self.num_snakes:
+            raise ValueError(
+                f"{name} has {len(state.snakes)} snakes, more than the environment's "
+                f"{self.num_snakes}; make one with num_snakes={len(state.snakes)}"
+            )
+        if is_over(self.game, state):
+            raise ValueError(f"{name} is a finished game (turn {state.turn}); take an earlier turn")
+        if self.max_turns is not None and state.turn >= self.max_turns:
+            raise ValueError(
+                f"{name} is at turn {state.turn}, but max_turns is {self.max_turns}; "
+                "take an earlier turn or a larger max_turns"
+            )
+        try:
+            self.games.load(0, state)  # only to hear what the engine says; the reset follows
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+
+    def check_open(self) -> None:
+        """Raise ``ClosedEnvironmentError`` after `close`."""
+        if self._closed:
+            raise ClosedEnvironmentError("this environment is closed; make a new one")
+
+
+def start_states(options: Mapping[str, Any]) -> tuple[State, ...]:
+    """The positions in a reset's ``options``: {} or {"states": [...]}.
+
+    Each is a `State`, a `Board` or the decoded JSON body of the API's /move.
+    """
+    for name in options:
+        if name != "states":
+            raise ValueError(f"unknown option {name!r}; the only one is 'states'")
+    states = options.get("states")
+    if states is None:
+        return ()
+    if isinstance(states, State | Mapping | str) or not isinstance(states, Iterable):
+        raise ValueError(f"states must be a list of positions, got {type(states).__name__}")
+    positions = tuple(_start_state(f"states[{i}]", state) for i, state in enumerate(states))
+    if not positions:
+        raise ValueError("states is empty; give at least one position, or leave the option out")
+    return positions
+
+
+def _start_state(name: str, state: object) -> State:
+    if isinstance(state, State):
+        return state
+    if isinstance(state, Mapping):
+        try:
+            return Board.from_api(state)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    raise ValueError(
+        f"{name} must be a State, a Board or the JSON body of a /move request, "
+        f"got {type(state).__name__}"
+    )
+
+
+def _check_game(game: Game) -> None:
+    if game.ruleset not in RULESETS:
+        raise ValueError(f"unknown ruleset {game.ruleset!r}; choose one of {', '.join(RULESETS)}")
+    if game.map not in MAPS:
+        raise ValueError(f"unknown map {game.map!r}; choose one of {', '.join(MAPS)}")

@@ -1,0 +1,413 @@
+"""The vector environment against the law: `rules` plays every game beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
+
+from battlesnake_gym import masks, observations, rules
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import CAUSES, MOVES, Game, Settings
+from battlesnake_gym.vector import VectorBattlesnake
+
+
+def choose(env, infos, random):
+    """Random moves that the mask allows."""
+    scores = random.random(infos["action_mask"].shape) * infos["action_mask"]
+    return scores.argmax(axis=-1)
+
+
+def play(env, steps, seed=0):
+    """Copies of all that ``steps`` steps return, the reset first."""
+    random = np.random.default_rng(seed)
+    observation, infos = env.reset(seed=seed)
+    seats = env.num_games, env.num_snakes
+    nothing = np.zeros(seats, np.float32), np.zeros(seats, bool), np.zeros(seats, bool)
+    trace = [(None, observation.copy(), *nothing, copied(infos))]
+    for _ in range(steps):
+        actions = choose(env, infos, random)
+        observation, rewards, terminations, truncations, infos = env.step(actions)
+        trace.append(
+            (actions, observation.copy(), rewards, terminations, truncations, copied(infos))
+        )
+    return trace
+
+
+def copied(infos):
+    return {name: value.copy() for name, value in infos.items()}
+
+
+@pytest.mark.parametrize("ruleset", rules.RULESETS)
+def test_every_game_is_the_game_of_the_law(ruleset):
+    env = VectorBattlesnake(5, 3, 7, 7, game=Game(ruleset=ruleset), max_turns=60, food="seeded")
+    ids = ["snake_0", "snake_1", "snake_2"]
+    games, states = {}, {}
+    ends = 0
+    for actions, observation, _, terminations, truncations, infos in play(env, 150, seed=3):
+        for i in range(env.num_games):
+            if infos["reset"][i]:
+                games[i] = replace(env.game, seed=int(infos["seed"][i]))
+                states[i] = rules.start(games[i], 7, 7, ids)
+                assert not terminations[i].any()
+                assert not truncations[i].any()
+            else:
+                alive = [snake.alive for snake in states[i].snakes]
+                moves = {ids[s]: MOVES[actions[i, s]] for s in range(3) if alive[s]}
+                rules.step(games[i], states[i], moves)
+                over = rules.is_over(games[i], states[i])
+                late = not over and states[i].turn >= 60
+                ends += over or late
+                for s, snake in enumerate(states[i].snakes):
+                    assert infos["acted"][i, s] == alive[s]
+                    assert terminations[i, s] == (alive[s] and (over or not snake.alive))
+                    assert truncations[i, s] == (alive[s] and snake.alive and late)
+            check_against(env, i, games[i], states[i], observation, infos)
+    assert ends >= 5
+
+
+def check_against(env, i, game, state, observation, infos):
+    assert infos["turn"][i] == state.turn
+    running = not rules.is_over(game, state) and state.turn < env.max_turns
+    for s, snake in enumerate(state.snakes):
+        assert infos["alive"][i, s] == (snake.alive and running)
+        assert CAUSES[infos["cause"][i, s]] == snake.eliminated_cause
+        killer = infos["killer"][i, s]
+        assert (f"snake_{killer}" if killer >= 0 else "") == snake.eliminated_by
+        assert infos["health"][i, s] == snake.health
+        assert infos["length"][i, s] == (snake.length if snake.alive else 0)
+        expected = env.observation.encode(state, snake.id)
+        np.testing.assert_array_equal(observation[i, s], expected)
+        mask = masks.action_mask(game, state, snake.id, "forbidden")
+        np.testing.assert_array_equal(infos["action_mask"][i, s], mask)
+
+
+def test_shapes_and_dtypes():
+    env = VectorBattlesnake(6, 4, 11, 7)
+    observation, infos = env.reset(seed=1)
+    assert observation.shape == (6, 4, *env.single_observation_space.shape)
+    assert observation.shape[-2:] == (7, 11)
+    observation, rewards, terminations, truncations, infos = env.step(np.zeros((6, 4), int))
+    assert observation.dtype == np.uint8
+    assert all(env.single_observation_space.contains(o) for o in observation.reshape(24, 12, 7, 11))
+    assert (rewards.shape, rewards.dtype) == ((6, 4), np.float32)
+    assert (terminations.shape, terminations.dtype) == ((6, 4), np.bool_)
+    assert (truncations.shape, truncations.dtype) == ((6, 4), np.bool_)
+    kinds = {name: (value.shape, value.dtype) for name, value in infos.items()}
+    assert kinds == {
+        "action_mask": ((6, 4, 4), np.bool_),
+        "alive": ((6, 4), np.bool_),
+        "acted": ((6, 4), np.bool_),
+        "reset": ((6,), np.bool_),
+        "cause": ((6, 4), np.uint8),
+        "killer": ((6, 4), np.int8),
+        "length": ((6, 4), np.int32),
+        "health": ((6, 4), np.int16),
+        "turn": ((6,), np.int32),
+        "seed": ((6,), np.int64),
+    }
+
+
+@pytest.mark.parametrize("food", ["fast", "seeded"])
+def test_next_step_autoreset(food):
+    env = VectorBattlesnake(8, 2, 7, 7, max_turns=15, food=food)
+    ended = np.zeros(8, bool)
+    expected = np.ones((8, 2), bool)
+    ends = 0
+    for _, observation, rewards, terminations, truncations, infos in play(env, 120)[1:]:
+        np.testing.assert_array_equal(infos["reset"], ended)
+        np.testing.assert_array_equal(infos["acted"], expected)
+        assert not rewards[ended].any()
+        assert not (terminations | truncations)[ended].any()
+        assert (infos["turn"][ended] == 0).all()
+        assert observation[ended].any(axis=(2, 3, 4)).all()
+        assert not (terminations & truncations).any()
+        done = (terminations | truncations) | ~infos["alive"]
+        ended = done.all(axis=1)
+        expected = infos["alive"]
+        ends += ended.sum()
+    assert ends > 20
+
+
+def test_truncation_keeps_the_last_observation():
+    env = VectorBattlesnake(4, 2, 11, 11, max_turns=2)
+    trace = play(env, 3, seed=5)
+    _, observation, _, terminations, truncations, infos = trace[2]
+    assert truncations.all()
+    assert not terminations.any()
+    assert observation.any(axis=(2, 3, 4)).all()
+    assert not infos["alive"].any()
+    assert trace[3][5]["reset"].all()
+
+
+def test_rewards_count_for_acting_seats_only():
+    env = VectorBattlesnake(16, 4, 7, 7)
+    for _, _, rewards, _, _, infos in play(env, 80)[1:]:
+        assert not rewards[~infos["acted"]].any()
+
+
+def test_same_seed_same_games():
+    def trace():
+        return play(VectorBattlesnake(4, 3, 7, 7), 100, seed=11)
+
+    for first, second in zip(trace()[1:], trace()[1:], strict=True):
+        for a, b in zip(first[:5], second[:5], strict=True):
+            np.testing.assert_array_equal(a, b)
+        for name, value in first[5].items():
+            np.testing.assert_array_equal(value, second[5][name])
+
+
+def test_other_seed_other_games():
+    env = VectorBattlesnake(4, 3, 7, 7)
+    first = env.reset(seed=1)[0].copy()
+    again = env.reset()[0].copy()
+    other = env.reset(seed=2)[0].copy()
+    assert (first != again).any()
+    assert (first != other).any()
+    np.testing.assert_array_equal(env.reset(seed=1)[0], first)
+    np.testing.assert_array_equal(env.reset()[0], again)
+
+
+def test_unseeded_environments_differ():
+    seeds = [VectorBattlesnake(4, 2, 7, 7).reset()[1]["seed"] for _ in range(2)]
+    assert (seeds[0] != seeds[1]).all()
+
+
+def test_a_game_does_not_depend_on_the_size_of_the_batch():
+    small = VectorBattlesnake(2, 2, 7, 7)
+    large = VectorBattlesnake(50, 2, 7, 7)
+    for _ in range(3):
+        np.testing.assert_array_equal(
+            small.reset(seed=9)[1]["seed"], large.reset(seed=9)[1]["seed"][:2]
+        )
+
+
+def test_seeds_of_successive_games_lie_far_apart():
+    env = VectorBattlesnake(2, 1, 7, 7)
+    seeds = [env.reset(seed=4)[1]["seed"].copy()]
+    seeds += [env.reset()[1]["seed"].copy() for _ in range(5000)]
+    assert (np.array(seeds) > 0).all()
+    # The official engine reduces seeds to this many, and turn t of a game uses seed + t.
+    modulus = 2**31 - 1
+    for game in np.array(seeds).T:
+        reduced = np.sort(game % modulus)
+        gaps = np.diff(np.append(reduced, reduced[0] + modulus))
+        assert gaps.min() > 10_000
+
+
+def test_mixed_sizes_and_snake_counts():
+    widths, heights, counts = [7, 11, 9, 11], [7, 11, 11, 9], [2, 4, 3, 1]
+    with pytest.raises(ValueError, match="solo"):
+        VectorBattlesnake(4, counts, widths, heights)
+    env = VectorBattlesnake(4, counts, widths, heights, game=Game(solo=True), food="seeded")
+    observation, infos = env.reset(seed=2)
+    assert observation.shape[-2:] == (11, 11)
+    np.testing.assert_array_equal(infos["alive"].sum(axis=1), counts)
+    for i in range(4):
+        ids = [f"snake_{s}" for s in range(counts[i])]
+        game = replace(env.game, seed=int(infos["seed"][i]))
+        state = rules.start(game, widths[i], heights[i], ids)
+        assert env.games.state(i) == state
+        for s in range(4):
+            expected = np.zeros_like(observation[i, s])
+            if s < counts[i]:
+                env.observation.encode(state, ids[s], out=expected)
+            np.testing.assert_array_equal(observation[i, s], expected)
+    for _, observation, rewards, terminations, _, infos in play(env, 60)[1:]:
+        unused = np.arange(4) >= np.array(counts)[:, None]
+        for value in (infos["alive"], infos["acted"], rewards, terminations):
+            assert not value[unused].any()
+        assert not observation[unused].any()
+
+
+def test_one_snake_plays_solo():
+    env = VectorBattlesnake(3, 1, 7, 7)
+    assert env.game.solo
+    trace = play(env, 20)
+    assert trace[5][5]["turn"].max() == 5
+
+
+POSITION = """
+turn=40
+. . . . . . .
+. A < < . . .
+. . . ^ . * .
+. . . . . . .
+. . . v . . .
+. * . v . . .
+. . . > B . .
+A: health=50
+"""
+
+
+def test_start_from_positions():
+    first = Board.from_text(POSITION)
+    second = Board.new(7, 7, 2, game=Game(seed=8))
+    for _ in range(3):
+        second.step({snake.id: "up" for snake in second.living})
+    request = Board.from_text(POSITION).to_api("a")
+    env = VectorBattlesnake(5, 3, 11, 11, food="seeded", max_turns=45)
+    observation, infos = env.reset(seed=1, options={"states": [first, second, request]})
+    np.testing.assert_array_equal(infos["turn"], [40, 3, 40, 40, 3])
+    assert not infos["alive"][:, 2].any()
+    assert infos["health"][0, 0] == 50
+    assert infos["length"][0].tolist() == [first.snakes[0].length, first.snakes[1].length, 0]
+    expected = np.zeros_like(observation[0, 0])
+    env.observation.encode(first, "a", out=expected)
+    np.testing.assert_array_equal(observation[0, 0], expected)
+    # Each game goes to the next position when it begins anew, and to the map's start after reset().
+    starts = {i: [int(infos["turn"][i])] for i in range(5)}
+    for _ in range(60):
+        _, _, _, _, infos = env.step(np.zeros((5, 3), int))
+        for i in np.flatnonzero(infos["reset"]):
+            starts[i].append(int(infos["turn"][i]))
+    for i, turns in starts.items():
+        assert len(turns) > 3
+        assert turns == [(40, 3, 40)[(i + k) % 3] for k in range(len(turns))]
+    env.reset()
+    assert not env.games.turn.any()
+    assert (env.games.alive.sum(axis=1) == 3).all()
+    assert env.games.state(0).width == 11
+
+
+def test_positions_play_on_as_the_law_does():
+    start = Board.from_text(POSITION)
+    env = VectorBattlesnake(4, 2, 7, 7, food="seeded")
+    _, infos = env.reset(seed=6, options={"states": [start]})
+    games = [replace(env.game, seed=int(seed)) for seed in infos["seed"]]
+    boards = [Board.from_state(start, game) for game in games]
+    random = np.random.default_rng(0)
+    for _ in range(15):
+        actions = choose(env, infos, random)
+        _, _, _, _, infos = env.step(actions)
+        for i, board in enumerate(boards):
+            if board.is_over():
+                break
+            board.step({s.id: MOVES[actions[i, n]] for n, s in enumerate(board.snakes) if s.alive})
+            assert infos["health"][i].tolist() == [s.health for s in board.snakes]
+            assert env.games.state(i).food == board.food
+
+
+def test_frames_do_not_outlive_a_game():
+    stacked = {"name": "planes", "frames": 2}
+    env = VectorBattlesnake(6, 2, 7, 7, observation=stacked, max_turns=50)
+    planes = env.single_observation_space.shape[0] // 2
+    before = None
+    for _, observation, _, _, _, infos in play(env, 60):
+        fresh = infos["reset"]
+        assert not observation[fresh, :, planes:].any()
+        if before is not None:
+            lives_on = infos["alive"] & ~fresh[:, None]
+            now, then = observation[:, :, planes:], before[:, :, :planes]
+            np.testing.assert_array_equal(now[lives_on], then[lives_on])
+        before = observation
+    start = Board.from_text(POSITION)
+    for _ in range(2):
+        observation, _ = env.reset(options={"states": [replace(start, turn=45)]})
+        assert not observation[:, :, planes:].any()
+        env.step(np.zeros((6, 2), int))
+
+
+def test_relative_observations_take_relative_actions():
+    env = VectorBattlesnake(1, 2, 7, 7, observation="facing", action_mask="wall")
+    board = Board.from_text(POSITION)  # a looks left, b right
+    _, infos = env.reset(seed=1, options={"states": [board]})
+    assert infos["action_mask"][0].tolist() == [[True, True, True, True], [True, True, True, False]]
+    env.step(np.array([[3, 2]]))  # right of left is up, left of right is up
+    ahead = env.games.state(0).snakes
+    assert [ahead[0].head, ahead[1].head] == [(1, 6), (4, 1)]
+
+
+def test_settings_and_maps():
+    settings = Settings(food_spawn_chance=0, minimum_food=0)
+    env = VectorBattlesnake(3, 2, 7, 7, game=Game(map="empty", settings=settings))
+    env.reset(seed=1)
+    for _ in range(5):
+        env.step(np.zeros((3, 2), int))
+    assert all(not env.games.state(i).food for i in range(3))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"game": Game(ruleset="standrad")}, "unknown ruleset 'standrad'; choose one of standard"),
+        ({"game": Game(map="stand")}, "unknown map 'stand'; choose one of standard"),
+        ({"max_turns": 0}, "max_turns must be at least 1"),
+        ({"observation": "plane"}, "unknown observation 'plane'"),
+        ({"rewards": "surviving"}, "surviving"),
+        ({"action_mask": "all"}, "unknown action mask 'all'"),
+        ({"width": 40}, "width must be between .* got 40"),
+        ({"height": [7, 7, 7]}, "height"),
+        ({"num_snakes": 0}, "num_snakes must be between 1 and 16, got 0"),
+        ({"num_snakes": 17}, "num_snakes must be between 1 and 16, got 17"),
+        ({"num_games": 0}, "num_games"),
+        ({"food": "slow"}, "food"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        VectorBattlesnake(**{"num_games": 2, "num_snakes": 2, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        (np.zeros((2, 3), int), r"shape \(2, 2\).*got \(2, 3\)"),
+        (np.zeros((2, 2)), "got dtype float64"),
+        (np.zeros((2, 2), bool), "got dtype bool"),
+        (np.full((2, 2), 4), "between 0 and 3.*got 4"),
+        (np.full((2, 2), 260), "between 0 and 3.*got 260"),
+        (np.full((2, 2), -1), "between 0 and 3.*got -1"),
+        ([["up", "up"], ["up", "up"]], "integers"),
+    ],
+)
+def test_bad_actions(actions, message):
+    env = VectorBattlesnake(2, 2, 7, 7)
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match=message):
+        env.step(actions)
+    assert not env.games.turn.any()
+
+
+def test_bad_states():
+    env = VectorBattlesnake(2, 2, 7, 7, max_turns=30)
+    small = Board.new(7, 7, 2)
+    over = small.copy()
+    while not over.is_over():
+        over.step({snake.id: "up" for snake in over.living})
+    no_food = small.to_api("snake_0")
+    no_food["board"]["food"] = 3
+    for states, message in [
+        ([small, Board.new(11, 11, 2)], r"states\[1\]: .* 11x11; these games have room for .* 7x7"),
+        ([Board.new(7, 7, 3)], r"states\[0\] has 3 snakes.*num_snakes=3"),
+        ([over], r"states\[0\] is a finished game"),
+        ([replace(small, turn=30)], r"states\[0\] is at turn 30, but max_turns is 30"),
+        ([no_food], r"states\[0\]: board.food must be a list"),
+        ([7], r"states\[0\] must be a State.*got int"),
+        ([], "states is empty"),
+        (small, "states must be a list of positions, got Board"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            env.reset(options={"states": states})
+    with pytest.raises(ValueError, match="unknown option 'state'"):
+        env.reset(options={"state": [small]})
+
+
+def test_order_of_calls():
+    env = VectorBattlesnake(2, 2, 7, 7)
+    with pytest.raises(ResetNeeded, match="reset"):
+        env.step(np.zeros((2, 2), int))
+    env.reset(seed=1)
+    env.close()
+    env.close()
+    with pytest.raises(ClosedEnvironmentError, match="closed"):
+        env.step(np.zeros((2, 2), int))
+    with pytest.raises(ClosedEnvironmentError, match="closed"):
+        env.reset()
+
+
+def test_names_are_told():
+    env = VectorBattlesnake(1, 2, observation=observations.get("flat-num"))
+    assert env.observation.name == "flat-num"
