@@ -57,6 +57,7 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     )
     app.extensions["live_snake"] = LiveSnake(factory, app.config["THREADS"])
     app.register_blueprint(views.blueprint)
+    app.url_map.strict_slashes = False  # a redirect would turn an engine's POST into a GET
     # Engines append /move to whatever URL they were given, so any base path is ours too.
     app.register_blueprint(views.blueprint, name="below", url_prefix="/<path:base>")
     app.register_blueprint(views.operations)
@@ -76,11 +77,11 @@ def _error(error: Exception) -> tuple[Response, int]:
 
 
 def _entrance(application: Callable[..., Any]) -> Callable[..., Any]:
-    """Note when a request arrived, and read ``//move`` as ``/move`` instead of redirecting."""
+    """Note when a request arrived, and read ``//move/`` as ``/move`` instead of redirecting."""
 
     def enter(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         environ["server.arrived"] = time.perf_counter()
-        environ["PATH_INFO"] = re.sub("/+", "/", environ.get("PATH_INFO", "/"))
+        environ["PATH_INFO"] = re.sub("/+", "/", environ.get("PATH_INFO", "")).rstrip("/") or "/"
         answer: Iterable[bytes] = application(environ, start_response)
         return answer
 

@@ -16,7 +16,7 @@ from gunicorn.app.base import BaseApplication
 
 from server.app import DEFAULTS, create_app
 
-STALLED_SECONDS = 5
+STALLED_SECONDS = 2
 """A client that stops in the middle of a request for this long loses its connection."""
 
 
@@ -41,7 +41,8 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     if arguments.dev:
         logging.basicConfig(level=logging.INFO)
-        app.run(arguments.host, arguments.port, debug=True, threaded=True)
+        # Without Werkzeug's debugger: it would run code for whoever reaches the port.
+        app.run(arguments.host, arguments.port, debug=True, use_debugger=False, threaded=True)
     else:
         GunicornSnake(config, f"{arguments.host}:{arguments.port}").run()
     return 0

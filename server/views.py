@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from flask import Blueprint, Response, current_app, jsonify, request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from werkzeug.exceptions import BadRequest
+from werkzeug.exceptions import BadRequest, HTTPException
 
 from battlesnake_gym import fields
 from battlesnake_gym.board import Board
@@ -46,14 +46,14 @@ def index() -> Response:
     )
 
 
-@blueprint.post("/start", strict_slashes=False)
+@blueprint.post("/start")
 def start() -> Response:
     """A game begins."""
     live_snake().start(_key(_body()))
     return jsonify({})
 
 
-@blueprint.post("/move", strict_slashes=False)
+@blueprint.post("/move")
 def move() -> Response:
     """Choose a move."""
     body = _body()
@@ -62,7 +62,7 @@ def move() -> Response:
     return jsonify(move=decision.move, shout=decision.shout)
 
 
-@blueprint.post("/end", strict_slashes=False)
+@blueprint.post("/end")
 def end() -> Response:
     """A game is over."""
     live_snake().end(_key(_body()))
@@ -90,7 +90,13 @@ def _refuse(why: str) -> BadRequest:
 def _body() -> dict[str, Any]:
     """The request's JSON object, whatever its content type says."""
     try:
-        body = json.loads(request.get_data(cache=False))
+        data = request.get_data(cache=False)
+    except HTTPException:
+        raise
+    except Exception as error:  # each web server has its own for bodies that break off
+        raise _refuse(f"request cannot be read: {error}") from error
+    try:
+        body = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise _refuse(f"request is not JSON: {error}") from error
     if not isinstance(body, dict):

@@ -4,41 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from launch import free_port, wait_for
 
 from battlesnake_gym import observations
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
-    """Until the server answers; its own death is an error at once."""
-    for _ in range(300):
-        assert process.poll() is None, "the server ended"
-        try:
-            urllib.request.urlopen(f"{address}/healthz", timeout=1).close()
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.05)
-        else:
-            return
-    raise AssertionError("the server does not answer")
 
 
 @pytest.fixture(scope="session")

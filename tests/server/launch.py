@@ -1,0 +1,28 @@
+"""Starting real servers: a port, and waiting until they answer."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
+    """Until the server answers; its own death is an error at once."""
+    for _ in range(300):
+        assert process.poll() is None, "the server ended"
+        try:
+            urllib.request.urlopen(f"{address}/healthz", timeout=1).close()
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError("the server does not answer")

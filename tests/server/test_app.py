@@ -1,0 +1,261 @@
+"""The application without a network: what it answers, and what it tolerates."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import MOVES
+from server.app import create_app
+
+Body = dict[str, Any]
+
+
+@pytest.fixture
+def client() -> FlaskClient:
+    return create_app({"SNAKE": "cautious"}).test_client()
+
+
+def alive(client: FlaskClient) -> int:
+    for line in client.get("/metrics").text.splitlines():
+        if line.startswith("battlesnake_games_alive "):
+            return int(float(line.split()[1]))
+    raise AssertionError("no gauge of games")
+
+
+def test_the_snake_introduces_itself() -> None:
+    app = create_app(
+        {"SNAKE": "random", "COLOR": "#123456", "HEAD": "evil", "TAIL": "bolt", "AUTHOR": "me"}
+    )
+    assert app.test_client().get("/").json == {
+        "apiversion": "1",
+        "author": "me",
+        "color": "#123456",
+        "head": "evil",
+        "tail": "bolt",
+        "version": "1.0",
+    }
+
+
+def test_a_game_from_start_to_end(client: FlaskClient, board: Board) -> None:
+    body = board.to_api("snake_1")
+    assert client.post("/start", json=body).status_code == 200
+    assert alive(client) == 1
+    for _ in range(5):
+        answer = client.post("/move", json=board.to_api("snake_1"))
+        assert answer.status_code == 200
+        assert answer.json["move"] in board.safe_moves("snake_1")
+        assert isinstance(answer.json["shout"], str)
+        board.step(
+            {s.id: board.safe_moves(s.id)[0] for s in board.living}
+            | {"snake_1": answer.json["move"]}
+        )
+    assert client.post("/end", json=board.to_api("snake_1")).status_code == 200
+    assert alive(client) == 0
+
+
+def test_two_snakes_of_one_game_and_two_games(client: FlaskClient, board: Board) -> None:
+    for game, snake in [("g1", "snake_0"), ("g1", "snake_1"), ("g2", "snake_0")]:
+        body = board.to_api(snake)
+        body["game"]["id"] = game
+        assert client.post("/move", json=body).status_code == 200
+    assert alive(client) == 2
+    body = board.to_api("snake_0")
+    body["game"]["id"] = "g1"
+    client.post("/end", json=body)
+    assert alive(client) == 2, "the other snake of the game still plays"
+
+
+@pytest.mark.parametrize("base", ["", "/snakes/mine", "/a//b", "/a/", "/move"])
+@pytest.mark.parametrize("query", ["", "?token=x&y=%20"])
+def test_any_base_path_and_query(client: FlaskClient, body: Body, base: str, query: str) -> None:
+    assert client.get(f"{base or '/'}{query}").json["apiversion"] == "1"
+    for path in ("start", "move", "end", "move/"):
+        answer = client.post(f"{base}/{path}{query}", json=body)
+        assert answer.status_code == 200, (base, path)
+    assert client.post(f"{base}/move{query}", json=body).json["move"] in MOVES
+
+
+def remove_you_from_board(body: Body) -> None:
+    body["board"]["snakes"] = body["board"]["snakes"][1:]
+
+
+def list_a_dead_snake(body: Body) -> None:
+    body["board"]["snakes"][3]["health"] = 0
+
+
+def list_a_dead_snake_without_body(body: Body) -> None:
+    body["board"]["snakes"][3].update(health=0, body=[], head=None)
+
+
+def leave_out_all_that_is_optional(body: Body) -> None:
+    body["game"] = {"id": "bare"}
+    for snake in [*body["board"]["snakes"], body["you"]]:
+        for key in ("name", "latency", "head", "length", "shout", "squad", "customizations"):
+            snake.pop(key, None)
+    del body["board"]["hazards"], body["turn"]
+
+
+def set_latency(value: Any) -> Callable[[Body], None]:
+    def change(body: Body) -> None:
+        body["you"]["latency"] = value
+        for snake in body["board"]["snakes"]:
+            snake["latency"] = value
+
+    return change
+
+
+def set_game(**changes: Any) -> Callable[[Body], None]:
+    return lambda body: body["game"].update(changes)
+
+
+TOLERATED = {
+    "you is not on the board": remove_you_from_board,
+    "dead snakes are listed": list_a_dead_snake,
+    "dead snakes without a body": list_a_dead_snake_without_body,
+    "only what is needed": leave_out_all_that_is_optional,
+    "empty map": set_game(map=""),
+    "unknown map": set_game(map="atlantis"),
+    "unknown ruleset": set_game(ruleset={"name": "chess", "version": "9"}),
+    "empty ruleset": set_game(ruleset={}),
+    "no timeout": set_game(timeout=0),
+    "unknown keys": set_game(weather="rain"),
+    "latency text": set_latency("12"),
+    "latency empty": set_latency(""),
+    "latency number": set_latency(12),
+    "latency fraction": set_latency(12.5),
+    "latency negative": set_latency("-1"),
+    "latency word": set_latency("timeout"),
+    "latency huge": set_latency("1e400"),
+    "latency null": set_latency(None),
+}
+
+
+@pytest.mark.parametrize("name", TOLERATED)
+def test_everything_engines_send_is_played(client: FlaskClient, body: Body, name: str) -> None:
+    body = copy.deepcopy(body)
+    TOLERATED[name](body)
+    for path in ("/start", "/move", "/move", "/end"):
+        answer = client.post(path, json=body)
+        assert answer.status_code == 200, answer.json
+    assert client.post("/move", json=body).json["move"] in MOVES
+
+
+def test_content_type_is_not_looked_at(client: FlaskClient, body: Body) -> None:
+    import json
+
+    for content_type in ("text/plain", "application/octet-stream", None):
+        answer = client.post("/move", data=json.dumps(body), content_type=content_type)
+        assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (lambda b: b.pop("game"), "game.id"),
+        (lambda b: b["game"].update(id=7), "game.id"),
+        (lambda b: b.update(game="x"), "game must be a JSON object"),
+        (lambda b: b["game"].update(timeout="soon"), "game.timeout"),
+        (lambda b: b["game"].update(timeout=-1), "game.timeout"),
+        (lambda b: b.pop("you"), "you.id"),
+        (lambda b: b.pop("board"), "board is missing"),
+        (lambda b: b["board"].update(width=0), "board.width"),
+        (lambda b: b["board"].update(width=10**9), "board.width"),
+        (lambda b: b["board"].update(width=10**400), "board.width"),
+        (lambda b: b["board"].update(height=None), "board.height"),
+        (lambda b: b["board"].update(food=[{"x": 1}]), "board.food[0].y"),
+        (lambda b: b["board"].update(hazards=3), "board.hazards"),
+        (lambda b: b["board"]["snakes"][1].update(id=""), "board.snakes[1].id"),
+        (lambda b: b["board"]["snakes"][2].update(body=[]), "board.snakes[2].body"),
+        (lambda b: b["board"]["snakes"][2].update(id="snake_1"), "board.snakes[2].id"),
+        (lambda b: b.update(turn="one"), "turn"),
+    ],
+)
+def test_a_malformed_request_names_its_field(
+    client: FlaskClient, body: Body, change: Callable[[Body], Any], field: str
+) -> None:
+    change(body)
+    answer = client.post("/move", json=body)
+    assert answer.status_code == 400
+    assert field in answer.json["error"]
+
+
+def test_errors_are_json(client: FlaskClient) -> None:
+    for answer in (client.post("/"), client.put("/move"), client.post("/nowhere")):
+        assert answer.status_code in (404, 405)
+        assert answer.json["error"]
+
+
+def test_bodies_are_limited(client: FlaskClient) -> None:
+    answer = client.post("/move", data=b" " * (1 << 20) + b"{}")
+    assert answer.status_code == 413
+    assert answer.is_json
+
+
+def test_a_bug_of_ours_is_a_plain_500(client: FlaskClient, body: Body, monkeypatch) -> None:
+    from server import views
+
+    monkeypatch.setattr(views, "_board", lambda body: 1 / 0)
+    answer = client.post("/move", json=body)
+    assert (answer.status_code, answer.json) == (500, {"error": "internal error"})
+
+
+def test_the_debug_page_stands_in_development_only(board: Board) -> None:
+    for debug in (False, True):
+        client = create_app({"SNAKE": "cautious", "DEBUG": debug}).test_client()
+        body = board.to_api("snake_0")
+        body["game"]["id"] = "<script>alert(1)</script>"
+        client.post("/start", json=body)
+        assert ("Live snake" in client.get("/debug").text) is debug
+        client.post("/move", json=body)
+        page = client.get("/debug").text
+        assert ("&lt;script&gt;" in page) is debug
+        assert "<script>" not in page
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({}, "either"),
+        ({"SNAKE": "nobody"}, "unknown snake"),
+        ({"POLICY": "nowhere.onnx"}, "nowhere.json: No such file"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_at_once(config: Body, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        create_app(config)
+
+
+def test_metrics_count_moves_and_refusals(client: FlaskClient, body: Body) -> None:
+    client.post("/move", json=body)
+    client.post("/move", data="{")
+    text = client.get("/metrics").text
+    assert 'battlesnake_moves_total{chosen_by="strategy"} 1.0' in text
+    assert "battlesnake_move_seconds_count 1.0" in text
+    assert "battlesnake_bad_requests_total 1.0" in text
+    assert "battlesnake_timeouts_avoided_total 0.0" in text
+
+
+def test_serving_and_refereeing_need_no_training_library(policy_file: Path) -> None:
+    script = f"""
+import sys
+import server.serve, server.arena
+from battlesnake_gym.board import Board
+from server.app import create_app
+client = create_app({{"POLICY": {str(policy_file)!r}, "FILTERS": ["dead_ends"]}}).test_client()
+body = Board.new(11, 11, 2).to_api("snake_0")
+body["game"]["id"] = "g"
+assert client.post("/move", json=body).status_code == 200
+heavy = {{"torch", "ray", "sagemaker", "mxnet", "envpool", "onnx", "pandas", "matplotlib"}}
+print(sorted(heavy & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr

@@ -1,0 +1,345 @@
+"""gunicorn, started for real: broken requests, many games, slow strategies."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from launch import free_port, wait_for
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import MOVES, Game
+from server import serve as module
+
+
+class Engine:
+    """One keep-alive connection to a snake."""
+
+    def __init__(self, address: str) -> None:
+        self._connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
+
+    def post(self, path: str, body: object) -> tuple[int, Any]:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self._connection.request("POST", path, data)
+        answer = self._connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def engine(cautious: str) -> Iterator[Engine]:
+    engine = Engine(cautious)
+    yield engine
+    engine.close()
+
+
+def metric(address: str, name: str) -> float:
+    with urllib.request.urlopen(f"{address}/metrics") as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.split()[1])
+    raise AssertionError(f"no metric {name}")
+
+
+def test_production_has_no_debug(cautious: str) -> None:
+    with urllib.request.urlopen(f"{cautious}/debug") as answer:
+        assert json.load(answer)["apiversion"] == "1", "/debug is but another base path"
+
+
+GOOD = Board.new(11, 11, 4, game=Game(seed=5, id="broken")).to_api("snake_0")
+TEXT = json.dumps(GOOD).encode()
+
+BROKEN_BODIES = {
+    "empty": b"",
+    "white space": b" \n ",
+    "cut off": TEXT[: len(TEXT) // 2],
+    "trailing text": TEXT + b"}",
+    "not JSON": b"move please",
+    "form": b"game=1&turn=2",
+    "binary": bytes(range(256)),
+    "not UTF-8": b'{"game": "\xff\xfe"}',
+    "UTF-16": TEXT.decode().encode("utf-16")[:-3],
+    "list": b"[]",
+    "null": b"null",
+    "number": b"1e999",
+    "text": b'"game"',
+    "deep list": b"[" * 100_000,
+    "deep object": b'{"game":' * 100_000,
+    "deep and closed": b"[" * 50_000 + b"]" * 50_000,
+    "long number": b'{"turn": ' + b"9" * 100_000 + b"}",
+    "NaN": TEXT.replace(b'"turn": 0', b'"turn": NaN'),
+    "infinity": TEXT.replace(b'"turn": 0', b'"turn": -Infinity'),
+    "lone surrogate": TEXT.replace(b"snake_0", b"\\ud800", 1),
+    "nul": TEXT.replace(b'"turn": 0', b'"turn": "\\u0000"'),
+    "pickle": b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94.",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_BODIES)
+@pytest.mark.parametrize("path", ["/start", "/move", "/end"])
+def test_broken_bodies_are_refused(engine: Engine, path: str, name: str) -> None:
+    status, answer = engine.post(path, BROKEN_BODIES[name])
+    accepted = name == "lone surrogate" or (path != "/move" and name in ("NaN", "infinity", "nul"))
+    assert status == (200 if accepted else 400), answer
+    assert accepted or answer["error"]
+
+
+def raw(address: str, data: bytes, pause: float = 0.0) -> bytes:
+    """What comes back for these bytes, until the server closes or says no more."""
+    parts = urlsplit(address)
+    with socket.create_connection((parts.hostname, parts.port), timeout=3) as connection:
+        connection.sendall(data)
+        time.sleep(pause)
+        received = b""
+        try:
+            while chunk := connection.recv(65536):
+                received += chunk
+        except (TimeoutError, ConnectionResetError):
+            pass
+        return received
+
+
+HEAD = b"POST /move HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+
+BROKEN_HTTP = {
+    "no HTTP": b"hello\r\n\r\n",
+    "no path": b"GET\r\n\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 64,
+    "negative length": HEAD + b"Content-Length: -5\r\n\r\n{}",
+    "length in words": HEAD + b"Content-Length: many\r\n\r\n{}",
+    "two lengths": HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+    "length and chunks": HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "bad chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+    "endless header": HEAD + b"X: " + b"a" * 100_000 + b"\r\n\r\n",
+    "many headers": HEAD + b"".join(b"X%d: 1\r\n" % i for i in range(1000)) + b"\r\n",
+    "long path": b"POST /" + b"a" * 10_000 + b"/move HTTP/1.1\r\nHost: x\r\n\r\n",
+    "odd path": b"POST /%00/%ff/../move HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
+    b"Connection: close\r\n\r\n{}",
+    "too large": HEAD + b"Content-Length: 99999999\r\n\r\n",
+    "unknown method": b"SNAKE /move HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_HTTP)
+def test_broken_http_is_refused(cautious: str, engine: Engine, name: str) -> None:
+    answer = raw(cautious, BROKEN_HTTP[name])
+    assert not answer or answer.split()[1].startswith(b"4"), answer[:200]
+    assert engine.post("/move", GOOD)[0] == 200
+
+
+def test_chunked_bodies_are_read_and_limited(cautious: str) -> None:
+    def chunked(data: bytes) -> bytes:
+        return (
+            HEAD + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(data) + data + b"\r\n0\r\n\r\n"
+        )
+
+    assert raw(cautious, chunked(TEXT)).startswith(b"HTTP/1.1 200")
+    assert raw(cautious, chunked(b" " * 2_000_000)).split()[1] in (b"400", b"413")
+
+
+def test_clients_that_stop_midway_hold_no_thread_for_long(
+    serve: Callable[..., str],
+) -> None:
+    address = serve("--snake", "cautious", "--threads", "4")
+    parts = urlsplit(address)
+    stalled = [socket.create_connection((parts.hostname, parts.port)) for _ in range(4)]
+    try:
+        for connection in stalled:
+            connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n{")
+        time.sleep(0.2)
+        began = time.monotonic()
+        engine = Engine(address)
+        engine._connection.timeout = 30
+        assert engine.post("/move", GOOD)[0] == 200
+        engine.close()
+        assert time.monotonic() - began < 3 * module.STALLED_SECONDS
+    finally:
+        for connection in stalled:
+            connection.close()
+
+
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["", "snake_0", "snake_1", "up", [], {}, -1, 0, 10**30])
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["x", "y", "id", "body", "name"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every value in a JSON document."""
+    yield path
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in items:
+            yield from places(inner, (*path, key))
+
+
+PLACES = [path for path in places(GOOD) if path]
+
+
+def replaced(path: tuple[Any, ...], value: Any) -> Any:
+    body = json.loads(TEXT)
+    parent = body
+    for key in path[:-1]:
+        parent = parent[key]
+    parent[path[-1]] = value
+    return body
+
+
+@settings(
+    max_examples=300, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(path=st.sampled_from(PLACES), value=VALUES)
+def test_any_damage_is_played_or_refused(engine: Engine, path: tuple[Any, ...], value: Any) -> None:
+    status, answer = engine.post("/move", replaced(path, value))
+    if status == 200:
+        assert answer["move"] in MOVES
+    else:
+        assert status == 400
+        assert answer["error"]
+    status, answer = engine.post("/move", GOOD)
+    assert status == 200, "another game is not disturbed"
+    assert answer["move"] in Board.from_api(GOOD).safe_moves()
+
+
+def play(address: str, number: int, turns: int) -> list[float]:
+    """Play one game against straight-goers; the answer is the seconds of every move."""
+    board = Board.new(11, 11, 2, game=Game(seed=1000 * number + 1, id=f"game-{number}"))
+    engine, seconds = Engine(address), []
+    try:
+        assert engine.post("/start", board.to_api("snake_0"))[0] == 200
+        for _ in range(turns):
+            if board.is_over():
+                break
+            began = time.perf_counter()
+            status, answer = engine.post("/move", board.to_api("snake_0"))
+            seconds.append(time.perf_counter() - began)
+            assert status == 200
+            other = (board.safe_moves("snake_1") or ["up"])[0]
+            board.step({"snake_0": answer["move"], "snake_1": other})
+        assert engine.post("/end", board.to_api("snake_0"))[0] == 200
+    finally:
+        engine.close()
+    return seconds
+
+
+def test_many_games_at_once(serve: Callable[..., str], policy_file: Path) -> None:
+    address = serve("--policy", str(policy_file), "--heuristics", "head_to_heads", "dead_ends")
+    with ThreadPoolExecutor(40) as engines:
+        games = list(engines.map(lambda number: play(address, number, 30), range(40)))
+    assert sum(map(len, games)) > 300
+    assert max(seconds for game in games for seconds in game) < 0.5
+    assert metric(address, "battlesnake_games_alive") == 0
+
+
+OVERRUN = """
+import sys, time
+from battlesnake_gym import snakes
+from battlesnake_gym.snakes import Decision
+from server.serve import main
+
+def overrun(seed):
+    def strategy(board, seconds=None):
+        time.sleep(3)
+        return Decision("up")
+    return strategy
+
+snakes.register("overrun", overrun)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_strategy_that_overruns_is_answered_for_in_time(tmp_path: Path) -> None:
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", OVERRUN, "--snake", "overrun", f"--port={port}"], stderr=log
+        )
+    try:
+        wait_for(address, process)
+        board = Board.new(11, 11, 2, game=Game(id="g", timeout=300))
+        engine = Engine(address)
+        for _ in range(3):
+            began = time.perf_counter()
+            status, answer = engine.post("/move", board.to_api("snake_0"))
+            assert time.perf_counter() - began < 0.3
+            assert status == 200
+            assert answer["move"] in board.safe_moves("snake_0")
+        engine.close()
+        assert metric(address, "battlesnake_timeouts_avoided_total") == 3
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def test_development_reloads_and_shows_its_games(tmp_path: Path) -> None:
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "battlesnake_gym", "serve", "--dev", "--snake=hungry",
+             f"--port={port}"],
+            stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    try:
+        wait_for(address, process)
+        engine = Engine(address)
+        assert engine.post("/move", GOOD)[0] == 200
+        engine.close()
+        with urllib.request.urlopen(f"{address}/debug") as answer:
+            assert "Game broken, snake snake_0" in answer.read().decode()
+        assert "Restarting with" in (tmp_path / "log").read_text(), "the reloader runs"
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(20)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--snake", "nobody"], "unknown snake 'nobody'"),
+        (["--policy", "nowhere.onnx"], "nowhere.json"),
+        (["--snake", "random", "--heuristics", "walls"], "need a policy"),
+    ],
+)
+def test_a_wrong_call_says_why(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert module.main(arguments) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["--snake", "random", "--color", "red"]])
+def test_a_call_without_sense_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        module.main(arguments)
+    assert exit_.value.code == 2
