@@ -1,0 +1,208 @@
+"""The PettingZoo environment: PettingZoo's own tests, and what it promises beyond."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded, UnsupportedMode
+from gymnasium.utils.env_checker import data_equivalence
+from pettingzoo.test import parallel_api_test, parallel_seed_test
+from pettingzoo.utils import parallel_to_aec
+
+from battlesnake_gym import masks, parallel_env, rules
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import MOVES, Game
+
+small = partial(parallel_env, num_snakes=3, width=7, height=7)
+
+
+def sample(env, infos):
+    """An allowed action for every agent."""
+    return {a: env.action_space(a).sample(infos[a]["action_mask"]) for a in env.agents}
+
+
+def play(env, **reset):
+    """One game of allowed random actions: the reset's and every step's results, and actions."""
+    observations, infos = env.reset(**reset)
+    for number, agent in enumerate(env.possible_agents):
+        env.action_space(agent).seed(number)
+    trace = [(None, observations, {}, {}, {}, infos)]
+    while env.agents:
+        actions = sample(env, infos)
+        trace.append((actions, *env.step(actions)))
+        infos = trace[-1][5]
+    return trace
+
+
+@pytest.mark.parametrize("ruleset", rules.RULESETS)
+def test_pettingzoo_tests(ruleset, capsys):
+    parallel_api_test(small(ruleset=ruleset), num_cycles=100)
+    parallel_seed_test(partial(small, ruleset=ruleset), num_cycles=100)
+
+
+@pytest.mark.parametrize("ruleset", rules.RULESETS)
+def test_same_seed_same_game(ruleset):
+    first, second = play(small(ruleset=ruleset), seed=5), play(small(ruleset=ruleset), seed=5)
+    assert data_equivalence(first, second, exact=True)
+    other = play(small(ruleset=ruleset), seed=6)
+    assert not data_equivalence(first[0][1], other[0][1], exact=True)
+
+
+def test_resets_without_seed_go_on():
+    one, two = small(), small()
+    one.reset(seed=1)
+    two.reset(seed=1)
+    first = one.board
+    one.reset()
+    two.reset()
+    assert one.board == two.board
+    assert one.board != first
+
+
+@pytest.mark.parametrize("ruleset", rules.RULESETS)
+def test_every_game_is_the_game_of_the_law(ruleset):
+    env = small(ruleset=ruleset, rewards={"another_turn": 1, "died": -5})
+    for seed in range(4):
+        trace = play(env, seed=seed)
+        game = Game(ruleset=ruleset, seed=int(env._game.infos["seed"][0]))
+        law = Board.new(7, 7, 3, game=game)
+        for actions, observations, rewards, terminations, truncations, infos in trace:
+            if actions is not None:
+                law.step({agent: MOVES[action] for agent, action in actions.items()})
+                agents = set(actions)
+                assert set(rewards) == set(terminations) == set(truncations) == agents
+                for agent in agents:
+                    alive = law.snake(agent).alive
+                    assert terminations[agent] == (not alive or law.is_over())
+                    assert rewards[agent] == (1 if alive else -5)
+                assert not any(truncations.values())
+                assert set(observations) == set(infos) == agents
+            for agent, observation in observations.items():
+                snake = law.snake(agent)
+                assert env.observation_space(agent).contains(observation)
+                np.testing.assert_array_equal(
+                    observation, env._game.vector.observation.encode(law, agent)
+                )
+                expected = masks.action_mask(game, law, agent, "forbidden")
+                np.testing.assert_array_equal(infos[agent]["action_mask"], expected)
+                assert infos[agent]["cause"] == snake.eliminated_cause
+                assert infos[agent]["killer"] == snake.eliminated_by
+        assert law.is_over()
+        assert env.board.snakes == law.snakes
+
+
+def test_agents_leave_when_they_are_out():
+    env = small()
+    env.reset(seed=1)
+    alive = {"snake_0", "snake_1", "snake_2"}
+    assert set(env.agents) == alive
+    while env.agents:
+        _, _, terminations, _, _ = env.step(dict.fromkeys(env.agents, 0))
+        assert set(terminations) == alive
+        alive -= {agent for agent, ended in terminations.items() if ended}
+        assert set(env.agents) == alive
+
+
+def test_truncation():
+    env = small(max_turns=3)
+    trace = play(env, seed=1)
+    assert len(trace) == 4
+    assert all(trace[-1][4].values())
+    assert not any(trace[-1][3].values())
+
+
+def test_one_snake_plays_solo():
+    trace = play(small(num_snakes=1), seed=1)
+    assert len(trace) > 5
+
+
+def test_it_converts_to_turns():
+    env = parallel_to_aec(small())
+    env.reset(seed=1)
+    for agent in env.agent_iter(max_iter=200):
+        _, _, terminated, truncated, info = env.last()
+        ended = terminated or truncated
+        env.step(None if ended else env.action_space(agent).sample(info["action_mask"]))
+    assert not env.agents
+
+
+def test_start_from_positions():
+    boards = [Board.new(7, 7, 2, game=Game(seed=4)) for _ in range(2)]
+    boards[1].step({snake.id: "up" for snake in boards[1].living})
+    env = small()
+    turns = set()
+    for seed in range(20):
+        env.reset(seed=seed, options={"states": [boards[0], boards[1].to_api()]})
+        assert env.agents == ["snake_0", "snake_1"]
+        turns.add(env.board.turn)
+    assert turns == {0, 1}
+    env.reset()
+    assert len(env.agents) == 3
+
+
+def test_render(capsys):
+    env = small(render_mode="ansi")
+    env.reset(seed=1)
+    assert env.render() == str(env.board)
+    env = small(render_mode="rgb_array")
+    env.reset(seed=1)
+    picture = env.render()
+    assert picture.dtype == np.uint8
+    assert picture.shape[2] == 3
+    assert len(np.unique(picture)) > 5
+    while env.agents:
+        env.step(dict.fromkeys(env.agents, 0))
+        assert env.render().shape == picture.shape
+    capsys.readouterr()
+    env = small(render_mode="human")
+    env.reset(seed=1)
+    assert str(env.board) in capsys.readouterr().out
+    env.step(dict.fromkeys(env.agents, 0))
+    assert str(env.board) in capsys.readouterr().out
+    assert env.render() is None
+    with pytest.raises(UnsupportedMode, match="one of ansi, rgb_array, human, got 'gif'"):
+        small(render_mode="gif")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"snake_0": None}, "action of 'snake_0' must be a whole number.*got None"),
+        ({"snake_1": 4}, "action of 'snake_1' must be between 0 and 3.*got 4"),
+        ({"snake_2": 0.5}, "action of 'snake_2' must be a whole number.*got 0.5"),
+        ({"snake_3": 0}, "actions names 'snake_3', which is not in the game"),
+    ],
+)
+def test_bad_actions(changes, message):
+    env = small()
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match=message):
+        env.step({**dict.fromkeys(env.agents, 0), **changes})
+    assert env.board.turn == 0
+    with pytest.raises(ValueError, match="none for 'snake_1'"):
+        env.step({"snake_0": 0, "snake_2": 0})
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="unknown ruleset 'squad'"):
+        small(ruleset="squad")
+    with pytest.raises(ValueError, match="num_snakes"):
+        small(num_snakes=0)
+
+
+def test_order_of_calls():
+    env = small()
+    with pytest.raises(ResetNeeded, match="before the first step"):
+        env.step({})
+    with pytest.raises(ResetNeeded, match="no board before reset"):
+        _ = env.board
+    play(env, seed=1)
+    with pytest.raises(ResetNeeded, match="the game is over"):
+        env.step({})
+    env.close()
+    env.close()
+    for call in (env.reset, env.render, lambda: env.step({})):
+        with pytest.raises(ClosedEnvironmentError, match="closed"):
+            call()

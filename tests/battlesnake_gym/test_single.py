@@ -1,0 +1,366 @@
+"""The Gymnasium environment: Gymnasium's own check, and what it promises beyond."""
+
+from __future__ import annotations
+
+import itertools
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded, UnsupportedMode
+from gymnasium.utils.env_checker import check_env
+
+from battlesnake_gym import masks, observations, rules, snakes
+from battlesnake_gym.board import UNKNOWN_SEED, Board
+from battlesnake_gym.rules import MOVES, Game
+from battlesnake_gym.single import BattlesnakeEnv
+from battlesnake_gym.snakes import Decision
+
+NAME = "battlesnake_gym:Battlesnake-v0"
+
+
+def careful(board, seconds=None):
+    """Goes where it is safe; up where nowhere is."""
+    return Decision((board.safe_moves() or ["up"])[0])
+
+
+def make(**arguments):
+    arguments = {"opponents": [careful, careful], "width": 7, "height": 7, **arguments}
+    return gymnasium.make(NAME, **arguments)
+
+
+def play(env, **reset):
+    """One game with the first allowed action: the reset's and every step's results."""
+    observation, info = env.reset(**reset)
+    trace = [(observation, 0.0, False, False, info)]
+    while not (trace[-1][2] or trace[-1][3]):
+        trace.append(env.step(int(trace[-1][4]["action_mask"].argmax())))
+    return trace
+
+
+@pytest.mark.parametrize("ruleset", rules.RULESETS)
+def test_check_env(ruleset, capsys):
+    check_env(make(ruleset=ruleset).unwrapped)
+
+
+def test_check_env_by_default_and_alone(capsys):
+    check_env(gymnasium.make(NAME).unwrapped)
+    check_env(gymnasium.make(NAME, opponents=[]).unwrapped)
+
+
+@pytest.mark.parametrize("observation", ["centred", "facing", "bordered-num"])
+def test_check_env_with_other_observations(observation, capsys):
+    check_env(make(observation={"name": observation, "frames": 2}).unwrapped)
+
+
+@pytest.mark.parametrize("observation", ["planes", "facing"])
+def test_every_game_is_the_game_of_the_law(observation):
+    env = make(opponents=[careful] * 3, observation=observation)
+    turns = 0
+    for seed in range(6):
+        trace = play(env, seed=seed)
+        info = trace[0][4]
+        law = Board.new(7, 7, 4, game=Game(seed=info["seed"]))
+        learner = info["board"].you_id
+        for before, (seen, reward, terminated, truncated, info) in itertools.pairwise(trace):
+            moves = {}
+            for snake in law.living:
+                law.you_id = snake.id
+                moves[snake.id] = careful(law).move
+            action = int(before[4]["action_mask"].argmax())
+            facing = observations.facing(law, learner)
+            turned = env.unwrapped.observation.absolute_actions(np.array(action), np.array(facing))
+            moves[learner] = MOVES[turned]
+            law.step(moves)
+
+            board, you = info["board"], law.snake(learner)
+            assert (board.turn, board.snakes, board.food) == (law.turn, law.snakes, law.food)
+            assert board.you.id == learner == law.snakes[info["seat"]].id
+            assert board.game.seed == UNKNOWN_SEED
+            assert terminated == (not you.alive or law.is_over())
+            assert not truncated
+            assert reward == (1.0 if you.alive else 0.0)
+            assert info["cause"] == you.eliminated_cause
+            np.testing.assert_array_equal(seen, env.unwrapped.observation.encode(law, learner))
+            allowed = masks.action_mask(law.game, law, learner, "forbidden")
+            mask = env.unwrapped.observation.relative_mask(
+                allowed, np.array(observations.facing(law, learner))
+            )
+            np.testing.assert_array_equal(info["action_mask"], mask)
+            assert info["action_mask"].dtype == np.int8
+            turns += 1
+        assert trace[-1][2]
+    assert turns > 30
+
+
+def test_observations_are_the_callers_own():
+    env = make(opponents=[])
+    first, info = env.reset(seed=1)
+    kept, mask = first.copy(), info["action_mask"].copy()
+    env.step(int(info["action_mask"].argmax()))
+    np.testing.assert_array_equal(first, kept)
+    np.testing.assert_array_equal(info["action_mask"], mask)
+
+
+def test_seats_are_dealt_by_the_seed():
+    env = make(opponents=[careful] * 3)
+    seats = [env.reset(seed=seed)[1]["seat"] for seed in range(40)]
+    assert sorted(set(seats)) == [0, 1, 2, 3]
+    assert seats == [env.reset(seed=seed)[1]["seat"] for seed in range(40)]
+
+
+class Named:
+    """An opponent that notes whom it plays."""
+
+    def __init__(self, played):
+        self.played = played
+
+    def __call__(self, board, seconds=None):
+        self.played.add(board.you_id)
+        return Decision("up")
+
+
+def test_opponents_change_seats():
+    played = set(), set()
+    # BattlesnakeEnv itself: gymnasium.make would copy the opponents.
+    env = BattlesnakeEnv([Named(played[0]), Named(played[1])], 7, 7)
+    for seed in range(40):
+        info = env.reset(seed=seed)[1]
+        env.step(0)
+        now = [p.copy() for p in played]
+        assert len(now[0]) == len(now[1]) == 1
+        assert now[0] | now[1] | {info["board"].you_id} == {"snake_0", "snake_1", "snake_2"}
+        if seed == 0:
+            first = now
+        elif now != first:
+            break
+        for p in played:
+            p.clear()
+    assert now != first
+
+
+def test_opponents_are_drawn_from_a_pool():
+    played = [set() for _ in range(5)]
+    env = BattlesnakeEnv([Named(p) for p in played], 7, 7, num_snakes=3)
+    drawn = set()
+    for seed in range(40):
+        info = env.reset(seed=seed)[1]
+        assert len(info["board"].snakes) == 3
+        env.step(0)
+        drawn.add(tuple(len(p) for p in played))
+        assert sum(len(p) for p in played) == 2
+        for p in played:
+            p.clear()
+    assert len(drawn) > 10
+
+
+def test_named_opponents_begin_every_game_afresh():
+    made = []
+
+    class Counting:
+        def __init__(self, seed):
+            self.turns = -1
+            made.append(seed)
+
+        def __call__(self, board, seconds=None):
+            self.turns += 1
+            assert self.turns == board.turn
+            return careful(board)
+
+    snakes.register("counting", Counting)
+    try:
+        env = make(opponents=["counting"])
+        play(env, seed=3)
+        play(env)
+        first = made.copy()
+        play(env, seed=3)
+        play(env)
+    finally:
+        snakes._factories.pop("counting")
+    assert len(set(first)) == 2
+    assert made == first * 2
+
+
+def test_opponents_cannot_change_the_game():
+    def vandal(board, seconds=None):
+        board.snakes.clear()
+        board.food.clear()
+        return Decision("up")
+
+    env = make(opponents=[vandal])
+    info = env.reset(seed=1)[1]
+    info = env.step(int(info["action_mask"].argmax()))[4]
+    assert len(info["board"].snakes) == 2
+    assert info["board"].food
+
+
+def test_the_learner_may_play_on_its_board():
+    env, same = make(), make()
+    info, other = env.reset(seed=1)[1], same.reset(seed=1)[1]
+    for _ in range(5):
+        action = int(other["action_mask"].argmax())
+        info["board"].snakes.clear()
+        info, other = env.step(action)[4], same.step(action)[4]
+        assert info["board"] == other["board"]
+
+
+def test_no_step_after_the_learners_end():
+    env = BattlesnakeEnv([careful, careful], 7, 7)
+    for seed in range(20):
+        board = play(env, seed=seed)[-1][4]["board"]
+        with pytest.raises(ResetNeeded, match="the game is over"):
+            env.step(0)
+        if not board.is_over():
+            break
+    assert not board.is_over()
+
+
+def test_truncation():
+    env = make(opponents=[], max_turns=4)
+    trace = play(env, seed=1)
+    assert len(trace) == 5
+    assert trace[-1][2:4] == (False, True)
+
+
+POSITION = """
+turn=40
+. . . . . . .
+. A < < . . .
+. . . ^ . * .
+. . . . . . .
+. . . v . . .
+. * . v . . .
+. . . > B . .
+A: health=50
+B: you
+"""
+
+
+def test_start_from_positions():
+    board = Board.from_text(POSITION)
+    env = make(opponents=[careful, careful])
+    for seed in range(10):
+        _, info = env.reset(seed=seed, options={"states": [board.to_api()]})
+        assert info["seat"] == 1  # the learner plays "you"
+        assert info["board"].turn == 40
+        assert info["board"].snakes[0].health == 50
+        assert [s.body for s in info["board"].living] == [s.body for s in board.snakes]
+    board.you_id = None
+    seats = [env.reset(seed=s, options={"states": [board]})[1]["seat"] for s in range(20)]
+    assert set(seats) == {0, 1}
+    other = Board.new(7, 7, 2)
+    turns = [
+        env.reset(seed=s, options={"states": [board, other]})[1]["board"].turn for s in range(20)
+    ]
+    assert set(turns) == {0, 40}
+    assert len(env.reset()[1]["board"].snakes) == 3
+    with pytest.raises(ValueError, match="unknown option 'state'"):
+        env.reset(options={"state": board})
+
+
+def test_render(capsys):
+    with make(render_mode="ansi") as env:
+        _, info = env.reset(seed=1)
+        assert env.render() == str(info["board"])
+    with make(render_mode="rgb_array") as env:
+        env.reset(seed=1)
+        picture = env.render()
+        assert picture.dtype == np.uint8
+        assert picture.shape[2] == 3
+        env.step(0)
+        assert env.render().shape == picture.shape
+        assert (env.render() != picture).any()
+    capsys.readouterr()
+    with make(render_mode="human") as env:
+        _, info = env.reset(seed=1)
+        assert str(info["board"]) in capsys.readouterr().out
+        _, _, _, _, info = env.step(int(info["action_mask"].argmax()))
+        assert str(info["board"]) in capsys.readouterr().out
+        assert env.render() is None
+
+
+def test_gymnasium_vectorises_it():
+    env = gymnasium.make_vec(
+        NAME, num_envs=2, opponents=["random"], width=7, height=7, vectorization_mode="sync"
+    )
+    observation, infos = env.reset(seed=1)
+    for _ in range(30):
+        observation, _, _, _, infos = env.step(infos["action_mask"].argmax(axis=1))
+    assert observation.shape == (2, 12, 7, 7)
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"opponents": ["hungyr"]}, "unknown snake 'hungyr'; choose from .*hungry"),
+        ({"opponents": "hungry"}, "opponents must be a list"),
+        ({"opponents": [3]}, "opponents must be names or strategies.*got 3"),
+        ({"opponents": [], "num_snakes": 3}, "opponents is empty.*got 3"),
+        ({"num_snakes": 0}, "num_snakes"),
+        ({"width": 40}, "width must be between .*got 40"),
+        ({"ruleset": "squad"}, "unknown ruleset 'squad'"),
+        ({"map": "moon"}, "unknown map 'moon'"),
+        ({"settings": {"food": 3}}, "unknown setting 'food'; known are food_spawn_chance"),
+        ({"settings": {"minimum_food": 1.5}}, "minimum_food must be a whole number, got 1.5"),
+        ({"observation": "plane"}, "unknown observation 'plane'"),
+        ({"rewards": {"wins": 1}}, "unknown reward event 'wins'"),
+        ({"action_mask": "some"}, "unknown action mask 'some'"),
+        ({"max_turns": -1}, "max_turns must be at least 1"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    arguments = {"opponents": ["hungry"], "width": 7, "height": 7, **arguments}
+    with pytest.raises(ValueError, match=message):
+        BattlesnakeEnv(**arguments)
+
+
+def test_bad_render_mode():
+    with pytest.raises(UnsupportedMode, match="one of ansi, rgb_array, human, got 'svg'"):
+        BattlesnakeEnv([], render_mode="svg")
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (4, "action must be between 0 and 3.*got 4"),
+        (-1, "action must be between 0 and 3.*got -1"),
+        (1.0, "action must be a whole number.*got 1.0"),
+        (True, "action must be a whole number.*got True"),
+        ("up", "action must be a whole number.*got 'up'"),
+        (None, "action must be a whole number.*got None"),
+        (np.array([1]), "action must be a whole number"),
+    ],
+)
+def test_bad_actions(action, message):
+    env = BattlesnakeEnv([], 7, 7)
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match=message):
+        env.step(action)
+
+
+def test_a_bad_answer_of_an_opponent_is_told():
+    env = BattlesnakeEnv([lambda board, seconds=None: Decision("north")], 7, 7)
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match="answered 'north'; a move is one of up"):
+        env.step(0)
+
+
+def test_order_of_calls():
+    env = BattlesnakeEnv([], 7, 7)
+    with pytest.raises(ResetNeeded, match="before the first step"):
+        env.step(0)
+    with pytest.raises(ResetNeeded, match="no board before reset"):
+        env.render()
+    env.reset(seed=1)
+    for _ in range(20):
+        if env.step(0)[2]:
+            break
+    with pytest.raises(ResetNeeded, match="the game is over"):
+        env.step(0)
+    env.reset()
+    env.close()
+    env.close()
+    for call in (env.reset, env.render, lambda: env.step(0)):
+        with pytest.raises(ClosedEnvironmentError, match="closed"):
+            call()
