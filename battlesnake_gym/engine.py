@@ -228,7 +228,7 @@ def _check_starts(game: Game, sizes: NDArray[np.int32]) -> None:
         return
     sample = Game(game.ruleset, game.map, game.settings, seed=1, solo=game.solo)
     for width, height, num_snakes in np.unique(sizes, axis=0).tolist():
-        if num_snakes < 1:
+        if not 1 <= num_snakes <= 16:
             raise RulesError(f"num_snakes must be between 1 and 16, got {num_snakes}")
         start(sample, width, height, _names(num_snakes))
 

@@ -258,17 +258,24 @@ static const char *halt_reason(int halt) {
     switch (halt) {
         case HALT_SCATTER_FULL: return "hz_scatter has filled the whole board: nothing follows";
         case HALT_PITS_EVERY: return "hz_hazard_pits needs shrink_every_n_turns of 1 or more";
+        case HALT_MAZE_PLAYERS: return "solo_maze is for one snake";
         case HALT_HAZARD_LIST: return "its hazard list is longer than the compiled engine holds";
         default: return "a body is longer than the compiled engine holds";
     }
 }
 
 static PyObject *raise_halt(const Batch *batch, Py_ssize_t game) {
-    return PyErr_Format(PyExc_ValueError,
+    PyObject *rules = PyImport_ImportModule("battlesnake_gym.rules");
+    PyObject *error = rules ? PyObject_GetAttrString(rules, "RulesError") : NULL;
+    Py_XDECREF(rules);
+    if (!error) return NULL;
+    PyErr_Format(error,
                         "game %zd cannot go on after turn %d: %s (reset it; all others were "
                         "stepped)",
                         game, (int)batch_record(batch, game)->turn,
                         halt_reason(batch_record(batch, game)->halt));
+    Py_DECREF(error);
+    return NULL;
 }
 
 /* The first action above NO_MOVE of a snake that is to move, as its index, or -1. */

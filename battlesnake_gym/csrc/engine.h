@@ -123,7 +123,14 @@ typedef struct {
 typedef struct Cold Cold; /* see cold.h */
 
 /* Why a game cannot go on. */
-enum { HALT_NONE, HALT_SCATTER_FULL, HALT_PITS_EVERY, HALT_HAZARD_LIST, HALT_LONG_BODY };
+enum {
+    HALT_NONE,
+    HALT_SCATTER_FULL,
+    HALT_PITS_EVERY,
+    HALT_HAZARD_LIST,
+    HALT_LONG_BODY,
+    HALT_MAZE_PLAYERS,
+};
 
 /* One turn of the ruleset alone: moves, damage, food eaten, eliminations, growth; then turn + 1 and
  * the test for the end. No food appears and no map acts. For searches: needs only the record.

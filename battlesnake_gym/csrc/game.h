@@ -57,6 +57,8 @@ void royale_hazards(Game *game);
 int start_game(Game *game, int width, int height, int num_snakes, int64_t seed);
 void clear_game(Game *game, int width, int height, int num_snakes, int64_t seed);
 void put_snake(Game *game, int seat, int x, int y);
+bool is_living_head(const Record *record, int x, int y);
+void shuffle_points(Rand *rand, Point *points, int n);
 void put_snakes_shuffled(Game *game, Rand *rand, Point *points, int n);
 int place_snakes(Game *game, Rand *rand);
 int standard_start(Game *game, Rand *rand);

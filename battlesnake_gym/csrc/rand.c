@@ -92,6 +92,7 @@ uint64_t rand_next(Rand *rand) {
 }
 
 int32_t rand_intn(Rand *rand, int32_t n) {
+    if (n < 1) return 0; /* only on boards that the map refuses */
     if ((n & (n - 1)) == 0) return (int32_t)(rand_next(rand) >> 32) & (n - 1);
     int32_t largest = (int32_t)(INT32_MAX - (1u << 31) % (uint32_t)n);
     int32_t value;

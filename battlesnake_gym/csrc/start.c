@@ -45,7 +45,7 @@ void put_snake(Game *game, int seat, int x, int y) {
     record->living++;
 }
 
-static void shuffle_points(Rand *rand, Point *points, int n) {
+void shuffle_points(Rand *rand, Point *points, int n) {
     int16_t order[MAX_CELLS];
     Point before[MAX_CELLS];
     for (int i = 0; i < n; i++) order[i] = (int16_t)i;
@@ -109,7 +109,7 @@ static Point centre(const Record *record) {
     return (Point){(int8_t)((record->width - 1) / 2), (int8_t)((record->height - 1) / 2)};
 }
 
-static bool is_head(const Record *record, int x, int y) {
+bool is_living_head(const Record *record, int x, int y) {
     for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
         const Snake *snake = &record->snakes[__builtin_ctz(rest)];
         if (snake->x == x && snake->y == y) return true;
@@ -126,7 +126,7 @@ static int place_on_random_cells(Game *game, Rand *rand) {
         int count = 0;
         for (int x = 0; x < record->width; x++) {
             for (int y = x % 2; y < record->height; y += 2) {
-                if ((x == middle.x && y == middle.y) || is_head(record, x, y)) continue;
+                if ((x == middle.x && y == middle.y) || is_living_head(record, x, y)) continue;
                 cells[count++] = (Point){(int8_t)x, (int8_t)y};
             }
         }
@@ -175,7 +175,7 @@ int food_beside_snakes(Game *game, Rand *rand, bool refuse_taken) {
         int count = 0;
         for (int i = 0; i < all; i++) {
             int cell = cell_at(record, cells[i].x, cells[i].y);
-            bool taken = hazards[cell] || is_head(record, cells[i].x, cells[i].y);
+            bool taken = hazards[cell] || is_living_head(record, cells[i].x, cells[i].y);
             if (!food[cell] && !(refuse_taken && taken)) cells[count++] = cells[i];
         }
         if (!count) return -1;
@@ -205,7 +205,7 @@ int start_food(Game *game, Rand *rand) {
         return -1;
     }
     Point middle = centre(record);
-    if (is_head(record, middle.x, middle.y)) return -1;
+    if (is_living_head(record, middle.x, middle.y)) return -1;
     add_food(game, cell_at(record, middle.x, middle.y));
     return 0;
 }

@@ -1,0 +1,134 @@
+#include <string.h>
+
+#include "map_tables.h"
+#include "maps.h"
+
+/* A disc in the centre that gets one layer more, and one cell wider, with every ring. */
+void update_sinkholes(Game *game) {
+    const Record *record = game->record;
+    standard_food(game, false);
+    int every = game->rules->shrink_every > 0 ? game->rules->shrink_every : 10;
+    int rings = record->width == 7 ? 3 : record->width == 19 ? 7 : 5;
+    int since = record->turn - 1;
+    if (since < 0 || (since && since >= (int64_t)every * rings) || since % every) return;
+    int radius = since / every;
+    for (int dx = -radius; dx <= radius; dx++) {
+        for (int dy = -radius; dy <= radius; dy++) {
+            bool corner = radius && (dx == radius || dx == -radius) &&
+                          (dy == radius || dy == -radius);
+            if (!corner) add_hazard(game, record->width / 2 + dx, record->height / 2 + dy, 1);
+        }
+    }
+}
+
+typedef struct {
+    int count;
+    Point pools[4];
+} PoolSet;
+
+static int pool_sets(int width, const PoolSet **sets) {
+    static const PoolSet SMALL[] = {{1, {{3, 3}}}};
+    static const PoolSet MIDDLE[] = {
+        {2, {{3, 3}, {7, 7}}}, {2, {{3, 7}, {7, 3}}}, {2, {{3, 5}, {7, 5}}}, {2, {{5, 7}, {5, 3}}}};
+    static const PoolSet LARGE[] = {{4, {{5, 5}, {13, 13}, {5, 13}, {13, 5}}},
+                                    {4, {{5, 10}, {13, 10}, {10, 13}, {10, 5}}}};
+    *sets = width == 7 ? SMALL : width == 11 ? MIDDLE : LARGE;
+    return width == 7 ? 1 : width == 11 ? 4 : width == 19 ? 2 : 0;
+}
+
+int setup_pools(Game *game) {
+    const PoolSet *sets;
+    int count = pool_sets(game->record->width, &sets);
+    if (!count || setup_standard(game) < 0) return -1;
+    Rand rand;
+    game_rand(game, &rand);
+    const PoolSet *chosen = &sets[rand_intn(&rand, count)];
+    for (int i = 0; i < chosen->count; i++) {
+        add_hazard(game, chosen->pools[i].x, chosen->pools[i].y, 1);
+    }
+    return 0;
+}
+
+/* Every N turns a random pool dries up. The reference draws from one generator that goes on for
+ * the whole game, so the outputs that were used are counted. */
+void update_pools(Game *game) {
+    standard_food(game, false);
+    int every = game->rules->shrink_every, count = count_hazards(game);
+    if (every <= 0 || game->record->turn <= 0 || game->record->turn % every || !count) return;
+    Rand rand;
+    game_rand(game, &rand);
+    for (int i = 0; i < game->cold->pools_drawn; i++) rand_next(&rand);
+    swap_out_hazard(game, rand_intn(&rand, count));
+    game->cold->pools_drawn = (int32_t)rand.used;
+}
+
+enum { NUM_PITS = sizeof PITS_HAZARDS / sizeof *PITS_HAZARDS };
+
+int setup_pits(Game *game) {
+    Rand rand;
+    game_rand(game, &rand);
+    Point starts[4];
+    memcpy(starts, PITS_STARTS, sizeof starts);
+    if (game->record->num_snakes > 4) return -1;
+    put_snakes_shuffled(game, &rand, starts, 4);
+    return start_food(game, &rand);
+}
+
+void update_pits(Game *game) {
+    enum { MOST_LAYERS = 4, CYCLE = 7 };
+    standard_food(game, false);
+    int turn = game->record->turn, every = game->rules->shrink_every;
+    if (turn % every) return;
+    int depth = turn / every % CYCLE;
+    clear_hazards(game);
+    for (int layer = 0; layer < depth && layer < MOST_LAYERS; layer++) {
+        for (int i = 0; i < NUM_PITS; i++) {
+            add_hazard(game, PITS_HAZARDS[i].x, PITS_HAZARDS[i].y, 1);
+        }
+    }
+}
+
+int check_pits(const Game *game) {
+    return game->rules->shrink_every < 1 ? HALT_PITS_EVERY : 0;
+}
+
+/* The sum of the runs from `first` on at the same point; 0 if an earlier run is there too. */
+static int count_once(const HazardRun *runs, int num_runs, int first) {
+    Point at = runs[first].at;
+    int count = 0;
+    for (int i = 0; i < num_runs; i++) {
+        if (runs[i].at.x != at.x || runs[i].at.y != at.y) continue;
+        if (i < first) return 0;
+        count += runs[i].count;
+    }
+    return count;
+}
+
+/* Trails fade by one layer, new ones are laid, and those laid in the turn before appear. A new
+ * trail waits for one turn above the board, at y + height. */
+void update_snail(Game *game) {
+    const Record *record = game->record;
+    int height = record->height, num_runs = game->cold->num_runs;
+    HazardRun runs[2 * MAX_CELLS + 800];
+    standard_food(game, false);
+    memcpy(runs, cold_runs(game->cold), sizeof *runs * (size_t)num_runs);
+    clear_hazards(game);
+    for (int i = 0; i < num_runs; i++) {
+        int layers = runs[i].at.y < height ? count_once(runs, num_runs, i) : 0;
+        if (layers > 1) add_hazard(game, runs[i].at.x, runs[i].at.y, layers - 1);
+    }
+    unsigned rest;
+    for (rest = record->alive_mask; rest; rest &= rest - 1) {
+        int seat = __builtin_ctz(rest);
+        const Snake *snake = &record->snakes[seat];
+        if (snake->extent < snake->length) continue; /* the last two segments coincide */
+        Point points[MAX_CELLS + 2];
+        body_points(game->layout, record, seat, points);
+        Point tail = points[snake->extent - 1];
+        add_hazard(game, tail.x, tail.y + height, snake->length);
+    }
+    for (int i = 0; i < num_runs; i++) {
+        int x = runs[i].at.x, y = runs[i].at.y - height;
+        if (y >= 0 && !is_living_head(record, x, y)) add_hazard(game, x, y, runs[i].count);
+    }
+}

@@ -1,0 +1,164 @@
+#include <string.h>
+
+#include "map_tables.h"
+#include "maps.h"
+
+#define COUNT(table) ((int)(sizeof(table) / sizeof *(table)))
+
+static void add_hazards(Game *game, const Point *points, int count) {
+    for (int i = 0; i < count; i++) add_hazard(game, points[i].x, points[i].y, 1);
+}
+
+/* ---- cells that food avoids here: all bodies, dead ones included ---- */
+
+static void take_point(const Record *record, uint8_t *taken, int x, int y) {
+    if (on_board(record, x, y)) taken[cell_at(record, x, y)] = 1;
+}
+
+static void take_neighbours(const Record *record, uint8_t *taken, int x, int y) {
+    take_point(record, taken, x - 1, y);
+    take_point(record, taken, x + 1, y);
+    take_point(record, taken, x, y - 1);
+    take_point(record, taken, x, y + 1);
+}
+
+static void take_food_and_bodies(const Game *game, uint8_t *taken) {
+    const Record *record = game->record;
+    int cells = record->width * record->height;
+    const uint16_t *marks = record_marks(game->layout, record);
+    memcpy(taken, record_food(game->layout, record), (size_t)cells);
+    for (int cell = 0; cell < cells; cell++) taken[cell] |= mark_owner(record, marks[cell]) >= 0;
+    for (int seat = 0; seat < record->num_snakes; seat++) {
+        if (record->snakes[seat].alive) continue;
+        const Point *dead = cold_dead(game->cold, seat);
+        for (int i = 0; i < game->cold->graves[seat].cells; i++) {
+            take_point(record, taken, dead[i].x, dead[i].y);
+        }
+    }
+}
+
+/* Food on the first of these points that is not taken. */
+static void feed_first_free(Game *game, const uint8_t *taken, const Point *points, int count) {
+    for (int i = 0; i < count; i++) {
+        int cell = cell_at(game->record, points[i].x, points[i].y);
+        if (!on_board(game->record, points[i].x, points[i].y) || taken[cell]) continue;
+        add_food(game, cell);
+        return;
+    }
+}
+
+/* ---- castles ---- */
+
+typedef struct {
+    const Point *hazards, *starts, *gates;
+    int num_hazards, num_starts, num_gates, most_food;
+} Castle;
+
+#define CASTLE_OF(name, most_food) \
+    {name##_HAZARDS, name##_STARTS, name##_GATES, COUNT(name##_HAZARDS), COUNT(name##_STARTS), \
+     COUNT(name##_GATES), most_food}
+
+static const Castle SMALL = CASTLE_OF(CASTLE, 2), LARGE = CASTLE_OF(CASTLE_LG, 2),
+                    EXTRA_LARGE = CASTLE_OF(CASTLE_XL, 4);
+
+static int start_castle(Game *game, const Castle *castle) {
+    Point starts[MAX_SNAKES];
+    int needed = (game->record->num_snakes + 3) / 4 * 4; /* start places come in groups of four */
+    if (needed > castle->num_starts) return -1;
+    memcpy(starts, castle->starts, sizeof *starts * (size_t)needed);
+    Rand rand;
+    game_rand(game, &rand);
+    put_snakes_shuffled(game, &rand, starts, needed);
+    add_hazards(game, castle->hazards, castle->num_hazards);
+    return 0;
+}
+
+/* Food in a gate that has no snake, head or food beside it, whatever the settings say. The list of
+ * gates stays as it was shuffled. */
+static void feed_castle(Game *game, const Castle *castle) {
+    enum { FIRST_FOOD_TURN = 10 };
+    const Record *record = game->record;
+    Cold *cold = game->cold;
+    if (record->turn < FIRST_FOOD_TURN || record->num_food == castle->most_food) return;
+    if (!cold->num_gates) {
+        cold->num_gates = castle->num_gates;
+        memcpy(cold->gates, castle->gates, sizeof(Point) * (size_t)castle->num_gates);
+    }
+    Rand rand;
+    turn_rand(game, 0, &rand);
+    shuffle_points(&rand, cold->gates, cold->num_gates);
+    uint8_t taken[MAX_CELLS];
+    take_food_and_bodies(game, taken);
+    for (int i = 0; i < record->num_food; i++) {
+        int cell = cold_food(cold)[i];
+        take_neighbours(record, taken, cell % record->width, cell / record->width);
+    }
+    for (int seat = 0; seat < record->num_snakes; seat++) {
+        take_neighbours(record, taken, record->snakes[seat].x, record->snakes[seat].y);
+    }
+    feed_first_free(game, taken, cold->gates, cold->num_gates);
+}
+
+int setup_castle(Game *game) { return start_castle(game, &SMALL); }
+int setup_castle_lg(Game *game) { return start_castle(game, &LARGE); }
+int setup_castle_xl(Game *game) { return start_castle(game, &EXTRA_LARGE); }
+void update_castle(Game *game) { feed_castle(game, &SMALL); }
+void update_castle_lg(Game *game) { feed_castle(game, &LARGE); }
+void update_castle_xl(Game *game) { feed_castle(game, &EXTRA_LARGE); }
+
+/* ---- rivers and islands ---- */
+
+static int start_rivers(Game *game, const Point (*starts)[4], int places, const Point *hazards,
+                        int num_hazards) {
+    Rand rand;
+    game_rand(game, &rand);
+    if (place_in_quadrants(game, &rand, starts, places) < 0) return -1;
+    add_hazards(game, hazards, num_hazards);
+    return food_beside_snakes(game, &rand, true);
+}
+
+#define START_RIVERS(game, name, places) \
+    start_rivers(game, name##_STARTS, places, name##_HAZARDS, COUNT(name##_HAZARDS))
+
+int setup_rivers(Game *game) { return START_RIVERS(game, RIVERS, 2); }
+int setup_rivers_lg(Game *game) { return START_RIVERS(game, RIVERS_LG, 4); }
+int setup_rivers_xl(Game *game) { return START_RIVERS(game, RIVERS_XL, 4); }
+int setup_islands(Game *game) { return START_RIVERS(game, ISLANDS, 2); }
+int setup_islands_lg(Game *game) { return START_RIVERS(game, ISLANDS_LG, 4); }
+void update_rivers(Game *game) { standard_food(game, true); }
+
+/* ---- arcade ---- */
+
+int setup_arcade(Game *game) {
+    enum { FIRST_FOOD_X = 9, FIRST_FOOD_Y = 11 };
+    Point starts[6];
+    memcpy(starts, ARCADE_CORNERS, sizeof ARCADE_CORNERS);
+    memcpy(starts + 4, ARCADE_LATER_STARTS, sizeof ARCADE_LATER_STARTS);
+    if (game->record->num_snakes > 6) return -1;
+    Rand rand;
+    game_rand(game, &rand);
+    shuffle_points(&rand, starts, COUNT(ARCADE_CORNERS));
+    for (int seat = 0; seat < game->record->num_snakes; seat++) {
+        put_snake(game, seat, starts[seat].x, starts[seat].y);
+    }
+    add_hazards(game, ARCADE_HAZARDS, COUNT(ARCADE_HAZARDS));
+    if (game->rules->minimum_food > 0) {
+        add_food(game, cell_at(game->record, FIRST_FOOD_X, FIRST_FOOD_Y));
+    }
+    return 0;
+}
+
+/* Perhaps one food on a fixed place that is free; here chance + 1 of 100 rolls pass. */
+void update_arcade(Game *game) {
+    int chance = game->rules->food_spawn_chance;
+    if (!chance) return;
+    Rand rand;
+    turn_rand(game, 0, &rand);
+    if (rand_intn(&rand, 100) > chance) return;
+    Point places[COUNT(ARCADE_FOOD)];
+    memcpy(places, ARCADE_FOOD, sizeof places);
+    shuffle_points(&rand, places, COUNT(places));
+    uint8_t taken[MAX_CELLS];
+    take_food_and_bodies(game, taken);
+    feed_first_free(game, taken, places, COUNT(places));
+}
