@@ -1,0 +1,92 @@
+"""Checkpoints on disk: written whole or not at all, the newest found again, strangers refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FACTS_FILE = "facts.json"
+"""In every checkpoint: what it was trained on and how far (the launcher's ``describe``)."""
+
+_PREFIX = "checkpoint_"
+_UNFINISHED = ".unfinished"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is not there, or not one of this experiment."""
+
+
+def save(algorithm: Any, folder: Path, facts: Mapping[str, Any], keep: int = 2) -> Path:
+    """Write ``algorithm`` into a new checkpoint in ``folder`` and delete all but the last ``keep``.
+
+    The checkpoint gets its name only when everything is written, so that a job that is killed
+    meanwhile leaves the one before as the newest.
+    """
+    target = folder / f"{_PREFIX}{algorithm.training_iteration:06d}"
+    draft = folder / (target.name + _UNFINISHED)
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    algorithm.save_to_path(str(draft.absolute()))
+    (draft / FACTS_FILE).write_text(json.dumps(facts, indent=2) + "\n")
+    shutil.rmtree(target, ignore_errors=True)
+    draft.rename(target)
+    for old in _all(folder)[:-keep]:
+        shutil.rmtree(old)
+    return target
+
+
+def newest(folder: Path) -> Path | None:
+    """The newest whole checkpoint in ``folder``, or None."""
+    return next(iter(reversed(_all(folder))), None)
+
+
+def find(path: Path) -> Path:
+    """The checkpoint that ``path`` is, or the newest in the run or folder that it is.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    if (path / FACTS_FILE).is_file():
+        return path
+    found = newest(path / "checkpoints") or newest(path)
+    if found is None:
+        raise CheckpointError(
+            f"{path} is neither a checkpoint nor a folder with one; "
+            f"a checkpoint is a folder with a {FACTS_FILE}, a run has them under checkpoints/"
+        )
+    return found
+
+
+def read_facts(checkpoint: Path) -> dict[str, Any]:
+    """What `save` was told about the checkpoint."""
+    facts: dict[str, Any] = json.loads((checkpoint / FACTS_FILE).read_text())
+    return facts
+
+
+def check_same(checkpoint: Path, now: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint whose ``"identity"`` differs from that of the experiment of ``now``.
+
+    Raises:
+        CheckpointError: naming everything that differs.
+    """
+    then, wanted = read_facts(checkpoint)["identity"], now["identity"]
+    differences = [
+        f"{name} is {json.dumps(wanted.get(name))} but was {json.dumps(then.get(name))}"
+        for name in {**wanted, **then}
+        if wanted.get(name) != then.get(name)
+    ]
+    if differences:
+        raise CheckpointError(
+            f"cannot resume from {checkpoint}: {'; '.join(differences)}. Train under another "
+            "--name, or repeat the command that this checkpoint is from, or add --no-resume to "
+            "delete it and start anew"
+        )
+
+
+def _all(folder: Path) -> list[Path]:
+    return sorted(
+        path for path in folder.glob(f"{_PREFIX}*") if path.is_dir() and path.suffix != _UNFINISHED
+    )

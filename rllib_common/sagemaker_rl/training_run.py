@@ -1,0 +1,156 @@
+"""One training run: iterate until done or told to stop, with curves, checkpoints and a bar."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from tqdm import tqdm
+
+from sagemaker_rl import checkpoints
+from sagemaker_rl.curves import ITERATION, Curves, flatten
+from sagemaker_rl.job import Job
+
+CHECKPOINT_EVERY_SECONDS = 60.0
+
+CSV_COLUMNS = {
+    ITERATION: ITERATION,
+    "time_total_s": "time_total_s",
+    "env_steps": "env_runners/num_env_steps_sampled_lifetime",
+    "episode_reward_mean": "env_runners/episode_return_mean",
+    "episode_len_mean": "env_runners/episode_len_mean",
+    "num_episodes": "env_runners/num_episodes",
+}
+"""Columns of ``progress.csv`` that every experiment has, and the RLlib results they show."""
+
+
+@dataclass
+class TrainingRun:
+    """What to train, until when, and where it goes; `train` does it."""
+
+    config: AlgorithmConfig
+    job: Job
+    facts: dict[str, Any]
+    """Goes into every checkpoint, with ``training_iteration`` and ``time_total_s`` added."""
+    checkpoint: Path | None
+    """Where to resume from; afterwards the last checkpoint."""
+    num_iters: int | None
+    minutes: float | None
+    """When to stop, whichever comes first; earlier parts of a resumed run count."""
+    columns: Mapping[str, str] = field(default_factory=lambda: CSV_COLUMNS)
+    stopped_by: int = 0
+    """The signal that ended `train` early, or 0."""
+
+    def __post_init__(self) -> None:
+        then = checkpoints.read_facts(self.checkpoint) if self.checkpoint else {}
+        self._iterations = int(then.get(ITERATION, 0))
+        self._seconds = float(then.get("time_total_s", 0.0))
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to train."""
+        return self._left() <= 0
+
+    def train(self) -> None:
+        """Train to the end, or until SIGTERM or Ctrl-C; either way ends with a checkpoint."""
+        algorithm = self.config.build_algo()
+        try:
+            if self.checkpoint is not None:
+                say(f"resuming from {self.checkpoint}")
+                algorithm.restore_from_path(str(self.checkpoint.absolute()))
+            curves = Curves(self.job.output_dir, self.columns, self._iterations)
+            with stop_signals() as caught:
+                self._iterate(algorithm, curves, caught)
+                self._save(algorithm)
+                self.stopped_by = caught[0] if caught else 0
+            curves.close()
+        finally:
+            algorithm.stop()
+
+    def _iterate(self, algorithm: Algorithm, curves: Curves, caught: list[int]) -> None:
+        before, began = self._seconds, time.monotonic()
+        saved = began
+        with self._bar() as bar:
+            while not caught and not self.finished:
+                try:
+                    results = algorithm.train()
+                except Exception:
+                    # A signal to the whole process group ends the runners too.
+                    if caught:
+                        return
+                    raise
+                self._iterations = algorithm.training_iteration
+                self._seconds = before + time.monotonic() - began
+                results["time_total_s"] = self._seconds
+                curves.add(results)
+                self._show(bar, results)
+                if time.monotonic() - saved > CHECKPOINT_EVERY_SECONDS:
+                    self._save(algorithm)
+                    saved = time.monotonic()
+
+    def _save(self, algorithm: Algorithm) -> None:
+        facts = {**self.facts, ITERATION: self._iterations, "time_total_s": round(self._seconds, 3)}
+        self.checkpoint = checkpoints.save(algorithm, self.job.checkpoint_dir, facts)
+
+    def _left(self) -> float:
+        """What is left to do, as a part of the whole."""
+        iterations = 1 - self._iterations / self.num_iters if self.num_iters else 1.0
+        minutes = 1 - self._seconds / (60 * self.minutes) if self.minutes else 1.0
+        return min(iterations, minutes)
+
+    def _bar(self) -> Any:
+        return tqdm(
+            total=100,
+            desc=self.job.name,
+            bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed} < {remaining}{postfix}",
+        )
+
+    def _show(self, bar: Any, results: Mapping[str, Any]) -> None:
+        numbers = dict(flatten(results))
+        reward, length, steps = (
+            numbers.get(self.columns[name], float("nan"))
+            for name in ("episode_reward_mean", "episode_len_mean", "env_steps")
+        )
+        bar.n = 100 * min(1 - self._left(), 1.0)
+        bar.set_postfix_str(
+            f"reward {reward:.1f}, length {length:.1f}, {steps / self._seconds:.0f} turns/s"
+        )
+        if self.job.in_sagemaker:
+            # CloudWatch takes its metrics out of the log.
+            say(
+                f"training_iteration={self._iterations} episode_reward_mean={reward:.4f} "
+                f"episode_len_mean={length:.4f} env_steps={steps:.0f}"
+            )
+
+
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """Within, SIGTERM and SIGINT only add their number to the list; a second SIGINT interrupts."""
+    caught: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if caught and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        caught.append(number)
+
+    previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield caught
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def say(text: str) -> None:
+    """One line on stdout, at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

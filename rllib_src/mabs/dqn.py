@@ -1,0 +1,272 @@
+"""DQN on batches of games: sample, store, learn, in turn.
+
+Double, dueling, n-step, prioritized, with the next state's forbidden moves masked in the target.
+Everything that RLlib's `DQN` does with the learner stays as it is; runners, replay and the loop
+between them are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.algorithms.dqn import dqn as rllib_dqn
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.execution.rollout_ops import synchronous_parallel_sample
+from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    ENV_RUNNER_SAMPLING_TIMER,
+    EVALUATION_RESULTS,
+    LEARNER_RESULTS,
+    LEARNER_UPDATE_TIMER,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    REPLAY_BUFFER_ADD_DATA_TIMER,
+    REPLAY_BUFFER_RESULTS,
+    REPLAY_BUFFER_SAMPLE_TIMER,
+    SYNCH_WORKER_WEIGHTS_TIMER,
+    TD_ERROR_KEY,
+    TIMERS,
+)
+from ray.rllib.utils.numpy import convert_to_numpy
+
+from mabs.metrics import average_games
+from mabs.network import NEW_ACTION_MASK, SnakeQModule
+from mabs.replay import Batch, Fragment, Replay
+from mabs.runner import BatchedEnvRunner
+
+REPLAY_STATE = "replay"
+STEPS_OWED = "steps_owed"
+
+
+class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
+    """RLlib's DQN configuration with our runner, replay and network, and our defaults.
+
+    What means something else here: ``replay_buffer_config`` has the keys ``capacity`` (frames),
+    ``alpha`` and ``beta`` only; ``training_intensity`` is the number of transitions trained on for
+    each that is sampled; all steps are env steps, turns of single games. New: ``epsilon_ladder``,
+    ``(base, exponent)``, gives each game a fixed epsilon instead of the schedule ``epsilon``.
+    """
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        super().__init__(algo_class=algo_class or DQN)
+        self.env_runner_cls = BatchedEnvRunner
+        self.num_env_runners = 0
+        self.num_envs_per_env_runner = 64
+        self.rollout_fragment_length = 16
+        self.epsilon = [(0, 1.0), (40_000, 0.05)]
+        self.epsilon_ladder: tuple[float, float] | None = None
+
+        self.gamma = 0.97
+        self.n_step = 3
+        self.lr = 5e-4
+        self.train_batch_size_per_learner = 512
+        self.training_intensity = 2.0
+        self.target_network_update_freq = 10_000
+        self.num_steps_sampled_before_learning_starts = 5_000
+        self.min_sample_timesteps_per_iteration = 5_000
+        self.replay_buffer_config = {
+            "no_local_replay_buffer": True,
+            # RLlib's validation asks for a type; the replay is always `mabs.replay.Replay`.
+            "type": "mabs.replay.Replay",
+            "capacity": 200_000,
+            "alpha": 0.6,
+            "beta": 0.4,
+        }
+
+    def training(self, *, epsilon_ladder: Any = NotProvided, **kwargs: Any) -> DQNConfig:
+        """As RLlib's, and ``epsilon_ladder``."""
+        super().training(**kwargs)
+        if epsilon_ladder is not NotProvided:
+            self.epsilon_ladder = epsilon_ladder
+        return self
+
+    def validate(self) -> None:
+        """Refuse what this algorithm cannot do, before anything starts."""
+        super().validate()
+        if self.num_atoms > 1 or self.noisy:
+            raise ValueError(
+                "num_atoms > 1 and noisy are not supported; leave both at their defaults"
+            )
+        if not isinstance(self.n_step, int) or not 1 <= self.n_step <= 255:
+            raise ValueError(f"n_step must be an integer between 1 and 255, got {self.n_step!r}")
+        if not self.training_intensity or self.training_intensity <= 0:
+            raise ValueError(
+                f"training_intensity must be a positive number, got {self.training_intensity!r}"
+            )
+        known = {"no_local_replay_buffer", "type", "capacity", "alpha", "beta"}
+        if unknown := sorted(set(self.replay_buffer_config) - known):
+            raise ValueError(
+                f"unknown replay_buffer_config keys {unknown}; known are capacity, alpha, beta"
+            )
+
+    def replay_arguments(self) -> dict[str, Any]:
+        """The arguments of `Replay` that stand in ``replay_buffer_config``."""
+        return {key: self.replay_buffer_config[key] for key in ("capacity", "alpha", "beta")}
+
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        """Our network."""
+        return RLModuleSpec(module_class=SnakeQModule, model_config=self.model_config)
+
+
+class DQN(rllib_dqn.DQN):  # type: ignore[misc]
+    """Synchronous DQN: all runners play a fragment, then the learner catches up."""
+
+    config: DQNConfig
+
+    @classmethod
+    def get_default_config(cls) -> AlgorithmConfig:
+        """Our configuration."""
+        return DQNConfig()
+
+    def setup(self, config: AlgorithmConfig) -> None:
+        """Build runners and learner as RLlib does, and the replay."""
+        super().setup(config)
+        self._steps_owed = 0.0
+        self._learning_starts = self.config.num_steps_sampled_before_learning_starts
+        self._setup_replay()
+
+    def _setup_replay(self) -> None:
+        observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
+        self.replay = Replay(
+            frame_shape=observation_space.shape,
+            **self.config.replay_arguments(),
+            seed=self.config.seed,
+        )
+
+    def training_step(self) -> None:
+        """Play one fragment on every runner, then train on as many transitions as are owed."""
+        fragments = self._sample()
+        with self.metrics.log_time((TIMERS, REPLAY_BUFFER_ADD_DATA_TIMER)):
+            for fragment in fragments:
+                self.replay.add(fragment)
+        self._owe(sum(fragment.num_agent_steps for fragment in fragments))
+        if self._steps_owed < self.config.total_train_batch_size:
+            return
+        while self._steps_owed >= self.config.total_train_batch_size:
+            with self.metrics.log_time((TIMERS, REPLAY_BUFFER_SAMPLE_TIMER)):
+                batch = self.replay.sample(self.config.total_train_batch_size)
+            td_errors = self._learn(batch)
+            self.replay.update_priorities(batch.rows, td_errors)
+        with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
+            self.env_runner_group.sync_weights(
+                from_worker_or_learner_group=self.learner_group,
+                policies=[DEFAULT_MODULE_ID],
+                inference_only=True,
+            )
+
+    @property
+    def num_env_steps_sampled(self) -> int:
+        """Turns of games played by all runners since training began, restarts included."""
+        return int(
+            self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
+        )
+
+    def _sample(self) -> list[Fragment]:
+        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
+            fragments, metrics = synchronous_parallel_sample(
+                worker_set=self.env_runner_group,
+                concat=True,
+                sample_timeout_s=self.config.sample_timeout_s,
+                _uses_new_env_runners=True,
+                _return_metrics=True,
+            )
+        self.metrics.aggregate(metrics, key=ENV_RUNNER_RESULTS)
+        return list(fragments)
+
+    def _owe(self, agent_steps: int) -> None:
+        """Note how many transitions must be trained on for ``agent_steps`` newly sampled ones."""
+        if self.num_env_steps_sampled >= self._learning_starts:
+            self._steps_owed += agent_steps * self.config.training_intensity
+
+    def _learn(self, batch: Batch) -> NDArray[np.float32]:
+        """One update; returns the TD errors of the batch, in its order."""
+        self._steps_owed -= len(batch.rows)
+        columns = {
+            Columns.OBS: batch.obs,
+            Columns.NEXT_OBS: batch.new_obs,
+            NEW_ACTION_MASK: batch.new_action_mask,
+            Columns.ACTIONS: batch.actions,
+            Columns.REWARDS: batch.rewards,
+            Columns.TERMINATEDS: batch.terminateds,
+            "n_step": batch.n_step,
+            "weights": batch.weights,
+        }
+        with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
+            results = self.learner_group.update(
+                batch=MultiAgentBatch(
+                    {DEFAULT_MODULE_ID: SampleBatch(columns)}, env_steps=len(batch.rows)
+                ),
+                timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled},
+            )
+        td_errors = [
+            convert_to_numpy(part)
+            for result in results
+            for part in result[DEFAULT_MODULE_ID].pop(TD_ERROR_KEY).peek()
+        ]
+        self.metrics.aggregate(results, key=LEARNER_RESULTS)
+        return np.concatenate(td_errors).astype(np.float32)
+
+    def step(self) -> dict[str, Any]:
+        """One iteration; the games' sums of all runners become means."""
+        results: dict[str, Any] = super().step()
+        average_games(results[ENV_RUNNER_RESULTS])
+        if EVALUATION_RESULTS in results:
+            average_games(results[EVALUATION_RESULTS][ENV_RUNNER_RESULTS])
+        results[REPLAY_BUFFER_RESULTS] = self._replay_results()
+        return results
+
+    def _replay_results(self) -> dict[str, float]:
+        return {
+            "num_frames": len(self.replay),
+            "num_transitions": self.replay.num_transitions,
+            "num_bytes": self.replay.num_bytes,
+        }
+
+    # Checkpoints
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """RLlib's state, what is owed to the learner, and, if configured, the replay."""
+        state: dict[str, Any] = super().get_state(
+            components, not_components=not_components, **kwargs
+        )
+        state[STEPS_OWED] = self._steps_owed
+        if self.config.store_buffer_in_checkpoints:
+            state[REPLAY_STATE] = self._get_replay_state()
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from ``state``.
+
+        Without a stored replay, training pauses until the runners have filled the new one with
+        ``num_steps_sampled_before_learning_starts`` further env steps.
+        """
+        super().set_state(state)
+        self._steps_owed = state.get(STEPS_OWED, 0.0)
+        if REPLAY_STATE in state:
+            self._set_replay_state(state[REPLAY_STATE])
+        else:
+            self._learning_starts = (
+                self.num_env_steps_sampled + self.config.num_steps_sampled_before_learning_starts
+            )
+        self.env_runner_group.foreach_env_runner(
+            "set_state",
+            kwargs={"state": {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled}},
+        )
+
+    def _get_replay_state(self) -> Any:
+        return self.replay.get_state()
+
+    def _set_replay_state(self, state: Any) -> None:
+        self.replay.set_state(state)

@@ -1,0 +1,100 @@
+"""``battlesnake-gym train`` and ``train-mabs.py``: the Battlesnake experiments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.tune.registry import register_env
+
+from battlesnake_gym.rules import MOVES
+from mabs import algorithms
+from mabs.environment import ENV_NAME, make_vector
+from mabs.export import export_checkpoint
+from mabs.metrics import GAME_METRICS
+from sagemaker_rl.hyperparameters import option
+from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
+from sagemaker_rl.training_run import CSV_COLUMNS, say
+
+
+@dataclass(frozen=True)
+class BattlesnakeHyperparameters(Hyperparameters):
+    """What to play and how to learn; see the options' help."""
+
+    num_agents: int = option(4, "snakes in a game")
+    map_size: int = option(11, "width and height of the board")
+    ruleset: str = option("standard", "the game's ruleset")
+    map: str = option("standard", "the game's map")
+    observation: str = option("planes", "what a snake sees (battlesnake_gym.observations)")
+    rewards: str = option("survival", "what it is rewarded for (battlesnake_gym.rewards)")
+    action_mask: str = option("forbidden", "moves it never makes (battlesnake_gym.masks), or none")
+
+
+class BattlesnakeLauncher(SageMakerRayLauncher):
+    """Train a snake: all snakes of a game share one policy and learn from each other.
+
+    The run goes to RUNS/NAME: progress.csv, tensorboard/, checkpoints/, and at the end
+    model/policy.onnx with policy.json. Give --num-iters or --minutes. Examples:
+
+      train --minutes 3
+      train --algorithm APEX --map-size 7 --num-agents 2 --num-iters 50 --name small
+      train --minutes 10 --rl.training.config.lr 1e-4
+    """
+
+    hyperparameters_class = BattlesnakeHyperparameters
+    csv_columns = CSV_COLUMNS | {
+        name: f"env_runners/{name}" for name in GAME_METRICS if name not in CSV_COLUMNS
+    } | {
+        "agent_steps": "env_runners/num_agent_steps_sampled_lifetime/default_agent",
+        "updates": "learners/default_policy/weights_seq_no",
+        "qf_loss": "learners/default_policy/qf_loss",
+        "qf_mean": "learners/default_policy/qf_mean",
+    }  # fmt: skip
+
+    def register_env_creator(self) -> None:
+        """Register "battlesnake", the multi-agent environment that any RLlib algorithm can play."""
+        register_env(ENV_NAME, algorithms.make_multi_agent_env)
+
+    def get_experiment_config(self, hyperparameters: BattlesnakeHyperparameters) -> AlgorithmConfig:
+        """The configuration of the named algorithm on the wanted games."""
+        return algorithms.configure(
+            hyperparameters.algorithm,
+            {
+                "num_snakes": hyperparameters.num_agents,
+                "width": hyperparameters.map_size,
+                "height": hyperparameters.map_size,
+                "ruleset": hyperparameters.ruleset,
+                "map": hyperparameters.map,
+                "observation": hyperparameters.observation,
+                "rewards": hyperparameters.rewards,
+                "action_mask": hyperparameters.action_mask,
+            },
+        ).debugging(seed=hyperparameters.seed, log_level="ERROR")
+
+    def default_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
+        """Algorithm, board and snakes."""
+        size = hyperparameters.map_size
+        return f"{hyperparameters.algorithm}-{size}x{size}-{hyperparameters.num_agents}"
+
+    def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
+        """What decides whether weights fit: algorithm, board, observation, actions, network."""
+        environment = make_vector(1, config.env_config)
+        return {
+            "algorithm": config.algo_class.__name__,
+            "board size": [config.env_config["width"], config.env_config["height"]],
+            "observation": environment.observation.to_dict(),
+            "observation shape": list(environment.single_observation_space.shape),
+            "actions": list(MOVES),
+            "network": dict(config.model_config),
+        }
+
+    def export(self, checkpoint: Path, model_dir: Path) -> None:
+        """Write policy.onnx and policy.json."""
+        say(f"wrote {export_checkpoint(checkpoint, model_dir / 'policy.onnx')}")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Train; the exit status is that of `SageMakerRayLauncher.train_main`."""
+    return BattlesnakeLauncher.train_main(argv, prog="battlesnake-gym train")

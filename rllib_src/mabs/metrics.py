@@ -1,0 +1,91 @@
+"""What training reports of the games that ended, in numbers a game.
+
+Runners keep sums, since sums of several runners add up; `average_games` turns them into means.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from ray.rllib.utils.metrics import (
+    EPISODE_LEN_MEAN,
+    EPISODE_RETURN_MEAN,
+    NUM_EPISODES,
+)
+
+from battlesnake_gym.rewards import EVENTS, METRICS, Turn
+
+SUM_SUFFIX = "_sum"
+
+GAME_METRICS = (EPISODE_RETURN_MEAN, EPISODE_LEN_MEAN, *METRICS, "Longest_snake")
+"""Everything reported a game: the return is the mean over the game's snakes, the length is in
+turns, the rest is counted over all its snakes."""
+
+
+class GameStatistics:
+    """Follows N games with S seats and sums up those that end."""
+
+    def __init__(self, games: int, seats: int) -> None:
+        self._returns = np.zeros((games, seats))
+        self._seats = np.zeros((games, seats), dtype=np.bool_)
+        self._events = {name: np.zeros(games) for name in METRICS}
+        self._longest = np.zeros(games)
+        self._sums = dict.fromkeys((*GAME_METRICS, NUM_EPISODES), 0.0)
+        self._start(np.ones(games, dtype=np.bool_))
+
+    @property
+    def num_games(self) -> int:
+        """Games that have ended since `drain` was last called."""
+        return int(self._sums[NUM_EPISODES])
+
+    def start(self) -> None:
+        """All games begin anew; those running are forgotten."""
+        self._start(np.ones(len(self._returns), dtype=np.bool_))
+
+    def update(self, turn: Turn, rewards: NDArray[np.float32], infos: dict[str, Any]) -> None:
+        """Take in one step of `VectorBattlesnake`: its ``last_turn``, rewards and infos."""
+        self._start(infos["reset"])
+        self._seats |= turn.acted
+        self._returns += rewards
+        for name, events in METRICS.items():
+            for event in events:
+                self._events[name] += EVENTS[event](turn).sum(-1)
+        self._longest = np.maximum(self._longest, infos["length"].max(-1))
+        ended = turn.acted.any(-1) & ~infos["alive"].any(-1)
+        if ended.any():
+            self._finish(ended, infos["turn"])
+
+    def drain(self) -> dict[str, float]:
+        """The sums since the last call, under the metric's name and `SUM_SUFFIX`."""
+        sums = {
+            name if name == NUM_EPISODES else name + SUM_SUFFIX: value
+            for name, value in self._sums.items()
+        }
+        self._sums = dict.fromkeys(self._sums, 0.0)
+        return sums
+
+    def _start(self, games: NDArray[np.bool_]) -> None:
+        self._returns[games] = 0
+        self._seats[games] = False
+        for counts in self._events.values():
+            counts[games] = 0
+        self._longest[games] = 0
+
+    def _finish(self, ended: NDArray[np.bool_], turns: NDArray[np.int32]) -> None:
+        returns = self._returns[ended].sum(-1) / self._seats[ended].sum(-1)
+        self._sums[NUM_EPISODES] += float(ended.sum())
+        self._sums[EPISODE_RETURN_MEAN] += float(returns.sum())
+        self._sums[EPISODE_LEN_MEAN] += float(turns[ended].sum())
+        self._sums["Longest_snake"] += float(self._longest[ended].sum())
+        for name, counts in self._events.items():
+            self._sums[name] += float(counts[ended].sum())
+
+
+def average_games(results: dict[str, Any]) -> None:
+    """Replace the sums in a runner's compiled ``results`` by means a game (NaN: no game ended)."""
+    games = results.get(NUM_EPISODES, 0)
+    for name in GAME_METRICS:
+        total = results.pop(name + SUM_SUFFIX, 0.0)
+        results[name] = total / games if games else float("nan")
