@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-import urllib.error
 import urllib.request
 
 
@@ -17,11 +16,11 @@ def free_port() -> int:
 
 def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
     """Until the server answers; its own death is an error at once."""
-    for _ in range(300):
+    for _ in range(600):
         assert process.poll() is None, "the server ended"
         try:
-            urllib.request.urlopen(f"{address}/healthz", timeout=1).close()
-        except (urllib.error.URLError, ConnectionError):
+            urllib.request.urlopen(f"{address}/healthz", timeout=5).close()
+        except OSError:
             time.sleep(0.05)
         else:
             return

@@ -1,0 +1,190 @@
+"""Single requests to snakes that behave well and badly, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+from typing import Any
+
+import pytest
+import zoo
+from launch import free_port
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.snakes import Decision
+from server.players import Answer, AnswerError, HttpPlayer, LocalPlayer, open_client, parse_move
+
+TIMEOUT = 0.3
+BODY = {"game": {"id": "ä"}, "turn": 0}
+
+
+def ask(url: str, times: int = 1, timeout: float = TIMEOUT) -> list[Answer]:
+    async def talk() -> list[Answer]:
+        async with open_client() as client:
+            player = HttpPlayer(url, timeout, client)
+            return [await player.move(BODY) for _ in range(times)]
+
+    return asyncio.run(talk())
+
+
+def ask_once(behaviour: zoo.Behaviour) -> Answer:
+    with zoo.snake(behaviour) as url:
+        return ask(url)[0]
+
+
+def test_a_good_answer_counts() -> None:
+    answer = ask_once(zoo.says(zoo.http(zoo.GOOD)))
+    assert (answer.move, answer.shout, answer.problem) == ("left", "hello", "")
+    assert 0 < answer.milliseconds < 1000 * TIMEOUT
+
+
+def bad_status(status: str) -> zoo.Behaviour:
+    return zoo.says(zoo.http(zoo.GOOD, status))
+
+
+def bad_body(body: bytes) -> zoo.Behaviour:
+    return zoo.says(zoo.http(body))
+
+
+ZOO = {
+    "hangs": (zoo.hangs, "timeout"),
+    "drips its head": (zoo.drips, "timeout"),
+    "drips its body": (zoo.drips_body, "timeout"),
+    "closes": (zoo.closes, "connection"),
+    "floods": (zoo.floods, "connection"),
+    "floods its head": (zoo.floods_head, "connection"),
+    "circles": (zoo.circles, "connection"),
+    "redirects nowhere": (zoo.says(zoo.http(b"", "302 Found", "Location: ftp://x/")), "connection"),
+    "talks nonsense": (zoo.says(b"hello\r\n\r\n"), "connection"),
+    "binary": (zoo.says(bytes(range(256))), "connection"),
+    "short body": (zoo.says(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}"), "timeout"),
+    "500": (bad_status("500 Internal Server Error"), "status"),
+    "201": (bad_status("201 Created"), "status"),
+    "204": (zoo.says(b"HTTP/1.1 204 No Content\r\n\r\n"), "status"),
+    "empty": (bad_body(b""), "answer"),
+    "no JSON": (bad_body(b"left"), "answer"),
+    "no move": (bad_body(b"{}"), "answer"),
+    "wrong case": (bad_body(b'{"move": "LEFT"}'), "answer"),
+    "wrong word": (bad_body(b'{"move": "north"}'), "answer"),
+    "wrong type": (bad_body(b'{"move": ["left"]}'), "answer"),
+    "wrong shout": (bad_body(b'{"move": "left", "shout": 1}'), "answer"),
+    "list": (bad_body(b'["left"]'), "answer"),
+    "deep": (bad_body(b"[" * 60_000), "answer"),
+    "zip bomb": (
+        zoo.says(zoo.http(gzip.compress(b" " * 10**7), "200 OK", "Content-Encoding: gzip")),
+        "answer",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_a_bad_answer_is_none_and_costs_no_more_than_the_timeout(name: str) -> None:
+    behaviour, problem = ZOO[name]
+    began = time.perf_counter()
+    answer = ask_once(behaviour)
+    assert time.perf_counter() - began < TIMEOUT + 1
+    assert answer.move is None
+    assert answer.problem == problem
+    assert answer.milliseconds < 1000 * (TIMEOUT + 0.2)
+
+
+def test_nobody_listens() -> None:
+    assert ask(f"http://127.0.0.1:{free_port()}")[0].problem == "connection"
+    assert ask("http://host.invalid")[0].problem in ("connection", "timeout")
+
+
+def test_connections_are_kept_and_paths_appended() -> None:
+    recorder = zoo.Recorder()
+    with zoo.snake(recorder) as url:
+        answers = ask(f"{url}/base/path/?token=a%20b", times=5)
+    assert [answer.move for answer in answers] == ["left"] * 5
+    assert {request[0] for request in recorder.requests} == {
+        "POST /base/path/move?token=a%20b HTTP/1.1"
+    }
+    assert len(recorder.connections) == 1
+
+
+def test_answers_are_not_held_back_by_the_network() -> None:
+    with zoo.snake(zoo.Recorder()) as url:
+        fastest = min(answer.milliseconds for answer in ask(url, times=20))
+    assert fastest < 20, "Nagle's algorithm would make it 40"
+
+
+def test_a_redirect_is_followed_as_the_reference_does() -> None:
+    seen: list[bytes] = []
+
+    def moved(connection: Any, head: bytes, body: bytes) -> bool:
+        seen.append(head.split(b"\r\n")[0])
+        there = b"/there" in seen[-1]
+        connection.sendall(
+            zoo.http(zoo.GOOD) if there else zoo.http(b"", "302 Found", "Location: /there")
+        )
+        return True
+
+    assert ask_once(moved).move == "left"
+    assert seen == [b"POST /move HTTP/1.1", b"GET /there HTTP/1.1"]
+
+
+def test_start_end_and_introduce_never_raise() -> None:
+    async def talk(url: str) -> dict[str, str]:
+        async with open_client() as client:
+            player = HttpPlayer(url, 0.2, client)
+            await player.start(BODY)
+            await player.end(BODY)
+            return await player.introduce()
+
+    for behaviour, _ in ZOO.values():
+        with zoo.snake(behaviour) as url:
+            assert asyncio.run(talk(url)) == {}
+
+
+def test_the_looks_are_read_whatever_the_status() -> None:
+    looks = b'{"color": "#fff", "head": 3, "tail": "bolt", "author": "x"}'
+
+    async def introduce(url: str) -> dict[str, str]:
+        async with open_client() as client:
+            return await HttpPlayer(url, 1, client).introduce()
+
+    with zoo.snake(zoo.says(zoo.http(looks, "404 Not Found"))) as url:
+        assert asyncio.run(introduce(url)) == {"color": "#fff", "tail": "bolt"}
+
+
+@pytest.mark.parametrize(
+    "content", [b"null", b'{"move": null}', b"\xff", b'{"move": "up"} x', b"9" * 5000]
+)
+def test_what_is_no_answer(content: bytes) -> None:
+    with pytest.raises(AnswerError):
+        parse_move(content)
+
+
+def test_a_null_shout_is_no_shout() -> None:
+    assert parse_move(b'{"move": "down", "shout": null, "taunt": 1}') == ("down", "")
+
+
+def local(strategy: Any, timeout: float = TIMEOUT) -> Answer:
+    body = Board.new(7, 7, 2).to_api("snake_0")
+    return asyncio.run(LocalPlayer(strategy, timeout).move(body))
+
+
+def test_strategies_in_process_are_held_to_the_same() -> None:
+    given: list[Any] = []
+
+    def good(board: Board, seconds: float | None = None) -> Decision:
+        given.append((board.you_id, seconds, board.game.seed))
+        return Decision("down", shout="hi")
+
+    def late(board: Board, seconds: float | None = None) -> Decision:
+        time.sleep(0.05)
+        return Decision("down")
+
+    answer = local(good)
+    assert (answer.move, answer.shout, answer.decision) == (
+        "down",
+        "hi",
+        Decision("down", (), {}, "hi"),
+    )
+    assert given == [("snake_0", TIMEOUT, 0)], "the seed, and so the food to come, stays hidden"
+    assert local(late, 0.01).problem == "timeout"
+    assert local(lambda board, seconds=None: 1 / 0).problem == "answer"
+    assert local(lambda board, seconds=None: Decision("UP")).problem == "answer"

@@ -1,0 +1,153 @@
+"""Misbehaving snakes on real sockets, to set against the referee."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+GOOD = b'{"move": "left", "shout": "hello"}'
+
+Behaviour = Callable[[socket.socket, bytes, bytes], bool | None]
+"""Answers one request (head, body) on its connection; True keeps the connection."""
+
+
+def http(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
+    """An HTTP answer."""
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def says(answer: bytes) -> Behaviour:
+    """Sends these bytes, whatever was asked."""
+
+    def behave(connection: socket.socket, head: bytes, body: bytes) -> bool:
+        connection.sendall(answer)
+        return True
+
+    return behave
+
+
+def hangs(connection: socket.socket, head: bytes, body: bytes) -> None:
+    """Never answers."""
+    time.sleep(20)
+
+
+def closes(connection: socket.socket, head: bytes, body: bytes) -> None:
+    """Hangs up without a word."""
+
+
+def drips(connection: socket.socket, head: bytes, body: bytes) -> None:
+    """A header that never ends, a byte at a time: no single read ever times out."""
+    with contextlib.suppress(OSError):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+        for _ in range(400):
+            connection.sendall(b"a")
+            time.sleep(0.05)
+
+
+def drips_body(connection: socket.socket, head: bytes, body: bytes) -> None:
+    """A good head, then a body that comes a byte at a time."""
+    with contextlib.suppress(OSError):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n")
+        for _ in range(400):
+            connection.sendall(b" ")
+            time.sleep(0.05)
+
+
+def floods(connection: socket.socket, head: bytes, body: bytes) -> None:
+    """A body without end."""
+    with contextlib.suppress(OSError):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n")
+        while True:
+            connection.sendall(b"x" * 65536)
+
+
+def floods_head(connection: socket.socket, head: bytes, body: bytes) -> None:
+    """A head without end."""
+    with contextlib.suppress(OSError):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+        while True:
+            connection.sendall(b"x" * 65536)
+
+
+def circles(connection: socket.socket, head: bytes, body: bytes) -> bool:
+    """Redirects to itself for ever."""
+    connection.sendall(http(b"", "302 Found", "Location: /again"))
+    return True
+
+
+class Recorder:
+    """A well-behaved snake that keeps every request: (request line, headers, body)."""
+
+    def __init__(self, answer: Callable[[bytes], bytes] = lambda body: GOOD) -> None:
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+        self.connections: set[int] = set()
+        self._answer = answer
+
+    def __call__(self, connection: socket.socket, head: bytes, body: bytes) -> bool:
+        first, *lines = head.decode().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines if line)
+        self.requests.append((first, headers, body))
+        self.connections.add(id(connection))
+        looks = {"apiversion": "1", "color": "#112233", "head": "evil", "tail": "bolt", "x": 1}
+        if head.startswith(b"GET "):
+            connection.sendall(http(json.dumps(looks).encode()))
+        elif b"/move" in head.split(b"\r\n")[0]:
+            connection.sendall(http(self._answer(body)))
+        else:
+            connection.sendall(http(b""))
+        return True
+
+    def told(self, what: str) -> list[Any]:
+        """The bodies of all requests to that address, read."""
+        return [json.loads(body) for line, _, body in self.requests if f"/{what}" in line]
+
+
+def read_request(connection: socket.socket) -> tuple[bytes, bytes] | None:
+    """The next request's head and body; None where the other side has closed."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        chunk = connection.recv(65536)
+        if not chunk:
+            return None
+        data += chunk
+    head, body = data.split(b"\r\n\r\n", 1)
+    length = 0
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            length = int(line.split(b":")[1])
+    while len(body) < length:
+        body += connection.recv(65536)
+    return head, body
+
+
+@contextlib.contextmanager
+def snake(behaviour: Behaviour) -> Iterator[str]:
+    """A server on loopback that behaves like this; gives its address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve_connection(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while request := read_request(connection):
+                if not behaviour(connection, *request):
+                    return
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                threading.Thread(target=serve_connection, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
