@@ -69,26 +69,22 @@ def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[n
 
     Raises ``ValueError`` where the kind or the snake is unknown.
     """
-    own = next((snake for snake in state.snakes if snake.id == snake_id), None)
-    if own is None:
-        raise ValueError(f"unknown snake {snake_id!r} on this board")
+    own = _find(state, snake_id)
     mask = np.ones(len(MOVES), np.bool_)
-    faults = [_faults(game, state, own, move) for move in MOVES] if own.alive else [0] * 4
+    found = [faults(game, state, snake_id, move) for move in MOVES] if own.alive else [0] * 4
     for bits in parts(kind):
-        left = mask & [fault & bits == 0 for fault in faults]
+        left = mask & [fault & bits == 0 for fault in found]
         if left.any():
             mask = left
     return mask
 
 
-def wraps(game: Game) -> bool:
-    """Whether a snake that leaves the board enters it on the other side."""
-    return any(stage.name == "move_wrapped" for stage in RULESETS[ruleset_name(game.ruleset)])
+def faults(game: Game, state: State, snake_id: str, move: str) -> int:
+    """Return all that is wrong with one move of a living snake: `WALL`, `NECK` ... added up.
 
-
-def _faults(game: Game, state: State, own: Snake, move: str) -> int:
-    """All that is wrong with one move, as bits. Off the board only the wall counts."""
-    wrapped = wraps(game)
+    Off the board only the wall counts.
+    """
+    own, wrapped = _find(state, snake_id), wraps(game)
     x, y = own.head[0] + OFFSETS[move][0], own.head[1] + OFFSETS[move][1]
     if wrapped:
         x, y = x % state.width, y % state.height
@@ -103,6 +99,18 @@ def _faults(game: Game, state: State, own: Snake, move: str) -> int:
         | HEALTH * (not _lives_on(game, state, own, cell))
         | HEAD * any(_can_contest(state, own, other, cell, wrapped) for other in others)
     )
+
+
+def wraps(game: Game) -> bool:
+    """Whether a snake that leaves the board enters it on the other side."""
+    return any(stage.name == "move_wrapped" for stage in RULESETS[ruleset_name(game.ruleset)])
+
+
+def _find(state: State, snake_id: str) -> Snake:
+    for snake in state.snakes:
+        if snake.id == snake_id:
+            return snake
+    raise ValueError(f"unknown snake {snake_id!r} on this board")
 
 
 def _lives_on(game: Game, state: State, own: Snake, cell: Point) -> bool:

@@ -184,6 +184,10 @@ class Observation:
                 f"out of shape {out.shape} is too small for a board of {state.width} x "
                 f"{state.height}; {self.name!r} needs {shape}"
             )
+        elif self.relative and (out.shape[1] != out.shape[2] or out.shape[1] % 2 == 0):
+            raise ValueError(
+                f"planes that turn must be a square of odd side, got out of shape {out.shape}"
+            )
         if not snake.alive:
             out[:] = 0
             return out

@@ -61,7 +61,8 @@ class Turn:
     @property
     def died(self) -> Flags:
         """The seats that were eliminated in this turn."""
-        return self.acted & ~self.alive
+        died: Flags = self.acted & ~self.alive
+        return died
 
     def died_of(self, cause: str) -> Flags:
         """The seats that were eliminated in this turn with this one of `CAUSES`."""
@@ -72,26 +73,31 @@ class Turn:
         counts = np.zeros(self.alive.shape, np.int64)
         games, victims = np.nonzero(self.died_of(cause))
         np.add.at(counts, (games, self.killer[games, victims]), 1)
-        return np.where(self.alive, counts, 0)
+        counts[~self.alive] = 0
+        return counts
 
 
 def reversals(actions: NDArray[np.uint8], facing: NDArray[np.uint8]) -> Flags:
-    """Which actions go back into the own neck, where there is one.
+    """Return which actions go back into the own neck, where there is one: bool [N, S].
 
     ``facing`` is ``Games.facing`` before the turn. Opposite moves differ in the last bit.
     """
-    return (actions ^ 1) == facing
+    back: Flags = (actions ^ 1) == facing
+    return back
 
 
 def _won(turn: Turn) -> Counts:
-    started = np.count_nonzero(turn.alive | (turn.cause > 0), axis=1)
-    return turn.acted & turn.alive & (turn.over & (started > 1))[:, None]
+    """The last one alive of several."""
+    started = (turn.alive | (turn.cause > 0)).sum(axis=1)
+    won: Flags = turn.acted & turn.alive & (turn.over & (started > 1))[:, None]
+    return won
 
 
 def _outlived(turn: Turn) -> Counts:
-    died = turn.died
-    heirs = np.where(turn.alive.any(axis=1)[:, None], turn.alive & turn.acted, died)
-    shares = died.sum(axis=1) / np.maximum(heirs.sum(axis=1), 1)
+    """The deaths of the turn in equal shares: to the survivors, else to those who died last."""
+    survivors = turn.acted & turn.alive
+    heirs: Flags = survivors | (turn.died & ~survivors.any(axis=1, keepdims=True))
+    shares = turn.died.sum(axis=1) / np.maximum(heirs.sum(axis=1), 1)
     return heirs * shares[:, None]
 
 

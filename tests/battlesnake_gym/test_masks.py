@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from played_games import batches, play
+
+from battlesnake_gym import masks
+from battlesnake_gym.engine import Games
+from battlesnake_gym.masks import BODY, HEAD, HEALTH, KINDS, NECK, WALL
+from battlesnake_gym.rules import MOVES, Game, Settings, Snake, State, step
+
+STANDARD = Game()
+Kinds = st.lists(st.sampled_from(KINDS), min_size=1, max_size=3).map("+".join)
+
+
+def moves(kind: str, state: State, game: Game = STANDARD) -> list[str]:
+    """The moves left to the first snake."""
+    mask = masks.action_mask(game, state, state.snakes[0].id, kind)
+    return [move for move, allowed in zip(MOVES, mask, strict=True) if allowed]
+
+
+def corner() -> State:
+    """ "me" in the lower left corner of 5 x 5, above it its own body, a longer snake to its right.
+
+    The tail of "me" is at its left end: (0, 0) head, (0, 1), (1, 1), (1, 0) tail.
+    """
+    own = Snake("me", [(0, 0), (0, 1), (1, 1), (1, 0)])
+    return State(7, 5, 5, [own, Snake("big", [(2, 0)] + [(2, y) for y in range(1, 5)])])
+
+
+def test_kinds_by_hand() -> None:
+    state = corner()
+    assert moves("none", state) == list(MOVES)
+    assert moves("wall", state) == ["up", "right"]
+    assert moves("neck", state) == ["down", "left", "right"]
+    # To the right lies the own tail, which leaves.
+    assert moves("body", state) == ["down", "left", "right"]
+    assert moves("forbidden", state) == ["right"]
+    assert moves("head", state) == ["up", "down", "left"]
+
+
+def test_stacked_tails_stay() -> None:
+    state = corner()
+    state.snakes[0].body.append((1, 0))
+    assert moves("body", state) == ["down", "left"]
+
+
+def test_a_part_that_leaves_nothing_is_passed_over() -> None:
+    state = corner()
+    assert moves("forbidden+head", state) == ["right"]
+    assert moves("head+forbidden", state) == ["up", "down", "left"]
+    state.snakes[0].body.append((1, 0))
+    assert moves("forbidden", state) == list(MOVES)
+    assert moves("wall+body", state) == ["up", "right"]
+
+
+def test_wrapped_boards_have_no_wall() -> None:
+    state, game = corner(), Game("wrapped")
+    state.snakes[1].body = [(4, 4), (3, 4), (2, 4), (1, 4), (1, 3), (2, 3)]
+    assert moves("wall", state, game) == list(MOVES)
+    # Below is (0, 4), where the head of "big" can go; to the left (4, 0), where it can go too.
+    assert moves("head", state, game) == ["up", "right"]
+    state.snakes[1].body = [(3, 3), (4, 3), (4, 4), (0, 4), (0, 3), (1, 3)]
+    assert moves("body", state, game) == ["left", "right"]
+
+
+@pytest.mark.parametrize(
+    ("health", "layers", "damage", "lives"),
+    [
+        (2, 0, 14, True),
+        (1, 0, 14, False),
+        (16, 1, 14, True),
+        (15, 1, 14, False),
+        (29, 2, 14, False),
+        (30, 2, 14, True),
+        (1, 1, 0, False),
+        (1, 1, -5, True),
+    ],
+)
+def test_health(health: int, layers: int, damage: int, lives: bool) -> None:
+    game = Game(settings=Settings(hazard_damage_per_turn=damage))
+    state = State(3, 5, 5, [Snake("me", [(2, 2), (2, 1), (2, 0)], health)])
+    state.hazards = [(2, 3)] * layers
+    assert (masks.faults(game, state, "me", "up") == 0) == lives
+    state.food = [(2, 3)]
+    assert masks.faults(game, state, "me", "up") == 0
+
+
+def test_equal_lengths_contest_and_shorter_do_not() -> None:
+    own, other = Snake("me", [(1, 1), (1, 0), (0, 0)]), Snake("it", [(3, 1), (3, 0), (4, 0)])
+    state = State(3, 5, 5, [own, other])
+    assert moves("head", state) == ["up", "down", "left"]
+    own.body.append((0, 1))
+    assert moves("head", state) == list(MOVES)
+
+
+def test_the_dead_may_do_anything() -> None:
+    state = corner()
+    state.snakes[0].eliminated_cause = "wall-collision"
+    assert moves("forbidden+head", state) == list(MOVES)
+
+
+@settings(max_examples=60, deadline=None)
+@given(batches(), Kinds, st.integers(0, 2**32), st.integers(0, 60))
+def test_engine_equals_definition(games: Games, kind: str, seed: int, turns: int) -> None:
+    mask = np.zeros((3, games.num_snakes, 4), np.bool_)
+    for _ in play(games, seed, turns):
+        games.action_mask(kind, mask)
+        assert mask.any(axis=-1).all()
+        for i in range(3):
+            position = games.state(i)
+            for seat, snake in enumerate(position.snakes):
+                expected = masks.action_mask(games.game, position, snake.id, kind)
+                np.testing.assert_array_equal(mask[i, seat], expected)
+            assert mask[i, len(position.snakes) :].all()
+
+
+BITS_OF_CAUSE = {
+    "wall-collision": WALL,
+    "snake-self-collision": BODY,
+    "snake-collision": BODY,
+    "head-collision": HEAD,
+    "hazard": HEALTH,
+    "out-of-health": HEALTH | WALL,
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(batches(), st.integers(0, 2**32), st.integers(0, 40), st.sampled_from(MOVES))
+def test_faults_are_what_the_rules_punish(games: Games, seed: int, turns: int, move: str) -> None:
+    for _ in play(games, seed, turns):
+        pass
+    for i in range(3):
+        before = games.state(i)
+        players = [snake for snake in before.snakes if snake.alive]
+        if games.over[i]:
+            continue
+        for own in players:
+            after = copy.deepcopy(before)
+            game = Game(games.game.ruleset, "", games.game.settings, solo=games.game.solo)
+            step(game, after, {snake.id: "straight on" for snake in players} | {own.id: move})
+            cause = next(snake for snake in after.snakes if snake.id == own.id).eliminated_cause
+            found = masks.faults(game, before, own.id, move)
+            # Whoever dies had a fault, and every fault but those of bodies and heads kills.
+            assert not cause or found & BITS_OF_CAUSE[cause]
+            assert cause or not found & (WALL | HEALTH)
+            if found & NECK and own.length > 2:
+                assert cause
+
+
+@pytest.mark.parametrize("kind", ["walls", "", "wall+", "wall,body"])
+def test_unknown_kinds_are_refused(kind: str) -> None:
+    with pytest.raises(ValueError, match=r"unknown action mask .* choose one of none, wall, neck"):
+        masks.check(kind)
+
+
+def test_unknown_snakes_are_refused() -> None:
+    with pytest.raises(ValueError, match="unknown snake 'you' on this board"):
+        masks.action_mask(Game(), corner(), "you", "wall")

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from played_games import batches
+
+from battlesnake_gym.engine import Games
+from battlesnake_gym.rewards import (
+    EVENTS,
+    METRICS,
+    PRESETS,
+    Rewards,
+    Turn,
+    count,
+    get,
+    reversals,
+)
+from battlesnake_gym.rules import CAUSES, MOVES, Game, Snake, State
+
+DEATHS = (
+    "hit_wall",
+    "hit_other_snake",
+    "hit_self",
+    "was_eaten",
+    "forbidden_move",
+    "starved",
+    "died_in_hazard",
+)
+
+
+def play_turn(games: Games, actions: np.ndarray) -> Turn:
+    """Step the games and tell what happened."""
+    acted = games.alive & ~games.over[:, None]
+    reversed_ = reversals(actions, games.facing)
+    games.step(actions)
+    return Turn.of(games, acted, reversed_)
+
+
+def events_of(snakes: list[Snake], moves: dict[str, str], **changes: object) -> dict[str, dict]:
+    """Play one turn on 7 x 7; each snake's events that happened, with their counts."""
+    state = State(9, 7, 7, snakes, **changes)  # type: ignore[arg-type]
+    games = Games(1, width=7, height=7, num_snakes=len(snakes), game=Game(map=""))
+    games.load(0, state)
+    actions = np.array([[MOVES.index(moves[snake.id]) for snake in snakes]], np.uint8)
+    turn = play_turn(games, actions)
+    counts = {event: read(turn)[0] for event, read in EVENTS.items()}
+    return {
+        snake.id: {event: float(n[seat]) for event, n in counts.items() if n[seat]}
+        for seat, snake in enumerate(snakes)
+    }
+
+
+def bystanders() -> list[Snake]:
+    return [Snake("x", [(6, 5), (6, 4), (6, 3)]), Snake("y", [(0, 5), (0, 4), (0, 3)])]
+
+
+UP = {"x": "up", "y": "up"}
+
+
+def test_another_turn_and_food() -> None:
+    happened = events_of(bystanders(), UP, food=[(6, 6)])
+    assert happened == {"x": {"another_turn": 1, "ate_food": 1}, "y": {"another_turn": 1}}
+
+
+def test_wall_and_outliving() -> None:
+    fool = Snake("me", [(3, 6), (3, 5), (3, 4)])
+    happened = events_of([fool, *bystanders()], {"me": "up", **UP})
+    assert happened["me"] == {"died": 1, "hit_wall": 1}
+    assert happened["x"] == happened["y"] == {"another_turn": 1, "outlived": 0.5}
+
+
+def test_hit_self_and_forbidden_move_are_different_deaths() -> None:
+    body = [(3, 2), (3, 3), (2, 3), (2, 2), (2, 1)]
+    assert events_of([Snake("me", body), *bystanders()], {"me": "left", **UP})["me"] == {
+        "died": 1,
+        "hit_self": 1,
+    }
+    assert events_of([Snake("me", body), *bystanders()], {"me": "up", **UP})["me"] == {
+        "died": 1,
+        "forbidden_move": 1,
+    }
+
+
+def test_head_to_head() -> None:
+    small, big = Snake("me", [(2, 1), (1, 1), (0, 1)]), Snake("big", [(4, 1), *[(5, 1)] * 4])
+    happened = events_of([small, big, *bystanders()], {"me": "right", "big": "left", **UP})
+    assert happened["me"] == {"died": 1, "was_eaten": 1}
+    assert happened["big"]["ate_another_snake"] == 1
+    twin = Snake("big", [(4, 1), (5, 1), (6, 1)])
+    happened = events_of([small, twin, *bystanders()], {"me": "right", "big": "left", **UP})
+    # Both are eaten, and nobody who died is said to have eaten.
+    assert happened["me"] == happened["big"] == {"died": 1, "was_eaten": 1}
+
+
+def test_body_collision() -> None:
+    fool, wall = Snake("me", [(2, 2), (1, 2), (0, 2)]), Snake("wall", [(3, 3), (3, 2), (3, 1)])
+    happened = events_of([fool, wall, *bystanders()], {"me": "right", "wall": "up", **UP})
+    assert happened["me"] == {"died": 1, "hit_other_snake": 1}
+    assert happened["wall"] == {
+        "another_turn": 1,
+        "other_snake_hit_body": 1,
+        "outlived": pytest.approx(1 / 3),
+    }
+
+
+def test_hunger_and_hazard() -> None:
+    hungry = Snake("me", [(3, 2), (3, 1), (3, 0)], health=1)
+    happened = events_of([hungry, *bystanders()], {"me": "up", **UP})
+    assert happened["me"] == {"died": 1, "starved": 1}
+    happened = events_of([hungry, *bystanders()], {"me": "up", **UP}, hazards=[(3, 3)])
+    assert happened["me"] == {"died": 1, "died_in_hazard": 1}
+
+
+def test_winning_and_draw() -> None:
+    x, y = bystanders()
+    happened = events_of([x, y], {"x": "right", "y": "up"})
+    assert happened == {
+        "x": {"died": 1, "hit_wall": 1},
+        "y": {"another_turn": 1, "won": 1, "outlived": 1},
+    }
+    # Those who die last share the deaths of that turn: nobody has won.
+    happened = events_of([x, y], {"x": "right", "y": "left"})
+    assert happened == {seat: {"died": 1, "hit_wall": 1, "outlived": 1} for seat in "xy"}
+
+
+def test_the_dead_have_no_events() -> None:
+    dead = Snake("me", [(3, 6), (3, 5), (3, 4)], eliminated_cause="wall-collision")
+    assert events_of([dead, *bystanders()], {"me": "up", **UP})["me"] == {}
+
+
+@settings(max_examples=60, deadline=None)
+@given(batches(), st.integers(0, 2**32), st.integers(1, 60))
+def test_every_death_has_one_cause_and_zero_sum_is_zero(
+    games: Games, seed: int, turns: int
+) -> None:
+    random = np.random.default_rng(seed)
+    mask = np.ones((3, games.num_snakes, 4), np.bool_)
+    for _ in range(turns):
+        alive = games.alive & ~games.over[:, None]
+        games.action_mask("wall", mask)
+        actions = (random.random(mask.shape) * mask).argmax(axis=-1).astype(np.uint8)
+        turn = play_turn(games, actions)
+        died = alive & ~games.alive
+        np.testing.assert_array_equal(
+            sum(EVENTS[event](turn).astype(int) for event in DEATHS), died
+        )
+        np.testing.assert_array_equal(EVENTS["another_turn"](turn) | died, alive)
+        np.testing.assert_allclose(get("zero-sum").batch(turn).sum(axis=1), 0, atol=1e-5)
+        for read in EVENTS.values():
+            assert not read(turn)[~alive].any()
+        kills = EVENTS["ate_another_snake"](turn) + EVENTS["other_snake_hit_body"](turn)
+        assert kills.sum() <= died.sum()
+        assert count(turn)["Killed_another_snake"] == kills.sum()
+
+
+def test_metrics_count_events() -> None:
+    seats = np.arange(len(CAUSES))
+    cause = np.array([seats], np.uint8)
+    turn = Turn(
+        acted=np.ones_like(cause, np.bool_),
+        reversed=np.array([seats == CAUSES.index("snake-self-collision")]),
+        over=np.array([True]),
+        alive=cause == 0,
+        ate=np.zeros_like(cause, np.bool_),
+        cause=cause,
+        killer=np.zeros_like(cause, np.int8),
+    )
+    assert count(turn) == {
+        "Snake_hit_wall": 1,
+        "Snake_hit_body": 1,
+        "Snake_was_eaten": 1,
+        "Killed_another_snake": 2,
+        "Starved": 1,
+        "Forbidden_move": 1,
+        "Died_in_hazard": 1,
+    }
+    assert list(count(turn)) == list(METRICS)
+
+
+def test_weights_add_up() -> None:
+    games = Games(2, num_snakes=2)
+    games.reset(np.array([5, 6]))
+    turn = play_turn(games, np.zeros((2, 2), np.uint8))
+    rewards = Rewards({"another_turn": 1.5, "died": -1.0}).batch(turn)
+    assert rewards.dtype == np.float32
+    assert rewards.tolist() == [[1.5, 1.5]] * 2
+    assert get("survival").batch(turn).tolist() == [[1.0, 1.0]] * 2
+    idle = Turn.of(games, np.zeros((2, 2), np.bool_), turn.reversed)
+    assert not get("survival").batch(idle).any()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets(preset: str) -> None:
+    scheme = get(preset)
+    assert scheme == get(PRESETS[preset]) == get(scheme)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("survive", "unknown rewards 'survive'; choose one of survival, starter-pack"),
+        (
+            {"snake_died": 1},
+            "unknown reward event 'snake_died'; choose from another_turn, ate_food",
+        ),
+        ({"died": "1"}, "the reward for 'died' must be a number, got '1'"),
+        ({"died": True}, "the reward for 'died' must be a number, got True"),
+        ({"died": float("nan")}, "the reward for 'died' must be finite, got nan"),
+    ],
+)
+def test_wrong_schemes_are_refused(wrong: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        get(wrong)  # type: ignore[arg-type]
