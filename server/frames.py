@@ -1,0 +1,110 @@
+"""Games as the browser's board component reads them: one JSON object a game, one a position.
+
+A *frame* is a position::
+
+    {"turn": 12, "food": [[x, y], ...], "hazards": [[x, y, depth], ...],
+     "snakes": [{"body": [[x, y], ...], "health": 93, "latency": "12", "shout": "",
+                 "death": null or {"cause": ..., "by": id, "turn": ...},
+                 "next": null or {"move": "up", "guessed": false, "scores": {"up": 0.7, ...},
+                                  "reasons": [{"rule", "vetoed", "scores", "note"}, ...]}}, ...]}
+
+``next`` is what the snake did from this position, and why. Snakes stand in the order of the game's
+``snakes``, where their names and colours are. A score that is no finite number is null.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from battlesnake_gym import drawing
+from battlesnake_gym.board import UNKNOWN_SEED, Board
+from battlesnake_gym.replay import Replay, Turn
+from battlesnake_gym.rules.state import Snake
+from battlesnake_gym.snakes import Reason
+
+
+def game(replay: Replay) -> dict[str, Any]:
+    """A whole recorded game with all its frames."""
+    following: list[Turn | None] = [*replay.turns, None]
+    boards = zip(replay.boards(), following, strict=True)
+    deaths = [
+        {"turn": turn, "id": snake_id, "cause": cause} for turn, snake_id, cause in replay.deaths()
+    ]
+    return {
+        **header(replay.first),
+        "info": {key: str(value) for key, value in replay.info.items()},
+        "deaths": deaths,
+        "frames": [frame(board, turn) for board, turn in boards],
+    }
+
+
+def header(board: Board) -> dict[str, Any]:
+    """What stays the same during a game; the seed is text: it may exceed a browser's numbers."""
+    return {
+        "id": board.game.id,
+        "ruleset": board.game.ruleset,
+        "map": board.game.map,
+        "seed": None if board.game.seed == UNKNOWN_SEED else str(board.game.seed),
+        "timeout": board.game.timeout,
+        "width": board.width,
+        "height": board.height,
+        "snakes": [
+            {"id": snake.id, "name": snake.name or snake.id, "color": drawing.colour(snake, i)}
+            for i, snake in enumerate(board.snakes)
+        ],
+    }
+
+
+def frame(board: Board, following: Turn | None = None) -> dict[str, Any]:
+    """One position, and what was done from it where ``following`` tells."""
+    depths = Counter(board.hazards)
+    return {
+        "turn": board.turn,
+        "food": board.food,
+        "hazards": [[x, y, depth] for (x, y), depth in depths.items() if board.inside((x, y))],
+        "snakes": [_snake(snake, following) for snake in board.snakes],
+    }
+
+
+def _snake(snake: Snake, following: Turn | None) -> dict[str, Any]:
+    death = {
+        "cause": snake.eliminated_cause,
+        "by": snake.eliminated_by,
+        "turn": snake.eliminated_on,
+    }
+    return {
+        "body": snake.body,
+        "health": snake.health,
+        "latency": snake.latency,
+        "shout": snake.shout,
+        "death": None if snake.alive else death,
+        "next": _next(snake, following),
+    }
+
+
+def _next(snake: Snake, following: Turn | None) -> dict[str, Any] | None:
+    if following is None or snake.id not in following.moves:
+        return None
+    decision = following.decisions.get(snake.id)
+    return {
+        "move": following.moves[snake.id],
+        "guessed": snake.id in following.guessed,
+        "scores": _finite(decision.scores) if decision else {},
+        "reasons": [_reason(reason) for reason in decision.reasons] if decision else [],
+    }
+
+
+def _reason(reason: Reason) -> dict[str, Any]:
+    return {
+        "rule": reason.rule,
+        "vetoed": reason.vetoed,
+        "scores": _finite(reason.scores),
+        "note": reason.note,
+    }
+
+
+def _finite(scores: Mapping[str, float]) -> dict[str, float | None]:
+    return {move: score if math.isfinite(score) else None for move, score in scores.items()}

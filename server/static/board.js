@@ -1,0 +1,278 @@
+// Draws a position into an <svg>. Knows nothing of replays, servers or controls.
+//
+//   const view = new BoardView(svg, {width, height, snakes: [{color}, ...]});
+//   view.draw(frame);                       // a frame as server/frames.py writes it
+//   view.draw(frame, previous, 0.4);        // 40 % of the way from the previous frame
+//   view.select(2);                         // outline a snake and show the values of its moves
+//   view.cellAt(event)                      // [x, y] under a pointer, or null
+//
+// Colours come from the custom properties of look.css (--cell, --food, ...).
+
+const SVG = "http://www.w3.org/2000/svg";
+const MARGIN = 0.18;
+const OFFSETS = { up: [0, 1], down: [0, -1], left: [-1, 0], right: [1, 0] };
+
+/** An SVG element with attributes; attributes that are null are left out. */
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value !== null) made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+export class BoardView {
+  constructor(svg, game) {
+    this.svg = svg;
+    this.game = game;
+    this.selected = null;
+    this.shown = null;
+    const { width, height } = game;
+    svg.setAttribute("viewBox",
+      `${-MARGIN} ${-MARGIN} ${width + 2 * MARGIN} ${height + 2 * MARGIN}`);
+    this.ground = element("g");
+    this.things = element("g");
+    this.snakes = element("g");
+    this.marks = element("g");
+    svg.replaceChildren(this.ground, this.things, this.snakes, this.marks);
+    this.drawGround();
+  }
+
+  /** Show `frame`; with `previous` and a `share` below 1 on the way to it. */
+  draw(frame, previous = null, share = 1) {
+    const ground = share < 1 && previous ? previous : frame;
+    if (ground !== this.shown) {
+      this.shown = ground;
+      this.drawThings(ground);
+    }
+    const order = frame.snakes.map((_, i) => i);
+    order.sort((a, b) => (a === this.selected) - (b === this.selected));
+    this.snakes.replaceChildren(...order.flatMap(
+      (i) => this.drawSnake(i, frame, previous?.snakes[i] ?? null, share)));
+    const crosses = share < 0.6 ? [] : this.drawCrosses(frame, true);
+    this.marks.replaceChildren(...crosses, ...this.drawValues(frame, share));
+  }
+
+  select(index) {
+    this.selected = index;
+  }
+
+  /** The cell under a pointer event. */
+  cellAt(event) {
+    const box = this.svg.getScreenCTM().inverse();
+    const place = new DOMPoint(event.clientX, event.clientY).matrixTransform(box);
+    const x = Math.floor(place.x);
+    const y = this.game.height - 1 - Math.floor(place.y);
+    return x >= 0 && y >= 0 && x < this.game.width && y < this.game.height ? [x, y] : null;
+  }
+
+  /** The centre of a cell in the picture, where y grows downwards. */
+  centre([x, y]) {
+    return [x + 0.5, this.game.height - y - 0.5];
+  }
+
+  drawGround() {
+    const { width, height } = this.game;
+    const cells = [];
+    for (let x = 0; x < width; x += 1) {
+      for (let y = 0; y < height; y += 1) {
+        cells.push(`M${x + 0.12} ${y + 0.04}h.76q.08 0 .08 .08v.76q0 .08 -.08 .08h-.76` +
+          "q-.08 0 -.08 -.08v-.76q0 -.08 .08 -.08z");
+      }
+    }
+    this.ground.replaceChildren(
+      element("rect", {
+        class: "ground", x: -MARGIN, y: -MARGIN, rx: 0.3,
+        width: width + 2 * MARGIN, height: height + 2 * MARGIN,
+      }),
+      element("path", { class: "cells", d: cells.join("") }));
+  }
+
+  drawThings(frame) {
+    const things = [];
+    for (const [x, y, depth] of frame.hazards) {
+      const [left, top] = [x, this.game.height - y - 1];
+      const strength = Math.min(0.2 + 0.16 * depth, 0.85);
+      things.push(element("rect", {
+        class: "hazard", x: left + 0.04, y: top + 0.04, width: 0.92, height: 0.92, rx: 0.1,
+        "fill-opacity": strength,
+      }));
+      things.push(element("path", {
+        class: "hatch", d: `M${left + 0.2} ${top + 0.8}l.6 -.6M${left + 0.2} ${top + 0.4}l.2 -.2` +
+          `M${left + 0.6} ${top + 0.8}l.2 -.2`,
+      }));
+      if (depth > 1) {
+        things.push(element("text", {
+          class: "depth", x: left + 0.88, y: top + 0.86, "text-anchor": "end",
+        }, String(depth)));
+      }
+    }
+    for (const cell of frame.food) {
+      const [x, y] = this.centre(cell);
+      things.push(element("circle", { class: "food", cx: x, cy: y, r: 0.27 }));
+      things.push(element("circle", { class: "shine", cx: x - 0.09, cy: y - 0.09, r: 0.07 }));
+    }
+    this.things.replaceChildren(...things, ...this.drawCrosses(frame, false));
+  }
+
+  drawSnake(index, frame, before, share) {
+    const snake = frame.snakes[index];
+    const dying = snake.death && snake.death.turn === frame.turn;
+    if (snake.death && !dying) return [];
+    const moving = share < 1 && before && !before.death;
+    const body = snake.body;
+    const strokes = this.strokes(body, moving ? before.body : null, share);
+    const color = this.game.snakes[index].color;
+    const group = element("g", {
+      class: dying ? "snake dying" : "snake", "data-snake": index, fill: color,
+      opacity: dying ? 1 - 0.72 * share : null,
+    });
+    if (index === this.selected) group.append(this.outline(strokes));
+    group.append(...this.drawBody(strokes));
+    const head = strokes[0][0];
+    const tail = body.at(-1);
+    if (body.length > 2 && same(tail, body.at(-2)) && !same(tail, body[0])) {
+      const [x, y] = this.centre(tail);
+      group.append(element("circle", { class: "stays", cx: x, cy: y, r: 0.11 }));
+    }
+    group.append(element("circle", { cx: head[0], cy: head[1], r: 0.42 }));
+    group.append(...this.drawEyes(head, this.direction(body)));
+    return [group];
+  }
+
+  /** A body that narrows evenly from the head to the tail. */
+  drawBody(strokes) {
+    const joints = Math.max(strokes.reduce((sum, stroke) => sum + stroke.length, 0) - 1, 3);
+    const half = (joint) => 0.36 - (0.18 * joint) / joints;
+    const shapes = [];
+    let joint = 0;
+    for (const stroke of strokes) {
+      stroke.forEach(([x, y], i) => {
+        shapes.push(element("circle", { cx: x, cy: y, r: half(joint) }));
+        if (i > 0) shapes.push(taper(stroke[i - 1], half(joint - 1), [x, y], half(joint)));
+        joint += 1;
+      });
+    }
+    return shapes;
+  }
+
+  /** The lines of a body, from the head's side; it breaks where it leaves over an edge. */
+  strokes(body, before, share) {
+    const cells = body.filter((cell, i) => i === 0 || !same(cell, body[i - 1]));
+    const strokes = [[this.centre(cells[0])]];
+    for (let i = 1; i < cells.length; i += 1) {
+      const [ahead, here] = [this.centre(cells[i - 1]), this.centre(cells[i])];
+      const [dx, dy] = [here[0] - ahead[0], here[1] - ahead[1]];
+      if (Math.abs(dx) + Math.abs(dy) <= 1) {
+        strokes.at(-1).push(here);
+      } else {
+        const edge = [0.2 * -Math.sign(dx) * (dy === 0), 0.2 * -Math.sign(dy) * (dx === 0)];
+        strokes.at(-1).push([ahead[0] + edge[0], ahead[1] + edge[1]]);
+        strokes.push([[here[0] - edge[0], here[1] - edge[1]], here]);
+      }
+    }
+    if (before) this.bend(strokes, body, before, share);
+    return strokes;
+  }
+
+  /** Pull the head back towards where it was, and the tail out to where it was. */
+  bend(strokes, body, before, share) {
+    const [first, last] = [strokes[0], strokes.at(-1)];
+    const [oldHead, oldTail] = [this.centre(before[0]), this.centre(before.at(-1))];
+    if (near(first[0], oldHead)) first[0] = between(oldHead, first[0], share);
+    if (near(last.at(-1), oldTail)) last.push(between(oldTail, last.at(-1), share));
+  }
+
+  outline(strokes) {
+    const d = strokes.map((stroke) => `M${stroke.map((p) => p.join(" ")).join("L")}`).join("");
+    const group = element("g", { class: "outline" },
+      element("path", { d, fill: "none", "stroke-width": 0.82 }));
+    const [x, y] = strokes[0][0];
+    group.append(element("circle", { cx: x, cy: y, r: 0.49, stroke: "none" }));
+    return group;
+  }
+
+  /** Where the head looks, in the picture; up while the body is one cell. */
+  direction(body) {
+    const neck = body.find((cell) => !same(cell, body[0]));
+    if (!neck || !same(neck, body[1])) return [0, -1];
+    const [dx, dy] = [body[0][0] - neck[0], body[0][1] - neck[1]];
+    const across = Math.abs(dx) + Math.abs(dy) > 1 ? -1 : 1;
+    return [across * Math.sign(dx), across * -Math.sign(dy)];
+  }
+
+  drawEyes([x, y], [ahead, down]) {
+    return [-1, 1].flatMap((side) => {
+      const eye = [x + 0.14 * ahead - 0.19 * side * down, y + 0.14 * down + 0.19 * side * ahead];
+      return [
+        element("circle", { class: "eye", cx: eye[0], cy: eye[1], r: 0.125 }),
+        element("circle", {
+          class: "pupil", cx: eye[0] + 0.045 * ahead, cy: eye[1] + 0.045 * down, r: 0.068,
+        }),
+      ];
+    });
+  }
+
+  /** Crosses where snakes died: `fresh` ones of this turn, or the pale ones of earlier turns. */
+  drawCrosses(frame, fresh) {
+    const arm = fresh ? 0.28 : 0.15;
+    return frame.snakes.flatMap(({ body, death }) => {
+      if (!death || fresh !== (death.turn === frame.turn)) return [];
+      const [x, y] = this.centre(body[0]);
+      return [element("path", {
+        class: fresh ? "cross fresh" : "cross",
+        d: `M${x - arm} ${y - arm}l${2 * arm} ${2 * arm}M${x - arm} ${y + arm}l${2 * arm} ${-2 * arm}`,
+      })];
+    });
+  }
+
+  /** What the selected snake thought of its moves, in the cells beside its head. */
+  drawValues(frame, share) {
+    const next = frame.snakes[this.selected]?.next;
+    if (!next || share < 1) return [];
+    const head = frame.snakes[this.selected].body[0];
+    const vetoed = new Set(next.reasons.flatMap((reason) => reason.vetoed));
+    return Object.entries(OFFSETS).flatMap(([move, [dx, dy]]) => {
+      const score = next.scores[move];
+      if (score === undefined && !vetoed.has(move) && move !== next.move) return [];
+      const [x, y] = this.centre([head[0] + dx, head[1] + dy]);
+      const kind = move === next.move ? "chosen" : vetoed.has(move) ? "vetoed" : "other";
+      const group = element("g", { class: `value ${kind}` },
+        element("rect", { x: x - 0.44, y: y - 0.3, width: 0.88, height: 0.6, rx: 0.16 }));
+      group.append(element("text", { x, y: y + 0.1, "text-anchor": "middle" },
+        score == null ? (move === next.move ? "✓" : "✕") : brief(score)));
+      return [group];
+    });
+  }
+}
+
+/** A number in at most five characters. */
+export function brief(value) {
+  if (value === null || value === undefined) return "–";
+  const size = Math.abs(value);
+  const digits = size >= 100 || Number.isInteger(value) ? 0 : size >= 10 ? 1 : 2;
+  return size >= 10000 ? value.toExponential(0) : value.toFixed(digits).replace("-", "−");
+}
+
+/** A piece of a body between two cells, as wide at its ends as is told. */
+function taper([x, y], half, [endX, endY], endHalf) {
+  const size = Math.hypot(endX - x, endY - y) || 1;
+  const [across, down] = [(y - endY) / size, (endX - x) / size];
+  return element("path", {
+    d: `M${x + half * across} ${y + half * down}L${endX + endHalf * across} ${endY + endHalf * down}` +
+      `L${endX - endHalf * across} ${endY - endHalf * down}L${x - half * across} ${y - half * down}z`,
+  });
+}
+
+function same(a, b) {
+  return a[0] === b[0] && a[1] === b[1];
+}
+
+function near(a, b) {
+  return Math.abs(a[0] - b[0]) + Math.abs(a[1] - b[1]) <= 1;
+}
+
+function between(from, to, share) {
+  return [from[0] + (to[0] - from[0]) * share, from[1] + (to[1] - from[1]) * share];
+}

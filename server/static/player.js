@@ -1,0 +1,337 @@
+// Plays a recorded game: the board, the timeline, the controls and what each snake thought.
+
+import { BoardView, brief, element } from "./board.js";
+
+const CAUSES = {
+  "wall-collision": "hit the wall",
+  "snake-self-collision": "bit itself",
+  "snake-collision": "ran into a body",
+  "head-collision": "lost head to head",
+  "out-of-health": "starved",
+  hazard: "died of hazards",
+};
+const ARROWS = { up: "↑", down: "↓", left: "←", right: "→" };
+const MOVES = Object.keys(ARROWS);
+const SMOOTH_UP_TO = 16; // turns a second; faster, snakes jump from cell to cell
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+const $ = (id) => document.getElementById(id);
+
+/** An HTML element; text is always text, never markup. */
+function html(name, className, ...children) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  made.append(...children);
+  return made;
+}
+
+class Player {
+  constructor(game, turnAddress) {
+    this.game = game;
+    this.turnAddress = turnAddress;
+    this.last = game.frames.length - 1;
+    this.deaths = [...new Set(game.deaths.map((death) => death.turn - game.frames[0].turn))];
+    this.names = Object.fromEntries(game.snakes.map((snake) => [snake.id, snake.name]));
+    this.place = 0; // in frames; a fraction is between two of them
+    this.playing = false;
+    this.told = null; // the frame that the panels show
+    this.view = new BoardView($("board"), game);
+    this.cards = game.snakes.map((snake, i) => this.makeCard(snake, i));
+    $("snakes").replaceChildren(...this.cards.map((card) => card.root));
+    $("scrub").max = this.last;
+    $("facts").textContent = this.facts();
+    this.drawChart();
+    this.listen();
+    addEventListener("hashchange", () => this.go(this.asked()));
+    this.go(this.asked());
+  }
+
+  get index() {
+    return Math.floor(this.place);
+  }
+
+  facts() {
+    const { game } = this;
+    const map = game.map && game.map !== "standard" ? game.map : null;
+    const seed = game.seed ? `seed ${game.seed}` : null;
+    return [game.ruleset, map, `${game.width}×${game.height}`, seed].filter(Boolean).join(" · ");
+  }
+
+  /** The frame that the address asks for: `#turn=53`. */
+  asked() {
+    const turn = Number(new URLSearchParams(location.hash.slice(1)).get("turn"));
+    return Number.isFinite(turn) ? turn - this.game.frames[0].turn : 0;
+  }
+
+  // --- moving through the game ------------------------------------------------------------------
+
+  go(place) {
+    this.pause();
+    this.place = Math.min(Math.max(0, Math.round(place)), this.last);
+    this.show();
+  }
+
+  toggle() {
+    if (this.playing) this.go(this.place);
+    else this.play();
+  }
+
+  play() {
+    if (this.index === this.last) this.place = 0;
+    this.playing = true;
+    document.body.classList.add("playing");
+    $("play").setAttribute("aria-label", "pause");
+    let before = null;
+    const tick = (now) => {
+      if (!this.playing) return;
+      if (before !== null) {
+        this.place = Math.min(this.last, this.place + ((now - before) / 1000) * this.speed);
+      }
+      before = now;
+      this.show();
+      if (this.place >= this.last) this.pause();
+      else requestAnimationFrame(tick);
+    };
+    requestAnimationFrame(tick);
+  }
+
+  pause() {
+    this.playing = false;
+    document.body.classList.remove("playing");
+    $("play").setAttribute("aria-label", "play");
+  }
+
+  get speed() {
+    return Number($("speed").value);
+  }
+
+  changeSpeed(by) {
+    const choice = $("speed");
+    const wanted = choice.selectedIndex + by;
+    choice.selectedIndex = Math.min(Math.max(0, wanted), choice.length - 1);
+  }
+
+  nextDeath() {
+    const found = this.deaths.find((place) => place > this.index);
+    if (found !== undefined) this.go(found);
+  }
+
+  previousDeath() {
+    const found = this.deaths.findLast((place) => place < this.index);
+    if (found !== undefined) this.go(found);
+  }
+
+  select(index) {
+    const same = index === this.view.selected;
+    this.view.select(same || index >= this.cards.length ? null : index);
+    this.told = null;
+    this.show();
+  }
+
+  // --- showing ----------------------------------------------------------------------------------
+
+  show() {
+    const { frames } = this.game;
+    const { index } = this;
+    const share = this.place - index;
+    if (share === 0 || calm.matches || this.speed > SMOOTH_UP_TO) this.view.draw(frames[index]);
+    else this.view.draw(frames[index + 1], frames[index], share);
+    $("cursor").setAttribute("x1", this.place);
+    $("cursor").setAttribute("x2", this.place);
+    if (this.told === index) return;
+    this.told = index;
+    this.tell(frames[index]);
+  }
+
+  /** Everything that stands still between two turns. */
+  tell(frame) {
+    const end = this.game.frames[this.last].turn;
+    $("turn").replaceChildren(html("b", "", String(frame.turn)), ` / ${end}`);
+    $("scrub").value = this.index;
+    $("scrub").setAttribute("aria-valuetext", `turn ${frame.turn}`);
+    this.cards.forEach((card, i) => this.tellSnake(card, frame.snakes[i], i));
+    this.tellThoughts(frame);
+    for (const [id, form] of [["as-text", "text"], ["as-json", "json"], ["as-png", "png"]]) {
+      $(id).href = this.turnAddress.replace("/0/FORM/", `/${frame.turn}/${form}/`) +
+        (this.view.selected === null ? "" : `?you=${encodeURIComponent(this.selectedId)}`);
+    }
+    if (!this.playing) history.replaceState(null, "", `#turn=${frame.turn}`);
+  }
+
+  get selectedId() {
+    return this.game.snakes[this.view.selected].id;
+  }
+
+  makeCard(snake, index) {
+    const dot = element("svg", { class: "dot", viewBox: "0 0 10 10" },
+      element("circle", { cx: 5, cy: 5, r: 5, fill: snake.color }));
+    const bar = html("i");
+    bar.style.background = snake.color;
+    const card = {
+      root: html("li"), bar, numbers: html("span", "numbers"), fate: html("p", "fate"),
+      shout: html("p", "shout"), meter: html("div", "meter", bar),
+    };
+    const button = html("button", "snake-card",
+      html("span", "name", dot, html("b", "", snake.name), card.numbers),
+      card.meter, card.fate, card.shout);
+    button.type = "button";
+    button.title = `Look into ${snake.name} (${index + 1})`;
+    button.addEventListener("click", () => this.select(index));
+    card.root.append(button);
+    card.button = button;
+    return card;
+  }
+
+  tellSnake(card, snake, index) {
+    const { death, next } = snake;
+    const latency = snake.latency && snake.latency !== "0" ? `${Math.round(snake.latency)} ms` : "";
+    const move = next ? ARROWS[next.move] ?? "?" : "";
+    card.root.classList.toggle("out", Boolean(death));
+    card.button.setAttribute("aria-pressed", String(index === this.view.selected));
+    card.numbers.replaceChildren(
+      html("span", "latency", death ? "" : latency),
+      html("span", "move", death ? "" : move),
+      html("span", "length", `${snake.body.length}`, html("small", "", " long")),
+      html("span", "health", death ? "" : String(snake.health)));
+    card.bar.style.width = `${death ? 0 : snake.health}%`;
+    card.meter.classList.toggle("low", snake.health <= 25);
+    card.fate.textContent = death ? this.fate(death, this.game.snakes[index].id) : "";
+    card.shout.textContent = death ? "" : snake.shout;
+  }
+
+  fate(death, own) {
+    const by = death.by && death.by !== own ? `, by ${this.names[death.by] ?? death.by}` : "";
+    return `${CAUSES[death.cause] ?? death.cause}${by} · turn ${death.turn}`;
+  }
+
+  /** What the selected snake thought before its next move. */
+  tellThoughts(frame) {
+    const next = frame.snakes[this.view.selected]?.next;
+    const panel = $("thoughts");
+    panel.hidden = this.view.selected === null;
+    if (panel.hidden) return;
+    const name = this.game.snakes[this.view.selected].name;
+    const title = html("h2", "", name, next ? ` goes ${next.move || "nowhere"}` : " is done");
+    const parts = [title];
+    if (next?.guessed) parts.push(html("p", "pale", "The file does not tell this move; it fits."));
+    if (next && Object.keys(next.scores).length) parts.push(this.scoreBars(next));
+    if (next?.reasons.length) parts.push(this.reasonTable(next.reasons));
+    if (next && parts.length === 1) parts.push(html("p", "pale", "This game keeps no reasons."));
+    panel.replaceChildren(...parts);
+  }
+
+  scoreBars(next) {
+    const finite = MOVES.map((move) => next.scores[move]).filter(Number.isFinite);
+    const [low, high] = [Math.min(...finite), Math.max(...finite)];
+    return html("ul", "scores", ...MOVES.map((move) => {
+      const score = next.scores[move];
+      const bar = html("i");
+      const share = Number.isFinite(score) ? (high > low ? (score - low) / (high - low) : 1) : 0;
+      bar.style.width = `${6 + 94 * share}%`;
+      if (!Number.isFinite(score)) bar.style.width = "0";
+      return html("li", move === next.move ? "chosen" : "",
+        html("span", "", ARROWS[move]), html("div", "meter", bar), html("span", "", brief(score)));
+    }));
+  }
+
+  reasonTable(reasons) {
+    const head = html("tr", "", html("th", "", "rule"),
+      ...MOVES.map((move) => html("th", "", ARROWS[move])));
+    const rows = reasons.flatMap((reason) => {
+      const cells = MOVES.map((move) => {
+        if (reason.vetoed.includes(move)) return html("td", "veto", "✕");
+        const score = reason.scores[move];
+        return html("td", "", score === undefined ? "" : brief(score));
+      });
+      const rows = [html("tr", "", html("th", "", reason.rule.replaceAll("_", " ")), ...cells)];
+      if (reason.note) {
+        const note = html("td", "", reason.note);
+        note.colSpan = 5;
+        rows.push(html("tr", "note", note));
+      }
+      return rows;
+    });
+    return html("table", "reasons", html("thead", "", head), html("tbody", "", ...rows));
+  }
+
+  /** The timeline: how long each snake was on each turn, and where they died. */
+  drawChart() {
+    const { frames, snakes } = this.game;
+    const longest = Math.max(...frames.flatMap((f) => f.snakes.map((s) => s.body.length)), 4);
+    const span = Math.max(this.last, 1);
+    const chart = $("chart");
+    const down = (length) => 40 - (36 * length) / longest;
+    chart.setAttribute("viewBox", `0 0 ${span} 40`);
+    const lines = snakes.map((snake, i) => {
+      const points = [];
+      frames.forEach((frame, x) => {
+        const { body, death } = frame.snakes[i];
+        if (!death || death.turn === frame.turn) points.push(`${x},${down(body.length)}`);
+      });
+      return element("polyline", { points: points.join(" "), stroke: snake.color });
+    });
+    const deaths = this.game.deaths.map((death) => {
+      const x = death.turn - frames[0].turn;
+      const index = snakes.findIndex((snake) => snake.id === death.id);
+      return element("line", {
+        class: "death", x1: x, x2: x, y1: 0, y2: 40, stroke: snakes[index].color,
+      });
+    });
+    chart.replaceChildren(...deaths, ...lines,
+      element("line", { id: "cursor", x1: 0, x2: 0, y1: 0, y2: 40 }));
+  }
+
+  // --- listening --------------------------------------------------------------------------------
+
+  listen() {
+    const clicks = {
+      play: () => this.toggle(), start: () => this.go(0), end: () => this.go(this.last),
+      back: () => this.go(Math.ceil(this.place) - 1), forward: () => this.go(this.index + 1),
+      "next-death": () => this.nextDeath(), "previous-death": () => this.previousDeath(),
+      "help-button": () => $("help").showModal(),
+    };
+    for (const [id, action] of Object.entries(clicks)) $(id).addEventListener("click", action);
+    $("scrub").addEventListener("input", () => this.go(Number($("scrub").value)));
+    addEventListener("keydown", (event) => this.press(event));
+    for (const id of ["previous-death", "next-death"]) $(id).disabled = !this.deaths.length;
+  }
+
+  press(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || $("help").open) return;
+    if (event.target.closest("select")) return;
+    const step = event.shiftKey ? 10 : 1;
+    const actions = {
+      " ": () => this.toggle(),
+      ArrowLeft: () => this.go(Math.ceil(this.place) - step),
+      ArrowRight: () => this.go(this.index + step),
+      Home: () => this.go(0), End: () => this.go(this.last),
+      n: () => this.nextDeath(), p: () => this.previousDeath(),
+      "+": () => this.changeSpeed(1), "=": () => this.changeSpeed(1),
+      "-": () => this.changeSpeed(-1),
+      "?": () => $("help").showModal(),
+      Escape: () => this.select(null),
+    };
+    const digit = Number.parseInt(event.key, 10);
+    const action = digit >= 1 ? () => this.select(digit - 1) : actions[event.key];
+    if (!action) return;
+    event.preventDefault();
+    action();
+  }
+}
+
+async function begin() {
+  const root = $("player");
+  try {
+    const answer = await fetch(root.dataset.game);
+    const game = await answer.json();
+    if (!answer.ok) throw new Error(game.error);
+    root.hidden = false;
+    $("message").hidden = true;
+    new Player(game, root.dataset.turn);
+  } catch (error) {
+    root.hidden = true;
+    $("message").hidden = false;
+    $("message").textContent = `This game cannot be shown: ${error.message}`;
+  }
+}
+
+begin();

@@ -1,0 +1,203 @@
+"""``battlesnake-gym watch``: recorded games in the browser.
+
+A small Flask application on this machine: a list of the games, a page that plays one, and every
+position as text, JSON and picture, to be made into a test or a board. The pages load nothing from
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import socket
+import sys
+import webbrowser
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, cast
+
+from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
+from werkzeug.serving import make_server
+
+from battlesnake_gym import drawing
+from battlesnake_gym.board import Board
+from battlesnake_gym.replay import ReplayError
+from server import frames
+from server.library import Entry, Library
+
+PER_PAGE = 24
+DEFAULT_PORT = 8790
+
+blueprint = Blueprint("watch", __name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What the list tells of one game (``winner`` is an id); of a damaged file its ``error``."""
+
+    key: str
+    when: str
+    turns: int = 0
+    game: dict[str, Any] | None = None
+    winner: str | None = None
+    error: str = ""
+
+
+def create_app(roots: Sequence[Path]) -> Flask:
+    """The application that shows the games under ``roots``.
+
+    Raises ``ValueError`` where one of them does not exist.
+    """
+    app = Flask(__name__)
+    app.extensions["library"] = Library(roots)
+    app.register_blueprint(blueprint)
+    app.after_request(_keep_to_this_server)
+    return app
+
+
+@blueprint.get("/")
+def index() -> str:
+    """The list of games, a page at a time, the newest first."""
+    entries = _library().entries()
+    pages = max(1, -(-len(entries) // PER_PAGE))
+    page = min(max(1, request.args.get("page", 1, int)), pages)
+    shown = entries[(page - 1) * PER_PAGE : page * PER_PAGE]
+    return render_template(
+        "watch_list.html",
+        cards=[_card(entry) for entry in shown],
+        total=len(entries),
+        page=page,
+        pages=pages,
+    )
+
+
+@blueprint.get("/replay/<path:key>")
+def show(key: str) -> str:
+    """The page that plays one game."""
+    return render_template("watch_game.html", key=_entry(key).key)
+
+
+@blueprint.get("/data/<path:key>")
+def data(key: str) -> Response:
+    """One game with all its frames; see `server.frames`."""
+    try:
+        return jsonify(frames.game(_entry(key).load()))
+    except ReplayError as error:
+        return _refusal(str(error), 422)
+
+
+@blueprint.get("/turn/<int:turn>/<form>/<path:key>")
+def position(turn: int, form: str, key: str) -> Response:
+    """One position: ``text`` for `Board.from_text`, ``json`` as a snake is sent it, ``png``.
+
+    ``?you=`` names the snake whose request it shall be.
+    """
+    try:
+        board = _entry(key).load().board(turn)
+        you = request.args.get("you")
+        if you is not None:
+            board.you_id = board.snake(you).id
+    except ValueError as error:
+        return _refusal(str(error), 404)
+    return _render(board, form)
+
+
+@blueprint.app_errorhandler(404)
+def not_found(error: Exception) -> tuple[str, int]:
+    """A page for addresses that lead nowhere."""
+    return render_template("watch_missing.html"), 404
+
+
+def _render(board: Board, form: str) -> Response:
+    if form == "text":
+        return Response(f"{board}\n", mimetype="text/plain")
+    if form == "json":
+        return jsonify(board.to_api())
+    if form != "png":
+        abort(404)
+    buffer = io.BytesIO()
+    drawing.image(board).save(buffer, "PNG")
+    return Response(buffer.getvalue(), mimetype="image/png")
+
+
+def _card(entry: Entry) -> Card:
+    when = datetime.fromtimestamp(entry.modified).strftime("%Y-%m-%d %H:%M")
+    try:
+        replay = entry.load()
+    except (ReplayError, OSError) as error:
+        return Card(entry.key, when, error=str(error))
+    last = replay.last
+    winner = last.winner
+    game = {**frames.header(replay.first), "frame": frames.frame(last)}
+    return Card(entry.key, when, last.turn, game, winner.id if winner else None)
+
+
+def _library() -> Library:
+    return cast(Library, current_app.extensions["library"])
+
+
+def _entry(key: str) -> Entry:
+    return _library().find(key) or abort(404)
+
+
+def _refusal(message: str, status: int) -> Response:
+    response = jsonify(error=message)
+    response.status_code = status
+    return response
+
+
+def _keep_to_this_server(response: Response) -> Response:
+    """Let browsers refuse anything that these pages do not hold themselves."""
+    response.headers["Content-Security-Policy"] = "default-src 'none'; " + "; ".join(
+        f"{kind}-src 'self'" for kind in ("script", "style", "img", "connect")
+    )
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Cache-Control"] = "no-cache"
+    return response
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve the games until interrupted; returns 2 where that cannot begin."""
+    arguments = _parser().parse_args(argv)
+    try:
+        app = create_app(arguments.paths)
+        listener = socket.create_server((arguments.host, arguments.port))
+    except (ValueError, OSError, OverflowError) as error:
+        sys.stderr.write(f"battlesnake-gym watch: {error}\n")
+        return 2
+    host, port = listener.getsockname()[:2]
+    server = make_server(host, port, app, threaded=True, fd=listener.fileno())
+    address = f"http://{host}:{port}/"
+    games = app.extensions["library"].entries()
+    if len(games) == 1:
+        address += f"replay/{games[0].key}"
+    sys.stdout.write(f"{len(games)} recorded games at {address}  (Ctrl+C ends)\n")
+    sys.stdout.flush()
+    if not arguments.no_browser:
+        webbrowser.open(address)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        sys.stdout.write("\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="battlesnake-gym watch",
+        description="Show recorded games in the browser: play, step, scrub, and look into what the "
+        "snakes thought.",
+        epilog="Reads our replays and the output files of the official command line (.jsonl, "
+        ".jsonl.gz). Example: battlesnake-gym watch replays",
+    )
+    add = parser.add_argument
+    add("paths", type=Path, nargs="+", metavar="FILE_OR_FOLDER", help="recorded games")
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--port", type=int, default=DEFAULT_PORT, help="0: any free one (default: %(default)s)")
+    add("--no-browser", action="store_true", help="only serve; open no browser")
+    return parser
