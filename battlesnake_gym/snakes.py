@@ -7,11 +7,15 @@ may remember between turns. Packages add theirs with `register`; `make` builds o
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -55,6 +59,10 @@ Factory = Callable[[int], Strategy]
 PLUGINS = ("heuristics",)
 """Packages that register strategies when imported; loaded at the first look-up, where present."""
 
+FILES = "BATTLESNAKE_GYM_SNAKES"
+"""Environment variable with the Python files of somebody's own snakes, separated as in ``PATH``.
+Each is run at the first look-up and registers what it has."""
+
 _factories: dict[str, Factory] = {}
 
 
@@ -90,3 +98,18 @@ def _load_plugins() -> None:
     for plugin in PLUGINS:
         if importlib.util.find_spec(plugin) is not None:
             importlib.import_module(plugin)
+    for path in filter(None, os.environ.get(FILES, "").split(os.pathsep)):
+        _load_file(Path(path).resolve())
+
+
+@functools.cache
+def _load_file(path: Path) -> None:
+    """Run a file of somebody's own snakes, once."""
+    if not path.is_file():
+        raise ValueError(f"{FILES} names {path}, which is no file; correct or unset it")
+    spec = importlib.util.spec_from_file_location(f"own_snakes_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{FILES} names {path}, which is no Python file; its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for their module
+    spec.loader.exec_module(module)

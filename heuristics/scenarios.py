@@ -53,7 +53,9 @@ class Scenario:
         unknown = set(self.allowed) - set(MOVES)
         if unknown or not self.allowed:
             got = ", ".join(self.allowed) or "none"
-            raise ScenarioError(f"{self.name}: allowed needs moves of {', '.join(MOVES)}, got {got}")
+            raise ScenarioError(
+                f"{self.name}: allowed must list some of {', '.join(MOVES)}, got {got}"
+            )
         if self.board.you_id is None or not self.board.you.alive:
             raise ScenarioError(f"{self.name}: board.you must be a living snake; mark one with you")
 

@@ -40,8 +40,9 @@ def report(outcome: Outcome) -> str:
     scenario, decision = outcome.scenario, outcome.decision
     if outcome.passed:
         return f"pass  {scenario.name:<26} {decision.move}\n"
+    wrong = f"{decision.move or 'no move'}, not {' or '.join(scenario.allowed)}"
     details = [
-        f"FAIL  {scenario.name:<26} {decision.move or 'no move'}, not {' or '.join(scenario.allowed)}",
+        f"FAIL  {scenario.name:<26} {wrong}",
         textwrap.indent(scenario.note, "      "),
         textwrap.indent(str(scenario.board), "      "),
         textwrap.indent(explain(decision), "      "),

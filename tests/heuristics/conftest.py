@@ -1,0 +1,58 @@
+"""Boards out of real games, in all rulesets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from battlesnake_gym import snakes
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import RULESETS, Game
+from battlesnake_gym.rules.state import Settings
+
+CAREFUL = [
+    "cautious",
+    "hunter",
+    "tail-chaser",
+    "wall-hugger",
+    "centre",
+    "territory",
+    "tree",
+    "lookahead",
+]
+"""The snakes that mind all of SAFE."""
+
+PLAYERS = ("hungry", "territory", "safe-random", "straight")
+
+
+def boards(ruleset: str, seed: int = 1, turns: int = 60) -> Iterator[Board]:
+    """The positions of a hungry game of four among hazards, seen by each of its living snakes."""
+    settings = Settings(shrink_every_n_turns=10, hazard_damage_per_turn=9)
+    game = Game(ruleset=ruleset, seed=seed, settings=settings, solo=True)
+    board = Board.new(9, 9, 4, game=game)
+    board.hazards += [(4, 2), (4, 2), (4, 2), (4, 6), (2, 4), (7, 4), (7, 4)]
+    for snake in board.snakes:
+        snake.health = 25
+    players = {
+        snake.id: snakes.make(name, seed) for snake, name in zip(board.snakes, PLAYERS, strict=True)
+    }
+    while not board.is_over() and board.turn < turns:
+        moves = {}
+        for snake in board.living:
+            board.you_id = snake.id
+            yield board.copy()
+            moves[snake.id] = players[snake.id](board).move
+        board.step(moves)
+
+
+@pytest.fixture(scope="session", params=sorted(RULESETS))
+def played(request: pytest.FixtureRequest) -> list[Board]:
+    """Some hundred boards of one ruleset; not to be changed."""
+    return [board for seed in (1, 100_003) for board in boards(request.param, seed)]
+
+
+@pytest.fixture(params=CAREFUL)
+def careful(request: pytest.FixtureRequest) -> str:
+    """Each careful snake's name."""
+    return str(request.param)

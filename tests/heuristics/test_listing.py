@@ -1,0 +1,46 @@
+import subprocess
+import sys
+
+import pytest
+
+from heuristics.listing import main
+from heuristics.named import NAMED
+
+
+def test_every_snake_is_listed_with_its_description(capsys):
+    assert main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split()[0] for line in lines} >= set(NAMED)
+    assert any("Any move that does not kill it at once." in line for line in lines)
+
+
+def test_some_may_duel(capsys):
+    assert main(["random", "territory", "--duels", "2", "--ruleset", "wrapped"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert table[1].split() == ["territory", ".", "100%", "100%"]
+
+
+def test_an_unknown_name_is_refused(capsys):
+    assert main(["nobody"]) == 2
+    assert "unknown snake 'nobody'; choose from" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("as_file", [True, False])
+def test_own_files_are_listed_too(tmp_path, monkeypatch, as_file):
+    path = tmp_path / "own.py"
+    if as_file:
+        path.write_text(
+            "from battlesnake_gym import snakes\n"
+            "from heuristics import SAFE, Pipeline\n"
+            "def mine(seed):\n"
+            '    """My own."""\n'
+            "    return Pipeline(*SAFE, seed=seed)\n"
+            "snakes.register('mine', mine)\n"
+        )
+    monkeypatch.setenv("BATTLESNAKE_GYM_SNAKES", str(path))
+    command = [sys.executable, "-m", "battlesnake_gym", "snakes", "mine"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    if as_file:
+        assert run.stdout == "mine  My own.\n"
+    else:
+        assert "own.py, which is no file; correct or unset it" in run.stderr

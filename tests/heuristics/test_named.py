@@ -1,0 +1,65 @@
+import pytest
+
+from battlesnake_gym import snakes
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import MOVES, RULESETS, Game
+from battlesnake_gym.rules.state import Settings
+from heuristics.named import NAMED
+from heuristics.playing import play, play_named
+
+
+def test_a_dozen_snakes_are_registered_with_a_description():
+    assert len(NAMED) >= 12
+    for name in NAMED:
+        assert name in snakes.names()
+        assert snakes.description(name).endswith(".")
+
+
+@pytest.mark.parametrize("ruleset", sorted(RULESETS))
+@pytest.mark.parametrize("name", NAMED)
+def test_every_snake_plays_every_ruleset(name, ruleset):
+    game = Game(ruleset=ruleset, seed=3, settings=Settings(shrink_every_n_turns=5))
+    board = Board.new(7, 7, 1 if ruleset == "solo" else 3, game=game)
+    players = {snake.id: snakes.make(name, seat) for seat, snake in enumerate(board.snakes)}
+    play(board, players, max_turns=40)
+    assert board.turn > 0
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_decisions_say_why_and_repeat(name):
+    board = Board.new(11, 11, 4, game=Game(seed=5))
+    board.you_id = "snake_2"
+    decision = snakes.make(name, 7)(board)
+    assert decision.move in MOVES
+    assert decision == snakes.make(name, 7)(board)
+    assert decision.scores[decision.move] == max(decision.scores.values())
+    assert decision.reasons or name in ("random", "safe-random")
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 5), (2, 2), (25, 3)])
+@pytest.mark.parametrize("name", NAMED)
+def test_every_snake_moves_on_odd_boards(name, size):
+    width, height = size
+    picture = "\n".join(["A " + ". " * (width - 1)] + [". " * width] * (height - 1))
+    for ruleset in ("standard", "wrapped"):
+        board = Board.from_text(f"ruleset={ruleset}\n{picture}")
+        board.you_id = "a"
+        assert snakes.make(name, 1)(board).move in MOVES
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_snake_that_is_out_is_still_answered(name):
+    board = Board.from_text("A < < . B\n. . . . ^\n. . . . ^")
+    board.step({"a": "left", "b": "up"})
+    board.you_id = "a"
+    assert not board.you.alive
+    assert snakes.make(name, 1)(board).move in MOVES
+
+
+def test_careful_snakes_beat_careless_ones(careful):
+    won = 0
+    for number in range(10):
+        game = Game(seed=1 + 10_007 * number)
+        players = (careful, "safe-random") if number % 2 else ("safe-random", careful)
+        won += play_named(players, game).winner == careful
+    assert won >= 7

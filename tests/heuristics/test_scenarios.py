@@ -1,0 +1,153 @@
+import json
+
+import pytest
+
+from battlesnake_gym import snakes
+from battlesnake_gym.board import Board
+from battlesnake_gym.replay import Replay
+from battlesnake_gym.rules import Game
+from heuristics.scenarios import (
+    SHIPPED,
+    Scenario,
+    ScenarioError,
+    from_json,
+    from_text,
+    load,
+    save,
+)
+
+ALL = [scenario for file in SHIPPED for scenario in load(file)]
+
+TEXT = """\
+scenario: corner
+note: One way.
+allowed: up left
+. . .
+. . .
+A < <
+"""
+
+
+def test_a_good_set_is_shipped():
+    assert len(ALL) >= 12
+    assert len({scenario.name for scenario in ALL}) == len(ALL)
+    assert all(scenario.note for scenario in ALL)
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
+def test_careful_snakes_pass_with_any_seed(careful, scenario):
+    for seed in range(5):
+        outcome = scenario.ask(snakes.make(careful, seed))
+        assert outcome.passed, f"{outcome.decision}\n{scenario.board}"
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
+def test_no_scenario_lets_everything_pass(scenario):
+    assert any(not scenario.ask(snakes.make("random", seed)).passed for seed in range(20))
+
+
+def test_text_is_read():
+    (scenario,) = from_text(TEXT)
+    assert (scenario.name, scenario.note, scenario.allowed) == (
+        "corner",
+        "One way.",
+        ("up", "left"),
+    )
+    assert scenario.board.you.body == [(0, 0), (1, 0), (2, 0)]
+    two = from_text(TEXT + "\n" + TEXT.replace("corner", "another") + "B: you at=1,2/2,2\n")
+    assert [s.board.you_id for s in two] == ["a", "b"]
+
+
+@pytest.mark.parametrize("ending", ["txt", "json"])
+def test_files_keep_everything(tmp_path, ending):
+    path = tmp_path / f"all.{ending}"
+    save(path, ALL)
+    for before, after in zip(ALL, load(path), strict=True):
+        assert (before.name, before.note, before.allowed) == (after.name, after.note, after.allowed)
+        if ending == "txt":
+            assert before.board == after.board
+        else:  # what a request carries
+            assert before.board.to_api() == after.board.to_api()
+
+
+def test_one_object_is_a_json_file_too(tmp_path):
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps(ALL[0].to_json()))
+    assert load(path)[0].name == ALL[0].name
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no scenario"),
+        (". . .\n", "a file begins with 'scenario: NAME'"),
+        (TEXT.replace("allowed: up left\n", ""), "corner: allowed must list.*got none"),
+        (TEXT.replace("up left", "north"), "corner: allowed must list.*got north"),
+        (TEXT.replace("A < <", "A < x"), "corner: .*unknown"),
+        (TEXT.replace("A < <", ". . ."), "corner: board.you must be"),
+        (TEXT + "A: cause=hazard\n", "corner: board.you must be"),
+    ],
+)
+def test_broken_text_is_refused_by_name(tmp_path, text, says):
+    path = tmp_path / "broken.txt"
+    path.write_text(text)
+    with pytest.raises(ScenarioError, match=f"broken.txt: {says}"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (3, "must be a JSON object, got int"),
+        ({"name": "n", "board": {}}, "n: allowed must be a list of moves, got None"),
+        ({"name": "n", "allowed": "up", "board": {}}, "n: allowed must be a list"),
+        ({"name": "n", "allowed": ["up"]}, "n: board is missing"),
+    ],
+)
+def test_broken_json_is_refused_by_name(value, says):
+    with pytest.raises(ScenarioError, match=says):
+        from_json(value)
+
+
+def test_json_that_is_none_is_refused(tmp_path):
+    path = tmp_path / "broken.json"
+    path.write_text("{")
+    with pytest.raises(ScenarioError, match=r"broken.json"):
+        load(path)
+
+
+def test_any_turn_of_a_replay_becomes_a_scenario(tmp_path):
+    replay = Replay(Board.new(11, 11, 2, game=Game(seed=4)))
+    players = {snake.id: snakes.make("cautious", 1) for snake in replay.first.snakes}
+    for _ in range(12):
+        board = replay.last
+        moves = {}
+        for snake in board.living:
+            board.you_id = snake.id
+            moves[snake.id] = players[snake.id](board).move
+        replay.append(moves)
+    played = replay.turns[7].moves["snake_1"]
+    scenario = Scenario.from_replay(replay, 7, "snake_1", [played], note="As it was.")
+    assert scenario.board.turn == 7
+    assert scenario.board.you_id == "snake_1"
+    assert scenario.name == "turn 7 of snake_1"
+    path = tmp_path / "turn.txt"
+    save(path, [scenario])
+    assert load(path) == [scenario]
+    with pytest.raises(ValueError, match="turn must be between 0 and 12"):
+        Scenario.from_replay(replay, 13, "snake_1", ["up"])
+    with pytest.raises(ValueError, match="no snake has the id 'nobody'"):
+        Scenario.from_replay(replay, 7, "nobody", ["up"])
+
+
+def test_asking_leaves_the_scenario_as_it_is():
+    (scenario,) = from_text(TEXT)
+    before = scenario.board.copy()
+
+    def vandal(board, seconds=None):
+        assert seconds == 0.5
+        board.snakes.clear()
+        return snakes.Decision("up")
+
+    assert scenario.ask(vandal).passed
+    assert scenario.board == before

@@ -1,0 +1,124 @@
+import itertools
+
+import pytest
+
+from battlesnake_gym.board import Board, BoardError
+from battlesnake_gym.rules.state import MOVES
+from heuristics.view import View
+
+
+def seen(text, you="a"):
+    board = Board.from_text(text)
+    board.you_id = you
+    return View(board)
+
+
+def test_a_board_without_you_is_refused():
+    with pytest.raises(BoardError, match="you_id"):
+        View(Board.from_text("A < < ."))
+
+
+def test_blocked_is_what_safe_moves_leaves_out(played):
+    for board in played:
+        view = View(board)
+        for move in MOVES:
+            target = view.targets[move]
+            safe = target and not view.blocked(move) and view.health_after(target) > 0
+            assert bool(safe) == (move in board.safe_moves())
+
+
+def test_health_after_is_what_the_rules_leave(played):
+    compared = 0
+    for board in played:
+        if "constrictor" in board.game.ruleset:
+            continue  # there health is 100 after every turn
+        view = View(board)
+        for move in [move for move in MOVES if view.targets[move]]:
+            after = board.copy()
+            after.step(
+                {s.id: (board.safe_moves(s.id) or ["up"])[0] for s in board.living}
+                | {board.you_id: move}
+            )
+            foreseen = view.health_after(view.targets[move])
+            starved = after.you.eliminated_cause in ("out-of-health", "hazard")
+            assert starved == (foreseen <= 0)
+            if not starved:
+                assert after.you.health == foreseen
+            compared += 1
+    assert compared or "constrictor" in played[0].game.ruleset
+
+
+def test_bodies_leave_from_the_tail_and_stacked_ones_later():
+    view = seen("""
+        . . . . .
+        A < < . .
+        . . . . .
+        A: length=4
+    """)
+    tail, middle, head = (view.grid.bit((x, 1)) for x in (2, 1, 0))
+    for turns, left in [(0, head | middle | tail), (1, head | middle | tail), (2, head | middle)]:
+        assert view.taken(turns) == left
+    assert view.taken(3) == head
+    assert view.taken(4) == view.taken(99) == 0
+
+
+def test_a_constrictor_never_leaves():
+    view = seen("ruleset=constrictor\n. . . .\nA < < .\nA: length=4")
+    assert (
+        view.taken(99) == view.taken(1) == view.taken(0) == view.grid.bits([(0, 0), (1, 0), (2, 0)])
+    )
+
+
+def test_deadly_hazards_are_no_way_for_anybody():
+    view = seen("hazard_damage_per_turn=100\n. . . .\nA < < .~")
+    assert view.taken(50) == view.grid.bit((3, 0))
+    assert seen("hazard_damage_per_turn=14\n. . . .\nA < < .~").taken(50) == 0
+
+
+def test_room_counts_what_opens_in_time():
+    # Three cells, then the own tail makes way again and again.
+    view = seen("""
+        v < . A .
+        v ^ . ^ .
+        v ^ . ^ .
+        v ^ < ^ .
+        > > > ^ .
+    """)
+    assert view.room("right") == 5
+    assert view.room("left") >= view.you.length
+    assert view.room("up") == 0
+    assert view.turns_to("left", view.grid.bit((2, 1))) == 4
+    assert view.turns_to("right", view.grid.bit((2, 1))) is None
+
+
+def test_flood_finds_walking_distances_on_an_empty_board(played):
+    for board in played[::7]:
+        view = View(board)
+        for move in board.safe_moves():
+            layers = view.flood(move)
+            assert layers[0] == view.grid.bit(view.targets[move])
+            for turns, (layer, larger) in enumerate(itertools.pairwise(layers), start=2):
+                assert layer & larger == layer
+                new = larger & ~layer
+                assert not new & view.taken(turns)
+                assert not new & ~view.grid.spread(layer)
+
+
+def test_claims_go_to_the_sooner_then_to_the_longer():
+    equal = seen(". . . . . . .\nA < < . > > B\n. . . . . . .")
+    halves = [[(x, y) for x in columns for y in range(3)] for columns in ((0, 1, 2), (4, 5, 6))]
+    assert equal.claims() == [equal.grid.bits(half) for half in halves]
+    longer = seen(". . . . . . .\nA < < . > > B\n. . . . . . .\nA: length=4")
+    mine, other = longer.claims()
+    assert mine.bit_count() > other.bit_count()
+    assert not mine & other
+
+
+def test_first_covers_what_a_move_claims(played):
+    for board in played[::5]:
+        view = View(board)
+        for move in board.safe_moves():
+            claimed = view.first(move)
+            assert claimed & ~view.grid.everything == 0
+            for rival_cells in view.claims(view.grid.bit(view.targets[move]))[1:]:
+                assert not claimed & rival_cells
