@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -418,7 +419,9 @@ def summary(outcomes: Iterable[Outcome]) -> str:
 
 def _law_summary(name: str, outcomes: list[Outcome]) -> str:
     lines = [f"{name} law: games/transitions by map and ruleset", *_table(outcomes)]
-    refused = Counter(outcome.refused for outcome in outcomes if outcome.refused)
+    refused = Counter(
+        re.sub(r"\d+", "N", outcome.refused) for outcome in outcomes if outcome.refused
+    )
     if refused:
         lines.append(f"{refused.total()} games refused by the engine, replayed in Python instead:")
         lines += [f"  {count:5} {reason}" for reason, count in refused.most_common(SHOWN_GAMES)]

@@ -156,10 +156,8 @@ class Division:
         level = [(x, row) for x in range(x0, x1 + 1) if x != column] if row is not None else []
         if column is not None and row is not None:
             crossing = row - y0
-            rows = {self._hole(upright, 0, crossing)[1]}
-            if len(upright) > crossing + 1:
-                rows.add(self._hole(upright, crossing + 1, len(upright))[1])
-            open_rows |= rows
+            open_rows |= {self._hole(upright, 0, crossing)[1]}
+            open_rows |= {self._hole(upright, crossing + 1, len(upright))[1]}
             open_columns |= {self._hole(level, 0, column - x0)[0]}
         elif column is not None:
             open_rows |= {self._hole(upright, 0, len(upright) - 1)[1]}
