@@ -1,0 +1,165 @@
+"""The command from its words to its table."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zoo
+from launch import free_port
+
+from battlesnake_gym.replay import Replay
+from server import arena
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    return f"--database=sqlite:///{tmp_path / 'arena.sqlite'}"
+
+
+def results(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    """Run the arena and read its JSON: one entry a snake."""
+    assert arena.main([*arguments, "--json", "--jobs=1"]) == 0
+    return {line["snake"]: line for line in json.loads(capsys.readouterr().out)}
+
+
+SMALL = ("--width=7", "--height=7", "--max-turns=60")
+
+
+def test_urls_names_and_policies_play_together(
+    cautious: str,
+    policy_file: Path,
+    database: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    replays = tmp_path / "replays"
+    lines = results(
+        capsys, f"{cautious}/base?x=1", str(policy_file), "hungry", "--games=3", database,
+        f"--replays={replays}", "--max-turns=100",
+    )  # fmt: skip
+    assert set(lines) == {f"{cautious}/base?x=1", str(policy_file), "hungry"}
+    for line in lines.values():
+        assert line["games"] == 3
+        assert line["problems"] == {}
+        assert line["p99"] < 500
+        assert sum(line["endings"].values()) == 3
+    assert len(list(replays.iterdir())) == 3
+    assert all(Replay.load(path).last.turn > 1 for path in replays.iterdir())
+
+
+def test_a_round_robin_is_played_in_parallel_and_told_as_a_table(
+    database: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "battlesnake_gym", "arena", "hungry", "cautious", "random",
+         "--per-game=2", "--games=2", "--jobs=2", *SMALL, database],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    heading, *rows = done.stdout.splitlines()
+    assert heading.split()[0] == "snake"
+    assert sorted(row.split()[0] for row in rows) == ["cautious", "hungry", "random"]
+    assert rows[-1].startswith("random")
+
+
+def test_a_tournament_is_resumed_and_grown(
+    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    duel = ("hungry", "cautious", *SMALL, database)
+    first = results(capsys, *duel, "--games=2")
+    assert first["hungry"]["games"] == 2
+    replays = tmp_path / "replays"
+    grown = results(capsys, *duel, "--games=5", "--resume", f"--replays={replays}")
+    assert grown["hungry"]["games"] == 5
+    assert len(list(replays.iterdir())) == 3, "only the missing ones were played"
+    again = results(capsys, *duel, "--games=5", "--resume")
+    assert again == grown
+    other = results(capsys, *duel, "--games=1", "--resume", "--seed=2")
+    assert other["hungry"]["games"] == 1, "another set-up is another tournament"
+    fresh = results(capsys, *duel, "--games=1")
+    assert fresh["hungry"]["games"] == 1, "without --resume a new one begins"
+
+
+def test_bad_snakes_harm_only_themselves(database: str, capsys: pytest.CaptureFixture[str]) -> None:
+    introduced: list[bytes] = []
+
+    def hang(connection: Any, head: bytes, body: bytes) -> bool | None:
+        """Behaves until the games begin."""
+        introduced.append(head)
+        if len(introduced) == 1:
+            connection.sendall(zoo.http(b"{}"))
+            return True
+        return zoo.hangs(connection, head, body)
+
+    with zoo.snake(hang) as bad:
+        lines = results(
+            capsys, bad, "cautious", "hungry", "--games=1", "--timeout=100", "--max-turns=15",
+            database,
+        )  # fmt: skip
+    assert lines[bad]["problems"]["timeout"] >= 3
+    assert lines["cautious"]["problems"] == lines["hungry"]["problems"] == {}
+    assert lines["cautious"]["rating"]["mu"] > lines[bad]["rating"]["mu"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nobody"], "unknown snake 'nobody'"),
+        (["missing.onnx"], "missing.json"),
+        (["random", "random", "--map=atlantis"], "atlantis"),
+        (["random", "random", "--width=99"], "width must be between 1 and 25, got 99"),
+        (["random", "--per-game=2"], "--per-game must be between 1 and the number of snakes (1)"),
+        (["random", "--timeout=0"], "--timeout must be 1 ms or more"),
+        (["random", "--database=results.db"], "give a URL like sqlite:///"),
+        ([f"http://127.0.0.1:{free_port()}"], "does not answer"),
+    ],
+)
+def test_a_wrong_call_says_why_before_any_game(
+    arguments: list[str],
+    words: str,
+    database: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert arena.main([database, *arguments]) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "arena.sqlite").exists()
+
+
+def test_a_policy_is_refused_on_boards_it_does_not_play(
+    policy_file: Path, database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert arena.main([str(policy_file), "random", "--width=7", "--height=7", database]) == 2
+    assert "plays boards of 11x11, not 7x7" in capsys.readouterr().err
+
+
+def test_something_else_at_the_url_is_refused(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with zoo.snake(zoo.says(zoo.http(b"<html>"))) as url:
+        assert arena.main([url, database]) == 2
+    assert "is the snake running?" in capsys.readouterr().err
+
+
+def test_an_interrupted_tournament_keeps_what_was_played(
+    database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = arena.play_all
+
+    def interrupted(*arguments: Any) -> Any:
+        for number, result in enumerate(real(*arguments)):
+            if number == 2:
+                raise KeyboardInterrupt
+            yield result
+
+    duel = ["hungry", "cautious", *SMALL, "--jobs=1", "--games=4", database]
+    with monkeypatch.context() as patch:
+        patch.setattr(arena, "play_all", interrupted)
+        assert arena.main(duel) == 130
+    assert "--resume" in capsys.readouterr().err
+    assert results(capsys, *duel, "--resume")["hungry"]["games"] == 4

@@ -1,0 +1,142 @@
+"""The same checks on SQLite and on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from launch import free_port
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from server.database import (
+    DatabaseError,
+    Game,
+    Seat,
+    Tournament,
+    find_tournament,
+    load_games,
+    open_database,
+)
+
+
+def postgres_folder() -> Path:
+    """Where initdb and pg_ctl are; without them the test is skipped, but not in CI."""
+    found = shutil.which("initdb")
+    folders = [Path(found).parent] if found else []
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    for folder in folders:
+        if (folder / "initdb").exists() and (folder / "pg_ctl").exists():
+            return folder
+    message = "needs a PostgreSQL server: install the package postgresql"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def unprivileged() -> str | None:
+    """The user to run PostgreSQL as, for it refuses root; None where we are not root."""
+    if os.geteuid() != 0:
+        return None
+    users = {user.pw_name for user in pwd.getpwall()}
+    return "postgres" if "postgres" in users else "nobody"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    """A PostgreSQL server of our own; gives its URL."""
+    binaries, user, port = postgres_folder(), unprivileged(), free_port()
+    folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+    if user:
+        shutil.chown(folder, user)
+
+    def run(program: str, *arguments: str) -> None:
+        command = [str(binaries / program), "-D", str(folder / "data"), *arguments]
+        with (folder / "output").open("ab") as output:
+            done = subprocess.run(command, user=user, stdout=output, stderr=output, cwd=folder)
+        assert done.returncode == 0, (folder / "output").read_text()
+
+    try:
+        run("initdb", "--auth=trust", "--username=arena", "--encoding=UTF8", "--locale=C")
+        options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -F"
+        run("pg_ctl", "-w", "-o", options, "-l", str(folder / "log"), "start")
+        try:
+            yield f"postgresql+psycopg://arena@127.0.0.1:{port}/postgres"
+        finally:
+            run("pg_ctl", "-w", "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'arena.sqlite'}"
+    return str(request.getfixturevalue("postgres"))
+
+
+def a_game(number: int, tournament: int) -> Game:
+    seats = [
+        Seat(seat=i, snake=f"ä{i}", won=i == 0, cause="" if i == 0 else "hazard", killer=None,
+             eliminated_on=7 * i, length=4, latencies=[0.25, 3.0], problems={"timeout": i})
+        for i in range(2)
+    ]  # fmt: skip
+    return Game(tournament_id=tournament, number=number, uuid="u", seed=2**63 - 1, turns=7,
+                finished=True, replay=None, seats=seats)  # fmt: skip
+
+
+def test_what_is_stored_comes_back(url: str) -> None:
+    engine = open_database(url)
+    setup = {"snakes": ["ä0", "ä1"], "settings": {"chance": 15}, "max_turns": None, "test": url}
+    with Session(engine) as session:
+        assert find_tournament(session, setup) is None
+        tournaments = [Tournament(setup=setup), Tournament(setup=setup), Tournament(setup={})]
+        session.add_all(tournaments)
+        session.commit()
+        latest = tournaments[1].id
+        session.add_all([a_game(1, latest), a_game(0, latest), a_game(0, tournaments[0].id)])
+        session.commit()
+    engine.dispose()
+
+    engine = open_database(url)  # the tables are there already
+    with Session(engine) as session:
+        found = find_tournament(session, setup)
+        assert found is not None
+        assert found.id == latest
+        games = load_games(session, latest)
+        assert [game.number for game in games] == [0, 1]
+        assert games[0].seed == 2**63 - 1
+        assert [seat.snake for seat in games[0].seats] == ["ä0", "ä1"]
+        assert games[0].seats[1].latencies == [0.25, 3.0]
+        assert games[0].seats[1].problems == {"timeout": 1}
+        assert games[0].seats[1].cause == "hazard"
+    engine.dispose()
+
+
+def test_a_game_is_stored_once(url: str) -> None:
+    engine = open_database(url)
+    with Session(engine) as session:
+        tournament = Tournament(setup={})
+        session.add(tournament)
+        session.commit()
+        session.add_all([a_game(0, tournament.id), a_game(0, tournament.id)])
+        with pytest.raises(IntegrityError):
+            session.commit()
+    engine.dispose()
+
+
+def test_a_wrong_url_says_so(tmp_path: Path) -> None:
+    for url in (
+        "results.db",
+        "nosuch://host/name",
+        f"sqlite:///{tmp_path}/no/such/folder/arena.sqlite",
+        f"postgresql+psycopg://nobody@127.0.0.1:{free_port()}/nothing",
+    ):
+        with pytest.raises(DatabaseError, match="give a URL like sqlite:///"):
+            open_database(url)

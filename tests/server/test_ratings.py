@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from server.ratings import rank, rate
+
+
+def test_the_better_snake_is_rated_higher_and_more_surely_with_every_game() -> None:
+    few = rate([[("good", 0), ("bad", 1)]] * 3)
+    many = rate([[("good", 0), ("bad", 1)]] * 40)
+    assert few["good"].mu > 25 > few["bad"].mu
+    assert many["good"].sigma < few["good"].sigma
+    assert few["good"].low < few["good"].mu < few["good"].high
+    assert many["good"].low > many["bad"].high
+
+
+def test_ties_keep_equals_equal() -> None:
+    ratings = rate([[("a", 0), ("b", 0)]] * 10)
+    assert abs(ratings["a"].mu - ratings["b"].mu) < 1e-6
+
+
+def test_a_game_alone_says_nothing() -> None:
+    (rating,) = rate([[("a", 0)]] * 5).values()
+    assert (rating.mu, rating.sigma) == (25, 25 / 3)
+
+
+def test_who_lives_longer_ranks_higher() -> None:
+    placing = rank([("first out", False, 3), ("winner", True, 0), ("second", False, 9)])
+    assert dict(placing) == {"winner": 0, "second": 1, "first out": 2}
+
+
+def test_survivors_of_a_game_cut_short_share_their_rank() -> None:
+    assert rank([("a", True, 0), ("b", True, 0)]) == [("a", 0), ("b", 0)]

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+
+from server.database import Game, Seat
+from server.results import summarise, table, to_json
+
+
+def seat(number: int, snake: str, won: bool, cause: str, turn: int, *latencies: float) -> Seat:
+    return Seat(
+        seat=number, snake=snake, won=won, cause=cause, killer=None, eliminated_on=turn,
+        length=3, latencies=list(latencies), problems={} if latencies else {"timeout": 4},
+    )  # fmt: skip
+
+
+GAMES = [
+    Game(number=0, turns=10, finished=True, seats=[
+        seat(0, "a", True, "", 0, *range(1, 101)),
+        seat(1, "b", False, "wall-collision", 10),
+    ]),
+    Game(number=1, turns=20, finished=True, seats=[
+        seat(0, "b", False, "head-collision", 20, 5),
+        seat(1, "a", False, "head-collision", 20, 5),
+    ]),
+    Game(number=2, turns=30, finished=False, seats=[
+        seat(0, "a", False, "", 0, 5),
+        seat(1, "b", False, "wall-collision", 12, 5),
+    ]),
+]  # fmt: skip
+
+
+def test_a_line_tells_how_a_snake_fared() -> None:
+    a, b = summarise(GAMES)
+    assert (a.snake, a.games, a.wins, a.draws, a.turns) == ("a", 3, 1, 2, 20.0)
+    assert a.endings == {"alive": 2, "head-collision": 1}
+    assert (a.p50, a.p99) == (49.5, 98.99)
+    assert a.problems == {}
+    assert (b.snake, b.wins, b.endings) == ("b", 0, {"wall-collision": 2, "head-collision": 1})
+    assert b.problems == {"timeout": 4}
+    assert a.rating.mu > b.rating.mu
+
+
+def test_the_table_has_a_row_for_each_snake() -> None:
+    heading, first, second = table(summarise(GAMES)).splitlines()
+    assert heading.split()[:3] == ["snake", "rating", "games"]
+    assert first.startswith("a ")
+    assert "49.5" in first
+    assert "alive 2, head-collision 1" in first
+    assert second.endswith("lost moves: timeout 4")
+
+
+def test_the_json_is_json_and_holds_the_interval() -> None:
+    a, _ = json.loads(json.dumps(to_json(summarise(GAMES))))
+    assert a["rating"]["low"] < a["rating"]["mu"] < a["rating"]["high"]
+    assert a["endings"]["alive"] == 2
+
+
+def test_a_snake_that_was_never_asked_has_no_latency() -> None:
+    (line,) = summarise(
+        [Game(number=0, turns=0, finished=True, seats=[seat(0, "a", False, "", 0)])]
+    )
+    assert line.p50 is None
+    assert " - " in table([line])

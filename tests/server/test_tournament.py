@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from battlesnake_gym.replay import Replay
+from server.tournament import Fixture, Setup, game_seed, labels, play_all, schedule
+
+
+@pytest.mark.parametrize(("snakes", "per_game"), [(2, 2), (4, 2), (4, 4), (5, 3), (3, 1)])
+def test_every_seed_is_played_from_every_seat(snakes: int, per_game: int) -> None:
+    fixtures = list(schedule(snakes, per_game, 3 * per_game, seed=8))
+    assert [fixture.number for fixture in fixtures] == list(range(len(fixtures)))
+    seats = defaultdict(Counter)
+    for fixture in fixtures:
+        for seat, snake in enumerate(fixture.seats):
+            group = tuple(sorted(fixture.seats))
+            seats[group, fixture.seed, snake][seat] += 1
+    assert set(itertools.chain(*(counter.values() for counter in seats.values()))) == {1}
+    assert {len(counter) for counter in seats.values()} == {per_game}
+    groups = {group for group, _, _ in seats}
+    assert groups == set(itertools.combinations(range(snakes), per_game))
+
+
+def test_a_longer_schedule_begins_with_the_shorter_one() -> None:
+    short = list(schedule(4, 2, 3, seed=1))
+    assert list(schedule(4, 2, 7, seed=1))[: len(short)] == short
+
+
+def test_seeds_are_far_apart_and_follow_from_the_first() -> None:
+    seeds = sorted(game_seed(5, index) for index in range(1000))
+    assert all(0 < seed < 2**63 for seed in seeds)
+    assert min(b - a for a, b in itertools.pairwise(seeds)) > 10_000
+    assert game_seed(5, 3) == game_seed(5, 3) != game_seed(6, 3)
+
+
+def test_doubles_have_names_of_their_own() -> None:
+    assert labels(["a", "b", "a", "a"]) == ["a", "b", "a (2)", "a (3)"]
+
+
+SETUP = Setup(("hungry", "cautious", "hungry"), per_game=2, width=7, height=7, seed=4, max_turns=80)
+
+
+def test_games_are_reproducible_whatever_the_jobs(tmp_path: Path) -> None:
+    def outcomes(jobs: int) -> dict[Fixture, tuple[int, int | None]]:
+        results = play_all(SETUP, 2, jobs, replays=tmp_path if jobs == 1 else None)
+        return {result.fixture: (result.turns, result.winner) for result in results}
+
+    alone, together = outcomes(1), outcomes(2)
+    assert alone == together
+    assert len(alone) == 6
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 6
+    replay = Replay.load(files[0])
+    assert [snake.name for snake in replay.first.snakes] == ["hungry", "cautious"]
+    assert replay.last.turn == alone[min(alone, key=lambda fixture: fixture.number)][0]
+
+
+def test_what_is_done_is_not_played_again() -> None:
+    results = play_all(SETUP, 1, 1, done={0, 2})
+    assert [result.fixture.number for result in results] == [1]
