@@ -1,0 +1,509 @@
+"""The board: reading and writing it, what it calls safe, and playing on it."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from battlesnake_gym import rules
+from battlesnake_gym.board import UNKNOWN_SEED, Board, BoardError
+from battlesnake_gym.rules import MOVES, Game, Settings, Snake
+
+
+def cells(*points: tuple[int, int]) -> list[dict[str, int]]:
+    return [{"x": x, "y": y} for x, y in points]
+
+
+def request() -> dict[str, Any]:
+    """A request as the official command line sends it."""
+    me = {
+        "id": "me", "name": "My Snake", "latency": "111", "health": 54,
+        "body": cells((0, 0), (1, 0), (2, 0)), "head": {"x": 0, "y": 0}, "length": 3,
+        "shout": "why are we shouting??", "squad": "",
+        "customizations": {"color": "#FF0000", "head": "pixel", "tail": "pixel"},
+    }  # fmt: skip
+    other = {
+        "id": "other", "name": "Another", "latency": "222", "health": 16,
+        "body": cells((5, 4), (5, 3), (6, 3), (6, 2)), "head": {"x": 5, "y": 4}, "length": 4,
+        "shout": "", "squad": "",
+        "customizations": {"color": "#26CF04", "head": "silly", "tail": "curled"},
+    }  # fmt: skip
+    return {
+        "game": {
+            "id": "totally-unique", "map": "standard", "timeout": 700, "source": "league",
+            "ruleset": {
+                "name": "wrapped", "version": "cli",
+                "settings": {
+                    "foodSpawnChance": 25, "minimumFood": 2, "hazardDamagePerTurn": 15,
+                    "hazardMap": "", "hazardMapAuthor": "", "royale": {"shrinkEveryNTurns": 5},
+                    "squad": {
+                        "allowBodyCollisions": False, "sharedElimination": False,
+                        "sharedHealth": False, "sharedLength": False,
+                    },
+                },
+            },
+        },
+        "turn": 14,
+        "board": {
+            "height": 11, "width": 9, "food": cells((5, 5), (2, 6)), "snakes": [me, other],
+            "hazards": cells((3, 2), (3, 2), (1, 7)),
+        },
+        "you": copy.deepcopy(me),
+    }  # fmt: skip
+
+
+def games(count: int, seed: int = 0) -> list[list[Board]]:
+    """Positions of random games over all rulesets and several maps, mostly safe moves."""
+    played = []
+    for number in range(count):
+        draw = random.Random(seed + number)
+        game = Game(
+            ruleset=draw.choice(list(rules.RULESETS)),
+            map=draw.choice(["standard", "royale", "empty", "healing_pools", "hz_spiral"]),
+            settings=Settings(shrink_every_n_turns=5, food_spawn_chance=draw.choice([0, 15, 80])),
+            seed=number + 1,
+        )
+        board = Board.new(7, 7, draw.choice([1, 2, 3]), game=game)
+        boards = [board.copy()]
+        while not board.is_over() and board.turn < 120:
+            board.step({s.id: draw.choice(board.safe_moves(s.id) or ["up"]) for s in board.living})
+            boards.append(board.copy())
+        played.append(boards)
+    return played
+
+
+# --- the API's JSON -----------------------------------------------------------------------------
+
+
+def test_a_request_comes_back_as_it_was() -> None:
+    assert Board.from_api(request()).to_api() == {
+        **request(),
+        "you": request()["board"]["snakes"][0],
+    }
+
+
+def test_what_a_request_tells() -> None:
+    board = Board.from_api(request(), seed=9)
+    assert (board.turn, board.width, board.height) == (14, 9, 11)
+    assert board.game == Game(
+        "wrapped", "standard", Settings(25, 2, 15, 5), 9, False, "totally-unique", 700, "league"
+    )
+    assert board.you.body == [(0, 0), (1, 0), (2, 0)]
+    assert (board.you.name, board.you.latency, board.you.health) == ("My Snake", "111", 54)
+    assert board.hazards == [(3, 2), (3, 2), (1, 7)]
+
+
+def test_the_smallest_request_is_read_with_the_usual_settings() -> None:
+    board = Board.from_api(
+        {"board": {"width": 3, "height": 2, "snakes": [{"id": "a", "body": cells((1, 1))}]}}
+    )
+    assert board.game == Game(map="", seed=UNKNOWN_SEED, solo=True)
+    assert board.you_id is None
+    assert board.snakes[0].health == 100
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"), [("12", "12"), (12, "12"), (12.5, "12.5"), ("", ""), (None, "")]
+)
+def test_a_latency_may_be_text_or_number(sent: object, read: str) -> None:
+    body = request()
+    body["board"]["snakes"][0]["latency"] = sent
+    assert Board.from_api(body).you.latency == read
+
+
+def test_null_lists_unknown_fields_and_an_unknown_ruleset_are_no_trouble() -> None:
+    body = request()
+    body["board"] |= {"food": None, "hazards": None, "sponsor": {"x": 1}}
+    body["game"]["ruleset"]["name"] = "squad"
+    body["royale"] = True
+    board = Board.from_api(body)
+    assert board.food == board.hazards == []
+    board.step({"me": "down", "other": "up"})
+    assert not board.snake("me").alive  # an unknown ruleset is played as standard: no wrapping
+
+
+def test_listed_dead_snakes_are_out() -> None:
+    body = request()
+    body["board"]["snakes"][1]["health"] = 0
+    body["board"]["snakes"].append({"id": "gone", "health": 0, "body": []})
+    body["board"]["snakes"].append({"id": "walled", "body": cells((0, 11), (0, 10), (0, 9))})
+    board = Board.from_api(body)
+    assert [snake.id for snake in board.living] == ["me"]
+    assert board.snake("other").eliminated_cause == "out-of-health"
+    assert board.snake("walled").eliminated_cause == "wall-collision"
+
+
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        (cells((8, 8), (8, 7), (8, 6)), ""),
+        (cells((8, 8), (8, 8), (8, 8)), ""),
+        (cells((6, 3), (7, 3), (8, 3)), "snake-collision"),
+        (cells((5, 4), (4, 4), (3, 4)), "head-collision"),
+        (cells((1, 5), (1, 6), (2, 6), (2, 5), (1, 5), (0, 5)), "snake-self-collision"),
+    ],
+)
+def test_a_you_that_the_board_does_not_list_is_added(
+    body: list[dict[str, int]], cause: str
+) -> None:
+    sent = request()
+    del sent["board"]["snakes"][0]
+    sent["you"]["body"] = body
+    board = Board.from_api(sent)
+    assert board.you.id == "me"
+    assert board.you.eliminated_cause == cause
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ((), [], r"request must be a JSON object, got \[\]"),
+        (("board",), None, r"board is missing; send the whole body"),
+        (("board", "width"), None, r"board\.width is missing; give a whole number"),
+        (("board", "width"), 0, r"board\.width must be between 1 and 100, got 0"),
+        (("board", "height"), 10**9, r"board\.height must be between 1 and 100, got 1000000000"),
+        (("board", "height"), True, r"board\.height must be a whole number, got True"),
+        (("board", "snakes"), {}, r"board\.snakes must be a list, got \{\}"),
+        (("board", "snakes", 1), "x", r"board\.snakes\[1\] must be a JSON object, got 'x'"),
+        (("board", "snakes", 1, "id"), 7, r"board\.snakes\[1\]\.id must be a text, got 7"),
+        (("board", "snakes", 1, "id"), "me", r"board\.snakes\[1\]\.id 'me' is also the id of"),
+        (("board", "snakes", 1, "body"), [], r"board\.snakes\[1\]\.body is missing or empty"),
+        (
+            ("board", "snakes", 1, "body", 0, "x"),
+            "5",
+            r"board\.snakes\[1\]\.body\[0\]\.x must be a whole number, got '5'",
+        ),
+        (("board", "snakes", 1, "body", 2), [6, 3], r"board\.snakes\[1\]\.body\[2\] must be an o"),
+        (("board", "food", 1, "y"), 1.5, r"board\.food\[1\]\.y must be a whole number, got 1\.5"),
+        (("board", "snakes", 0, "latency"), [], r"board\.snakes\[0\]\.latency must be a text or"),
+        (("game",), 3, r"game must be a JSON object, got 3"),
+        (("game", "timeout"), "500", r"game\.timeout must be a whole number, got '500'"),
+        (("game", "ruleset", "settings", "minimumFood"), "1", r"settings\.minimumFood must be"),
+        (("turn",), -1, r"turn must be 0 or more, got -1"),
+        (("you",), "me", r"you must be a JSON object, got 'me'"),
+        (("you", "id"), None, r"you\.id must be a text, got nothing"),
+    ],
+)
+def test_an_error_names_place_value_and_remedy(
+    path: tuple[str | int, ...], value: object, message: str
+) -> None:
+    with pytest.raises(BoardError, match=f"^.*{message}"):
+        Board.from_api(replaced(request(), path, value))
+
+
+def replaced(body: Any, path: tuple[str | int, ...], value: object) -> Any:
+    if not path:
+        return value
+    parent = body
+    for key in path[:-1]:
+        parent = parent[key]
+    parent[path[-1]] = value
+    return body
+
+
+def paths(value: Any, above: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    if isinstance(value, dict):
+        below = value.items()
+    elif isinstance(value, list):
+        below = enumerate(value)
+    else:
+        return [above]
+    return [above, *(path for key, item in below for path in paths(item, (*above, key)))]
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(paths(request())), ANYTHING)
+@settings(max_examples=400, deadline=None)
+def test_whatever_is_sent_is_read_or_refused(path: tuple[str | int, ...], value: object) -> None:
+    try:
+        board = Board.from_api(replaced(request(), path, value))
+    except BoardError:
+        return
+    assert Board.from_api(board.to_api()).game == board.game
+    str(board)
+    for snake in board.living:
+        board.safe_moves(snake.id)
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+
+def test_text_is_read_back_as_the_same_board() -> None:
+    for boards in games(40):
+        for board in boards:
+            board.memory.clear()  # which is not in the text
+            board.you_id = board.snakes[0].id
+            assert Board.from_text(str(board)) == board, str(board)
+
+
+def test_bodies_that_arrows_cannot_tell_are_spelled_out() -> None:
+    board = Board.from_text("turn=3\nA < .\n. . .")
+    board.snakes[0].body = [(0, 0), (0, 0), (1, 0), (0, 0)]
+    board.snakes.append(Snake("b", [(1, 0), (2, 0), (2, 1)]))
+    board.snakes.append(Snake("c", [(0, 2), (0, 1)], eliminated_cause="wall-collision"))
+    board.food += [(0, 0), (9, 9)]
+    board.hazards += [(-1, 4)] + [(2, 1)] * 12
+    assert Board.from_text(str(board)) == board
+    assert "at=0,0/0,0/1,0/0,0" in str(board)
+
+
+def test_wrapped_bodies_are_drawn_over_the_edge() -> None:
+    board = Board.from_text("ruleset=wrapped\nA . > >\n. . . .")
+    assert board.snakes[0].body == [(0, 1), (3, 1), (2, 1)]
+
+
+def test_a_text_of_everything() -> None:
+    board = Board.from_text(
+        """
+        turn=12 ruleset=royale map=standard seed=7 hazard_damage_per_turn=5
+        . . .~.~
+        . A < .2
+        B . ^ *
+        ^ . . .
+        A: id=me name="My Snake" health=90 length=5 you
+        C: id=late at=0,3/0,2 cause=head-collision by=me on=9
+        hazards: 0,0 9,9
+        food: 3,3
+        """
+    )
+    assert board.game == Game("royale", settings=Settings(hazard_damage_per_turn=5), seed=7)
+    assert (board.turn, board.width, board.height, board.you_id) == (12, 4, 4, "me")
+    assert board.you.body == [(1, 2), (2, 2), (2, 1), (2, 1), (2, 1)]
+    assert (board.you.name, board.you.health) == ("My Snake", 90)
+    assert board.snake("b").body == [(0, 1), (0, 0), (0, 0)]
+    assert board.food == [(3, 1), (3, 3)]
+    assert board.hazards == [(2, 3), (3, 3), (3, 2), (3, 2), (0, 0), (9, 9)]
+    late = board.snake("late")
+    assert (late.eliminated_cause, late.eliminated_by, late.eliminated_on) == (
+        "head-collision", "me", 9,
+    )  # fmt: skip
+
+
+def test_more_snakes_than_letters() -> None:
+    board = Board.from_text("A")
+    board.snakes = [Snake(f"s{i}", [(i % 8, i // 8)]) for i in range(40)]
+    board.width = board.height = 8
+    board.game = Game(seed=UNKNOWN_SEED)
+    assert Board.from_text(str(board)) == board
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a board needs at least one row of cells"),
+        (". .\n.", "row 2 of the grid has 1 cells, others 2"),
+        (". ? .", r"row 1, cell 2: '\?' is unknown"),
+        (".x.", "row 1, cell 1: 'x' after '.' is no count of hazards"),
+        ("A < . <", r"the segment '<' at \(3, 0\) belongs to no snake"),
+        ("> A <", r"two segments, \(0, 0\) and \(2, 0\), point at \(1, 0\)"),
+        ("A . A", "two heads are called A"),
+        ("A <\nA: length=1", "A: length=1 but 2 segments are drawn"),
+        ("A\nA: health=full", "A: health must be a whole number, got 'full'"),
+        ("A\nA: colour=red", "A: unknown fact 'colour'; use id, name"),
+        ("A\nB: id=b", "B: the grid has no head B; draw it"),
+        ("A\nB: at=1;2", "B: at: a cell is written x,y, got '1;2'"),
+        ("A B\nB: id=a", "B: id 'a' is taken"),
+        ("A B\nA: you\nB: you", "only one snake can be you, got a, b"),
+        ("A\nA: cause=boredom", "A: cause=boredom is unknown; use one of wall-collision"),
+        ("moon=full\nA", "unknown fact 'moon'; choose from turn"),
+        ("turn=1 late\nA", "'late' is not a fact; write key=value"),
+        ("A\nx: 3", "a line below the grid begins with the letter of a snake"),
+    ],
+)
+def test_errors_in_texts_help(text: str, message: str) -> None:
+    with pytest.raises(BoardError, match=message):
+        Board.from_text(text)
+
+
+# --- safe moves ---------------------------------------------------------------------------------
+
+
+def survives(board: Board, moves: dict[str, str], snake_id: str) -> tuple[bool, bool]:
+    """Whether the snake lives after these moves, and whether all the others do."""
+    after = board.copy()
+    after.step(moves)
+    rest = [snake.alive for snake in after.snakes if snake.id in moves and snake.id != snake_id]
+    return after.snake(snake_id).alive, all(rest)
+
+
+def test_safe_moves_are_what_the_rules_say() -> None:
+    """Every combination of moves is played: unsafe moves always kill, safe ones can be survived."""
+    compared = 0
+    for boards in games(60, seed=500):
+        for board in boards[:: max(1, len(boards) // 12)]:
+            if board.is_over():
+                continue
+            ids = [snake.id for snake in board.living]
+            for snake_id in ids:
+                safe = board.safe_moves(snake_id)
+                others = [name for name in ids if name != snake_id]
+                for move in MOVES:
+                    outcomes = [
+                        survives(
+                            board,
+                            {snake_id: move, **dict(zip(others, rest, strict=True))},
+                            snake_id,
+                        )
+                        for rest in itertools.product(MOVES, repeat=len(others))
+                    ]
+                    compared += 1
+                    if move in safe:
+                        assert any(lives for lives, _ in outcomes), (str(board), snake_id, move)
+                    else:
+                        assert not any(lives and rest for lives, rest in outcomes), (
+                            str(board), snake_id, move,
+                        )  # fmt: skip
+    assert compared > 2000
+
+
+@pytest.mark.parametrize(
+    ("text", "moves"),
+    [
+        ("turn=9\n. A . .\n. ^ . .\n. ^ . .", ["left", "right"]),
+        ("A <\n. ^", ["down"]),
+        ("A <\n> ^\nA: length=5", []),
+        ("A <\n> ^\nA: length=4", ["down"]),
+        ("ruleset=wrapped\n. . .\nA < .\n. . .", ["up", "down", "left"]),
+        (". B .\n. A *\n. . .\nA: health=1", ["right"]),
+        (".~.2.~\n.~A .\n. .9.\nA: health=20", ["left", "right"]),
+        (".~*9.~\n.~A .\n. .9.\nA: health=2", ["up", "right"]),
+        ("hazard_damage_per_turn=-9\n.~A .\nA: health=1", ["left"]),
+        ("A\nB: at=0,0/0,1 cause=hazard", []),
+    ],
+)
+def test_safe_moves_by_eye(text: str, moves: list[str]) -> None:
+    assert Board.from_text(text).safe_moves("a") == moves
+
+
+def test_safe_moves_are_those_of_you_unless_told() -> None:
+    board = Board.from_text("A . .\n. . B\nB: you")
+    assert board.safe_moves() == board.safe_moves("b") == ["up", "left"]
+    board.you_id = None
+    with pytest.raises(BoardError, match=r"this board has no you; set board\.you_id"):
+        board.safe_moves()
+    with pytest.raises(BoardError, match="no snake has the id 'x'; the board has 'a', 'b'"):
+        board.safe_moves("x")
+
+
+# --- playing ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("moves", "message"),
+    [
+        ({"a": "up"}, "'b' has no move; give one of up, down, left, right"),
+        ({"a": "up", "b": "UP"}, "the move of 'b' must be one of up, down, left, right, got 'UP'"),
+        ({"a": "up", "b": "up", "c": "up"}, "no snake has the id 'c'; the board has 'a', 'b'"),
+    ],
+)
+def test_a_bad_step_changes_nothing(moves: dict[str, str], message: str) -> None:
+    board = Board.from_text("A . B")
+    before = board.copy()
+    with pytest.raises(BoardError, match=message):
+        board.step(moves)
+    assert board == before
+
+
+def test_a_game_with_a_seed_is_the_reference_s_game() -> None:
+    game = Game(seed=77)
+    board = Board.new(snakes=["a", "b"], game=game)
+    state = rules.start(game, 11, 11, ["a", "b"])
+    for _ in range(30):
+        moves = {s.id: (board.safe_moves(s.id) or ["up"])[0] for s in board.living}
+        board.step(moves)
+        rules.step(game, state, moves)
+    assert (board.turn, board.snakes, board.food) == (state.turn, state.snakes, state.food)
+
+
+@pytest.mark.parametrize("ruleset", ["standard", "royale"])
+def test_without_a_seed_nothing_happens_by_chance(ruleset: str) -> None:
+    body = request()
+    body["board"]["food"] = []
+    body["game"]["ruleset"]["name"] = ruleset
+    board = Board.from_api(body)
+    hazards = list(board.hazards)
+    for _ in range(20):
+        board.step({s.id: (board.safe_moves(s.id) or ["up"])[0] for s in board.living})
+    assert board.food == []
+    assert board.hazards == hazards
+    seeded = Board.from_api(body, seed=3)
+    seeded.step({"me": "up", "other": "up"})
+    assert len(seeded.food) == 2  # the minimum of this game
+
+
+def test_one_snake_alone_plays_until_it_is_out() -> None:
+    board = Board.new(7, 7, 1)
+    assert not board.is_over()
+    while not board.is_over():
+        board.step({"snake_0": "up"})
+    assert board.winner is None
+
+
+def test_the_winner_is_the_last_one() -> None:
+    board = Board.from_text("A . . B")
+    assert board.winner is None
+    board.step({"a": "up", "b": "left"})
+    assert board.is_over()
+    assert board.winner is board.snake("b")
+    assert repr(board) == "<Board turn 1, 4x1, 1 of 2 alive>"
+
+
+# --- copies and comparison ----------------------------------------------------------------------
+
+
+def test_a_copy_is_equal_and_independent() -> None:
+    for boards in games(10, seed=90):
+        board = boards[len(boards) // 2]
+        before, twin = str(board), board.copy()
+        assert twin == board
+        assert hash(twin) == hash(board)
+        if twin.living:
+            twin.step({s.id: "up" for s in twin.living})
+            assert twin != board
+        assert str(board) == before
+
+
+def test_equality_is_about_the_game_to_come() -> None:
+    board = Board.from_text("* A * B .~.\nA: you")
+    twin = board.copy()
+    twin.food.reverse()
+    twin.snakes[0].shout = twin.snakes[0].name = twin.snakes[0].latency = "else"
+    assert twin == board
+    assert len({board, twin}) == 1
+    for change in ("turn", "width"):
+        other = board.copy()
+        setattr(other, change, 99)
+        assert other != board
+    for name, value in [("health", 3), ("body", [(1, 0)]), ("eliminated_cause", "hazard")]:
+        other = board.copy()
+        setattr(other.snakes[0], name, value)
+        assert other != board
+    other = board.copy()
+    other.you_id = "b"
+    assert other != board
+    other = board.copy()
+    other.memory["x"] = 1
+    assert other != board
+    assert board != "A"
+
+
+def test_a_board_in_a_notebook_is_a_picture() -> None:
+    assert Board.from_text("A < *")._repr_svg_().startswith("<svg")
+
+
+def test_a_request_survives_json() -> None:
+    board = Board.from_api(json.loads(json.dumps(Board.new(snakes=4).to_api("snake_2"))))
+    assert board.you_id == "snake_2"
