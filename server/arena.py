@@ -30,7 +30,7 @@ from server.database import Game as GameRow
 from server.players import open_client
 from server.policy import Policy
 from server.results import summarise, table, to_json
-from server.tournament import Result, Setup, is_url, labels, local_factory, play_all
+from server.tournament import Result, Setup, entrants, local_factory, play_all
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -70,14 +70,14 @@ def check(setup: Setup) -> None:
     if setup.timeout < 1:
         raise ValueError(f"--timeout must be 1 ms or more, got {setup.timeout}; try 500")
     game = Game(setup.ruleset, setup.map, setup.settings, setup.seed or 1)
-    rules.start(game, setup.width, setup.height, labels(setup.snakes)[: setup.per_game])
-    for snake in setup.snakes:
-        if is_url(snake):
-            asyncio.run(_check_url(snake))
-            continue
-        local_factory(snake)
-        if snake.endswith(".onnx"):
-            Policy.load(snake).check_size(setup.width, setup.height)
+    rules.start(game, setup.width, setup.height, [str(seat) for seat in range(setup.per_game)])
+    for entrant in entrants(setup.snakes):
+        if entrant.remote:
+            asyncio.run(_check_url(entrant.source))
+        elif entrant.trained:
+            Policy.load(entrant.source).check_size(setup.width, setup.height)
+        else:
+            local_factory(entrant)
 
 
 async def _check_url(url: str) -> None:
@@ -124,7 +124,7 @@ def _begin(engine: Engine, setup: Setup, resume: bool) -> int:
 
 
 def _row(result: Result, tournament: int, setup: Setup) -> GameRow:
-    names = labels(setup.snakes)
+    everybody = entrants(setup.snakes)
     return GameRow(
         tournament_id=tournament,
         number=result.fixture.number,
@@ -136,7 +136,7 @@ def _row(result: Result, tournament: int, setup: Setup) -> GameRow:
         seats=[
             Seat(
                 seat=seat,
-                snake=names[result.fixture.seats[seat]],
+                snake=everybody[result.fixture.seats[seat]].label,
                 won=seat == result.winner,
                 **dataclasses.asdict(record),
             )
@@ -176,7 +176,12 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
-    add("snakes", nargs="+", metavar="SNAKE", help="a URL, a snake's name, or a policy.onnx")
+    add(
+        "snakes",
+        nargs="+",
+        metavar="SNAKE",
+        help="a URL, a snake's name, or a policy.onnx; LABEL=... names it in the table",
+    )
     add("--games", type=_positive, default=10, help="games of every group of snakes")
     add("--per-game", type=int, help="snakes in a game; 2 is a round-robin of duels (default: all)",
         default=argparse.SUPPRESS)  # fmt: skip

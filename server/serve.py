@@ -14,6 +14,7 @@ from typing import Any
 from flask import Flask
 from gunicorn.app.base import BaseApplication
 
+from heuristics.filters import SAFE
 from server.app import DEFAULTS, create_app
 
 STALLED_SECONDS = 2
@@ -26,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     config = {
         "SNAKE": arguments.snake,
         "POLICY": arguments.policy,
-        "FILTERS": tuple(arguments.heuristics or ()),
+        "FILTERS": _filters(arguments.heuristics),
         "COLOR": arguments.color,
         "HEAD": arguments.head,
         "TAIL": arguments.tail,
@@ -46,6 +47,10 @@ def main(argv: list[str] | None = None) -> int:
     else:
         GunicornSnake(config, f"{arguments.host}:{arguments.port}").run()
     return 0
+
+
+CAREFUL = tuple(rule.name for rule in SAFE)
+"""The filters of ``--heuristics`` without names."""
 
 
 class GunicornSnake(BaseApplication):  # type: ignore[misc]
@@ -104,7 +109,8 @@ def _parser() -> argparse.ArgumentParser:
         "--heuristics",
         nargs="*",
         metavar="FILTER",
-        help="move filters that overrule the policy, in this order",
+        help="move filters that overrule the policy, in this order; none named: "
+        + " ".join(CAREFUL),
     )
     parser.add_argument("--host", default="127.0.0.1", help="address (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="port (default: %(default)s)")
@@ -124,6 +130,13 @@ def _parser() -> argparse.ArgumentParser:
         "--dev", action="store_true", help="reload on changes, and show the games on /debug"
     )
     return parser
+
+
+def _filters(named: list[str] | None) -> tuple[str, ...]:
+    """The option left out: none; given without names: the careful snake's; else those named."""
+    if named is None:
+        return ()
+    return tuple(named) or CAREFUL
 
 
 def _color(text: str) -> str:

@@ -7,7 +7,9 @@ import functools
 import hashlib
 import itertools
 import multiprocessing
+import re
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -28,8 +30,8 @@ from server.strategies import strategy_factory
 class Setup:
     """What a tournament is: equal set-ups have the same schedule.
 
-    ``snakes`` are URLs, names, or paths of policies (``*.onnx``); ``per_game`` of them meet in a
-    game. ``timeout`` is in milliseconds; ``max_turns`` ends endless games.
+    ``snakes`` are as `entrants` reads them; ``per_game`` of them meet in a game.
+    ``timeout`` is in milliseconds; ``max_turns`` ends endless games.
     """
 
     snakes: tuple[str, ...]
@@ -70,16 +72,42 @@ class Result:
     replay: str | None
 
 
-def labels(snakes: Sequence[str]) -> list[str]:
-    """What to call the snakes in tables: as they were given; doubles are numbered.
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A snake of a tournament: what tables call it, and its URL, name or path of a policy."""
 
-    >>> labels(["random", "hungry", "random"])
-    ['random', 'hungry', 'random (2)']
+    label: str
+    source: str
+
+    @property
+    def remote(self) -> bool:
+        """Whether it is played over HTTP."""
+        return self.source.startswith(("http://", "https://"))
+
+    @property
+    def trained(self) -> bool:
+        """Whether it is a policy's path."""
+        return self.source.endswith(".onnx")
+
+
+def entrants(snakes: Sequence[str]) -> list[Entrant]:
+    """Read snakes as they are given to the arena: ``SOURCE`` or ``LABEL=SOURCE``.
+
+    Equal labels are numbered.
+
+    >>> [entrant.label for entrant in entrants(["random", "mine=http://host/?a=b", "random"])]
+    ['random', 'mine', 'random (2)']
     """
-    return [
-        name if (before := snakes[:i].count(name)) == 0 else f"{name} ({before + 1})"
-        for i, name in enumerate(snakes)
-    ]
+    found: list[Entrant] = []
+    counts: Counter[str] = Counter()
+    for snake in snakes:
+        # A label has neither slash nor colon, so the "=" of a URL's query is not taken for one.
+        label, source = re.fullmatch(r"(?:([^=/:]+)=)?(.*)", snake, re.DOTALL).groups()  # type: ignore[union-attr]
+        label = label or source
+        counts[label] += 1
+        number = f" ({counts[label]})" if counts[label] > 1 else ""
+        found.append(Entrant(label + number, source))
+    return found
 
 
 def schedule(snakes: int, per_game: int, games: int, seed: int) -> Iterator[Fixture]:
@@ -163,36 +191,32 @@ async def _play(setup: Setup, fixture: Fixture) -> GameRecord:
         id=str(uuid.uuid4()),
         timeout=setup.timeout,
     )
-    names = labels(setup.snakes)
+    everybody = entrants(setup.snakes)
+    seated = [everybody[snake] for snake in fixture.seats]
     async with open_client() as client:
         players = [
-            _player(setup.snakes[snake], setup.timeout / 1000, client, fixture.seed + seat)
-            for seat, snake in enumerate(fixture.seats)
+            _player(entrant, setup.timeout / 1000, client, fixture.seed + seat)
+            for seat, entrant in enumerate(seated)
         ]
         return await play(
             game,
             setup.width,
             setup.height,
-            [names[snake] for snake in fixture.seats],
+            [entrant.label for entrant in seated],
             players,
             setup.max_turns,
         )
 
 
-def _player(snake: str, timeout: float, client: aiohttp.ClientSession, seed: int) -> Player:
-    if is_url(snake):
-        return HttpPlayer(snake, timeout, client)
-    return LocalPlayer(local_factory(snake)(seed), timeout)
-
-
-def is_url(snake: str) -> bool:
-    """Whether a snake is played over HTTP."""
-    return snake.startswith(("http://", "https://"))
+def _player(entrant: Entrant, timeout: float, client: aiohttp.ClientSession, seed: int) -> Player:
+    if entrant.remote:
+        return HttpPlayer(entrant.source, timeout, client)
+    return LocalPlayer(local_factory(entrant)(seed), timeout)
 
 
 @functools.lru_cache(maxsize=64)
-def local_factory(snake: str) -> Factory:
-    """The factory of a named snake or of a policy's path (``*.onnx``), loaded once a process."""
-    if snake.endswith(".onnx"):
-        return strategy_factory(policy=snake)
-    return strategy_factory(snake=snake)
+def local_factory(entrant: Entrant) -> Factory:
+    """What builds the strategy of a named snake or a policy; loaded once a process."""
+    if entrant.trained:
+        return strategy_factory(policy=entrant.source)
+    return strategy_factory(snake=entrant.source)

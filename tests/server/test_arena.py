@@ -39,10 +39,10 @@ def test_urls_names_and_policies_play_together(
 ) -> None:
     replays = tmp_path / "replays"
     lines = results(
-        capsys, f"{cautious}/base?x=1", str(policy_file), "hungry", "--games=3", database,
+        capsys, f"{cautious}/base?x=1", f"mine={policy_file}", "hungry", "--games=3", database,
         f"--replays={replays}", "--max-turns=100",
     )  # fmt: skip
-    assert set(lines) == {f"{cautious}/base?x=1", str(policy_file), "hungry"}
+    assert set(lines) == {f"{cautious}/base?x=1", "mine", "hungry"}
     for line in lines.values():
         assert line["games"] == 3
         assert line["problems"] == {}

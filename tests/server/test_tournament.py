@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym.replay import Replay
-from server.tournament import Fixture, Setup, game_seed, labels, play_all, schedule
+from server.tournament import Fixture, Setup, entrants, game_seed, play_all, schedule
 
 
 @pytest.mark.parametrize(("snakes", "per_game"), [(2, 2), (4, 2), (4, 4), (5, 3), (3, 1)])
@@ -38,7 +38,27 @@ def test_seeds_are_far_apart_and_follow_from_the_first() -> None:
 
 
 def test_doubles_have_names_of_their_own() -> None:
-    assert labels(["a", "b", "a", "a"]) == ["a", "b", "a (2)", "a (3)"]
+    assert [entrant.label for entrant in entrants(["a", "b", "a", "a"])] == [
+        "a",
+        "b",
+        "a (2)",
+        "a (3)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "label", "source"),
+    [
+        ("hungry", "hungry", "hungry"),
+        ("http://host:1/a?b=c", "http://host:1/a?b=c", "http://host:1/a?b=c"),
+        ("my snake=http://host:1/a?b=c", "my snake", "http://host:1/a?b=c"),
+        ("old=runs/a=1/policy.onnx", "old", "runs/a=1/policy.onnx"),
+        ("./a=1/policy.onnx", "./a=1/policy.onnx", "./a=1/policy.onnx"),
+    ],
+)
+def test_a_snake_may_be_given_a_label(given: str, label: str, source: str) -> None:
+    (entrant,) = entrants([given])
+    assert (entrant.label, entrant.source) == (label, source)
 
 
 SETUP = Setup(("hungry", "cautious", "hungry"), per_game=2, width=7, height=7, seed=4, max_turns=80)
