@@ -27,6 +27,8 @@ Infos = dict[str, npt.NDArray[Any]]
 SEED_STEP = np.uint64(0x9E3779B97F4A7C15)
 """How far apart the seeds of one seat's successive games are (2^64 over the golden ratio)."""
 
+NO_LIMIT = np.iinfo(np.int32).max
+
 
 class VectorBattlesnake:
     """N games of up to S snakes each, all stepped by one call.
@@ -35,7 +37,8 @@ class VectorBattlesnake:
     are as large as the largest. A seat beyond a game's snakes is never alive, and observations of
     smaller boards fill the lower left part of theirs. Every game is played by ``game``'s ruleset,
     map and settings; ``game.seed`` is not used, seeds come from `reset`. ``max_turns`` truncates a
-    game that reaches this turn. ``observation``, ``rewards`` and ``action_mask`` are names (or, for
+    game that reaches this turn (the map ``hz_scatter`` always ends when it has filled the board).
+    ``observation``, ``rewards`` and ``action_mask`` are names (or, for
     the first two, objects) that `observations.get`, `rewards.get` and `masks` know. ``food``:
     "fast" draws from the engine's own stream, "seeded" plays the official engine's games.
 
@@ -64,8 +67,10 @@ class VectorBattlesnake:
         food: str = "fast",
     ) -> None:
         _check_game(game)
-        if max_turns is not None and max_turns < 1:
-            raise ValueError(f"max_turns must be at least 1 or None, got {max_turns}")
+        if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
+            raise ValueError(
+                f"max_turns must be a whole number of at least 1, or None, got {max_turns!r}"
+            )
         alone = np.equal(num_snakes, 1)
         if alone.all():
             game = replace(game, solo=True)
@@ -87,6 +92,12 @@ class VectorBattlesnake:
         largest = int(np.max(width)), int(np.max(height))
         self.single_observation_space: Box = self.observation.space(*largest)
         self.single_action_space: Discrete[np.int64] = Discrete(len(MOVES))
+
+        self._turn_limits = np.full(num_games, NO_LIMIT if max_turns is None else max_turns)
+        if game.map == "hz_scatter":
+            # The official engine fails on the turn for which this map has no cell left.
+            last = 2 * np.multiply(width, height) + 1
+            self._turn_limits = np.minimum(self._turn_limits, last)
 
         seats = num_games, self.num_snakes
         self._observations = np.zeros((*seats, *self.observation.shape(*largest)), np.uint8)
@@ -118,6 +129,8 @@ class VectorBattlesnake:
         self._states = start_states(options or {})
         for i, state in enumerate(self._states):
             self._check_start(f"states[{i}]", state)
+        if seed is not None and (not isinstance(seed, int | np.integer) or seed < 0):
+            raise ValueError(f"seed must be a whole number of at least 0, or None, got {seed!r}")
         if seed is not None or self._streams is None:
             words = np.random.SeedSequence(seed).generate_state(self.num_games, np.uint64)
             self._streams = words.astype(np.uint64)
@@ -169,16 +182,15 @@ class VectorBattlesnake:
             self._begin(reset)
         else:
             games.step(self._actions)
-        self.last_turn = Turn.of(games, acted, reversed_)
+        alive, over = games.alive.copy(), games.over.copy()
+        self.last_turn = Turn(acted, reversed_, over, alive, games.ate, games.cause, games.killer)
         rewards = self.rewards.batch(self.last_turn)
 
-        truncated = np.zeros(self.num_games, np.bool_)
-        if self.max_turns is not None:
-            truncated = ~games.over & ~reset & (games.turn >= self.max_turns)
-        terminations = acted & (~games.alive | games.over[:, None])
-        truncations = acted & games.alive & truncated[:, None]
-        self._ended = games.over | truncated
-        self._alive = games.alive & ~self._ended[:, None]
+        truncated = ~over & (games.turn >= self._turn_limits)
+        terminations = acted & (~alive | over[:, None])
+        truncations = acted & alive & truncated[:, None]
+        self._ended = over | truncated
+        self._alive = alive & ~self._ended[:, None]
         infos = self._infos(acted, reset)
         return self._observe(), rewards, terminations, truncations, infos
 
@@ -234,7 +246,7 @@ class VectorBattlesnake:
             raise ValueError(
                 f"actions must be integers (indices into {MOVES}), got dtype {actions.dtype}"
             )
-        if actions.min() < 0 or actions.max() >= len(MOVES):
+        if (actions >> 2).any():  # so are all numbers but 0 to 3, negative ones too
             wrong = actions[(actions < 0) | (actions >= len(MOVES))][0]
             raise ValueError(
                 f"actions must be between 0 and {len(MOVES) - 1} (indices into {MOVES}), "
@@ -246,11 +258,6 @@ class VectorBattlesnake:
 
     def _check_start(self, name: str, state: State) -> None:
         """Refuse a position that this environment cannot start from."""
-        if len(state.snakes) > self.num_snakes:
-            raise ValueError(
-                f"{name} has {len(state.snakes)} snakes, more than the environment's "
-                f"{self.num_snakes}; make one with num_snakes={len(state.snakes)}"
-            )
         if is_over(self.game, state):
             raise ValueError(f"{name} is a finished game (turn {state.turn}); take an earlier turn")
         if self.max_turns is not None and state.turn >= self.max_turns:

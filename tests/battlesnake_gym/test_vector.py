@@ -266,6 +266,8 @@ def test_start_from_positions():
     for i, turns in starts.items():
         assert len(turns) > 3
         assert turns == [(40, 3, 40)[(i + k) % 3] for k in range(len(turns))]
+    _, infos = env.reset(options={"states": [first, second, request]})
+    np.testing.assert_array_equal(infos["turn"], [40, 3, 40, 40, 3])
     env.reset()
     assert not env.games.turn.any()
     assert (env.games.alive.sum(axis=1) == 3).all()
@@ -329,12 +331,25 @@ def test_settings_and_maps():
     assert all(not env.games.state(i).food for i in range(3))
 
 
+def test_a_map_that_runs_out_of_cells_is_truncated():
+    settings = Settings(hazard_damage_per_turn=0)
+    game = Game(map="hz_scatter", settings=settings)
+    env = VectorBattlesnake(3, 2, [7, 7, 9], 7, game=game)
+    start = replace(Board.new(7, 7, 2), turn=97)
+    _, infos = env.reset(seed=1, options={"states": [start]})
+    for turn in (98, 99):
+        _, _, _, truncations, infos = env.step(choose(env, infos, np.random.default_rng(0)))
+        assert (infos["turn"] == turn).all()
+    assert truncations.all(axis=1).tolist() == [True, True, False]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"game": Game(ruleset="standrad")}, "unknown ruleset 'standrad'; choose one of standard"),
         ({"game": Game(map="stand")}, "unknown map 'stand'; choose one of standard"),
-        ({"max_turns": 0}, "max_turns must be at least 1"),
+        ({"max_turns": 0}, "max_turns must be a whole number of at least 1.*got 0"),
+        ({"max_turns": 1.5}, "max_turns must be a whole number of at least 1.*got 1.5"),
         ({"observation": "plane"}, "unknown observation 'plane'"),
         ({"rewards": "surviving"}, "surviving"),
         ({"action_mask": "all"}, "unknown action mask 'all'"),
@@ -380,8 +395,8 @@ def test_bad_states():
     no_food = small.to_api("snake_0")
     no_food["board"]["food"] = 3
     for states, message in [
-        ([small, Board.new(11, 11, 2)], r"states\[1\]: .* 11x11; these games have room for .* 7x7"),
-        ([Board.new(7, 7, 3)], r"states\[0\] has 3 snakes.*num_snakes=3"),
+        ([small, Board.new(11, 11, 2)], r"states\[1\].*width 11.*room for 7"),
+        ([Board.new(7, 7, 3)], r"states\[0\].*num_snakes 3.*room for 2"),
         ([over], r"states\[0\] is a finished game"),
         ([replace(small, turn=30)], r"states\[0\] is at turn 30, but max_turns is 30"),
         ([no_food], r"states\[0\]: board.food must be a list"),
@@ -393,6 +408,12 @@ def test_bad_states():
             env.reset(options={"states": states})
     with pytest.raises(ValueError, match="unknown option 'state'"):
         env.reset(options={"state": [small]})
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "1"])
+def test_bad_seed(seed):
+    with pytest.raises(ValueError, match="seed must be a whole number of at least 0"):
+        VectorBattlesnake(2, 2, 7, 7).reset(seed=seed)
 
 
 def test_order_of_calls():
