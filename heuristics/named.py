@@ -22,6 +22,7 @@ from heuristics.preferences import (
     territory,
     unharmed,
 )
+from heuristics.search import Search
 
 
 def random(seed: int) -> Pipeline:
@@ -92,7 +93,12 @@ def lookahead(seed: int) -> Pipeline:
     return Pipeline(*SAFE, When(hungry, [food * 3], [food * 0.3]), foresight, unharmed, seed=seed)
 
 
-NAMED = {
+def minimax(seed: int) -> Search:
+    """Searches ahead in C for as long as the clock allows."""
+    return Search()
+
+
+NAMED: dict[str, snakes.Factory] = {
     "random": random,
     "safe-random": safe_random,
     "straight": straight_on,
@@ -105,6 +111,7 @@ NAMED = {
     "territory": territorial,
     "tree": tree,
     "lookahead": lookahead,
+    "minimax": minimax,
 }
 """All of them by name, roughly from weak to strong."""
 

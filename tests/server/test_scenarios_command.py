@@ -122,11 +122,23 @@ def test_a_served_snake_passes_what_it_passes_here(serve, capsys):
     assert "FAIL" not in capsys.readouterr().out
 
 
+def test_a_policy_is_asked_and_may_refuse_a_board(tmp_path, policy_file, capsys):
+    rows = ["A < < " + ". " * 8] + [". " * 11] * 10
+    path = tmp_path / "large.txt"
+    path.write_text("scenario: large\nallowed: down\n" + "\n".join(rows) + "\n" + TWO)
+    assert main([str(path), "--policy", str(policy_file)]) == 1
+    out = capsys.readouterr().out
+    assert "pass  large" in out
+    assert out.count("no move, not") == 2
+    assert "refused" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["nowhere.txt"], "nowhere.txt"),
         (["--snake", "nobody"], "unknown snake 'nobody'"),
+        (["--policy", "nowhere.onnx"], "give the path of a policy.onnx"),
     ],
 )
 def test_a_wrong_call_is_told(arguments, says, capsys):

@@ -1,0 +1,49 @@
+"""The files and commands of docs/heuristics.md, tried as a reader would."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "heuristics.md").read_text()
+FILES = dict(re.findall(r"^```\w+ (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+COMMANDS = "".join(re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(script):
+        scripts = Path(sys.executable).parent
+        environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+        return subprocess.run(
+            ["bash", "-ec", script], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return run
+
+
+def test_the_page_has_files_and_commands():
+    assert set(FILES) == {"my_snake.py", "my_tests.txt"}
+    assert COMMANDS.count("battlesnake-gym ") == 5
+    lines = [line for line in FILES["my_snake.py"].splitlines() if line.strip()]
+    assert len(lines) <= 10
+
+
+def test_its_commands_work(run, tmp_path):
+    done = run(COMMANDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "mine      Eats when hungry" in done.stdout
+    assert "pass  bait" in done.stdout
+    assert "19 of 19 scenarios passed" in done.stdout
+    assert list((tmp_path / "replays").iterdir())
+
+
+def test_its_scenario_tells_a_careless_snake(run):
+    done = run("battlesnake-gym scenarios my_tests.txt --snake hungry")
+    assert done.returncode == 1
+    assert "left, not up" in done.stdout
