@@ -122,6 +122,9 @@ static bool import_living(Game *game, int seat, const int32_t *points, int32_t l
     Record *record = game->record;
     uint16_t *marks = record_marks(game->layout, record);
     int32_t cells = count_cells(points, length);
+    if (length < 2) { /* the rules let it collide with itself when it eats; play_turn does not */
+        return REFUSE(reader, "snakes[%d] is alive with a body of a single segment", seat);
+    }
     for (int32_t age = 0; age < cells; age++) {
         int32_t x = points[2 * age], y = points[2 * age + 1];
         if (!on_board(record, x, y)) {
