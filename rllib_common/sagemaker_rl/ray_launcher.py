@@ -39,7 +39,7 @@ class Hyperparameters:
     algorithm: str = option("DQN", "what to train with")
     num_iters: int | None = option(None, "stop after this many training iterations in all")
     minutes: float | None = option(None, "stop after this many minutes of training in all")
-    num_workers: int | None = option(None, "runner processes; null: one for each spare CPU")
+    num_workers: int | None = option(None, "runner processes; null: as many as make sense")
     seed: int | None = option(None, "random seed")
 
 
@@ -62,6 +62,10 @@ class SageMakerRayLauncher:
             ValueError: a hyperparameter has an impossible value.
         """
         raise NotImplementedError
+
+    def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
+        """Runner processes where no number is given: one for each CPU but the driver's."""
+        return max(cpus - 1, 1)
 
     def default_name(self, hyperparameters: Any) -> str:
         """The run's name where none is given: what it trains, so that other things go elsewhere."""
@@ -129,11 +133,19 @@ class SageMakerRayLauncher:
             raise HyperparameterError("say when to stop: --num-iters N or --minutes M (or both)")
         self.register_env_creator()
         config = self.get_experiment_config(plain)
-        config.num_env_runners = count_workers(plain.num_workers, len(os.sched_getaffinity(0)))
+        cpus = len(os.sched_getaffinity(0))
+        wanted = plain.num_workers
+        if wanted is None:
+            wanted = self.default_workers(config, cpus)
+        config.num_env_runners = check_workers(wanted, cpus)
         override_config(config, overrides)
         config.validate()
         job = Job.from_environment(arguments.name or self.default_name(plain), arguments.runs)
-        facts = {"identity": self.identity(config), "hyperparameters": values}
+        facts = {
+            "identity": self.identity(config),
+            "env_config": config.env_config,
+            "hyperparameters": values,
+        }
         checkpoint = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
         if checkpoint is not None:
             checkpoints.check_same(checkpoint, facts)
@@ -170,18 +182,18 @@ def start_ray() -> None:
     ray.init(address="local", include_dashboard=False, logging_level=logging.ERROR)
 
 
-def count_workers(wanted: int | None, cpus: int) -> int:
-    """The number of runner processes: all CPUs but the driver's, or as many as wanted.
+def check_workers(wanted: int, cpus: int) -> int:
+    """The number of runner processes that is wanted.
 
     Raises:
         HyperparameterError: there are not enough CPUs.
     """
-    if wanted is None:
-        return max(cpus - 1, 0)
-    if not 0 <= wanted < max(cpus, 2):
+    # On a single CPU one runner may share it with the driver.
+    most = max(cpus - 1, 1)
+    if not 0 <= wanted <= most:
         raise HyperparameterError(
-            f"num_workers must be between 0 and {max(cpus, 2) - 1}, got {wanted}: there are {cpus} "
-            "CPUs, and one is the driver's (with 0 the driver plays the games itself)"
+            f"num_workers must be between 0 and {most}, got {wanted}: there are {cpus} CPUs, and "
+            "one is the driver's (with 0 workers the driver plays the games itself)"
         )
     return wanted
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
+from mabs.apex import APEXConfig
 from mabs.dqn import DQNConfig
 from mabs.environment import DEFAULTS, ENV_NAME
 from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
 
-ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {"DQN": DQNConfig}
+ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {"DQN": DQNConfig, "APEX": APEXConfig}
 """Name: the configuration to start from."""
 
 

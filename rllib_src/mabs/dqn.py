@@ -50,7 +50,9 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
     What means something else here: ``replay_buffer_config`` has the keys ``capacity`` (frames),
     ``alpha`` and ``beta`` only; ``training_intensity`` is the number of transitions trained on for
     each that is sampled; all steps are env steps, turns of single games. New: ``epsilon_ladder``,
-    ``(base, exponent)``, gives each game a fixed epsilon instead of the schedule ``epsilon``.
+    ``(base, exponent)``, gives each game a fixed epsilon instead of the schedule ``epsilon``;
+    ``reward_scale`` multiplies the rewards that are learned from (not those reported), so that TD
+    errors stay below 1: above, the Huber loss learns the median, which ignores rare deaths.
     """
 
     def __init__(self, algo_class: type | None = None) -> None:
@@ -63,6 +65,7 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
         self.epsilon_ladder: tuple[float, float] | None = None
 
         self.gamma = 0.97
+        self.reward_scale = 0.03
         self.n_step = 3
         self.lr = 5e-4
         self.train_batch_size_per_learner = 512
@@ -79,9 +82,13 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
             "beta": 0.4,
         }
 
-    def training(self, *, epsilon_ladder: Any = NotProvided, **kwargs: Any) -> DQNConfig:
-        """As RLlib's, and ``epsilon_ladder``."""
+    def training(
+        self, *, epsilon_ladder: Any = NotProvided, reward_scale: Any = NotProvided, **kwargs: Any
+    ) -> DQNConfig:
+        """As RLlib's, with ``epsilon_ladder`` and ``reward_scale``."""
         super().training(**kwargs)
+        if reward_scale is not NotProvided:
+            self.reward_scale = reward_scale
         if epsilon_ladder is not NotProvided:
             self.epsilon_ladder = epsilon_ladder
         return self
@@ -135,8 +142,8 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
         self.replay = Replay(
             frame_shape=observation_space.shape,
-            **self.config.replay_arguments(),
             seed=self.config.seed,
+            **self.config.replay_arguments(),
         )
 
     def training_step(self) -> None:
@@ -221,12 +228,8 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         results[REPLAY_BUFFER_RESULTS] = self._replay_results()
         return results
 
-    def _replay_results(self) -> dict[str, float]:
-        return {
-            "num_frames": len(self.replay),
-            "num_transitions": self.replay.num_transitions,
-            "num_bytes": self.replay.num_bytes,
-        }
+    def _replay_results(self) -> dict[str, int]:
+        return self.replay.results()
 
     # Checkpoints
 

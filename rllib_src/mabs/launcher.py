@@ -11,6 +11,7 @@ from ray.tune.registry import register_env
 
 from battlesnake_gym.rules import MOVES
 from mabs import algorithms
+from mabs.dqn import DQN
 from mabs.environment import ENV_NAME, make_vector
 from mabs.export import export_checkpoint
 from mabs.metrics import GAME_METRICS
@@ -72,6 +73,10 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "action_mask": hyperparameters.action_mask,
             },
         ).debugging(seed=hyperparameters.seed, log_level="ERROR")
+
+    def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
+        """DQN waits for its runners, so it does not gain by them; the others use every CPU."""
+        return 0 if config.algo_class is DQN else super().default_workers(config, cpus)
 
     def default_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
         """Algorithm, board and snakes."""

@@ -74,10 +74,12 @@ class DuelingQNetwork(nn.Module):
 
     def forward(self, planes: Tensor) -> Tensor:
         """Value of the position plus what each move is better or worse than their mean."""
-        features = self.trunk(planes)
-        advantage = self.advantage(features)
-        q_values: Tensor = self.value(features) + advantage - advantage.mean(-1, keepdim=True)
-        return q_values.float()
+        features = self.trunk(planes).float()
+        # The head keeps full precision: what it tells apart is small beside the values themselves.
+        with torch.autocast(planes.device.type, enabled=False):
+            advantage = self.advantage(features)
+            q_values: Tensor = self.value(features) + advantage - advantage.mean(-1, keepdim=True)
+        return q_values
 
 
 class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI):  # type: ignore[misc]

@@ -166,15 +166,13 @@ class Replay:
         """Rows held."""
         return min(self._added, self.capacity)
 
-    @property
-    def num_transitions(self) -> int:
-        """Transitions held; each is a row, but not each row is a transition."""
-        return int(np.count_nonzero(self._n_step))
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory of the frames held."""
-        return len(self) * int(np.prod(self._frames.shape[1:], dtype=np.int64))
+    def results(self) -> dict[str, int]:
+        """How full it is: frames, transitions (not every frame starts one) and bytes of frames."""
+        return {
+            "num_frames": len(self),
+            "num_transitions": int(np.count_nonzero(self._n_step)),
+            "num_bytes": len(self) * int(np.prod(self._frames.shape[1:], dtype=np.int64)),
+        }
 
     def add(self, fragment: Fragment) -> None:
         """Append a fragment's rows. Its rows point forward only, so old rows never dangle."""

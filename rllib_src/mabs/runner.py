@@ -113,6 +113,14 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             fragments.append(self._play(turns, epsilon))
         return fragments
 
+    def sample_fragment(self) -> tuple[Fragment, dict[str, Any]]:
+        """For asynchronous callers: a fragment, and what to know of it without looking inside."""
+        fragment = self.sample()[0]
+        return fragment, {
+            "num_agent_steps": fragment.num_agent_steps,
+            "metrics": self.get_metrics(),
+        }
+
     def _reset(self) -> None:
         assert self.env is not None
         observations, infos = self.env.reset(seed=int(self._random.integers(1, 2**31)))
@@ -140,7 +148,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
                 turns.actions[t]
             )
             assert self.env.last_turn is not None
-            turns.rewards[t] = rewards
+            turns.rewards[t] = rewards * self.config.reward_scale
             turns.acted[t] = infos["acted"]
             turns.terminateds[t] = terminations
             turns.truncateds[t] = truncations

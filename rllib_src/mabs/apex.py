@@ -1,0 +1,258 @@
+"""APEX: many runners that never wait, replay shards as actors, one learner that never waits either.
+
+Fragments go from runner to shard through Ray's object store; this process sees only what they
+count. Shards draw batches ahead of the learner. Runners get new weights while they play.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.core import (
+    COMPONENT_LEARNER,
+    COMPONENT_RL_MODULE,
+    DEFAULT_MODULE_ID,
+)
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    ENV_RUNNER_SAMPLING_TIMER,
+    REPLAY_BUFFER_SAMPLE_TIMER,
+    SYNCH_WORKER_WEIGHTS_TIMER,
+    TIMERS,
+    WEIGHTS_SEQ_NO,
+)
+
+from mabs.dqn import DQN, DQNConfig
+from mabs.replay_shard import ReplayShard
+
+BATCHES_AHEAD = 2
+"""Batches requested from each shard before they are needed."""
+
+WAIT_SECONDS = 1.0
+"""Longest wait for runners before looking after failed ones again."""
+
+
+class APEXConfig(DQNConfig):
+    """`DQNConfig` with APEX's defaults: an epsilon ladder over all games of all runners.
+
+    ``num_replay_shards`` actors share the replay's capacity. ``broadcast_interval``: updates
+    between two sendings of weights. ``training_intensity`` holds as for DQN: runners pause when
+    the learner cannot keep up, and the other way round.
+    """
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        super().__init__(algo_class=algo_class or APEX)
+        self.num_env_runners = 1
+        self.epsilon_ladder = (0.4, 7.0)
+        self.max_requests_in_flight_per_env_runner = 2
+        self.num_replay_shards = 1
+        self.broadcast_interval = 10
+        # The driver asks failed runners whether they are back; it must not stall for it.
+        self.env_runner_health_probe_timeout_s = 1.0
+
+    def training(
+        self,
+        *,
+        num_replay_shards: Any = NotProvided,
+        broadcast_interval: Any = NotProvided,
+        **kwargs: Any,
+    ) -> APEXConfig:
+        """As `DQNConfig.training`, and APEX's own settings."""
+        super().training(**kwargs)
+        if num_replay_shards is not NotProvided:
+            self.num_replay_shards = num_replay_shards
+        if broadcast_interval is not NotProvided:
+            self.broadcast_interval = broadcast_interval
+        return self
+
+    def validate(self) -> None:
+        """Refuse what this algorithm cannot do, before anything starts."""
+        super().validate()
+        if self.num_env_runners < 1:
+            raise ValueError(
+                "APEX needs at least one runner process, got num_env_runners=0; give it a worker "
+                "or use DQN"
+            )
+        for name in ("num_replay_shards", "broadcast_interval"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise ValueError(f"{name} must be a positive integer, got {getattr(self, name)!r}")
+
+
+@dataclass(slots=True)
+class _Request:
+    """A fragment asked for."""
+
+    runner: int
+    fragment: ray.ObjectRef
+
+
+class APEX(DQN):
+    """Asynchronous distributed DQN."""
+
+    config: APEXConfig
+
+    @classmethod
+    def get_default_config(cls) -> AlgorithmConfig:
+        """APEX's configuration."""
+        return APEXConfig()
+
+    def _setup_replay(self) -> None:
+        observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
+        count = self.config.num_replay_shards
+        arguments = self.config.replay_arguments()
+        arguments["capacity"] //= count
+        shard = ray.remote(num_cpus=0, max_restarts=-1)(ReplayShard)
+        self._shards = [
+            shard.remote(
+                frame_shape=observation_space.shape,
+                seed=None if self.config.seed is None else self.config.seed + i,
+                **arguments,
+            )
+            for i in range(count)
+        ]
+        self._next_shard = itertools.cycle(range(count))
+        self._requests: dict[ray.ObjectRef, _Request] = {}
+        self._batches: deque[tuple[int, ray.ObjectRef]] = deque()
+        self._weights: ray.ObjectRef | None = None
+        self._updates_since_broadcast = 0
+
+    def training_step(self) -> None:
+        """Take what runners have finished, then learn from one batch, if one is due."""
+        due = self._steps_owed >= self.config.total_train_batch_size
+        # Runners that are far ahead get nothing new to do until the learner has caught up.
+        if self._steps_owed < self._most_owed():
+            self._ask_runners()
+        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
+            self._take_fragments(0.0 if due else WAIT_SECONDS)
+        if due and self._update():
+            self._updates_since_broadcast += 1
+        if self._updates_since_broadcast >= self.config.broadcast_interval:
+            with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
+                self._broadcast()
+
+    def _most_owed(self) -> float:
+        """What all runners together add with one request each, or a few batches if that is more."""
+        turns = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
+        everybody = float(turns * self.config.num_env_runners * self.config.training_intensity)
+        return max(everybody, 4.0 * self.config.total_train_batch_size)
+
+    # Runners
+
+    def _ask_runners(self) -> None:
+        manager = self.env_runner_group._worker_manager
+        busy = [request.runner for request in self._requests.values()]
+        for runner in manager.healthy_actor_ids():
+            missing = self.config.max_requests_in_flight_per_env_runner - busy.count(runner)
+            for _ in range(missing):
+                # This process owns both results: they outlive the runner, and if it dies, the error
+                # names it.
+                sample = manager.actors()[runner].sample_fragment
+                fragment, info = sample.options(num_returns=2).remote()
+                self._requests[info] = _Request(runner, fragment)
+
+    def _take_fragments(self, timeout: float) -> None:
+        if not self._requests:
+            return
+        ready, _ = ray.wait(list(self._requests), num_returns=1, timeout=timeout)
+        if ready:
+            more, _ = ray.wait(list(self._requests), num_returns=len(self._requests), timeout=0)
+            ready = more
+        for reference in ready:
+            request = self._requests.pop(reference)
+            try:
+                info = ray.get(reference)
+            except RayActorError:
+                self.env_runner_group._worker_manager.set_actor_state(request.runner, healthy=False)
+                continue
+            shard = next(self._next_shard)
+            self._shards[shard].add.remote(request.fragment)
+            self._want_batches(shard)
+            self.metrics.aggregate([info["metrics"]], key=ENV_RUNNER_RESULTS)
+            self._owe(info["num_agent_steps"])
+
+    def restore_env_runners(self, env_runner_group: Any) -> list[int]:
+        """RLlib's, and the newest weights for those that are back."""
+        restored: list[int] = super().restore_env_runners(env_runner_group)
+        for runner in restored:
+            self._send_weights(runner)
+        return restored
+
+    def _broadcast(self) -> None:
+        """Send the learner's weights to all runners and wait for none of them."""
+        self._updates_since_broadcast = 0
+        state = self.learner_group.get_state(
+            components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
+        )[COMPONENT_LEARNER]
+        self._weights = ray.put({key: state[key] for key in (COMPONENT_RL_MODULE, WEIGHTS_SEQ_NO)})
+        for runner in self.env_runner_group._worker_manager.healthy_actor_ids():
+            self._send_weights(runner)
+
+    def _send_weights(self, runner: int) -> None:
+        if self._weights is not None:
+            self.env_runner_group._worker_manager.actors()[runner].set_state.remote(self._weights)
+
+    # Learning
+
+    def _want_batches(self, shard: int) -> None:
+        """Have up to `BATCHES_AHEAD` batches of a shard on their way."""
+        on_their_way = sum(1 for owner, _ in self._batches if owner == shard)
+        for _ in range(BATCHES_AHEAD - on_their_way):
+            batch = self._shards[shard].sample.remote(self.config.total_train_batch_size)
+            self._batches.append((shard, batch))
+
+    def _update(self) -> bool:
+        """Learn from the batch that was asked for first; False if there was none after all."""
+        if not self._batches:
+            return False
+        shard, reference = self._batches.popleft()
+        try:
+            with self.metrics.log_time((TIMERS, REPLAY_BUFFER_SAMPLE_TIMER)):
+                batch = ray.get(reference)
+        except RayActorError:
+            # The shard starts again, empty; the next fragment for it asks for batches again.
+            return False
+        if batch is None:
+            return False
+        self._want_batches(shard)
+        td_errors = self._learn(batch)
+        self._shards[shard].update_priorities.remote(batch.rows, td_errors)
+        return True
+
+    # Replay shards in results, checkpoints and at the end
+
+    def _replay_results(self) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for results in self._foreach_shard("results"):
+            for key, value in results.items():
+                total[key] = total.get(key, 0) + value
+        return total
+
+    def _get_replay_state(self) -> list[dict[str, Any]]:
+        return self._foreach_shard("get_state")
+
+    def _set_replay_state(self, state: list[dict[str, Any]]) -> None:
+        ray.get(
+            [shard.set_state.remote(part) for shard, part in zip(self._shards, state, strict=True)]
+        )
+
+    def _foreach_shard(self, method: str) -> list[Any]:
+        """What the shards answer; those that are just being restarted do not."""
+        answers = []
+        for reference in [getattr(shard, method).remote() for shard in self._shards]:
+            try:
+                answers.append(ray.get(reference))
+            except RayActorError:
+                continue
+        return answers
+
+    def cleanup(self) -> None:
+        """End runners, learners and shards."""
+        super().cleanup()
+        for shard in self._shards:
+            ray.kill(shard)

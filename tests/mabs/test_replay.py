@@ -1,0 +1,132 @@
+"""The replay against slow, obvious versions of itself."""
+
+import numpy as np
+import pytest
+
+from mabs.replay import PRIORITY_FLOOR, Fragment, Replay, SumTree
+
+FRAME = (2, 3, 3)
+
+
+def fragment(numbers: list[int], td_error: float = 1.0) -> Fragment:
+    """One transition from each row to the next; a row's frame is filled with its number."""
+    count = len(numbers)
+    starts = np.arange(count) < count - 1
+    return Fragment(
+        frames=np.array(numbers, dtype=np.uint8)[:, None, None, None] * np.ones(FRAME, np.uint8),
+        action_mask=np.tile(np.array(numbers)[:, None] % 2 == 0, (1, 4)),
+        next_offset=starts.astype(np.int32),
+        actions=np.array(numbers, dtype=np.uint8) % 4,
+        rewards=np.array(numbers, dtype=np.float32),
+        terminateds=np.zeros(count, dtype=np.bool_),
+        n_step=starts.astype(np.uint8),
+        td_errors=np.full(count, td_error, dtype=np.float32),
+        num_env_steps=count - 1,
+        num_agent_steps=count - 1,
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 64, 1000])
+def test_sum_tree_draws_where_the_running_sum_passes(size: int) -> None:
+    random = np.random.default_rng(size)
+    tree, values = SumTree(size), np.zeros(size)
+    for _ in range(20):
+        indices = random.integers(0, size, size=7)
+        new = random.random(7) * random.integers(0, 2, 7)
+        tree.set(indices, new)
+        for index, value in zip(indices, new, strict=True):
+            values[index] = value
+        assert tree.total == pytest.approx(values.sum())
+        if values.sum() == 0:
+            continue
+        masses = random.random(50) * tree.total
+        expected = np.searchsorted(np.cumsum(values), masses, side="right")
+        np.testing.assert_array_equal(tree.find(masses), expected)
+
+
+def test_sum_tree_never_finds_an_empty_leaf_at_the_very_end() -> None:
+    tree = SumTree(8)
+    tree.set(np.array([2]), np.array([0.1]))
+    found = tree.find(np.array([0.1, 0.1 * (1 + 1e-15), 5.0]))
+    np.testing.assert_array_equal(found, [2, 2, 2])
+
+
+def test_transitions_keep_their_frames_while_the_ring_turns() -> None:
+    replay = Replay(10, FRAME, seed=0)
+    number = 0
+    for length in [4, 3, 5, 2, 6, 4, 7]:
+        replay.add(fragment(list(range(number, number + length))))
+        number += length
+        batch = replay.sample(64)
+        now, then = batch.obs[:, 0, 0, 0], batch.new_obs[:, 0, 0, 0]
+        np.testing.assert_array_equal(then, now + 1)
+        np.testing.assert_array_equal(batch.rewards, now)
+        np.testing.assert_array_equal(batch.actions, now % 4)
+        np.testing.assert_array_equal(batch.new_action_mask[:, 0], then % 2 == 0)
+        np.testing.assert_array_equal(batch.rows, now)
+        assert now.min() >= number - 10
+
+
+def test_rows_are_drawn_in_proportion_to_their_priority() -> None:
+    replay = Replay(8, FRAME, alpha=0.5, beta=1.0, seed=1)
+    replay.add(fragment([0, 1, 2]))
+    errors = np.array([0.0, 8.0], dtype=np.float32)
+    replay.update_priorities(np.array([0, 1]), errors)
+    batch = replay.sample(30_000)
+    priority = np.sqrt(errors + PRIORITY_FLOOR)
+    share = (batch.rows == 1).mean()
+    assert share == pytest.approx(priority[1] / priority.sum(), abs=0.001)
+    # Full correction: each weight is the inverse of the probability, the largest is 1.
+    light = batch.weights[batch.rows == 1]
+    np.testing.assert_allclose(light, priority[0] / priority[1], rtol=1e-5)
+    np.testing.assert_array_equal(batch.weights[batch.rows == 0], 1.0)
+
+
+def test_priorities_of_overwritten_rows_are_not_touched() -> None:
+    replay = Replay(4, FRAME, seed=0)
+    replay.add(fragment([0, 1, 2]))
+    stale = np.array([0, 1])
+    replay.add(fragment([3, 4, 5]))
+    before = replay.get_state()["priorities"]
+    replay.update_priorities(stale, np.array([100.0, 100.0], dtype=np.float32))
+    np.testing.assert_array_equal(replay.get_state()["priorities"], before)
+    replay.update_priorities(np.array([3]), np.array([100.0], dtype=np.float32))
+    assert (replay.get_state()["priorities"] != before).sum() == 1
+
+
+def test_a_restored_replay_goes_on_exactly() -> None:
+    replay = Replay(10, FRAME, seed=3)
+    for start in range(0, 30, 4):
+        replay.add(fragment(list(range(start, start + 4))))
+    copy = Replay(10, FRAME, seed=99)
+    copy.set_state(replay.get_state())
+    for _ in range(3):
+        one, other = replay.sample(16), copy.sample(16)
+        np.testing.assert_array_equal(one.rows, other.rows)
+        np.testing.assert_array_equal(one.obs, other.obs)
+        np.testing.assert_array_equal(one.weights, other.weights)
+        for ring in (replay, copy):
+            ring.add(fragment([7, 8, 9]))
+    assert copy.results() == replay.results()
+
+
+def test_refusals_name_what_is_wrong() -> None:
+    replay = Replay(4, FRAME)
+    with pytest.raises(ValueError, match="no transition yet"):
+        replay.sample(1)
+    with pytest.raises(ValueError, match="5 rows does not fit a replay of 4"):
+        replay.add(fragment([0, 1, 2, 3, 4]))
+    with pytest.raises(ValueError, match=r"frames must have shape \(2, 3, 3\)"):
+        Replay(4, (1, 1, 1)).set_state  # noqa: B018
+        wrong = fragment([0, 1])
+        replay.add(
+            Fragment(
+                **{
+                    **{name: getattr(wrong, name) for name in wrong.__dataclass_fields__},
+                    "frames": np.zeros((2, 1, 1, 1), np.uint8),
+                }
+            )
+        )
+    replay.add(fragment([0, 1]))
+    with pytest.raises(ValueError, match="restore with the capacity it was stored with"):
+        Replay(1, FRAME).set_state(replay.get_state())
