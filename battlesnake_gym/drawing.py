@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from battlesnake_gym.files import write_atomically
-from battlesnake_gym.rules.state import MAX_HEALTH, OFFSETS, Point, Snake, State
+from battlesnake_gym.rules.state import MAX_HEALTH, Point, Snake, State
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -272,10 +272,9 @@ def _direction(board: State, snake: Snake) -> tuple[float, float]:
     if len(snake.body) < 2 or snake.body[0] == snake.body[1]:
         return 0.0, -1.0
     (x, y), (neck_x, neck_y) = snake.body[:2]
-    for dx, dy in OFFSETS.values():
-        if ((neck_x + dx) % board.width, (neck_y + dy) % board.height) == (x, y):
-            return float(dx), float(-dy)
-    return 0.0, -1.0
+    dx, dy = x - neck_x, y - neck_y
+    across = -1 if abs(dx) + abs(dy) > 1 else 1  # came in over the edge
+    return float(across * ((dx > 0) - (dx < 0))), float(-across * ((dy > 0) - (dy < 0)))
 
 
 def _eyes(board: State, snake: Snake) -> list[Shape]:

@@ -129,6 +129,12 @@ def test_null_lists_unknown_fields_and_an_unknown_ruleset_are_no_trouble() -> No
     assert not board.snake("me").alive  # an unknown ruleset is played as standard: no wrapping
 
 
+def test_health_is_a_hundred_at_most() -> None:
+    body = request()
+    body["board"]["snakes"][0]["health"] = 150
+    assert Board.from_api(body).you.health == 100
+
+
 def test_listed_dead_snakes_are_out() -> None:
     body = request()
     body["board"]["snakes"][1]["health"] = 0

@@ -1,0 +1,138 @@
+"""The pictures: what is painted where, in SVG, PNG and GIF."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from battlesnake_gym import drawing
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import RULESETS, Game, Settings, Snake
+
+CELL = 20
+POSITION = """
+turn=8 ruleset=wrapped
+A . .~.2> >
+. . v . . *
+. B < . C <
+A: name="<b>&amp;"
+C: length=5 health=40
+D: at=3,1/2,1 cause=head-collision by=b on=8
+"""
+
+
+def pixel(picture: Image.Image, cell: tuple[int, int], height: int) -> tuple[int, ...]:
+    """The colour at the centre of a cell."""
+    x = (drawing.MARGIN + cell[0] + 0.5) * CELL
+    y = (drawing.MARGIN + height - cell[1] - 0.5) * CELL
+    found = picture.getpixel((round(x), round(y)))
+    assert isinstance(found, tuple)
+    return found
+
+
+def rgb(colour: str) -> tuple[int, ...]:
+    """A colour as a picture has it, but for what scaling rounds."""
+    return pytest.approx(tuple(bytes.fromhex(colour[1:])), abs=3)  # type: ignore[no-any-return]
+
+
+def test_the_svg_is_xml_and_holds_no_markup_of_others() -> None:
+    root = ET.fromstring(drawing.svg(Board.from_text(POSITION)))
+    tags = Counter(node.tag.split("}")[1] for node in root.iter())
+    assert set(tags) == {"svg", "rect", "circle", "polygon", "polyline", "text"}
+    words = [node.text for node in root.iter() if node.tag.endswith("text")]
+    assert "<b>&amp;" in words
+    assert "turn 8" in words
+    assert "2" in words  # the depth of the stacked hazard
+    assert "head-collision, turn 8" in words
+
+
+def test_cells_have_the_colours_of_what_is_on_them() -> None:
+    board = Board.from_text(POSITION)
+    picture = drawing.image(board, CELL)
+    assert picture.mode == "RGB"
+    assert pixel(picture, (4, 2), 3) == rgb(drawing.PALETTE[0])
+    assert pixel(picture, (2, 0), 3) == rgb(drawing.PALETTE[1])
+    assert pixel(picture, (5, 1), 3) == rgb(drawing.FOOD)
+    assert pixel(picture, (0, 1), 3) == rgb(drawing.CELL)
+    one, two = pixel(picture, (2, 2), 3), pixel(picture, (3, 2), 3)
+    assert sum(two) < sum(one) < sum(pixel(picture, (0, 1), 3))
+    assert pixel(picture, (3, 1), 3) == rgb(drawing.DEATH)
+    assert pixel(picture, (2, 1), 3) != rgb(drawing.CELL)  # the fading body
+
+
+def test_a_death_pales_after_its_turn() -> None:
+    board = Board.from_text(POSITION)
+    board.turn = 9
+    picture = drawing.image(board, CELL)
+    for other in (drawing.DEATH, drawing.CELL):
+        assert pixel(picture, (3, 1), 3) != rgb(other)
+
+
+def test_heads_look_where_they_go() -> None:
+    """The eyes' white lies on the side that the head looks to."""
+    for text, ahead in [
+        ("A <", (-1, 0)), ("> A", (1, 0)), ("A\n^", (0, -1)), ("v\nA", (0, 1)),
+        ("ruleset=wrapped\nA > >\n. . .", (1, 0)),
+    ]:  # fmt: skip
+        board = Board.from_text(text)
+        x, y = drawing._centre(board, board.snakes[0].head)
+        eyes = [s for s in drawing._eyes(board, board.snakes[0]) if s.fill == drawing.PAPER]
+        middle = [sum(eye.centre[axis] for eye in eyes) / 2 for axis in (0, 1)]
+        assert (round((middle[0] - x) / 0.14), round((middle[1] - y) / 0.14)) == ahead
+
+
+def test_a_tail_that_stays_is_ringed() -> None:
+    def rings(text: str) -> int:
+        board = Board.from_text(text)
+        return len([s for s in drawing._body(board, board.snakes[0], "#000000") if "#" in s.fill
+                    and s.fill != "#000000"])  # fmt: skip
+
+    assert rings("A < <") == 0
+    assert rings("A < <\nA: length=4") == 1
+
+
+def test_snakes_bring_their_colour_or_get_one() -> None:
+    own = Snake("a", [(0, 0)], customizations={"color": "#f80"})
+    assert drawing.colour(own, 3) == "#f80"
+    assert drawing.mix("#f80", "#000", 0.5) == "#804400"
+    for bad in ("red", "#12", "#1234567", '#fff"/>', ""):
+        own.customizations["color"] = bad
+        assert drawing.colour(own, 17) == drawing.PALETTE[1]
+
+
+@pytest.mark.parametrize("ruleset", list(RULESETS))
+def test_every_position_of_a_game_can_be_drawn(ruleset: str) -> None:
+    settings = Settings(shrink_every_n_turns=3)
+    board = Board.new(7, 7, 3, game=Game(ruleset=ruleset, map="snail_mode", settings=settings))
+    while not board.is_over() and board.turn < 25:
+        board.step({s.id: (board.safe_moves(s.id) or ["up"])[-1] for s in board.living})
+        ET.fromstring(drawing.svg(board))
+        drawing.image(board, 8)
+
+
+def test_png_and_gif(tmp_path: Path) -> None:
+    boards = [Board.from_text("A . . .\n. . . B")]
+    for _ in range(3):
+        boards.append(boards[-1].copy())
+        boards[-1].step({"a": "right", "b": "left"})
+    drawing.save_png(boards[0], tmp_path / "new" / "board.png", CELL)
+    with Image.open(tmp_path / "new" / "board.png") as picture:
+        assert picture.format == "PNG"
+        assert picture.size == drawing.image(boards[0], CELL).size
+    drawing.save_gif(boards, tmp_path / "game.gif", seconds_per_turn=0.2)
+    with Image.open(tmp_path / "game.gif") as film:
+        assert (film.format, getattr(film, "n_frames", 1)) == ("GIF", 4)
+        assert film.info["duration"] == 200
+        film.seek(3)
+        assert film.info["duration"] == 2000
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["game.gif", "new"]
+
+
+def test_a_film_needs_a_board(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="boards is empty"):
+        drawing.save_gif([], tmp_path / "game.gif")
+    assert not list(tmp_path.iterdir())
