@@ -1,0 +1,343 @@
+"""Replays: nothing is lost on the way to a file and back, and damage is told."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from battlesnake_gym import replay_cli
+from battlesnake_gym.board import UNKNOWN_SEED, Board
+from battlesnake_gym.replay import Replay, ReplayError
+from battlesnake_gym.rules import RULESETS, Game, Settings
+from battlesnake_gym.snakes import Decision, Reason
+
+
+def record(seed: int, *, ruleset: str, map_id: str, snakes: int = 3, wild: float = 0.05) -> Replay:
+    """A random game with everything that a replay can hold."""
+    draw = random.Random(seed)
+    game = Game(ruleset, map_id, Settings(shrink_every_n_turns=4), seed + 1, id=f"g{seed}")
+    board = Board.new(11, 11, snakes, game=game)
+    for snake in board.snakes:
+        snake.name, snake.customizations = snake.id.upper(), {"color": "#123456"}
+    replay = Replay(board, info={"recorder": "test", "number": seed})
+    while not replay.last.is_over() and len(replay.turns) < 80:
+        board = replay.last
+        moves = {s.id: draw.choice(board.safe_moves(s.id) or ["up"]) for s in board.living}
+        if draw.random() < wild:
+            moves[draw.choice(list(moves))] = draw.choice(["", "UP", "left", "nope"])
+        decisions = {
+            snake_id: Decision(
+                move,
+                (Reason("walls", ("up",), {"down": draw.random()}, "say why"),),
+                {"up": float("-inf"), "down": draw.random()},
+                "boo",
+            )
+            for snake_id, move in moves.items()
+        }
+        replay.append(
+            moves,
+            latency={snake_id: round(draw.random() * 500, 2) for snake_id in moves},
+            shouts={snake_id: "boo" for snake_id in moves if draw.random() < 0.2},
+            decisions=decisions,
+        )
+    return replay
+
+
+ALL = [(ruleset, "standard") for ruleset in RULESETS] + [
+    ("standard", name)
+    for name in ("royale", "hz_castle_wall", "healing_pools", "snail_mode", "hz_spiral")
+]
+
+
+@pytest.mark.parametrize(("ruleset", "map_id"), ALL)
+@pytest.mark.parametrize("name", ["game.jsonl", "game.jsonl.gz"])
+def test_nothing_is_lost(tmp_path: Path, ruleset: str, map_id: str, name: str) -> None:
+    replay = record(3, ruleset=ruleset, map_id=map_id, snakes=3)
+    replay.save(tmp_path / name)
+    loaded = Replay.load(tmp_path / name)
+    assert loaded == replay
+    assert loaded.to_lines() == replay.to_lines()
+    for mine, its in zip(replay.boards(), loaded.boards(), strict=True):
+        assert mine == its
+        assert mine.snakes == its.snakes  # names, latencies and shouts too
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_the_single_player_maps_too(tmp_path: Path) -> None:
+    replay = record(1, ruleset="solo", map_id="solo_maze", snakes=1)
+    replay.save(tmp_path / "maze.jsonl.gz")
+    assert list(Replay.load(tmp_path / "maze.jsonl.gz").boards()) == list(replay.boards())
+
+
+def test_the_same_game_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a.jsonl.gz", "b.jsonl.gz"):
+        record(5, ruleset="standard", map_id="standard").save(tmp_path / name)
+    assert (tmp_path / "a.jsonl.gz").read_bytes() == (tmp_path / "b.jsonl.gz").read_bytes()
+
+
+def test_files_are_strict_json(tmp_path: Path) -> None:
+    """A browser's parser knows no Infinity; numbers of numpy are numbers too."""
+    replay = Replay(Board.from_text("A . B"))
+    scores = {"up": float("inf"), "down": np.float32(0.5), "left": np.int64(3)}
+    replay.append({"a": "up", "b": "up"}, decisions={"a": Decision("up", scores=scores)})
+    replay.save(tmp_path / "game.jsonl")
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    for line in (tmp_path / "game.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=refuse)
+    loaded = Replay.load(tmp_path / "game.jsonl").turns[0].decisions["a"].scores
+    assert loaded == {"up": float("inf"), "down": 0.5, "left": 3}
+
+
+# --- turns --------------------------------------------------------------------------------------
+
+
+def test_a_turn_is_found_by_its_number() -> None:
+    replay = record(7, ruleset="standard", map_id="standard")
+    boards = list(replay.boards())
+    for turn in (0, 1, len(replay.turns) // 2, len(replay.turns)):
+        board = replay.board(turn)
+        assert board == boards[turn]
+        assert board.turn == turn
+    for turn in (-1, len(boards)):
+        with pytest.raises(ReplayError, match=f"turn must be between 0 and .*, got {turn}"):
+            replay.board(turn)
+
+
+def test_boards_are_independent() -> None:
+    replay = record(7, ruleset="standard", map_id="standard")
+    before = replay.to_lines()
+    for board in [*replay.boards(), replay.last, replay.board(2)]:
+        board.snakes[0].body.append((0, 0))
+        board.food.append((0, 0))
+    assert replay.to_lines() == before
+    assert len(set(replay.boards())) == len(replay.turns) + 1
+
+
+def test_a_game_may_begin_late() -> None:
+    replay = Replay(Board.from_text("turn=40\nA . B"))
+    replay.append({"a": "right", "b": "up"})
+    assert replay.board(41) == replay.last
+    assert Replay.from_lines(replay.to_lines()) == replay
+
+
+def test_what_the_rules_do_not_tell_is_kept() -> None:
+    """Another engine placed food, moved a hazard and healed a snake."""
+    replay = Replay(Board.from_text("A . . B"))
+    after = replay.last
+    after.step({"a": "right", "b": "left"})
+    after.food, after.hazards = [(0, 0)], [(3, 0)]
+    after.snakes[1].health = 50
+    replay.append({"a": "right", "b": "left"}, after=after)
+    replay.append({"a": "right", "b": "left"}, after=None)
+    again = Replay.from_lines(json.loads(json.dumps(replay.to_lines())))
+    assert again.board(1) == after
+    assert again.last.food == [(0, 0)]
+    assert again.last == replay.last
+
+
+def test_what_the_rules_tell_is_not_kept() -> None:
+    replay = Replay(Board.new(snakes=2))
+    after = replay.last
+    after.step({"snake_0": "up", "snake_1": "down"})
+    replay.append({"snake_0": "up", "snake_1": "down"}, after=after)
+    assert set(replay.to_lines()[1]) == {"turn", "moves"}
+
+
+def test_latency_and_shout_stand_on_the_next_board() -> None:
+    replay = Replay(Board.from_text("A . . B"))
+    replay.append({"a": "right", "b": "left"}, latency={"a": 12.5, "b": 7}, shouts={"b": "hey"})
+    replay.append({"a": "up", "b": "up"})
+    first, second = replay.board(1), replay.board(2)
+    assert [(s.latency, s.shout) for s in first.snakes] == [("12.5", ""), ("7", "hey")]
+    assert [(s.latency, s.shout) for s in second.snakes] == [("12.5", ""), ("7", "")]
+
+
+def test_a_turn_needs_the_moves_of_all_that_live() -> None:
+    replay = Replay(Board.from_text("A . . B"))
+    before = replay.last
+    with pytest.raises(ValueError, match="b"):
+        replay.append({"a": "right"})
+    assert replay.turns == []
+    assert replay.last == before
+
+
+# --- damage -------------------------------------------------------------------------------------
+
+Change = Callable[[list[Any]], object]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda lines: lines.clear(), r"game\.jsonl is empty"),
+        (lambda lines: lines.pop(), r"game\.jsonl, line 3: the 'end' line is missing here"),
+        (lambda lines: lines.pop(1), r"line 2: turn must be 1, got 2; lines are missing"),
+        (lambda lines: lines.pop(0), r"line 1: neither a replay nor a game begins here"),
+        (lambda lines: lines.insert(1, 7), r"line 2 must be a JSON object, got 7"),
+        (lambda lines: lines[0].update(replay=99), r"line 1: replay must be 1, got 99"),
+        (lambda lines: lines[0]["game"].pop("seed"), r"line 1: game\.seed is missing; give a"),
+        (
+            lambda lines: lines[0]["first"]["snakes"][1]["body"].__setitem__(0, [3]),
+            r"line 1: first\.snakes\[1\]\.body\[0\] must be a cell \[x, y\], got \[3\]",
+        ),
+        (
+            lambda lines: lines[0]["first"]["snakes"][0].update(eliminated_cause="boredom"),
+            r"line 1: first\.snakes\[0\]\.eliminated_cause must be empty or one of wall-coll",
+        ),
+        (lambda lines: lines[2]["moves"].pop("a"), r"line 3: .*a"),
+        (lambda lines: lines[2].update(moves=[]), r"line 3: moves must be a JSON object, got \[\]"),
+        (lambda lines: lines[2]["moves"].update(a=3), r"line 3: moves\.a must be a text, got 3"),
+        (
+            lambda lines: lines[2].update(latency={"a": "slow"}),
+            r"line 3: latency\.a must be a number, got 'slow'",
+        ),
+        (
+            lambda lines: lines[2].update(decisions={"a": {"move": "up", "reasons": [4]}}),
+            r"line 3: decisions\.a\.reasons\[0\] must be a JSON object, got 4",
+        ),
+        (lambda lines: lines[2].update(food=[[1, "x"]]), r"line 3: food\[0\]\.y must be a whole"),
+        (lambda lines: lines[2]["moves"].update(a="up"), r"line 4: end tells another outcome"),
+        (lambda lines: lines[3]["end"].update(turn=9), r"line 4: end tells another outcome"),
+    ],
+)
+def test_damage_is_told_with_line_and_field(tmp_path: Path, change: Change, message: str) -> None:
+    replay = Replay(Board.from_text("A . . . .\n. . . . B"))
+    replay.append({"a": "right", "b": "left"})
+    replay.append({"a": "right", "b": "left"})
+    lines = json.loads(json.dumps(replay.to_lines()))
+    change(lines)
+    (tmp_path / "game.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(ReplayError, match=message):
+        Replay.load(tmp_path / "game.jsonl")
+
+
+def test_cut_off_files(tmp_path: Path) -> None:
+    replay = record(2, ruleset="standard", map_id="standard")
+    replay.save(tmp_path / "game.jsonl")
+    replay.save(tmp_path / "game.jsonl.gz")
+    for name, message in (("game.jsonl", "line .* is not JSON"), ("game.jsonl.gz", "damaged gzip")):
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(content[: len(content) * 2 // 3])
+        with pytest.raises(ReplayError, match=message):
+            Replay.load(tmp_path / name)
+    (tmp_path / "picture.jsonl").write_bytes(bytes(range(256)))
+    with pytest.raises(ReplayError, match="line 1 is not JSON"):
+        Replay.load(tmp_path / "picture.jsonl")
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
+    replay = record(2, ruleset="standard", map_id="standard")
+    replay.save(tmp_path / "game.jsonl")
+    before = (tmp_path / "game.jsonl").read_bytes()
+    replay.info["file"] = open  # which JSON cannot hold
+    with pytest.raises(TypeError):
+        replay.save(tmp_path / "game.jsonl")
+    assert (tmp_path / "game.jsonl").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+# --- the official command line ------------------------------------------------------------------
+
+
+def visible(board: Board) -> object:
+    living = [(s.id, s.name, s.body, s.health) for s in board.living]
+    return board.turn, living, board.food, board.hazards
+
+
+@pytest.mark.parametrize(("ruleset", "map_id"), ALL)
+def test_the_official_form_keeps_what_it_shows(tmp_path: Path, ruleset: str, map_id: str) -> None:
+    replay = record(11, ruleset=ruleset, map_id=map_id, wild=0.0)
+    replay_cli.save(replay, tmp_path / "game.jsonl")
+    loaded = Replay.load(tmp_path / "game.jsonl")
+    assert [visible(board) for board in loaded.boards()] == [
+        visible(board) for board in replay.boards()
+    ]
+    assert [(turn, who) for turn, who, _ in loaded.deaths()] == [
+        (turn, who) for turn, who, _ in replay.deaths()
+    ]
+    assert loaded.game.seed == UNKNOWN_SEED
+    assert (loaded.game.ruleset, loaded.game.settings) == (ruleset, replay.game.settings)
+    for mine, its in zip(replay.turns, loaded.turns, strict=True):
+        assert mine.latency.keys() >= its.latency.keys()
+        for snake_id in set(its.moves) - set(its.guessed):
+            assert mine.moves[snake_id] == its.moves[snake_id]
+    replay_cli.save(loaded, tmp_path / "again.jsonl")
+    assert Replay.load(tmp_path / "again.jsonl").deaths() == loaded.deaths()
+    loaded.save(tmp_path / "own.jsonl")
+    assert Replay.load(tmp_path / "own.jsonl") == loaded
+
+
+def test_the_official_form_line_by_line(tmp_path: Path) -> None:
+    replay = Replay(Board.from_text("id=g1 timeout=300\nA . . . B\nA: name=Ann\nB: name=Bob"))
+    replay.append({"a": "up", "b": "left"}, latency={"a": 5, "b": 8})
+    replay_cli.save(replay, tmp_path / "game.jsonl")
+    game, *turns, result = map(json.loads, (tmp_path / "game.jsonl").read_text().splitlines())
+    assert list(game) == ["id", "ruleset", "map", "timeout", "source"]
+    assert (game["id"], game["timeout"], game["ruleset"]["version"]) == ("g1", 300, "cli")
+    assert [list(turn) for turn in turns] == [["game", "turn", "board", "you"]] * 2
+    assert [[s["id"] for s in turn["board"]["snakes"]] for turn in turns] == [["a", "b"], ["b"]]
+    assert turns[1]["you"]["latency"] == "8"
+    assert result == {"winnerId": "b", "winnerName": "Bob", "isDraw": False}
+
+
+def official(tmp_path: Path, *texts: str, you: dict[str, Any] | None = None) -> Path:
+    """An official file with these positions; ``you`` stands in the last one."""
+    boards = [Board.from_text(text) for text in texts]
+    lines = [boards[0].to_api()["game"]]
+    for turn, board in enumerate(boards):
+        board.turn = turn
+        lines.append({**board.to_api(), "you": board.to_api(board.snakes[0].id)["you"]})
+    if you:
+        lines[-1]["you"] = you
+    lines.append({"winnerId": "", "winnerName": "", "isDraw": True})
+    path = tmp_path / "official.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+START = ". . .\nA < .\n. . .\n. . B\n. . ^"
+NEXT = ". . .\n. . .\n. . B\n. . ^\n. . ^\nB: health=99"
+
+
+def test_the_move_of_a_gone_snake_is_guessed(tmp_path: Path) -> None:
+    replay = Replay.load(official(tmp_path, START, NEXT))
+    assert replay.turns[0].guessed == ["a"]
+    assert replay.turns[0].moves == {"a": "left", "b": "up"}  # straight on, into the wall
+    assert replay.deaths() == [(1, "a", "wall-collision")]
+
+
+def test_the_last_body_tells_the_move(tmp_path: Path) -> None:
+    body = [{"x": 1, "y": 3}, {"x": 0, "y": 3}, {"x": 1, "y": 3}]
+    you = {"id": "a", "health": 99, "body": body}
+    replay = Replay.load(official(tmp_path, START, NEXT, you=you))
+    assert replay.turns[0].guessed == []
+    assert replay.turns[0].moves["a"] == "right"
+    assert replay.deaths() == [(1, "a", "snake-self-collision")]
+
+
+@pytest.mark.parametrize(
+    ("later", "message"),
+    [
+        (". . .\n. A .\n. . .\n. . B\nC: at=0,0", "line 3: the snake 'c' was not on the board"),
+        (". . .\n. . .\n. . B\n. . ^\nB: health=99", "line 3: the snake 'a' is gone, but no move"),
+    ],
+)
+def test_a_game_that_cannot_be_followed(tmp_path: Path, later: str, message: str) -> None:
+    with pytest.raises(ReplayError, match=message):
+        Replay.load(official(tmp_path, ". . .\n. A .\n. . .\n. . B", later))
+
+
+def test_a_missing_turn_is_noticed(tmp_path: Path) -> None:
+    path = official(tmp_path, START, NEXT)
+    path.write_text(path.read_text().replace('"turn": 1', '"turn": 2'))
+    with pytest.raises(ReplayError, match="line 3: turn must be 1, got 2; lines are missing"):
+        Replay.load(path)
