@@ -93,10 +93,10 @@ class VectorBattlesnake:
         self.single_observation_space: Box = self.observation.space(*largest)
         self.single_action_space: Discrete[np.int64] = Discrete(len(MOVES))
 
-        self._turn_limits = np.full(num_games, NO_LIMIT if max_turns is None else max_turns)
+        self._turn_limits = np.full(num_games, min(max_turns or NO_LIMIT, NO_LIMIT), np.int32)
         if game.map == "hz_scatter":
             # The official engine fails on the turn for which this map has no cell left.
-            last = 2 * np.multiply(width, height) + 1
+            last = 2 * np.multiply(width, height, dtype=np.int32) + 1
             self._turn_limits = np.minimum(self._turn_limits, last)
 
         seats = num_games, self.num_snakes

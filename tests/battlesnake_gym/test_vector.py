@@ -11,6 +11,7 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from battlesnake_gym import masks, observations, rules
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import CAUSES, MOVES, Game, Settings
+from battlesnake_gym.slow_engine import SlowGames
 from battlesnake_gym.vector import VectorBattlesnake
 
 
@@ -43,29 +44,45 @@ def copied(infos):
 @pytest.mark.parametrize("ruleset", rules.RULESETS)
 def test_every_game_is_the_game_of_the_law(ruleset):
     env = VectorBattlesnake(5, 3, 7, 7, game=Game(ruleset=ruleset), max_turns=60, food="seeded")
-    ids = ["snake_0", "snake_1", "snake_2"]
+    assert check_games(env, 7, 7, steps=150) >= 5
+
+
+@pytest.mark.parametrize("name", rules.MAPS)
+def test_every_map(name):
+    width, height = rules.MAPS[name].sizes[-1]
+    num_snakes = min(3, rules.MAPS[name].players[1])
+    game = Game(map=name, ruleset="wrapped" if name == "arcade_maze" else "standard")
+    env = VectorBattlesnake(
+        2, num_snakes, width, height, game=game, max_turns=25, food="seeded", action_mask="body"
+    )
+    assert check_games(env, width, height, steps=40) >= 2
+
+
+def check_games(env, width, height, steps):
+    """Let the rules play beside ``env``; returns how many games ended."""
+    ids = [f"snake_{s}" for s in range(env.num_snakes)]
     games, states = {}, {}
     ends = 0
-    for actions, observation, _, terminations, truncations, infos in play(env, 150, seed=3):
+    for actions, observation, _, terminations, truncations, infos in play(env, steps, seed=3):
         for i in range(env.num_games):
             if infos["reset"][i]:
                 games[i] = replace(env.game, seed=int(infos["seed"][i]))
-                states[i] = rules.start(games[i], 7, 7, ids)
+                states[i] = rules.start(games[i], width, height, ids)
                 assert not terminations[i].any()
                 assert not truncations[i].any()
             else:
                 alive = [snake.alive for snake in states[i].snakes]
-                moves = {ids[s]: MOVES[actions[i, s]] for s in range(3) if alive[s]}
+                moves = {ids[s]: MOVES[actions[i, s]] for s in range(len(ids)) if alive[s]}
                 rules.step(games[i], states[i], moves)
                 over = rules.is_over(games[i], states[i])
-                late = not over and states[i].turn >= 60
+                late = not over and states[i].turn >= env.max_turns
                 ends += over or late
                 for s, snake in enumerate(states[i].snakes):
                     assert infos["acted"][i, s] == alive[s]
                     assert terminations[i, s] == (alive[s] and (over or not snake.alive))
                     assert truncations[i, s] == (alive[s] and snake.alive and late)
             check_against(env, i, games[i], states[i], observation, infos)
-    assert ends >= 5
+    return ends
 
 
 def check_against(env, i, game, state, observation, infos):
@@ -80,8 +97,26 @@ def check_against(env, i, game, state, observation, infos):
         assert infos["length"][i, s] == (snake.length if snake.alive else 0)
         expected = env.observation.encode(state, snake.id)
         np.testing.assert_array_equal(observation[i, s], expected)
-        mask = masks.action_mask(game, state, snake.id, "forbidden")
+        mask = masks.action_mask(game, state, snake.id, env.action_mask)
         np.testing.assert_array_equal(infos["action_mask"][i, s], mask)
+
+
+def test_the_python_rules_serve_where_nothing_was_compiled(monkeypatch):
+    def trace():
+        env = VectorBattlesnake(3, [2, 3, 3], [7, 9, 9], 7, food="seeded", max_turns=20)
+        return play(env, 50, seed=8)
+
+    fast = trace()
+    monkeypatch.setattr("battlesnake_gym.vector.Games", SlowGames)
+    check_same(fast, trace())
+
+
+def check_same(first, second):
+    for one, two in zip(first, second, strict=True):
+        for a, b in zip(one[:5], two[:5], strict=True):
+            np.testing.assert_array_equal(a, b)
+        for name, value in one[5].items():
+            np.testing.assert_array_equal(value, two[5][name])
 
 
 def test_shapes_and_dtypes():
@@ -152,11 +187,7 @@ def test_same_seed_same_games():
     def trace():
         return play(VectorBattlesnake(4, 3, 7, 7), 100, seed=11)
 
-    for first, second in zip(trace()[1:], trace()[1:], strict=True):
-        for a, b in zip(first[:5], second[:5], strict=True):
-            np.testing.assert_array_equal(a, b)
-        for name, value in first[5].items():
-            np.testing.assert_array_equal(value, second[5][name])
+    check_same(trace(), trace())
 
 
 def test_other_seed_other_games():
@@ -332,15 +363,16 @@ def test_settings_and_maps():
 
 
 def test_a_map_that_runs_out_of_cells_is_truncated():
-    settings = Settings(hazard_damage_per_turn=0)
-    game = Game(map="hz_scatter", settings=settings)
-    env = VectorBattlesnake(3, 2, [7, 7, 9], 7, game=game)
+    game = Game(map="hz_scatter", settings=Settings(hazard_damage_per_turn=0))
+    env = VectorBattlesnake(4, 2, 7, 7, game=game)
     start = replace(Board.new(7, 7, 2), turn=97)
     _, infos = env.reset(seed=1, options={"states": [start]})
     for turn in (98, 99):
-        _, _, _, truncations, infos = env.step(choose(env, infos, np.random.default_rng(0)))
+        _, _, _, truncations, infos = env.step(choose(env, infos, np.random.default_rng(turn)))
         assert (infos["turn"] == turn).all()
-    assert truncations.all(axis=1).tolist() == [True, True, False]
+        assert (truncations == (turn == 99)).all()
+    _, _, _, _, infos = env.step(np.zeros((4, 2), int))
+    assert infos["reset"].all()
 
 
 @pytest.mark.parametrize(
