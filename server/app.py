@@ -9,7 +9,6 @@ The configuration, all of it optional:
 ``POLICY``     path of a ``policy.onnx``; instead of ``SNAKE``
 ``FILTERS``    names of move filters that overrule the policy
 ``COLOR``      ``#rrggbb``; ``HEAD`` and ``TAIL`` name the looks, ``AUTHOR`` the player
-``THREADS``    how many strategies may think at once
 ``DEBUG``      true adds the page ``/debug``; never in production
 =============  ==================================================================================
 """
@@ -40,7 +39,6 @@ DEFAULTS: Mapping[str, Any] = {
     "HEAD": "default",
     "TAIL": "default",
     "AUTHOR": "",
-    "THREADS": 64,
     "MAX_CONTENT_LENGTH": LARGEST_BODY,
 }
 
@@ -55,7 +53,7 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     factory = strategy_factory(
         snake=app.config["SNAKE"], policy=app.config["POLICY"], filters=app.config["FILTERS"]
     )
-    app.extensions["live_snake"] = LiveSnake(factory, app.config["THREADS"])
+    app.extensions["live_snake"] = LiveSnake(factory)
     app.register_blueprint(views.blueprint)
     app.url_map.strict_slashes = False  # a redirect would turn an engine's POST into a GET
     # Engines append /move to whatever URL they were given, so any base path is ours too.

@@ -12,10 +12,10 @@ from server.thinker import Thinker
 class LiveSnake:
     """Plays any number of games at once; every public method may be called from any thread."""
 
-    def __init__(self, factory: Factory, threads: int) -> None:
+    def __init__(self, factory: Factory) -> None:
         self.sessions = Sessions(factory)
         self.metrics = Metrics(games_alive=self.count_games)
-        self._thinker = Thinker(threads, self.metrics)
+        self._thinker = Thinker(self.metrics)
 
     def start(self, key: Key) -> None:
         """A game begins: build its strategy before the first move asks for it."""

@@ -8,7 +8,7 @@ import re
 import socket
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 from flask import Flask
@@ -19,6 +19,9 @@ from server.app import DEFAULTS, create_app
 
 STALLED_SECONDS = 2
 """A client that stops in the middle of a request for this long loses its connection."""
+
+CAREFUL = tuple(rule.name for rule in SAFE)
+"""The filters of ``--heuristics`` without names."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -32,7 +35,6 @@ def main(argv: list[str] | None = None) -> int:
         "HEAD": arguments.head,
         "TAIL": arguments.tail,
         "AUTHOR": arguments.author,
-        "THREADS": arguments.threads,
         "DEBUG": arguments.dev,
     }
     try:
@@ -45,28 +47,25 @@ def main(argv: list[str] | None = None) -> int:
         # Without Werkzeug's debugger: it would run code for whoever reaches the port.
         app.run(arguments.host, arguments.port, debug=True, use_debugger=False, threaded=True)
     else:
-        GunicornSnake(config, f"{arguments.host}:{arguments.port}").run()
+        address = f"{arguments.host}:{arguments.port}"
+        Gunicorn(lambda: create_app(config), address, arguments.threads).run()
     return 0
 
 
-CAREFUL = tuple(rule.name for rule in SAFE)
-"""The filters of ``--heuristics`` without names."""
-
-
-class GunicornSnake(BaseApplication):  # type: ignore[misc]
-    """The application under gunicorn: one process, many threads.
+class Gunicorn(BaseApplication):  # type: ignore[misc]
+    """A web application under gunicorn: one process, many threads.
 
     One process, because the games' memory lives in it; threads, because a search leaves the
     interpreter to the others while it thinks.
     """
 
-    def __init__(self, config: Mapping[str, Any], address: str) -> None:
-        self._config = config
+    def __init__(self, make_app: Callable[[], Flask], address: str, threads: int) -> None:
+        self._make_app = make_app
         self._options: dict[str, Any] = {
             "bind": address,
             "workers": 1,
             "worker_class": "gthread",
-            "threads": config["THREADS"],
+            "threads": threads,
             "keepalive": 75,
             "graceful_timeout": 5,
             "control_socket_disable": True,
@@ -82,7 +81,7 @@ class GunicornSnake(BaseApplication):  # type: ignore[misc]
 
     def load(self) -> Flask:
         """Build the application in the worker: a loaded network does not survive a fork."""
-        return create_app(self._config)
+        return self._make_app()
 
 
 def _drop_stalled_clients(arbiter: Any) -> None:
@@ -116,8 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=8000, help="port (default: %(default)s)")
     parser.add_argument(
         "--threads",
-        type=int,
-        default=DEFAULTS["THREADS"],
+        type=_positive,
+        default=256,
         help="requests answered at once (default: %(default)s)",
     )
     parser.add_argument(
@@ -143,3 +142,10 @@ def _color(text: str) -> str:
     if not re.fullmatch("#[0-9a-fA-F]{6}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is no colour like #3366cc")
     return text
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, got {value}")
+    return value

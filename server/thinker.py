@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
+import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES
@@ -18,24 +22,62 @@ from server.sessions import Session
 LEAST_BUDGET = 0.002
 """Seconds; with less than this no strategy is even started."""
 
+SEATS = 4 * (os.cpu_count() or 1)
+"""Strategies that think at once. More than there are cores, so that a search that takes all its
+time does not keep out who comes a moment later; not all, so that each gets something done."""
+
+MOST_THREADS = 1000
+"""Threads for strategies: one for each seat, and one for each strategy that hangs."""
+
 log = logging.getLogger(__name__)
 
 
 class OutOfTimeError(Exception):
-    """The strategy's turn came when its time was over already."""
+    """The time was over before the strategy answered."""
+
+
+class Crowd:
+    """How many are in at once, and were of late: the peak fades by half every second.
+
+    Used as a context manager: being in counts, and the peak is what entering gives.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._peak = 0.0
+        self._since = clock()
+
+    def __enter__(self) -> float:
+        with self._lock:
+            now = self._clock()
+            self._inside += 1
+            self._peak = max(self._inside, self._peak * 0.5 ** (now - self._since))
+            self._since = now
+            return self._peak
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
 
 
 class Thinker:
     """Runs strategies in threads of its own, so that a slow one can be left behind.
 
-    A thread cannot be stopped: a strategy that overruns goes on in the background, and its game is
-    answered by the fallback until it is done. ``threads`` bounds how many think at once; where all
-    are taken, waiting counts against the budget and ends in the fallback.
+    With more games than seats the time is shared: by how many asked at once of late, so that the
+    first to come leave something to the others; who gets no seat in time is answered by the
+    fallback. A thread cannot be stopped: a
+    strategy that overruns goes on without a seat, and its game is answered by the fallback until it
+    is done.
     """
 
-    def __init__(self, threads: int, metrics: Metrics) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="thinker")
+    def __init__(self, metrics: Metrics, seats: int = SEATS) -> None:
+        self._pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="thinker")
         self._metrics = metrics
+        self._seats = seats
+        self._free = threading.Semaphore(seats)
+        self._crowd = Crowd()
 
     def decide(self, session: Session, board: Board, arrived: float) -> Decision:
         """Choose a move for ``board.you``; ``arrived`` is when (`time.perf_counter`) it was asked.
@@ -46,8 +88,7 @@ class Thinker:
         with session.lock:
             session.round_trip.observe(board.you.latency)
             seconds = budget(timeout, session.round_trip.seconds)
-            work = self._start(session, board, arrived + seconds)
-        decision = self._wait(work, board, arrived + seconds + margin(timeout) / 2)
+        decision = self._think(session, board, arrived + seconds, margin(timeout) / 2)
         spent = time.perf_counter() - arrived
         with session.lock:
             session.round_trip.answered(spent)
@@ -55,41 +96,47 @@ class Thinker:
         self._metrics.seconds.observe(spent)
         return decision
 
-    def _start(self, session: Session, board: Board, deadline: float) -> Future[Decision] | None:
-        """Hand the board to the strategy; None where it is still busy or there is no time."""
-        if session.thinking is not None and not session.thinking.done():
-            return None
-        if deadline - time.perf_counter() < LEAST_BUDGET:
-            return None
-
-        def think() -> Decision:
-            left = deadline - time.perf_counter()
-            if left < LEAST_BUDGET:
-                raise OutOfTimeError
-            return session.strategy(board, left)
-
-        session.thinking = self._pool.submit(think)
-        return session.thinking
-
-    def _wait(self, work: Future[Decision] | None, board: Board, deadline: float) -> Decision:
-        if work is None:
-            return self._too_late(board)
+    def _think(self, session: Session, board: Board, deadline: float, grace: float) -> Decision:
+        """Ask the strategy to be done at ``deadline``, and give up ``grace`` seconds later."""
         try:
-            decision = work.result(max(0.0, deadline - time.perf_counter()))
+            with self._seat(deadline) as seconds:
+                work = self._start(session, board, seconds)
+                decision = work.result(max(0.0, deadline + grace - time.perf_counter()))
             if decision.move not in MOVES:
                 raise ValueError(f"move must be one of {', '.join(MOVES)}, got {decision.move!r}")
         except (FutureTimeoutError, OutOfTimeError):
-            work.cancel()
-            return self._too_late(board)
+            self._metrics.timeouts_avoided.inc()
+            return self._fall_back(board, "the strategy was not ready in time")
         except Exception as error:
-            log.exception("the strategy failed in game %s", board.game.id)
+            log.exception("the strategy failed in game %r", board.game.id)
             self._metrics.strategy_errors.inc()
-            self._metrics.moves.labels("fallback").inc()
-            return safe_move(board, f"the strategy failed: {error}")
+            return self._fall_back(board, f"the strategy failed: {error}")
         self._metrics.moves.labels("strategy").inc()
         return decision
 
-    def _too_late(self, board: Board) -> Decision:
-        self._metrics.timeouts_avoided.inc()
+    @contextmanager
+    def _seat(self, deadline: float) -> Iterator[float]:
+        """Wait for a seat; gives the seconds that this strategy may take of what is left."""
+        with self._crowd as crowd:
+            wait = deadline - time.perf_counter() - LEAST_BUDGET
+            if not self._free.acquire(timeout=max(0.0, wait)):
+                raise OutOfTimeError
+            try:
+                left = deadline - time.perf_counter()
+                if left < LEAST_BUDGET:
+                    raise OutOfTimeError
+                yield left * min(1.0, self._seats / crowd)
+            finally:
+                self._free.release()
+
+    def _start(self, session: Session, board: Board, seconds: float) -> Future[Decision]:
+        """Hand the board to the strategy, unless it is still busy with an earlier one."""
+        with session.lock:
+            if session.thinking is not None and not session.thinking.done():
+                raise OutOfTimeError
+            session.thinking = self._pool.submit(session.strategy, board, seconds)
+            return session.thinking
+
+    def _fall_back(self, board: Board, why: str) -> Decision:
         self._metrics.moves.labels("fallback").inc()
-        return safe_move(board, "the strategy was not ready in time")
+        return safe_move(board, why)

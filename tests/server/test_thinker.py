@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,7 +12,7 @@ from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import Decision
 from server.metrics import Metrics
 from server.sessions import Session
-from server.thinker import Thinker
+from server.thinker import Crowd, Thinker
 
 TIMEOUT = 0.2
 LATE = "the strategy was not ready in time"
@@ -46,7 +47,7 @@ def test_a_strategy_is_asked_with_its_budget(metrics: Metrics, position: Board) 
         given.append(seconds)
         return Decision("left")
 
-    decision, _ = decide(Thinker(1, metrics), Session(strategy), position)
+    decision, _ = decide(Thinker(metrics, seats=1), Session(strategy), position)
     assert decision.move == "left"
     assert given[0] is not None
     assert 0.5 * TIMEOUT < given[0] < 0.9 * TIMEOUT
@@ -62,7 +63,7 @@ def test_a_hanging_strategy_costs_its_moves_and_nothing_else(
         let_go.wait(30)
         return Decision("left")
 
-    thinker = Thinker(2, metrics)
+    thinker = Thinker(metrics, seats=1)
     stuck, fine = Session(hang), Session(lambda board, seconds=None: Decision("right"))
     try:
         decision, seconds = decide(thinker, stuck, position)
@@ -82,18 +83,54 @@ def test_a_hanging_strategy_costs_its_moves_and_nothing_else(
     assert decide(thinker, stuck, position)[0].move == "left", "it has recovered"
 
 
+def at_once(
+    thinker: Thinker, strategy: Callable[..., Decision], board: Board, games: int
+) -> list[tuple[Decision, float]]:
+    with ThreadPoolExecutor(games) as engines:
+        answers = [engines.submit(decide, thinker, Session(strategy), board) for _ in range(games)]
+        return [answer.result() for answer in answers]
+
+
 def test_overload_ends_in_the_fallback_in_time(metrics: Metrics, position: Board) -> None:
     def slow(board: Board, seconds: float | None = None) -> Decision:
         time.sleep(0.08)
         return Decision("left")
 
-    thinker = Thinker(1, metrics)
-    with ThreadPoolExecutor(12) as engines:
-        answers = [engines.submit(decide, thinker, Session(slow), position) for _ in range(12)]
-        results = [answer.result() for answer in answers]
+    results = at_once(Thinker(metrics, seats=1), slow, position, 12)
     assert max(seconds for _, seconds in results) < TIMEOUT
     late = [decision for decision, _ in results if decision.reasons]
-    assert 9 <= len(late) <= 11, "one thread does one or two of them in time"
+    assert 9 <= len(late) <= 11, "one seat does one or two of them in time"
+
+
+def test_under_load_the_time_is_shared(metrics: Metrics, position: Board) -> None:
+    def thorough(board: Board, seconds: float | None = None) -> Decision:
+        assert seconds is not None
+        given.append(seconds)
+        time.sleep(seconds)
+        return Decision("left")
+
+    given: list[float] = []
+    thinker = Thinker(metrics, seats=2)
+    at_once(thinker, thorough, position, 10)  # the first of these do not know what is coming
+    given.clear()
+    results = at_once(thinker, thorough, position, 10)
+    assert max(seconds for _, seconds in results) < TIMEOUT
+    searched = [decision for decision, _ in results if not decision.reasons]
+    assert len(searched) >= 8, "nearly everybody gets to think"
+    assert max(given) < 0.06
+
+
+def test_a_crowd_is_forgotten() -> None:
+    now = [0.0]
+    crowd = Crowd(lambda: now[0])
+    with crowd, crowd, crowd:
+        pass
+    now[0] = 1.0
+    with crowd as peak:
+        assert peak == 1.5
+    now[0] = 9.0
+    with crowd as peak:
+        assert peak == 1
 
 
 @pytest.mark.parametrize("move", ["UP", "", None, 3])
@@ -105,7 +142,7 @@ def test_a_broken_strategy_is_replaced_and_counted(
             raise ZeroDivisionError("oops")
         return Decision(move)  # type: ignore[arg-type]
 
-    decision, _ = decide(Thinker(1, metrics), Session(broken), position)
+    decision, _ = decide(Thinker(metrics, seats=1), Session(broken), position)
     assert decision.move in position.safe_moves()
     assert count(metrics, "battlesnake_strategy_errors_total") == 1
     assert "the strategy failed" in caplog.text
@@ -114,7 +151,7 @@ def test_a_broken_strategy_is_replaced_and_counted(
 def test_a_far_engine_gets_the_fallback_at_once(metrics: Metrics, position: Board) -> None:
     session = Session(lambda board, seconds=None: Decision("left"))
     session.round_trip.seconds = 1.0
-    decision, seconds = decide(Thinker(1, metrics), session, position)
+    decision, seconds = decide(Thinker(metrics, seats=1), session, position)
     assert decision.reasons[0].note == LATE
     assert seconds < 0.05
 
@@ -127,7 +164,7 @@ def test_the_observed_round_trip_shortens_the_thinking(metrics: Metrics, positio
         given.append(seconds)
         return Decision("left")
 
-    thinker, session = Thinker(1, metrics), Session(strategy)
+    thinker, session = Thinker(metrics, seats=1), Session(strategy)
     for latency in ("0", "5", "105"):
         position.you.latency = latency
         decide(thinker, session, position)
