@@ -103,8 +103,11 @@ def main() -> None:
     )  # fmt: skip
     run(COMMAND, "export", training, "--output", policy)
     with contextlib.ExitStack() as servers:
-        urls = [servers.enter_context(served("--policy", policy, "--heuristics"))]
-        urls += [servers.enter_context(served("--snake", rival)) for rival in RIVALS]
+        snakes = {"trained": ("--policy", policy, "--heuristics")}
+        snakes |= {rival: ("--snake", rival) for rival in RIVALS}
+        urls = [
+            f"{name}={servers.enter_context(served(*options))}" for name, options in snakes.items()
+        ]
         run(
             COMMAND, "arena", *urls, "--games", args.games, "--replays", replays,
             "--database", results,
