@@ -8,6 +8,7 @@ elsewhere.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import socket
 import sys
@@ -170,21 +171,23 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError, OverflowError) as error:
         sys.stderr.write(f"battlesnake-gym watch: {error}\n")
         return 2
+    with listener:
+        _serve(app, listener, open_browser=not arguments.no_browser)
+    return 0
+
+
+def _serve(app: Flask, listener: socket.socket, *, open_browser: bool) -> None:
+    """Answer on ``listener`` until interrupted; a single game is opened at once."""
     host, port = listener.getsockname()[:2]
     server = make_server(host, port, app, threaded=True, fd=listener.fileno())
-    address = f"http://{host}:{port}/"
     games = app.extensions["library"].entries()
-    if len(games) == 1:
-        address += f"replay/{games[0].key}"
+    address = f"http://{host}:{port}/" + (f"replay/{games[0].key}" if len(games) == 1 else "")
     sys.stdout.write(f"{len(games)} recorded games at {address}  (Ctrl+C ends)\n")
     sys.stdout.flush()
-    if not arguments.no_browser:
+    if open_browser:
         webbrowser.open(address)
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         server.serve_forever()
-    except KeyboardInterrupt:
-        sys.stdout.write("\n")
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:

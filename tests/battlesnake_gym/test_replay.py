@@ -78,7 +78,9 @@ def test_the_single_player_maps_too(tmp_path: Path) -> None:
 def test_the_same_game_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a.jsonl.gz", "b.jsonl.gz"):
         record(5, ruleset="standard", map_id="standard").save(tmp_path / name)
-    assert (tmp_path / "a.jsonl.gz").read_bytes() == (tmp_path / "b.jsonl.gz").read_bytes()
+    content = (tmp_path / "a.jsonl.gz").read_bytes()
+    assert content == (tmp_path / "b.jsonl.gz").read_bytes()
+    assert content[4:8] == bytes(4)  # gzip's time of writing
 
 
 def test_files_are_strict_json(tmp_path: Path) -> None:
@@ -142,6 +144,23 @@ def test_what_the_rules_do_not_tell_is_kept() -> None:
     assert again.board(1) == after
     assert again.last.food == [(0, 0)]
     assert again.last == replay.last
+    before = json.dumps(replay.to_lines())
+    for board in [after, *replay.boards()]:
+        board.food.clear()
+        board.hazards.clear()
+        board.snakes[1].body.clear()
+    assert json.dumps(replay.to_lines()) == before
+
+
+def test_what_a_map_remembers_is_kept() -> None:
+    middle = record(3, ruleset="standard", map_id="hz_castle_wall").board(30)
+    assert any(isinstance(value, list) for value in middle.memory.values())
+    replay = Replay(middle)
+    for _ in range(5):
+        board = replay.last
+        replay.append({s.id: (board.safe_moves(s.id) or ["up"])[0] for s in board.living})
+    again = Replay.from_lines(json.loads(json.dumps(replay.to_lines())))
+    assert list(again.boards()) == list(replay.boards())
 
 
 def test_what_the_rules_tell_is_not_kept() -> None:
@@ -238,6 +257,10 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
     replay = record(2, ruleset="standard", map_id="standard")
     replay.save(tmp_path / "game.jsonl")
     before = (tmp_path / "game.jsonl").read_bytes()
+    with (tmp_path / "game.jsonl").open("rb") as reader:
+        record(4, ruleset="standard", map_id="standard").save(tmp_path / "game.jsonl")
+        assert reader.read() == before  # who reads meanwhile is not disturbed
+    replay.save(tmp_path / "game.jsonl")
     replay.info["file"] = open  # which JSON cannot hold
     with pytest.raises(TypeError):
         replay.save(tmp_path / "game.jsonl")
@@ -302,6 +325,12 @@ def official(tmp_path: Path, *texts: str, you: dict[str, Any] | None = None) -> 
     path = tmp_path / "official.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)))
     return path
+
+
+def test_a_snake_alone_in_the_official_form(tmp_path: Path) -> None:
+    replay = Replay.load(official(tmp_path, "A < .\n. . ."))
+    assert replay.game.solo
+    assert not replay.last.is_over()
 
 
 START = ". . .\nA < .\n. . .\n. . B\n. . ^"

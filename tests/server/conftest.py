@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from browser import browser as browser
 from launch import free_port, wait_for
 
 from battlesnake_gym import observations

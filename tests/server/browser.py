@@ -1,0 +1,104 @@
+"""A real browser for tests: headless Chromium, driven over its WebDriver."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+PACKAGES = "chromium chromium-driver"
+SWITCHES = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+class Browser:
+    """What tests ask of a browser."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+
+    def look(self, width: int = 1280, height: int = 860, *, dark: bool = False) -> None:
+        """Take the size of a window (a phone's below 600 pixels) and a colour scheme."""
+        phone = width < 600
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def open(self, address: str) -> None:
+        """Load a page anew."""
+        self.driver.get("about:blank")
+        self.driver.get(address)
+
+    def run(self, script: str, *arguments: object) -> Any:
+        """The value of a JavaScript expression; ``arguments[0]`` is the first argument."""
+        return self.driver.execute_script(f"return {script}", *arguments)
+
+    def wait(self, condition: str, seconds: float = 10) -> None:
+        """Wait until a JavaScript condition holds."""
+        script = f"""
+            const [done, began] = [arguments[0], performance.now()];
+            const look = () => {{
+              let held = false;
+              try {{ held = {condition}; }} catch {{ }}
+              if (held) done(true);
+              else if (performance.now() - began > {seconds * 1000}) done(false);
+              else setTimeout(look, 20);
+            }};
+            look();"""
+        self.driver.set_script_timeout(seconds + 5)
+        assert self.driver.execute_async_script(script), f"in vain: {condition}"
+
+    def press(self, *keys: str) -> None:
+        """Press keys, by the names that JavaScript gives them, one after the other."""
+        for key in keys:
+            event = {"type": "keyDown", "key": key}
+            if len(key) == 1:
+                event["text"] = key
+            self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", event)
+            self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", {"type": "keyUp", "key": key})
+
+    def text(self, selector: str) -> str:
+        """The text of an element, as it is seen where that makes a difference."""
+        script = (
+            "(found => found.innerText ?? found.textContent)(document.querySelector(arguments[0]))"
+        )
+        return str(self.run(script, selector))
+
+    def complaints(self) -> list[str]:
+        """What the browser's console has reported since the last look."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One Chromium for all tests; where there is none they are skipped, and fail in CI."""
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        message = f"needs a browser; install Debian's packages {PACKAGES}"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    profile: Path = tmp_path_factory.mktemp("chromium")
+    for switch in (*SWITCHES, f"--user-data-dir={profile}"):
+        options.add_argument(switch)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    chrome = webdriver.Chrome(options=options, service=Service(driver))
+    yield Browser(chrome)
+    chrome.quit()

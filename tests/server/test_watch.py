@@ -1,0 +1,420 @@
+"""The viewer: its addresses, its command, and what a real browser makes of its pages."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import Browser
+from flask.testing import FlaskClient
+from PIL import Image
+from werkzeug.serving import make_server
+
+from battlesnake_gym import replay_cli
+from battlesnake_gym.board import Board
+from battlesnake_gym.replay import Replay
+from battlesnake_gym.snakes import Decision, Reason
+from server import watch
+
+NAUGHTY = "<img src=x onerror=alert(1)>"
+START = """
+. . .~. .2. .
+. A < < . . .
+. . . . . * .
+. . . . . . .
+. C . . . . .
+> ^ . . > B .
+A: name="Ann" you
+B: name="<img src=x onerror=alert(1)>"
+C: name="Cleo" health=20
+"""
+
+
+def story() -> Replay:
+    """Six turns: Cleo runs into the left wall on the third, the naughty one ends on the sixth."""
+    replay = Replay(Board.from_text(START))
+    paths = {
+        "a": "down right right up right up",
+        "b": "up up up left left left",
+        "c": "up left left",
+    }
+    turns = {snake_id: words.split() for snake_id, words in paths.items()}
+    for number in range(6):
+        moves = {s.id: turns[s.id][number] for s in replay.last.living}
+        reasons = (
+            Reason("walls", vetoed=("up",), note="would leave the board"),
+            Reason("space", scores={"down": 3.0, "left": 1.0, "right": -0.5}),
+        )
+        decision = Decision(
+            moves["a"], reasons, {"up": float("-inf"), "down": 3.0, "left": 1.0, "right": -0.5}
+        )
+        replay.append(
+            moves,
+            latency=dict.fromkeys(moves, 40 + number),
+            shouts={"b": f"hush {number} {NAUGHTY}"} if "b" in moves else {},
+            decisions={"a": decision},
+        )
+    return replay
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("games")
+    story().save(root / "deep" / "story.jsonl.gz")
+    replay_cli.save(story(), root / "official.jsonl")
+    (root / "damaged.jsonl").write_text('{"replay": 1}\n')
+    (root / "notes.txt").write_text("no game")
+    return root
+
+
+@pytest.fixture
+def client(folder: Path) -> FlaskClient:
+    return watch.create_app([folder]).test_client()
+
+
+# --- addresses ----------------------------------------------------------------------------------
+
+
+def test_the_list_shows_every_game_and_names_the_damaged(client: FlaskClient) -> None:
+    page = client.get("/").text
+    assert "3 games" in page
+    assert "deep/story.jsonl.gz" in page
+    assert "damaged.jsonl, line 1: first.turn is missing" in page
+    assert "notes.txt" not in page
+    assert NAUGHTY not in page
+
+
+def test_the_data_of_a_game_is_strict_json(client: FlaskClient) -> None:
+    answer = client.get("/data/deep/story.jsonl.gz")
+    game = json.loads(answer.data, parse_constant=lambda word: pytest.fail(word))
+    assert (game["width"], game["height"], game["seed"]) == (7, 6, None)
+    assert [snake["name"] for snake in game["snakes"]] == ["Ann", NAUGHTY, "Cleo"]
+    replay = story()
+    assert len(game["frames"]) == len(replay.turns) + 1
+    assert [d["id"] for d in game["deaths"]] == [who for _, who, _ in replay.deaths()]
+    for frame, board in zip(game["frames"], replay.boards(), strict=True):
+        assert frame["turn"] == board.turn
+        assert [s["body"] for s in frame["snakes"]] == [
+            [list(c) for c in s.body] for s in board.snakes
+        ]
+        assert [s["health"] for s in frame["snakes"]] == [s.health for s in board.snakes]
+        assert sorted(frame["food"]) == sorted(map(list, board.food))
+        assert sum(depth for _, _, depth in frame["hazards"]) == len(board.hazards)
+    assert game["frames"][0]["snakes"][0]["next"] == {
+        "move": "down",
+        "guessed": False,
+        "scores": {"up": None, "down": 3.0, "left": 1.0, "right": -0.5},
+        "reasons": [
+            {"rule": "walls", "vetoed": ["up"], "scores": {}, "note": "would leave the board"},
+            {"rule": "space", "vetoed": [], "scores": {"down": 3.0, "left": 1.0, "right": -0.5},
+             "note": ""},
+        ],
+    }  # fmt: skip
+    assert game["frames"][-1]["snakes"][0]["next"] is None
+
+
+def test_every_position_as_text_json_and_picture(client: FlaskClient) -> None:
+    replay = story()
+    for turn in range(len(replay.turns) + 1):
+        text = client.get(f"/turn/{turn}/text/deep/story.jsonl.gz").text
+        assert Board.from_text(text) == replay.board(turn)
+    body = client.get("/turn/2/json/deep/story.jsonl.gz?you=c").json
+    assert body == replay.board(2).to_api("c")
+    picture = client.get("/turn/2/png/deep/story.jsonl.gz")
+    assert Image.open(io.BytesIO(picture.data)).format == "PNG"
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "words"),
+    [
+        ("/replay/nothing.jsonl", 404, "There is no such game here"),
+        ("/replay/notes.txt", 404, "There is no such game here"),
+        ("/data/../../../etc/passwd", 404, "There is no such game here"),
+        ("/data/%2e%2e/%2e%2e/etc/passwd", 404, "There is no such game here"),
+        ("/data//etc/passwd", 404, "There is no such game here"),
+        ("/data/damaged.jsonl", 422, "damaged.jsonl, line 1: first.turn is missing"),
+        ("/turn/99/text/official.jsonl", 404, "turn must be between 0 and 6, got 99"),
+        ("/turn/1/json/official.jsonl?you=x", 404, "no snake has the id 'x'; the board has 'a'"),
+        ("/turn/1/gif/official.jsonl", 404, "There is no such game here"),
+        ("/nowhere", 404, "There is no such game here"),
+    ],
+)
+def test_addresses_that_lead_nowhere(
+    client: FlaskClient, address: str, status: int, words: str
+) -> None:
+    answer = client.get(address, follow_redirects=True)
+    assert answer.status_code == status
+    assert words in answer.text
+
+
+def test_pages_may_load_nothing_from_elsewhere(client: FlaskClient) -> None:
+    for address in ("/", "/replay/official.jsonl", "/static/player.js"):
+        with client.get(address) as answer:
+            policy = answer.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self';")
+
+
+def test_games_arrive_and_change_while_it_runs(tmp_path: Path) -> None:
+    client = watch.create_app([tmp_path]).test_client()
+    assert "No recorded games here yet" in client.get("/").text
+    for number in range(watch.PER_PAGE + 1):
+        Replay(Board.from_text(f"turn={number}\nA . B")).save(tmp_path / f"{number:02}.jsonl")
+        os.utime(tmp_path / f"{number:02}.jsonl", (number, number))
+    first, second = client.get("/").text, client.get("/?page=2").text
+    assert "24.jsonl" in first
+    assert "00.jsonl" not in first  # the newest come first
+    assert "00.jsonl" in second
+    assert "1 of 2" in first
+    assert client.get("/?page=999").text == second
+    assert client.get("/data/03.jsonl").json["frames"][0]["turn"] == 3
+    Replay(Board.from_text("turn=70\nA . . B")).save(tmp_path / "03.jsonl")
+    assert client.get("/data/03.jsonl").json["frames"][0]["turn"] == 70
+
+
+def test_several_roots_do_not_mix(tmp_path: Path) -> None:
+    for number, name in enumerate("xy"):
+        Replay(Board.from_text(f"turn={number}\nA . B")).save(tmp_path / name / "game.jsonl")
+    client = watch.create_app([tmp_path / "x", tmp_path / "y" / "game.jsonl"]).test_client()
+    turns = [client.get(f"/data/{i}/game.jsonl").json["frames"][0]["turn"] for i in (0, 1)]
+    assert turns == [0, 1]
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def test_the_command_serves_until_interrupted(folder: Path) -> None:
+    command = [sys.executable, "-m", "battlesnake_gym", "watch", str(folder), "--port=0"]
+    process = subprocess.Popen(
+        [*command, "--no-browser"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("3 recorded games at http://127.0.0.1:")
+        with urllib.request.urlopen(line.split()[4], timeout=10) as answer:
+            assert b"deep/story.jsonl.gz" in answer.read()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_single_game_opens_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(watch.webbrowser, "open", opened.append)
+
+    def stop(server: Any) -> None:
+        server.server_close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("werkzeug.serving.BaseWSGIServer.serve_forever", stop)
+    assert watch.main([str(folder / "official.jsonl"), "--port=0"]) == 0
+    assert opened[0].endswith("/replay/official.jsonl")
+    assert opened[0] in capsys.readouterr().out
+
+
+def test_a_wrong_path_and_a_taken_port_are_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert watch.main([str(folder / "nowhere"), "--no-browser"]) == 2
+    assert "there is no file or folder" in capsys.readouterr().err
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert watch.main([str(folder), f"--port={port}", "--no-browser"]) == 2
+    assert "Address already in use" in capsys.readouterr().err
+
+
+# --- in the browser -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, watch.create_app([folder]), threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def player(browser: Browser, site: str) -> Iterator[Browser]:
+    """The page of the story, ready to play; its console must stay empty."""
+    browser.look()
+    browser.complaints()
+    browser.open(f"{site}/replay/deep/story.jsonl.gz")
+    browser.wait("document.querySelectorAll('#board .snake').length === 3")
+    yield browser
+    assert browser.complaints() == []
+
+
+def turn(browser: Browser) -> int:
+    return int(browser.text("#turn").split("/")[0])
+
+
+def test_the_list_in_the_browser(browser: Browser, site: str) -> None:
+    browser.look()
+    browser.complaints()
+    browser.open(site)
+    browser.wait("document.querySelectorAll('.thumbnail .snake').length > 0")
+    assert browser.run("document.querySelectorAll('a.game').length") == 2
+    assert NAUGHTY in browser.text(".games")
+    browser.run("document.querySelector('a.game').click()")
+    browser.wait("document.querySelectorAll('#board .snake').length > 0")
+    assert browser.complaints() == []
+
+
+def test_the_board_shows_the_position(player: Browser) -> None:
+    board = story().board(0)
+    heads = player.run(
+        "[...document.querySelectorAll('#board .snake')].map(snake => {"
+        " const all = [...snake.querySelectorAll('circle:not([class])')].at(-1);"
+        " return [Number(snake.dataset.snake), all.cx.baseVal.value, all.cy.baseVal.value]; })"
+    )
+    assert sorted(heads) == [
+        [i, s.head[0] + 0.5, board.height - s.head[1] - 0.5] for i, s in enumerate(board.snakes)
+    ]
+    foods = player.run(
+        "[...document.querySelectorAll('#board .food')]"
+        ".map(food => [food.cx.baseVal.value, food.cy.baseVal.value])"
+    )
+    assert foods == [[x + 0.5, board.height - y - 0.5] for x, y in board.food]
+    assert player.run("document.querySelectorAll('#board .hazard').length") == 2
+    assert player.text("#board .depth") == "2"
+
+
+def test_keys_move_through_the_game(player: Browser) -> None:
+    deaths = sorted({on for on, _, _ in story().deaths()})
+    assert turn(player) == 0
+    for key, expected in [
+        ("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", 6), ("ArrowRight", 6),
+        ("Home", 0), ("n", deaths[0]), ("n", deaths[1]), ("n", deaths[1]), ("p", deaths[0]),
+    ]:  # fmt: skip
+        player.press(key)
+        assert turn(player) == expected, key
+    assert player.run("location.hash") == f"#turn={deaths[0]}"
+
+
+def test_buttons_and_the_timeline_move_too(player: Browser) -> None:
+    for name, expected in [
+        ("end", 6),
+        ("back", 5),
+        ("start", 0),
+        ("forward", 1),
+        ("next-death", 3),
+    ]:
+        player.run(f"document.getElementById('{name}').click()")
+        assert turn(player) == expected, name
+    player.run("(scrub => { scrub.value = 4; scrub.dispatchEvent(new Event('input')); })"
+               "(document.getElementById('scrub'))")  # fmt: skip
+    assert turn(player) == 4
+
+
+def test_it_plays_to_the_end_and_stops(player: Browser) -> None:
+    player.press("+", "+")
+    assert player.run("document.getElementById('speed').value") == "40"
+    player.press(" ")
+    player.wait("document.getElementById('turn').innerText.startsWith('6')")
+    player.wait("!document.body.classList.contains('playing')")
+    player.press("-", "-", "-", "-", "-", "-")
+    assert player.run("document.getElementById('speed').value") == "1"
+    player.press(" ")  # from the end it begins again
+    player.wait("document.body.classList.contains('playing')")
+    player.wait("document.getElementById('turn').innerText.startsWith('1')")
+    player.press(" ")
+    assert player.run("document.body.classList.contains('playing')") is False
+
+
+def test_cards_tell_health_latency_shouts_and_deaths(player: Browser) -> None:
+    player.press("ArrowRight")
+    ann, naughty, cleo = player.run(
+        "[...document.querySelectorAll('.snake-card')].map(card => card.innerText)"
+    )
+    assert "40 ms" in ann
+    assert "99" in ann
+    assert f"hush 0 {NAUGHTY}" in naughty
+    assert "19" in cleo
+    assert player.run("document.querySelectorAll('.meter.low').length") == 1
+    player.press("n")
+    fate = player.text("#snakes li:nth-child(3) .fate")
+    assert fate == "hit the wall · turn 3"
+    assert player.run("document.querySelectorAll('#board .cross.fresh').length") == 1
+
+
+def test_a_snake_s_thoughts_are_shown(player: Browser) -> None:
+    assert player.run("document.getElementById('thoughts').hidden") is True
+    player.press("1")
+    assert player.text("#thoughts h2") == "Ann goes down"
+    panel = player.text("#thoughts")
+    for words in ("walls", "would leave the board", "space", "3", "\N{MINUS SIGN}0.50"):
+        assert words in panel
+    assert player.text("#board .value.chosen") == "3"
+    assert player.text("#board .value.vetoed") == "✕"
+    assert player.run("document.getElementById('as-json').href").endswith("?you=a")
+    player.press("2")
+    assert "This game keeps no reasons" in player.text("#thoughts")
+    player.press("Escape")
+    assert player.run("document.getElementById('thoughts').hidden") is True
+    player.press("?")
+    assert player.run("document.getElementById('help').open") is True
+
+
+def test_an_address_leads_to_a_turn(browser: Browser, site: str) -> None:
+    browser.open(f"{site}/replay/official.jsonl#turn=2")
+    browser.wait("document.querySelectorAll('#board .snake').length > 0")
+    assert turn(browser) == 2
+    link = browser.run("document.getElementById('as-text').href")
+    with urllib.request.urlopen(link, timeout=10) as answer:
+        assert Board.from_text(answer.read().decode()).turn == 2
+
+
+def test_a_damaged_game_says_so(browser: Browser, site: str) -> None:
+    browser.open(f"{site}/replay/damaged.jsonl")
+    browser.wait("document.getElementById('message').innerText.includes('cannot be shown')")
+    assert "line 1: first.turn is missing" in browser.text("#message")
+    browser.complaints()
+
+
+@pytest.mark.parametrize("path", ["/", "/replay/deep/story.jsonl.gz"])
+@pytest.mark.parametrize("width", [320, 390, 800, 1280])
+def test_no_page_is_wider_than_its_window(
+    browser: Browser, site: str, path: str, width: int
+) -> None:
+    browser.look(width, 800)
+    browser.open(site + path)
+    browser.wait("document.querySelectorAll('.board .snake').length > 0")
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert browser.run("document.querySelector('.board').getBoundingClientRect().width") > 80
+
+
+def test_light_and_dark(browser: Browser, site: str) -> None:
+    shades = []
+    for dark in (False, True):
+        browser.look(dark=dark)
+        browser.open(f"{site}/replay/deep/story.jsonl.gz")
+        browser.wait("document.querySelectorAll('#board .snake').length === 3")
+        colours = browser.run(
+            "[document.body, document.querySelector('.cells')].map(part => getComputedStyle(part))"
+            ".flatMap(style => [style.backgroundColor, style.fill, style.color])"
+            ".map(colour => colour.match(/\\d+/g).slice(0, 3).map(Number))"
+        )
+        shades.append([sum(colour) for colour in colours])
+    paper, ink, cell = 0, 2, 4
+    assert shades[0][paper] > 600 > 100 > shades[1][paper]
+    assert shades[0][cell] > 600 > 150 > shades[1][cell]
+    assert shades[0][ink] < 150 < 600 < shades[1][ink]
