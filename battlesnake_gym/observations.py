@@ -22,7 +22,7 @@ An encoder is two choices and a number:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -325,7 +325,7 @@ def _starter_planes(state: State, own: Snake, numbered: bool) -> tuple[Bytes, By
     return board, outside
 
 
-_VALUE_FUNCTIONS = {
+_VALUE_FUNCTIONS: dict[str, Callable[[State, Snake], tuple[Bytes, Bytes]]] = {
     "planes": _planes,
     "51s": lambda state, own: _starter_planes(state, own, numbered=False),
     "num": lambda state, own: _starter_planes(state, own, numbered=True),

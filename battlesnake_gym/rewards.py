@@ -66,7 +66,8 @@ class Turn:
 
     def died_of(self, cause: str) -> Flags:
         """The seats that were eliminated in this turn with this one of `CAUSES`."""
-        return self.acted & (self.cause == CAUSES.index(cause))
+        died: Flags = self.acted & (self.cause == CAUSES.index(cause))
+        return died
 
     def kills(self, cause: str) -> NDArray[np.int64]:
         """How many others each surviving seat eliminated in this turn with this cause."""
@@ -98,7 +99,8 @@ def _outlived(turn: Turn) -> Counts:
     survivors = turn.acted & turn.alive
     heirs: Flags = survivors | (turn.died & ~survivors.any(axis=1, keepdims=True))
     shares = turn.died.sum(axis=1) / np.maximum(heirs.sum(axis=1), 1)
-    return heirs * shares[:, None]
+    outlived: Counts = heirs * shares[:, None]
+    return outlived
 
 
 EVENTS: dict[str, Callable[[Turn], Counts]] = {

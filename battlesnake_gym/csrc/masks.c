@@ -1,54 +1,56 @@
-/* The definition stands in masks.py. */
+/* The definition stands in masks.py. Whether a cell is taken, or a part fails, is a coin toss to the
+ * processor: so this is arithmetic rather than branches wherever it can be. */
 #include "masks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_within(int x, int y, const Record *record) {
-    return x >= 0 && y >= 0 && x < record->width && y < record->height;
-}
-
 static int distance(int a, int b, int size, bool wrapped) {
-    int apart = abs(a - b);
-    return wrapped && size - apart < apart ? size - apart : apart;
+    int apart = abs(a - b), around = size - apart;
+    return wrapped && around < apart ? around : apart;
 }
 
-/* Whether another snake, at least as long, can move its head to (x, y). */
-static bool is_contested(const Rules *rules, const Record *record, int own, int x, int y) {
+/* The fewest moves from another snake's head to (x, y), of those at least as long as `own`. */
+static int nearest_rival(const Rules *rules, const Record *record, int own, int x, int y) {
+    int nearest = 2 * MAX_SIDE;
     for (int seat = 0; seat < record->num_snakes; seat++) {
         const Snake *other = &record->snakes[seat];
-        if (seat == own || !other->alive || other->length < record->snakes[own].length) continue;
-        if (distance(other->x, x, record->width, rules->wrapped) +
-                distance(other->y, y, record->height, rules->wrapped) ==
-            1)
-            return true;
+        int apart = distance(other->x, x, record->width, rules->wrapped) +
+                    distance(other->y, y, record->height, rules->wrapped);
+        bool rival =
+            (seat != own) & other->alive & (other->length >= record->snakes[own].length);
+        nearest = rival & (apart < nearest) ? apart : nearest;
     }
-    return false;
+    return nearest;
 }
 
-/* All that is wrong with moving to (x, y), of the `wanted` bits at least. */
-static int faults_at(const Layout *layout, const Rules *rules, const Record *record, int own,
-                     int x, int y, int wanted) {
-    if (rules->wrapped) {
-        x = x < 0 ? record->width - 1 : x == record->width ? 0 : x;
-        y = y < 0 ? record->height - 1 : y == record->height ? 0 : y;
-    }
-    if (!is_within(x, y, record)) return FAULT_WALL;
-    const Snake *snake = &record->snakes[own];
-    int cell = y * record->width + x, faults = 0;
+/* All that is wrong with moving to a cell of the board, but for contested ones. */
+static int faults_on(const Layout *layout, const Rules *rules, const Record *record, int own,
+                     int cell) {
     uint16_t mark = record_marks(layout, record)[cell];
-    int owner = mark_owner(record, mark);
-    if (owner >= 0) {
-        int age = mark_age(record, mark);
-        if (owner == own && age == 1) faults |= FAULT_NECK;
-        if (record->snakes[owner].length - age > 1) faults |= FAULT_BODY;
+    int seat = mark_snake(mark), age = mark_age(record, mark);
+    const Snake *owner = &record->snakes[seat];
+    bool taken = age < owner->extent;
+    bool neck = taken & (seat == own) & (age == 1);
+    bool stays = taken & (owner->length - age > 1);
+    int damage = record_hazards(layout, record)[cell] * rules->hazard_damage;
+    bool fatal = (record_food(layout, record)[cell] == 0) &
+                 (record->snakes[own].health - 1 - damage <= 0);
+    return neck * FAULT_NECK | stays * FAULT_BODY | fatal * FAULT_HEALTH;
+}
+
+/* All that is wrong with moving to (x, y); contested cells only where there is a rival near. */
+static int faults_at(const Layout *layout, const Rules *rules, const Record *record, int own,
+                     int x, int y, bool rival_near) {
+    int width = record->width, height = record->height;
+    if (rules->wrapped) {
+        x = x < 0 ? width - 1 : x == width ? 0 : x;
+        y = y < 0 ? height - 1 : y == height ? 0 : y;
     }
-    if (record_food(layout, record)[cell] == 0) {
-        int damage = record_hazards(layout, record)[cell] * rules->hazard_damage;
-        if (snake->health - 1 - damage <= 0) faults |= FAULT_HEALTH;
-    }
-    if (wanted & FAULT_HEAD && is_contested(rules, record, own, x, y)) faults |= FAULT_HEAD;
-    return faults;
+    bool within = ((unsigned)x < (unsigned)width) & ((unsigned)y < (unsigned)height);
+    int faults = faults_on(layout, rules, record, own, within ? y * width + x : 0);
+    if (rival_near && nearest_rival(rules, record, own, x, y) == 1) faults |= FAULT_HEAD;
+    return within ? faults : FAULT_WALL;
 }
 
 /* The allowed moves as bits. */
@@ -57,8 +59,8 @@ static int allowed(const int faults[4], const uint8_t *parts, int num_parts) {
     for (int part = 0; part < num_parts; part++) {
         int left = moves;
         for (int move = 0; move < 4; move++)
-            if (faults[move] & parts[part]) left &= ~(1 << move);
-        if (left) moves = left;
+            left &= ~(((faults[move] & parts[part]) != 0) << move);
+        moves = left ? left : moves;
     }
     return moves;
 }
@@ -72,10 +74,12 @@ void mask_game(const Layout *layout, const Rules *rules, const Record *record,
         memset(out, true, 4);
         if (seat >= record->num_snakes || !record->snakes[seat].alive || !wanted) continue;
         const Snake *snake = &record->snakes[seat];
+        bool rival_near = wanted & FAULT_HEAD &&
+                          nearest_rival(rules, record, seat, snake->x, snake->y) <= 2;
         int faults[4];
         for (int move = 0; move < 4; move++)
             faults[move] = faults_at(layout, rules, record, seat, snake->x + step_x[move],
-                                     snake->y + step_y[move], wanted);
+                                     snake->y + step_y[move], rival_near);
         int moves = allowed(faults, parts, num_parts);
         for (int move = 0; move < 4; move++) out[move] = moves >> move & 1;
     }

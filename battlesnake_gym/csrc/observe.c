@@ -38,23 +38,27 @@ enum {
 };
 enum { OUTSIDE = 255, MAX_PLANES = PLANES, MAX_LAYERS = 5, FAR_TURNS = 32 };
 
-/* Loops over a plane run in whole blocks of cells, which the compiler makes into vector code without
- * a tail. They read up to BLOCK - 1 entries too far (there is room: PLANE_SLACK) and write as many
- * bytes too far. So the planes of a snake are written in their order, each overwriting what the one
- * before wrote too far, and the last one is written exactly. Boards of less than a block have no
- * such room, and are looped over exactly. */
-enum { BLOCK = PLANE_SLACK };
+/* Planes are made in whole blocks of cells. So they are read up to BLOCK - 1 entries too far (there
+ * is room: PLANE_SLACK), and written as many bytes too far. */
+enum { BLOCK = 32 };
+typedef uint8_t Block __attribute__((vector_size(BLOCK)));
 
-INLINE int span_of(int cells) {
-    return cells < BLOCK ? cells : (cells + BLOCK - 1) / BLOCK * BLOCK;
-}
+/* The number of cells in whole blocks. */
+INLINE int span_of(int cells) { return (cells + BLOCK - 1) & -BLOCK; }
 
-/* The living snakes of a game, made once; each plane is as large as the game's board. */
+/* One plane of a game, as large as its board. */
 typedef struct {
+    _Alignas(BLOCK) uint8_t cells[MAX_CELLS + BLOCK];
+} Plane;
+
+/* What the observations of a game's snakes are made from. */
+typedef struct {
+    int cells, span;             /* of the board */
+    int num_living, living[MAX_SNAKES + 1];
     int longest, second_longest; /* lengths; the same where two are the longest, 0 for nobody */
-    _Alignas(64) uint8_t own[MAX_SNAKES][MAX_CELLS + BLOCK];
-    _Alignas(64) uint8_t all[MAX_CELLS + BLOCK];
-} Bodies;
+    Plane food, hazards, blocked, all_bodies;
+    Plane bodies[MAX_SNAKES]; /* of the living */
+} Scene;
 
 /* Where the board's cell (x, y) goes in a plane: base + y * step_y + x * step_x. */
 typedef struct {
@@ -74,14 +78,14 @@ bool observation_fits(const Observation *observation, const Layout *layout) {
     return rows == columns && rows % 2 == 1 && rows >= 2 * largest(width, height) - 1;
 }
 
-/* -- loops over a plane ----------------------------------------------------------------------- */
+/* -- what all snakes of a game share ---------------------------------------------------------- */
 
 /* One snake's body: base + slope * age, at most `top`, on the cells whose age is below extent;
  * added to the bodies of all. No two bodies share a cell. */
-INLINE void body_plane(const uint16_t *restrict marks, int cells, uint16_t head_mark,
-                       uint16_t extent, int16_t base, int16_t slope, int16_t top,
-                       uint8_t *restrict own, uint8_t *restrict all) {
-    for (int cell = 0; cell < cells; cell++) {
+INLINE void make_body(const uint16_t *restrict marks, int span, uint16_t head_mark,
+                      uint16_t extent, int16_t base, int16_t slope, int16_t top,
+                      uint8_t *restrict own, uint8_t *restrict all) {
+    for (int cell = 0; cell < span; cell++) {
         /* Marks of other snakes differ in the high bits, so their age here is large. */
         uint16_t age = (uint16_t)(head_mark - marks[cell]);
         int16_t value = (int16_t)(base + slope * age);
@@ -92,59 +96,96 @@ INLINE void body_plane(const uint16_t *restrict marks, int cells, uint16_t head_
     }
 }
 
-INLINE void others_plane(const uint8_t *restrict all, const uint8_t *restrict own, int cells,
-                         uint8_t *restrict out) {
-    for (int cell = 0; cell < cells; cell++) out[cell] = all[cell] ^ own[cell];
-}
-
-INLINE void copy_plane(const uint8_t *restrict plane, int cells, uint8_t *restrict out) {
-    for (int cell = 0; cell < cells; cell++) out[cell] = plane[cell];
-}
-
-INLINE void fill_plane(uint8_t value, int cells, uint8_t *restrict out) {
-    for (int cell = 0; cell < cells; cell++) out[cell] = value;
-}
-
 /* `value` where `plane` is at least `least`, which is not 0. */
-INLINE void least_plane(const uint8_t *restrict plane, int cells, uint8_t least, uint8_t value,
-                        uint8_t *restrict out) {
-    for (int cell = 0; cell < cells; cell++) out[cell] = plane[cell] >= least ? value : 0;
+INLINE void make_flags(const uint8_t *restrict plane, int span, uint8_t least, uint8_t value,
+                       uint8_t *restrict out) {
+    for (int cell = 0; cell < span; cell++) out[cell] = plane[cell] >= least ? value : 0;
 }
 
-INLINE void layers_plane(const uint8_t *restrict layers, int cells, uint8_t step,
-                         uint8_t *restrict out) {
-    for (int cell = 0; cell < cells; cell++) {
+INLINE void make_layers(const uint8_t *restrict layers, int span, uint8_t step,
+                        uint8_t *restrict out) {
+    for (int cell = 0; cell < span; cell++) {
         uint8_t count = layers[cell] < MAX_LAYERS ? layers[cell] : MAX_LAYERS;
         out[cell] = (uint8_t)(count * step);
     }
 }
 
-/* -- the planes of one snake ------------------------------------------------------------------ */
-
-INLINE void make_bodies(const Layout *layout, const Record *record, int values, int span,
-                        Bodies *bodies) {
-    fill_plane(0, span, bodies->all);
-    bodies->longest = bodies->second_longest = 0;
+/* Lists the living seats; without a branch for each, which the processor could not foresee. */
+INLINE void find_living(const Record *record, Scene *scene) {
+    scene->num_living = 0;
     for (int seat = 0; seat < record->num_snakes; seat++) {
+        scene->living[scene->num_living] = seat;
+        scene->num_living += record->snakes[seat].alive;
+    }
+}
+
+INLINE void find_longest(const Record *record, Scene *scene) {
+    int longest = 0, second_longest = 0;
+    for (int i = 0; i < scene->num_living; i++) {
+        int length = record->snakes[scene->living[i]].length;
+        second_longest = largest(second_longest, smallest(longest, length));
+        longest = largest(longest, length);
+    }
+    scene->longest = longest;
+    scene->second_longest = second_longest;
+}
+
+INLINE void make_bodies(const Layout *layout, const Record *record, int values, Scene *scene) {
+    uint8_t *all = scene->all_bodies.cells;
+    memset(all, 0, (size_t)scene->span);
+    for (int i = 0; i < scene->num_living; i++) {
+        int seat = scene->living[i];
         const Snake *snake = &record->snakes[seat];
-        if (!snake->alive) continue;
-        if (snake->length > bodies->longest) {
-            bodies->second_longest = bodies->longest;
-            bodies->longest = snake->length;
-        } else if (snake->length > bodies->second_longest) {
-            bodies->second_longest = snake->length;
-        }
         uint16_t head_mark = (uint16_t)((seat << CLOCK_BITS) + record->clock);
         /* Longer than this, all cells are FAR_TURNS away: the sum stays within 16 bits. */
         int length = smallest(snake->length, snake->extent + FAR_TURNS);
         int base = values == VALUES_PLANES ? 8 * length : values == VALUES_NUM ? 5 : 50;
         int slope = values == VALUES_PLANES ? -8 : values == VALUES_NUM ? 5 : 0;
         int top = values == VALUES_PLANES ? 255 : 250;
-        body_plane(record_marks(layout, record), span, head_mark, snake->extent,
-                   (int16_t)base, (int16_t)slope, (int16_t)top, bodies->own[seat], bodies->all);
-        if (values != VALUES_51S) continue;
+        uint8_t *own = scene->bodies[seat].cells;
+        make_body(record_marks(layout, record), scene->span, head_mark, snake->extent,
+                  (int16_t)base, (int16_t)slope, (int16_t)top, own, all);
         int head = snake->y * record->width + snake->x;
-        bodies->own[seat][head] = bodies->all[head] = 250;
+        if (values == VALUES_51S) own[head] = all[head] = 250;
+    }
+}
+
+INLINE void make_scene(const Layout *layout, const Record *record, int values, Scene *scene) {
+    scene->cells = record->width * record->height;
+    scene->span = span_of(scene->cells);
+    bool starter = values != VALUES_PLANES;
+    find_living(record, scene);
+    find_longest(record, scene);
+    make_bodies(layout, record, values, scene);
+    make_flags(record_food(layout, record), scene->span, 1, starter ? 250 : 255,
+               scene->food.cells);
+    make_flags(scene->all_bodies.cells, scene->span, 16, 255, scene->blocked.cells);
+    if (record->any_hazards)
+        make_layers(record_hazards(layout, record), scene->span, starter ? 50 : 51,
+                    scene->hazards.cells);
+    else
+        memset(scene->hazards.cells, 0, (size_t)scene->span);
+}
+
+/* -- one snake -------------------------------------------------------------------------------- */
+
+INLINE void fill_plane(uint8_t value, int span, uint8_t *to) {
+    Block block = (Block){0} + value;
+    for (int start = 0; start < span; start += BLOCK) memcpy(to + start, &block, BLOCK);
+}
+
+INLINE void copy_plane(const Plane *plane, int span, uint8_t *to) {
+    for (int start = 0; start < span; start += BLOCK) memcpy(to + start, plane->cells + start, BLOCK);
+}
+
+/* The bodies of all but the own one: no two bodies share a cell. */
+INLINE void others_plane(const Plane *all, const Plane *own, int span, uint8_t *to) {
+    for (int start = 0; start < span; start += BLOCK) {
+        Block block, own_block;
+        memcpy(&block, all->cells + start, BLOCK);
+        memcpy(&own_block, own->cells + start, BLOCK);
+        block ^= own_block;
+        memcpy(to + start, &block, BLOCK);
     }
 }
 
@@ -156,54 +197,56 @@ INLINE uint8_t health_value(const Snake *snake) {
     return (uint8_t)(smallest(MAX_HEALTH, largest(0, snake->health)) * 255 / MAX_HEALTH);
 }
 
-INLINE uint8_t length_lead(const Bodies *bodies, int length) {
-    int longest_other = length == bodies->longest ? bodies->second_longest : bodies->longest;
+INLINE uint8_t length_lead(const Scene *scene, int length) {
+    int longest_other = length == scene->longest ? scene->second_longest : scene->longest;
     int lead = length - longest_other;
     if (longest_other == 0 || lead >= 16) return 255;
     return (uint8_t)(lead <= -16 ? 0 : 128 + 8 * lead);
 }
 
-INLINE void paint_heads(const Record *record, int own, int cells, int span,
-                        uint8_t *planes) {
-    fill_plane(0, 2 * cells + span, planes + OWN_HEAD_PLANE * cells);
-    for (int seat = 0; seat < record->num_snakes; seat++) {
-        const Snake *snake = &record->snakes[seat];
-        if (!snake->alive) continue;
-        int longer = snake->length >= record->snakes[own].length;
-        int plane = seat == own ? OWN_HEAD_PLANE : longer ? LONGER_HEADS_PLANE : SHORTER_HEADS_PLANE;
-        planes[plane * cells + snake->y * record->width + snake->x] = 255;
+INLINE void paint_heads(const Record *record, const Scene *scene, int own, uint8_t *planes) {
+    int length = record->snakes[own].length;
+    for (int i = 0; i < scene->num_living; i++) {
+        const Snake *snake = &record->snakes[scene->living[i]];
+        int plane = snake->length >= length ? LONGER_HEADS_PLANE : SHORTER_HEADS_PLANE;
+        plane = scene->living[i] == own ? OWN_HEAD_PLANE : plane;
+        planes[plane * scene->cells + snake->y * record->width + snake->x] = 255;
     }
 }
 
-INLINE void paint_planes(const Layout *layout, const Record *record, const Bodies *bodies, int own,
-                         int cells, int span, uint8_t *planes) {
+/* Planes are filled in their order: each overwrites what the one before wrote too far. The last one
+ * is filled exactly. */
+INLINE void paint_planes(const Record *record, const Scene *scene, int own, uint8_t *planes) {
+    int cells = scene->cells, span = scene->span;
+    const Snake *snake = &record->snakes[own];
+    const Plane *body = &scene->bodies[own];
     fill_plane(255, span, planes + BOARD_PLANE * cells);
-    least_plane(record_food(layout, record), span, 1, 255, planes + FOOD_PLANE * cells);
-    if (record->any_hazards)
-        layers_plane(record_hazards(layout, record), span, 51,
-                     planes + HAZARDS_PLANE * cells);
-    else
-        fill_plane(0, span, planes + HAZARDS_PLANE * cells);
-    least_plane(bodies->all, span, 16, 255, planes + BLOCKED_PLANE * cells);
+    copy_plane(&scene->food, span, planes + FOOD_PLANE * cells);
+    copy_plane(&scene->hazards, span, planes + HAZARDS_PLANE * cells);
+    copy_plane(&scene->blocked, span, planes + BLOCKED_PLANE * cells);
     fill_plane(turn_value(record), span, planes + TURN_PLANE * cells);
-    paint_heads(record, own, cells, span, planes);
-    copy_plane(bodies->own[own], span, planes + OWN_BODY_PLANE * cells);
-    others_plane(bodies->all, bodies->own[own], span, planes + OTHER_BODIES_PLANE * cells);
-    fill_plane(health_value(&record->snakes[own]), span, planes + HEALTH_PLANE * cells);
-    memset(planes + LENGTH_PLANE * cells, length_lead(bodies, record->snakes[own].length), (size_t)cells);
+    fill_plane(0, span, planes + OWN_HEAD_PLANE * cells);
+    fill_plane(0, span, planes + LONGER_HEADS_PLANE * cells);
+    fill_plane(0, span, planes + SHORTER_HEADS_PLANE * cells);
+    copy_plane(body, span, planes + OWN_BODY_PLANE * cells);
+    others_plane(&scene->all_bodies, body, span, planes + OTHER_BODIES_PLANE * cells);
+    fill_plane(health_value(snake), span, planes + HEALTH_PLANE * cells);
+    memset(planes + LENGTH_PLANE * cells, length_lead(scene, snake->length), (size_t)cells);
+    paint_heads(record, scene, own, planes);
 }
 
-INLINE void paint_starter_planes(const Layout *layout, const Record *record, const Bodies *bodies,
-                                 int own, int cells, int span, uint8_t *planes) {
+INLINE void paint_starter_planes(const Record *record, const Scene *scene, int own,
+                                 uint8_t *planes) {
+    int cells = scene->cells, span = scene->span;
     const Snake *snake = &record->snakes[own];
-    least_plane(record_food(layout, record), span, 1, 250, planes + STARTER_FOOD * cells);
-    copy_plane(bodies->own[own], span, planes + STARTER_OWN * cells);
-    others_plane(bodies->all, bodies->own[own], span, planes + STARTER_OTHERS * cells);
-    layers_plane(record_hazards(layout, record), span, 50,
-                 planes + STARTER_HAZARDS * cells);
+    const Plane *body = &scene->bodies[own];
+    uint8_t length = (uint8_t)(5 * smallest(50, snake->length));
+    copy_plane(&scene->food, span, planes + STARTER_FOOD * cells);
+    copy_plane(body, span, planes + STARTER_OWN * cells);
+    others_plane(&scene->all_bodies, body, span, planes + STARTER_OTHERS * cells);
+    copy_plane(&scene->hazards, span, planes + STARTER_HAZARDS * cells);
     fill_plane(health_value(snake), span, planes + STARTER_HEALTH * cells);
-    fill_plane((uint8_t)(5 * smallest(50, snake->length)), span,
-               planes + STARTER_LENGTH * cells);
+    fill_plane(length, span, planes + STARTER_LENGTH * cells);
     memset(planes + STARTER_TURN * cells, turn_value(record), (size_t)cells);
 }
 
@@ -246,30 +289,28 @@ static void place(const Placement *placement, const uint8_t *board, int width, i
     }
 }
 
-INLINE void paint(int values, const Layout *layout, const Record *record, const Bodies *bodies,
-                  int seat, uint8_t *planes) {
-    int cells = record->width * record->height;
-    int span = span_of(cells);
+INLINE void paint(int values, const Record *record, const Scene *scene, int seat,
+                  uint8_t *planes) {
     if (values == VALUES_PLANES)
-        paint_planes(layout, record, bodies, seat, cells, span, planes);
+        paint_planes(record, scene, seat, planes);
     else
-        paint_starter_planes(layout, record, bodies, seat, cells, span, planes);
+        paint_starter_planes(record, scene, seat, planes);
 }
 
-INLINE void observe_seat(const Observation *observation, const Layout *layout,
-                         const Record *record, const Bodies *bodies, int seat, uint8_t *out) {
-    int values = observation->values, cells = record->width * record->height;
+INLINE void observe_seat(const Observation *observation, const Record *record, const Scene *scene,
+                         int seat, uint8_t *out) {
+    int values = observation->values;
     if (observation->view == VIEW_BOARD && observation->rows == record->height &&
-        observation->columns == record->width) {
-        paint(values, layout, record, bodies, seat, out);
+        observation->columns == record->width && scene->cells >= BLOCK) {
+        paint(values, record, scene, seat, out);
         return;
     }
     uint8_t board[MAX_PLANES * MAX_CELLS + BLOCK];
-    paint(values, layout, record, bodies, seat, board);
+    paint(values, record, scene, seat, board);
     Placement placement = placement_of(observation, record, seat);
     int size = observation->rows * observation->columns;
     for (int plane = 0; plane < observation_planes(values); plane++) {
-        const uint8_t *from = board + plane * cells;
+        const uint8_t *from = board + plane * scene->cells;
         memset(out + plane * size, outside_value(values, plane, from), (size_t)size);
         place(&placement, from, record->width, record->height, out + plane * size);
     }
@@ -277,9 +318,8 @@ INLINE void observe_seat(const Observation *observation, const Layout *layout,
 
 INLINE void observe(const Observation *observation, const Layout *layout, const Record *record,
                     uint8_t *out) {
-    Bodies bodies;
-    int cells = record->width * record->height;
-    make_bodies(layout, record, observation->values, span_of(cells), &bodies);
+    Scene scene;
+    make_scene(layout, record, observation->values, &scene);
     size_t size = observation_size(observation);
     size_t frame = size / (size_t)observation->frames;
     for (int seat = 0; seat < layout->max_snakes; seat++, out += size) {
@@ -289,7 +329,7 @@ INLINE void observe(const Observation *observation, const Layout *layout, const 
         }
         if (size > frame && record->turn == 0) memset(out + frame, 0, size - frame);
         if (size > frame && record->turn != 0) memmove(out + frame, out, size - frame);
-        observe_seat(observation, layout, record, &bodies, seat, out);
+        observe_seat(observation, record, &scene, seat, out);
     }
 }
 

@@ -185,7 +185,10 @@ static void bury(const Layout *layout, const Record *record, Cold *cold, int sea
     grave->eliminated_on = record->turn + 1;
     grave->length = record->snakes[seat].length;
     grave->cells = record->snakes[seat].extent;
-    body_points(layout, record, seat, cold_dead(cold, seat));
+    Point *dead = cold_dead(cold, seat);
+    body_points(layout, record, seat, dead);
+    /* A head that ran into its own neck: only with two segments are these the last two. */
+    if (grave->cells == 2 && dead[0].x == dead[1].x && dead[0].y == dead[1].y) grave->cells = 1;
 }
 
 static void apply_eliminations(const Layout *layout, Record *record, Cold *cold,
