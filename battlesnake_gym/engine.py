@@ -1,11 +1,11 @@
 """Many games at once: the rules in C, with numpy arrays in and out.
 
 `Games` plays N games of up to S snakes. Its arrays are views of the games themselves: read-only,
-and up to date after every call. Where the compiled part was not built (`COMPILED` is False) the
-same class plays the Python rules, slowly, and accepts the same calls.
+and up to date after every call. Where the compiled part was not built (`COMPILED` is False)
+`slow_engine` stands in for it: the same calls, played by the Python rules.
 
 >>> games = Games(2, num_snakes=2)
->>> games.reset(np.array([1, 2], np.int64))
+>>> games.reset(np.array([1, 2]))
 >>> games.step(np.array([[0, 0], [3, 3]], np.uint8))
 >>> games.turn
 array([1, 1], dtype=int32)
@@ -16,43 +16,33 @@ array([[3, 3],
 
 from __future__ import annotations
 
-import sys
-from array import array
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym import masks
+from battlesnake_gym import engine_input, masks, words
+from battlesnake_gym.engine_input import FOODS, NO_MOVE, STANDARD_GAME, Sizes
 from battlesnake_gym.observations import Observation
-from battlesnake_gym.rules import CAUSES, MAPS, Game, Point, RulesError, Snake, State, start
-from battlesnake_gym.rules.maps.castle import CANDIDATES
-from battlesnake_gym.rules.maps.pools import DRAWN
-from battlesnake_gym.rules.rulesets import ruleset_name
+from battlesnake_gym.rules import Game, State
+from battlesnake_gym.slow_engine import SlowGames
 
 try:
-    from battlesnake_gym._engine import Batch as _Batch
+    from battlesnake_gym._engine import Batch
 
     COMPILED = True
 except ImportError:
-    from battlesnake_gym.slow_engine import Batch as _Batch  # type: ignore[assignment]
-
     COMPILED = False
 
-NO_MOVE = 4
-"""The action of a snake that gave no valid move: it goes straight on."""
-
-FOODS = ("fast", "seeded")
-"""Where the food of a turn comes from; see `Games`."""
-
-Sizes = int | Sequence[int] | NDArray[np.integer[Any]]
-"""One number for all games, or one per game."""
+    class Batch:  # type: ignore[no-redef]
+        """Stands for the compiled part where it was not built."""
 
 
-class Games(_Batch):
-    """N games of up to S snakes, all with the same ruleset, settings and map.
+__all__ = ["COMPILED", "FOODS", "NO_MOVE", "FastGames", "Games", "Sizes"]
+
+
+class FastGames(Batch):
+    """N games of up to S snakes, all with the same ruleset, settings and map. Use it as `Games`.
 
     ``width``, ``height`` (1 to 25) and ``num_snakes`` (1 to 16) are one number for all games or one
     per game; S and the arrays are as large as the largest. ``game.seed`` is not used: seeds come
@@ -60,7 +50,8 @@ class Games(_Batch):
 
     ``food`` names the stream of the food that appears during a game. "seeded" is the reference's:
     a seed gives the official engine's own game. "fast" is the engine's own, with the same
-    distribution. Start positions, first food and hazards come from the reference's stream in both.
+    distribution. Start positions, first food, hazards and the mazes of ``solo_maze`` come from the
+    reference's stream in both.
 
     Arrays (read-only, N games, S seats; a seat without a snake is never alive):
 
@@ -73,26 +64,11 @@ class Games(_Batch):
     * ``facing`` uint8 [N, S], index into `rules.MOVES`: the direction from neck to head (up while
       there is none), where a snake goes that gives no valid move
 
+    One thread at a time may use an object: while a call works on more than 32 games other threads
+    run, and one that calls these games meanwhile gets a ``RuntimeError``.
+
     Raises ``ValueError`` where a size is out of range, or the map or ruleset refuses it.
     """
-
-    def __init__(
-        self,
-        num_games: int,
-        *,
-        width: Sizes = 11,
-        height: Sizes = 11,
-        num_snakes: Sizes = 4,
-        game: Game = Game(),
-        food: str = "fast",
-    ) -> None:
-        self.num_games = num_games
-        self.game = game
-        self.food = food
-        self.num_snakes = int(np.max(num_snakes))
-        self._ids: dict[int, list[str]] = {}
-        for name, view in _views(self, num_games, self.num_snakes).items():
-            setattr(self, name, view)
 
     turn: NDArray[np.int32]
     over: NDArray[np.bool_]
@@ -113,19 +89,41 @@ class Games(_Batch):
         width: Sizes = 11,
         height: Sizes = 11,
         num_snakes: Sizes = 4,
-        game: Game = Game(),
+        game: Game = STANDARD_GAME,
         food: str = "fast",
-    ) -> Games:
+    ) -> FastGames:
         """Check everything, then make the games."""
-        if food not in FOODS:
-            raise ValueError(f"food must be one of {', '.join(FOODS)}, got {food!r}")
-        sizes = _sizes(num_games, width=width, height=height, num_snakes=num_snakes)
-        _check_starts(game, sizes)
-        return super().__new__(cls, num_games, sizes, _rules(game, food), game.map)
+        engine_input.check_food(food)
+        sizes = engine_input.game_sizes(
+            num_games, width=width, height=height, num_snakes=num_snakes
+        )
+        numbers = engine_input.rule_numbers(game, food)
+        engine_input.check_starts(game, sizes)
+        return super().__new__(cls, num_games, sizes, numbers, game.map)
 
-    def reset(
-        self, seeds: NDArray[np.int64], which: NDArray[np.bool_] | None = None
+    def __init__(
+        self,
+        num_games: int,
+        *,
+        width: Sizes = 11,
+        height: Sizes = 11,
+        num_snakes: Sizes = 4,
+        game: Game = STANDARD_GAME,
+        food: str = "fast",
     ) -> None:
+        self.num_games = num_games
+        self.game = game
+        self.food = food
+        self.num_snakes = int(np.max(num_snakes))
+        self._largest = int(np.max(width)), int(np.max(height)), self.num_snakes
+        self._ids: dict[int, list[str]] = {}
+        for name, view in _views(self, num_games, self.num_snakes).items():
+            setattr(self, name, view)
+
+    # `step(actions, which=None)` is inherited from the compiled part: a call costs so little that
+    # a Python function around it would double the price of stepping one game.
+
+    def reset(self, seeds: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> None:
         """Begin the games anew from ``seeds`` int64 [N] (none 0), or only those in ``which``.
 
         ``which`` is bool [N]. Raises ``ValueError`` for another dtype or shape, for a seed 0, where
@@ -133,33 +131,31 @@ class Games(_Batch):
         """
         super().reset(seeds, which)
         if self._ids:
-            for i in np.flatnonzero(np.ones(self.num_games, np.bool_) if which is None else which):
-                self._ids.pop(int(i), None)
+            begun = np.ones(self.num_games, np.bool_) if which is None else which
+            for game in np.flatnonzero(begun).tolist():
+                self._ids.pop(game, None)
 
     def state(self, game: int) -> State:
-        """The position of one game, for the Python rules; snakes are called snake_0, snake_1 ...
+        """The position of one game, for the Python rules.
 
-        (or as in the state that was loaded).
+        Snakes are called as in the state that was loaded, or else snake_0, snake_1 ...
         """
-        words = iter(memoryview(self.export_words(game)).cast("i"))
-        return _read_state(words, self._ids.get(game))
+        ids = self._ids.get(game) or engine_input.seat_names(self.num_snakes)
+        return words.unpack(self.export_words(game), ids)
 
     def load(self, game: int, state: State, rules: Game | None = None) -> None:
         """Put ``state`` into one game, which goes on from there.
 
-        ``rules`` gives the seed of the food and hazards to come (1 where it is None); all else in
-        it must be as in these games. Raises ``ValueError``, and changes nothing, where it is not,
-        and where the compiled engine cannot hold the state: living bodies that overlap, segments or
-        food off the board, health of a living snake outside 1 to 100, boards or snakes beyond
-        these games' sizes, more food than cells, very long hazard lists.
+        ``rules`` gives the seed of the food and hazards to come (``game.seed`` of these games where
+        it is None); all else in it must be as in these games. Raises ``ValueError``, and changes
+        nothing, where it is not, and where the compiled engine cannot hold the state: living bodies
+        that overlap other than as a stacked tail, living segments or food off the board, health of
+        a living snake outside 1 to 100, boards or snakes beyond these games' sizes, more food than
+        cells, very long hazard lists.
         """
-        seed = 1 if rules is None else rules.seed
-        if rules is not None and _comparable(rules) != _comparable(self.game):
-            raise ValueError(
-                f"rules must be those of these games, {_comparable(self.game)}, got "
-                f"{_comparable(rules)}: make other Games for it"
-            )
-        self.import_words(game, seed, array("i", _state_words(state)).tobytes())
+        rules = self.game if rules is None else rules
+        engine_input.check_load(self.game, self._largest, state, rules)
+        self.import_words(game, rules.seed, words.pack(state))
         self._ids[game] = [snake.id for snake in state.snakes]
 
     def observe(self, observation: Observation, out: NDArray[np.uint8]) -> None:
@@ -168,11 +164,8 @@ class Games(_Batch):
         (C, H, W) is ``observation.shape`` of the largest width and height. The seats of dead snakes
         are all zero. With stacked frames ``out`` holds the history: hand in the same array.
         """
-        if out.ndim != 5:
-            raise ValueError(f"out must have 5 axes (N, S, C, H, W), got shape {out.shape}")
-        self.observe_into(
-            *observation.codes, observation.frames, out.shape[3], out.shape[4], out
-        )
+        shape = observation.shape(*self._largest[:2])
+        self.observe_into(*observation.codes, observation.frames, *shape[1:], out)
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
         """Write the moves that ``kind`` (see `masks`) leaves into ``out``, bool [N, S, 4]."""
@@ -180,7 +173,7 @@ class Games(_Batch):
 
 
 def _views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[Any]]:
-    """The arrays of `Games` over the memory of its records."""
+    """The arrays of the games, over the memory of their records."""
     at = batch.layout()
     memory = memoryview(batch)
     size, snakes, snake = at["record_size"], at["snakes"], at["snake_size"]
@@ -207,110 +200,4 @@ def _views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[Any]]:
     return views
 
 
-def _sizes(num_games: int, **fields: Sizes) -> NDArray[np.int32]:
-    """One row (width, height, num_snakes) per game; the ranges are checked by the compiled part."""
-    if num_games < 1:
-        raise ValueError(f"num_games must be at least 1, got {num_games}")
-    sizes = np.empty((num_games, len(fields)), np.int32)
-    for column, (name, value) in enumerate(fields.items()):
-        given = np.asarray(value)
-        if given.dtype.kind not in "iu" or given.shape not in ((), (num_games,)):
-            raise ValueError(
-                f"{name} must be one integer or {num_games} of them, one per game, got {value!r}"
-            )
-        sizes[:, column] = np.clip(given, -1, 1000)
-    return sizes
-
-
-def _check_starts(game: Game, sizes: NDArray[np.int32]) -> None:
-    """Let the Python rules say what is wrong with a map, a size or a setting."""
-    if not game.map:
-        return
-    sample = Game(game.ruleset, game.map, game.settings, seed=1, solo=game.solo)
-    for width, height, num_snakes in np.unique(sizes, axis=0).tolist():
-        if not 1 <= num_snakes <= 16:
-            raise RulesError(f"num_snakes must be between 1 and 16, got {num_snakes}")
-        start(sample, width, height, _names(num_snakes))
-
-
-def _rules(game: Game, food: str) -> tuple[Any, ...]:
-    """What the compiled part needs to know of the game, in its order."""
-    ruleset = ruleset_name(game.ruleset)
-    settings = game.settings
-    numbers = {
-        "food_spawn_chance": settings.food_spawn_chance,
-        "minimum_food": settings.minimum_food,
-        "hazard_damage_per_turn": settings.hazard_damage_per_turn,
-        "shrink_every_n_turns": settings.shrink_every_n_turns,
-    }
-    for name, number in numbers.items():
-        if not -(2**31) <= number < 2**31:
-            raise ValueError(f"settings.{name} must fit into 32 bits, got {number}")
-    return (
-        ruleset.startswith("wrapped"),
-        ruleset.endswith("constrictor"),
-        ruleset == "royale",
-        game.solo or ruleset == "solo",
-        food == "seeded",
-        *numbers.values(),
-    )
-
-
-def _comparable(game: Game) -> tuple[Any, ...]:
-    return ruleset_name(game.ruleset), game.map, game.settings, game.solo
-
-
-def _names(count: int) -> list[str]:
-    return [f"snake_{seat}" for seat in range(count)]
-
-
-# ---- a State as the words of csrc/convert.c ----
-
-
-def _state_words(state: State) -> Iterator[int]:
-    seats = {snake.id: seat for seat, snake in enumerate(state.snakes)}
-    yield from (state.turn, state.width, state.height, len(state.snakes))
-    for snake in state.snakes:
-        killer = seats.get(snake.eliminated_by, -1)
-        yield from (CAUSES.index(snake.eliminated_cause), killer, snake.eliminated_on)
-        yield snake.health
-        yield from _list_words(snake.body)
-    yield from _list_words(state.food)
-    runs = [(*cell, len(list(run))) for cell, run in groupby(state.hazards)]
-    yield len(runs)
-    for run in runs:
-        yield from run
-    yield from _list_words(state.memory.get(CANDIDATES, ()))
-    yield state.memory.get(DRAWN, 0)
-
-
-def _list_words(points: Sequence[Point]) -> Iterator[int]:
-    yield len(points)
-    for point in points:
-        yield from point
-
-
-def _read_state(words: Iterator[int], ids: list[str] | None) -> State:
-    turn, width, height, count = (next(words) for _ in range(4))
-    names = ids or _names(count)
-    snakes = [_read_snake(words, name, names) for name in names]
-    food = _read_list(words)
-    runs = [(next(words), next(words), next(words)) for _ in range(next(words))]
-    hazards = [(x, y) for x, y, layers in runs for _ in range(layers)]
-    candidates, drawn = _read_list(words), next(words)
-    memory: dict[str, Any] = {}
-    if candidates:
-        memory[CANDIDATES] = candidates
-    if drawn:
-        memory[DRAWN] = drawn
-    return State(turn, width, height, snakes, food, hazards, memory)
-
-
-def _read_snake(words: Iterator[int], name: str, names: list[str]) -> Snake:
-    cause, killer, eliminated_on, health = (next(words) for _ in range(4))
-    by = names[killer] if killer >= 0 else ""
-    return Snake(name, _read_list(words), health, CAUSES[cause], by, eliminated_on)
-
-
-def _read_list(words: Iterator[int]) -> list[Point]:
-    return [(next(words), next(words)) for _ in range(next(words))]
+Games = FastGames if TYPE_CHECKING or COMPILED else SlowGames

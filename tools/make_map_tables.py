@@ -1,4 +1,4 @@
-"""Writes ``battlesnake_gym/csrc/map_tables.h``: the fixed layouts of the Python rules, for the C engine.
+"""Writes ``csrc/map_tables.h``: the fixed layouts of the Python rules, for the C engine.
 
 Run it after changing a layout: ``python tools/make_map_tables.py``. A test compares both.
 """

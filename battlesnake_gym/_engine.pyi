@@ -1,0 +1,26 @@
+"""The compiled engine; `engine.FastGames` is its only user."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+class Batch:
+    def __new__(
+        cls, num_games: int, sizes: NDArray[np.int32], rules: tuple[Any, ...], map_id: str, /
+    ) -> Self: ...
+    def step(self, actions: NDArray[np.uint8], which: NDArray[np.bool_] | None = None) -> None:
+        """Play one turn of the games that are not over, or only of those in ``which`` bool [N].
+
+        ``actions``: uint8 [N, S], indices into `rules.MOVES`, or 4 for no valid move; those of
+        dead snakes and games that are over are not looked at. Raises ``ValueError`` for another
+        dtype, shape or value, and `RulesError` where a map cannot go on.
+        """
+    def reset(self, seeds: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> None: ...
+    def export_words(self, game: int) -> bytes: ...
+    def import_words(self, game: int, seed: int, words: bytes) -> None: ...
+    def layout(self) -> dict[str, int]: ...
+    def observe_into(
+        self, values: int, view: int, frames: int, rows: int, columns: int, out: NDArray[np.uint8]
+    ) -> None: ...
+    def action_mask_into(self, parts: bytes, out: NDArray[np.bool_]) -> None: ...

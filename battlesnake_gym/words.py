@@ -1,0 +1,79 @@
+"""A `State` as a list of 32-bit words: how positions go into the compiled engine and come out.
+
+The order is that of ``csrc/convert.c``.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from battlesnake_gym.rules import CAUSES, Point, Snake, State
+from battlesnake_gym.rules.maps.castle import CANDIDATES
+from battlesnake_gym.rules.maps.pools import DRAWN
+
+
+def pack(state: State) -> bytes:
+    """The words of a state, without what only people and the API care for (ids, names ...).
+
+    Raises ``ValueError`` where a number does not fit into 32 bits.
+    """
+    try:
+        return array("i", _words(state)).tobytes()
+    except OverflowError as error:
+        raise ValueError(f"state holds a number that does not fit into 32 bits: {error}") from error
+
+
+def unpack(words: bytes, ids: Sequence[str]) -> State:
+    """The state of `pack`; snakes get these ids."""
+    return _state(iter(memoryview(words).cast("i")), ids)
+
+
+def _words(state: State) -> Iterator[int]:
+    seats = {snake.id: seat for seat, snake in enumerate(state.snakes)}
+    yield from (state.turn, state.width, state.height, len(state.snakes))
+    for snake in state.snakes:
+        killer = seats.get(snake.eliminated_by, -1)
+        yield from (CAUSES.index(snake.eliminated_cause), killer, snake.eliminated_on)
+        yield snake.health
+        yield from _points_words(snake.body)
+    yield from _points_words(state.food)
+    runs = [(*cell, len(list(run))) for cell, run in groupby(state.hazards)]
+    yield len(runs)
+    for run in runs:
+        yield from run
+    yield from _points_words(state.memory.get(CANDIDATES, ()))
+    yield state.memory.get(DRAWN, 0)
+
+
+def _points_words(points: Sequence[Point]) -> Iterator[int]:
+    yield len(points)
+    for point in points:
+        yield from point
+
+
+def _state(words: Iterator[int], ids: Sequence[str]) -> State:
+    turn, width, height, count = (next(words) for _ in range(4))
+    snakes = [_snake(words, name, ids) for name in ids[:count]]
+    food = _points(words)
+    runs = [(next(words), next(words), next(words)) for _ in range(next(words))]
+    hazards = [(x, y) for x, y, layers in runs for _ in range(layers)]
+    candidates, drawn = _points(words), next(words)
+    memory: dict[str, Any] = {}
+    if candidates:
+        memory[CANDIDATES] = candidates
+    if drawn:
+        memory[DRAWN] = drawn
+    return State(turn, width, height, snakes, food, hazards, memory)
+
+
+def _snake(words: Iterator[int], name: str, ids: Sequence[str]) -> Snake:
+    cause, killer, eliminated_on, health = (next(words) for _ in range(4))
+    by = ids[killer] if killer >= 0 else ""
+    return Snake(name, _points(words), health, CAUSES[cause], by, eliminated_on)
+
+
+def _points(words: Iterator[int]) -> list[Point]:
+    return [(next(words), next(words)) for _ in range(next(words))]
