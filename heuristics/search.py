@@ -38,16 +38,16 @@ class Weights:
     """
 
     territory: int = 1000
-    hazard_cell: int = 600
-    length: int = 2500
-    lead: int = 4
-    longest: int = 4000
-    food_near: int = 6000
-    hunger: int = 300
-    hungry: int = 40
-    starving: int = 400_000
-    cramped: int = 3000
-    rival: int = 30_000
+    hazard_cell: int = 350
+    length: int = 6400
+    lead: int = 5
+    longest: int = 6200
+    food_near: int = 8400
+    hunger: int = 280
+    hungry: int = 53
+    starving: int = 600_000
+    cramped: int = 7000
+    rival: int = 16_000
     draw: int = 500_000
 
     def packed(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
