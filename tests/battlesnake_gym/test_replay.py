@@ -152,6 +152,20 @@ def test_what_the_rules_do_not_tell_is_kept() -> None:
     assert json.dumps(replay.to_lines()) == before
 
 
+def test_playing_on_leaves_what_was_kept() -> None:
+    """The food of the first turn stays what it was, though the rules add to it later."""
+    game = Game(seed=4, settings=Settings(food_spawn_chance=100))
+    replay = Replay(Board.new(snakes=2, game=game))
+    after = replay.last
+    moves = {snake.id: "up" for snake in after.snakes}
+    after.step(moves)
+    after.food = [(5, 5)]
+    replay.append(moves, after=after)
+    replay.append(moves)
+    assert len(replay.last.food) == 2
+    assert replay.board(1).food == [(5, 5)]
+
+
 def test_what_a_map_remembers_is_kept() -> None:
     middle = record(3, ruleset="standard", map_id="hz_castle_wall").board(30)
     assert any(isinstance(value, list) for value in middle.memory.values())
