@@ -200,4 +200,7 @@ def _views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[Any]]:
     return views
 
 
-Games = FastGames if TYPE_CHECKING or COMPILED else SlowGames
+if TYPE_CHECKING or COMPILED:  # noqa: SIM108 - only so is the name a type too
+    Games = FastGames
+else:
+    Games = SlowGames
