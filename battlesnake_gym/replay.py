@@ -466,7 +466,14 @@ def _read_decision(value: Mapping[str, Any], path: str) -> Decision:
         reasons=tuple(reasons),
         scores=_read_numbers(value, "scores", path),
         shout=fields.string(value, "shout", path, ""),
+        line=_read_line(value, path),
     )
+
+
+def _read_line(value: Mapping[str, Any], path: str) -> dict[str, tuple[str, ...]]:
+    place = fields.join(path, "line")
+    line = fields.child(value, "line", path)
+    return {name: tuple(map(str, fields.items(line, name, place))) for name in line}
 
 
 def _read_reason(value: Mapping[str, Any], path: str) -> Reason:

@@ -37,12 +37,17 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A move and why: the rules that spoke, in their order, and the total score of each move."""
+    """A move and why: the rules that spoke, in their order, and the total score of each move.
+
+    ``line`` is for who thinks ahead: the moves expected of each snake (by id) from here on, until
+    it dies or the line ends.
+    """
 
     move: str
     reasons: tuple[Reason, ...] = ()
     scores: dict[str, float] = field(default_factory=dict)
     shout: str = ""
+    line: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Strategy(Protocol):

@@ -117,7 +117,10 @@ class Search:
         values = {MOVES[index]: value / CELL for index, value in scores.items()}
         note = f"{statistics}; expects {_shown(line, snakes)}"
         return Decision(
-            MOVES[move], (Reason("search", scores=values, note=note),), values
+            MOVES[move],
+            (Reason("search", scores=values, note=note),),
+            values,
+            line=_moves(line, snakes),
         ), statistics
 
 
@@ -142,6 +145,14 @@ def _cells(
         if 0 <= x < board.width and 0 <= y < board.height:
             counts[y * board.width + x] += 1
     return counts
+
+
+def _moves(line: list[bytes], snakes: list[Snake]) -> dict[str, tuple[str, ...]]:
+    """The expected line by snake id, each snake's as long as it lives."""
+    return {
+        snake.id: tuple(MOVES[turn[seat]] for turn in line if turn[seat] < len(MOVES))
+        for seat, snake in enumerate(snakes)
+    }
 
 
 def _shown(line: list[bytes], snakes: list[Snake]) -> str:

@@ -6,10 +6,12 @@ A *frame* is a position::
      "snakes": [{"body": [[x, y], ...], "health": 93, "latency": "12", "shout": "",
                  "death": null or {"cause": ..., "by": id, "turn": ...},
                  "next": null or {"move": "up", "guessed": false, "scores": {"up": 0.7, ...},
-                                  "reasons": [{"rule", "vetoed", "scores", "note"}, ...]}}, ...]}
+                                  "reasons": [{"rule", "vetoed", "scores", "note"}, ...],
+                                  "line": {id: ["up", ...], ...}}}, ...]}
 
-``next`` is what the snake did from this position, and why. Snakes stand in the order of the game's
-``snakes``, where their names and colours are. A score that is no finite number is null.
+``next`` is what the snake did from this position, and why; ``line`` is what it expected everybody
+to do from here on. Snakes stand in the order of the game's ``snakes``, where their names and
+colours are. A score that is no finite number is null.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from battlesnake_gym import drawing
 from battlesnake_gym.board import UNKNOWN_SEED, Board
 from battlesnake_gym.replay import Replay, Turn
 from battlesnake_gym.rules.state import Snake
-from battlesnake_gym.snakes import Reason
+from battlesnake_gym.snakes import Decision, Reason
 
 
 def game(replay: Replay) -> dict[str, Any]:
@@ -88,12 +90,20 @@ def _snake(snake: Snake, following: Turn | None) -> dict[str, Any]:
 def _next(snake: Snake, following: Turn | None) -> dict[str, Any] | None:
     if following is None or snake.id not in following.moves:
         return None
-    decision = following.decisions.get(snake.id)
+    decision = following.decisions.get(snake.id) or Decision("")
     return {
         "move": following.moves[snake.id],
         "guessed": snake.id in following.guessed,
-        "scores": _finite(decision.scores) if decision else {},
-        "reasons": [_reason(reason) for reason in decision.reasons] if decision else [],
+        **thoughts(decision),
+    }
+
+
+def thoughts(decision: Decision) -> dict[str, Any]:
+    """Why a snake moves as it does."""
+    return {
+        "scores": _finite(decision.scores),
+        "reasons": [_reason(reason) for reason in decision.reasons],
+        "line": decision.line,
     }
 
 

@@ -120,6 +120,7 @@ def test_the_data_of_a_game_is_strict_json(client: FlaskClient) -> None:
             {"rule": "space", "vetoed": [], "scores": {"down": 3.0, "left": 1.0, "right": -0.5},
              "note": ""},
         ],
+        "line": {},
     }  # fmt: skip
     assert game["frames"][-1]["snakes"][0]["next"] is None
 
