@@ -485,6 +485,11 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.jobs < 1:
         parser.error(f"--jobs must be 1 or more, got {arguments.jobs}")
     law_names = list(LAWS) if arguments.law == "both" else [arguments.law]
+    if "engine" in law_names and not engine.COMPILED:
+        parser.error(
+            f"--law {arguments.law} needs the compiled engine, which was not built: "
+            "install the package again with a C compiler, or choose --law python"
+        )
     try:
         outcomes = check_folder(arguments.folder, law_names, arguments.jobs, progress=True)
     except RecordingError as error:

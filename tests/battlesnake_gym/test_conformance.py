@@ -22,6 +22,10 @@ from battlesnake_gym.recordings import Recording, RecordingError
 TRACES = Path(__file__).parents[1] / "data/traces"
 RULES = Path(rules.__file__).parent
 
+needs_engine = pytest.mark.skipif(
+    not conformance.engine.COMPILED, reason="the engine was not built"
+)
+
 _parsed: dict[str, list[Recording]] = {}
 
 
@@ -470,6 +474,7 @@ class TestProgram:
         text = "".join(json.dumps(line) + "\n" for line in objects)
         (folder / "standard.jsonl").write_text(text)
 
+    @needs_engine
     @pytest.mark.parametrize("law", ["python", "engine", "both"])
     def test_agreement_is_status_0(
         self, folder: Path, law: str, capsys: pytest.CaptureFixture[str]
@@ -488,6 +493,7 @@ class TestProgram:
         assert conformance.main([*arguments, "--jobs", "2"]) == 0
         assert capsys.readouterr().out == alone
 
+    @needs_engine
     def test_what_the_engine_refuses_is_counted_and_replayed(
         self, folder: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -560,6 +566,16 @@ class TestProgram:
             conformance.main(arguments)
         assert caught.value.code == 2
         assert message in capsys.readouterr().err
+
+    def test_the_engine_law_needs_the_engine(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(conformance.engine, "COMPILED", False)
+        with pytest.raises(SystemExit) as caught:
+            conformance.main([str(folder), "--jobs", "1"])
+        assert caught.value.code == 2
+        assert "--law both needs the compiled engine" in capsys.readouterr().err
+        assert conformance.main([str(folder), "--law", "python", "--jobs", "1"]) == 0
 
     def test_a_torn_archive_is_an_error(self, folder: Path) -> None:
         path = folder / "standard.jsonl.gz"
