@@ -11,7 +11,7 @@ below it where there is something to say::
     A: id=me health=90 length=5 you
     B: id=other
 
-Every cell takes two characters. The first says what is on it:
+A character says what is on a cell:
 
 ===========  ==============================================================================
 ``.``        nothing
@@ -20,7 +20,7 @@ Every cell takes two characters. The first says what is on it:
 ``< > ^ v``  a body segment, pointing at the segment before it, on the way to the head
 ===========  ==============================================================================
 
-The second counts the hazards there: a space for none, ``~`` for one, ``2`` to ``9`` for a stack.
+A ``~`` right after it is a hazard there, ``2`` to ``9`` a stack of them. Spaces are for the eye.
 A snake is as long as it is drawn, but three segments at least; segments that are not drawn lie
 stacked on its last cell, and ``length=`` says how long it is in truth.
 
@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 import shlex
 import textwrap
 from collections import Counter
@@ -56,8 +57,9 @@ from battlesnake_gym.rules.state import (
 )
 
 ARROWS = {"^": "up", "v": "down", "<": "left", ">": "right"}
-_LAYERS = {" ": 0, "~": 1, **{str(k): k for k in range(2, 10)}}
+_LAYERS = {"": 0, "~": 1, **{str(k): k for k in range(2, 10)}}
 _MARKS = {count: mark for mark, count in _LAYERS.items()}
+_CELL = re.compile(r"\S[~2-9]?")
 _USUAL = Game(seed=UNKNOWN_SEED)
 
 _Facts = dict[str, str]
@@ -87,7 +89,7 @@ def write(game: Game, state: State, you_id: str | None) -> str:
     depths, hidden_hazards = _write_hazards(state)
     rows = [
         "".join(
-            picture.get((x, y), ".") + _MARKS[depths[(x, y)]] for x in range(state.width)
+            f"{picture.get((x, y), '.')}{_MARKS[depths[(x, y)]]:1}" for x in range(state.width)
         ).rstrip()
         for y in reversed(range(state.height))
     ]
@@ -185,7 +187,7 @@ _SNAKE_FACTS = ("id", "name", "health", "length", "at", "cause", "by", "on")
 def read(text: str) -> tuple[Game, State, str | None]:
     """The game, the position and the id of ``you`` (None where no snake is marked ``you``)."""
     facts, grid, legend = _sort_lines(text)
-    width = max((len(line) + 1) // 2 for line in grid)
+    width = max(len(words) for words in grid)
     state = State(turn=0, width=width, height=len(grid), snakes=[])
     food, hazards = legend.pop("food", []), legend.pop("hazards", [])
     heads, arrows = _read_cells(grid, state)
@@ -212,24 +214,31 @@ def read(text: str) -> tuple[Game, State, str | None]:
     return game, state, you[0] if you else None
 
 
-def _sort_lines(text: str) -> tuple[list[str], list[str], dict[str, list[str]]]:
-    """The facts above, the rows of the grid, and the words of each line below, by its name."""
+def _sort_lines(text: str) -> tuple[list[str], list[list[str]], dict[str, list[str]]]:
+    """The facts above, the cells of the grid by row, the words of each line below by its name."""
     facts: list[str] = []
-    grid: list[str] = []
+    grid: list[list[str]] = []
     legend: dict[str, list[str]] = {}
     for line in textwrap.dedent(text).splitlines():
         name, colon, rest = line.partition(":")
         if not line.strip():
             continue
         if colon and "=" not in name:
-            legend[_read_name(name.strip())] = shlex.split(rest)
+            legend[_read_name(name.strip())] = _words(rest)
         elif "=" in line:
-            facts += shlex.split(line)
+            facts += _words(line)
         else:
-            grid.append(line.rstrip())
+            grid.append(_CELL.findall(line))
     if not grid:
         raise BoardError("a board needs at least one row of cells, like '. . A < .'")
     return facts, grid, legend
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise BoardError(f"{line.strip()!r} cannot be read: {error}") from error
 
 
 def _read_name(name: str) -> str:
@@ -274,25 +283,19 @@ def _read_facts(tokens: list[str], state: State, alone: bool) -> Game:
     return dataclasses.replace(_USUAL, settings=settings, **rest)
 
 
-def _read_cells(grid: list[str], state: State) -> tuple[dict[str, Point], dict[Point, str]]:
+def _read_cells(grid: list[list[str]], state: State) -> tuple[dict[str, Point], dict[Point, str]]:
     """Heads by letter and arrows by cell; food and hazards go into ``state``."""
     heads: dict[str, Point] = {}
     arrows: dict[Point, str] = {}
-    for row, line in enumerate(grid):
-        if (len(line) + 1) // 2 != state.width:
+    for row, words in enumerate(grid):
+        if len(words) != state.width:
             raise BoardError(
-                f"row {row + 1} of the grid has {(len(line) + 1) // 2} cells, others "
-                f"{state.width}; every cell takes two characters"
+                f"row {row + 1} of the grid has {len(words)} cells, others {state.width}"
             )
-        for x in range(state.width):
+        for x, word in enumerate(words):
             cell = (x, state.height - 1 - row)
-            symbol, layers = line[2 * x], line[2 * x + 1 : 2 * x + 2] or " "
-            if layers not in _LAYERS:
-                raise BoardError(
-                    f"row {row + 1}, cell {x + 1}: {layers!r} after {symbol!r} is no count of "
-                    "hazards; write a space, ~ or 2 to 9"
-                )
-            state.hazards += [cell] * _LAYERS[layers]
+            symbol = word[0]
+            state.hazards += [cell] * _LAYERS[word[1:]]
             if symbol == "*":
                 state.food.append(cell)
             elif symbol in ARROWS:
@@ -303,7 +306,8 @@ def _read_cells(grid: list[str], state: State) -> tuple[dict[str, Point], dict[P
                 heads[symbol] = cell
             elif symbol != ".":
                 raise BoardError(
-                    f"row {row + 1}, cell {x + 1}: {symbol!r} is unknown; use . * A-Z < > ^ v"
+                    f"row {row + 1}, cell {x + 1}: {symbol!r} is unknown; use . * A-Z < > ^ v, "
+                    "and after one of them ~ or 2 to 9 for hazards"
                 )
     return heads, arrows
 

@@ -298,6 +298,16 @@ def test_a_text_of_everything() -> None:
     )  # fmt: skip
 
 
+def test_spaces_are_for_the_eye() -> None:
+    text = ". A~ <2 .\n. . *~ ."
+    assert (
+        Board.from_text(text)
+        == Board.from_text(".A~<2.\n\n  ..*~.")
+        == Board.from_text(str(Board.from_text(text)))
+    )
+    assert Board.from_text(text).hazards == [(1, 1), (2, 1), (2, 1), (2, 0)]
+
+
 def test_more_snakes_than_letters() -> None:
     board = Board.from_text("A")
     board.snakes = [Snake(f"s{i}", [(i % 8, i // 8)]) for i in range(40)]
@@ -312,7 +322,7 @@ def test_more_snakes_than_letters() -> None:
         ("", "a board needs at least one row of cells"),
         (". .\n.", "row 2 of the grid has 1 cells, others 2"),
         (". ? .", r"row 1, cell 2: '\?' is unknown"),
-        (".x.", "row 1, cell 1: 'x' after '.' is no count of hazards"),
+        (".x.", "row 1, cell 2: 'x' is unknown; use"),
         ("A < . <", r"the segment '<' at \(3, 0\) belongs to no snake"),
         ("> A <", r"two segments, \(0, 0\) and \(2, 0\), point at \(1, 0\)"),
         ("A . A", "two heads are called A"),
@@ -326,6 +336,7 @@ def test_more_snakes_than_letters() -> None:
         ("A\nA: cause=boredom", "A: cause=boredom is unknown; use one of wall-collision"),
         ("moon=full\nA", "unknown fact 'moon'; choose from turn"),
         ("turn=1 late\nA", "'late' is not a fact; write key=value"),
+        ('A\nA: name="Ann', "'name=\"Ann' cannot be read: No closing quotation"),
         ("A\nx: 3", "a line below the grid begins with the letter of a snake"),
     ],
 )
