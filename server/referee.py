@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from battlesnake_gym import board_json, rules
@@ -20,6 +20,9 @@ from battlesnake_gym.rules import Game, State
 from server.players import Answer, Body, Player
 
 FIRST_MOVE = "up"
+
+Tell = Callable[[Board | Turn], None]
+"""Who is told of a game while it is played."""
 
 
 @dataclass(slots=True)
@@ -61,10 +64,12 @@ async def play(
     names: Sequence[str],
     players: Sequence[Player],
     max_turns: int | None = None,
+    tell: Tell | None = None,
 ) -> GameRecord:
     """Play one game to its end, or to the turn ``max_turns``.
 
     ``names`` are what the snakes are called, in seat order; their ids follow from ``game.id``.
+    ``tell`` is called with the first position, then with every turn, as the game comes to it.
     Raises `rules.RulesError` where the map refuses the size or the number of snakes. Whatever the
     players do, nothing else is raised.
     """
@@ -82,6 +87,8 @@ async def play(
     for player, body in zip(players, table.bodies(), strict=True):
         await player.start(body)
     first = Board.from_state(state, game)
+    if tell is not None:
+        tell(first.copy())
     turns: list[Turn] = []
     while True:
         over = rules.is_over(game, state) or state.turn == max_turns
@@ -90,6 +97,8 @@ async def play(
             break
         turns.append(turn)
         rules.step(game, state, turn.moves)
+        if tell is not None:
+            tell(turn)
     record = _record(table, first, turns)
     # The reference notices the end one step later: the clock and the map have moved on by then.
     if record.finished:

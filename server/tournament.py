@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import hashlib
 import itertools
 import multiprocessing
 import re
+import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from multiprocessing.context import SpawnContext
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.board import Board
+from battlesnake_gym.replay import Replay, Turn
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Factory
 from server.players import HttpPlayer, LocalPlayer, Player, open_client
-from server.referee import GameRecord, SeatRecord, play
+from server.referee import GameRecord, SeatRecord, Tell, play
 from server.strategies import strategy_factory
 
 
@@ -135,13 +140,24 @@ def game_seed(seed: int, index: int) -> int:
     return int.from_bytes(digest[:8]) >> 1 or 1
 
 
+Announce = Callable[[str, Board | Turn | None], None]
+"""Who is told of all games while they are played: a game's id, and its first position, a turn, or
+None when it is over."""
+
+
 def play_all(
-    setup: Setup, games: int, jobs: int, done: Set[int] = frozenset(), replays: Path | None = None
+    setup: Setup,
+    games: int,
+    jobs: int,
+    done: Set[int] = frozenset(),
+    replays: Path | None = None,
+    announce: Announce | None = None,
 ) -> Iterator[Result]:
     """Play what the schedule still holds, ``jobs`` games at a time; results come as they end.
 
     ``done`` are the numbers of games that are not played again. Every job is a process: snakes in
-    one game never wait for those in another.
+    one game never wait for those in another. ``announce`` is called in this process, from another
+    thread where there are several jobs.
     """
     fixtures = [
         fixture
@@ -149,12 +165,15 @@ def play_all(
         if fixture.number not in done
     ]
     if jobs == 1:
-        yield from (play_fixture(setup, fixture, replays) for fixture in fixtures)
+        yield from (play_fixture(setup, fixture, replays, announce) for fixture in fixtures)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, max(1, len(fixtures))), mp_context=context) as pool:
+    with (
+        _relayed(announce, context) as listen,
+        ProcessPoolExecutor(min(jobs, max(1, len(fixtures))), context, *listen) as pool,
+    ):
         futures: list[Future[Result]] = [
-            pool.submit(play_fixture, setup, fixture, replays) for fixture in fixtures
+            pool.submit(_play_in_pool, setup, fixture, replays) for fixture in fixtures
         ]
         try:
             for future in as_completed(futures):
@@ -163,16 +182,56 @@ def play_all(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def play_fixture(setup: Setup, fixture: Fixture, replays: Path | None = None) -> Result:
+@contextlib.contextmanager
+def _relayed(announce: Announce | None, context: SpawnContext) -> Iterator[tuple[Any, ...]]:
+    """How the processes of a pool begin, so that what they announce arrives here."""
+    if announce is None:
+        yield ()
+        return
+    queue = context.SimpleQueue()
+    relay = threading.Thread(target=lambda: [announce(*news) for news in iter(queue.get, None)])
+    relay.start()
+    try:
+        yield (_announce_by, (queue,))
+    finally:
+        queue.put(None)
+        relay.join()
+
+
+_queue: SimpleQueue[tuple[str, Board | Turn | None]] | None = None
+"""In the processes of a pool: where they announce."""
+
+
+def _announce_by(queue: SimpleQueue[tuple[str, Board | Turn | None]]) -> None:
+    global _queue
+    _queue = queue
+
+
+def _play_in_pool(setup: Setup, fixture: Fixture, replays: Path | None) -> Result:
+    queue = _queue
+    announce = None if queue is None else lambda *news: queue.put(news)
+    return play_fixture(setup, fixture, replays, announce)
+
+
+def play_fixture(
+    setup: Setup,
+    fixture: Fixture,
+    replays: Path | None = None,
+    announce: Announce | None = None,
+) -> Result:
     """Play one game of the schedule, and write its replay into the folder ``replays``."""
-    record = asyncio.run(_play(setup, fixture))
-    path = None
-    if replays is not None:
-        path = replays / f"game-{fixture.number:05d}-{record.first.game.id[:8]}.jsonl.gz"
+    # The id is not from the seed: a server keeps its games by id, and may be playing this seed.
+    game_id = str(uuid.uuid4())
+    tell = None if announce is None else functools.partial(announce, game_id)
+    record = asyncio.run(_play(setup, fixture, game_id, tell))
+    path = None if replays is None else replay_path(replays, fixture.number, game_id)
+    if path is not None:
         Replay(record.first, record.turns).save(path)
+    if announce is not None:
+        announce(game_id, None)
     return Result(
         fixture=fixture,
-        uuid=record.first.game.id,
+        uuid=game_id,
         turns=len(record.turns),
         finished=record.finished,
         winner=record.winner,
@@ -181,21 +240,25 @@ def play_fixture(setup: Setup, fixture: Fixture, replays: Path | None = None) ->
     )
 
 
-async def _play(setup: Setup, fixture: Fixture) -> GameRecord:
+def replay_path(folder: Path, number: int, game_id: str) -> Path:
+    """Where the replay of a game is kept."""
+    return folder / f"game-{number:05d}-{game_id[:8]}.jsonl.gz"
+
+
+async def _play(setup: Setup, fixture: Fixture, game_id: str, tell: Tell | None) -> GameRecord:
     game = Game(
         ruleset=setup.ruleset,
         map=setup.map,
         settings=setup.settings,
         seed=fixture.seed,
-        # Not from the seed: a server keeps its games by id, and may be playing this seed already.
-        id=str(uuid.uuid4()),
+        id=game_id,
         timeout=setup.timeout,
     )
     everybody = entrants(setup.snakes)
     seated = [everybody[snake] for snake in fixture.seats]
     async with open_client() as client:
         players = [
-            _player(entrant, setup.timeout / 1000, client, fixture.seed + seat)
+            seat_player(entrant, setup.timeout / 1000, client, fixture.seed + seat)
             for seat, entrant in enumerate(seated)
         ]
         return await play(
@@ -205,10 +268,14 @@ async def _play(setup: Setup, fixture: Fixture) -> GameRecord:
             [entrant.label for entrant in seated],
             players,
             setup.max_turns,
+            tell,
         )
 
 
-def _player(entrant: Entrant, timeout: float, client: aiohttp.ClientSession, seed: int) -> Player:
+def seat_player(
+    entrant: Entrant, timeout: float, client: aiohttp.ClientSession, seed: int
+) -> Player:
+    """Who plays for an entrant; ``timeout`` is in seconds."""
     if entrant.remote:
         return HttpPlayer(entrant.source, timeout, client)
     return LocalPlayer(local_factory(entrant)(seed), timeout)
