@@ -33,8 +33,9 @@ def step(game: Game, state: State, moves: Moves) -> None:
     """Play one turn, in place.
 
     ``moves`` gives a move to every living snake; entries of others are ignored, and any text that
-    is no move means straight on. Raises `RulesError` where an entry is missing, before anything
-    has changed.
+    is no move means straight on. Raises `RulesError` where an entry is missing or the map cannot
+    go on, before anything has changed (only a ``solo_maze`` whose levels have grown absurd, as they
+    do under rules that wipe its food or hazards, is refused after the moves).
 
     A game that is over only sees its map's update and its clock move on, as in the reference.
     """
