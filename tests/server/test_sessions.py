@@ -36,8 +36,8 @@ def test_ended_games_are_forgotten() -> None:
 def test_idle_games_are_forgotten_and_busy_ones_kept() -> None:
     clock = Clock()
     games = random_sessions(clock)
-    games.get(("idle", "a"))
     games.get(("busy", "a"))
+    games.get(("idle", "a"))
     clock.now = sessions.IDLE_SECONDS - 1
     games.get(("busy", "a"))
     clock.now = sessions.IDLE_SECONDS + 1
@@ -47,9 +47,10 @@ def test_idle_games_are_forgotten_and_busy_ones_kept() -> None:
 def test_memory_is_bounded(monkeypatch) -> None:
     monkeypatch.setattr(sessions, "MOST_SESSIONS", 3)
     games = random_sessions(Clock())
-    for game in "abcde":
+    played = games.get(("a", "you"))
+    for game in "bcde":
         games.get((game, "you"))
-        games.get(("a", "you"))  # still being played
+        assert games.get(("a", "you")) is played
     assert sorted(game for game, _ in games.alive()) == ["a", "d", "e"]
 
 
