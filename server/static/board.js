@@ -64,7 +64,12 @@ export class BoardView {
     const place = new DOMPoint(event.clientX, event.clientY).matrixTransform(box);
     const x = Math.floor(place.x);
     const y = this.game.height - 1 - Math.floor(place.y);
-    return x >= 0 && y >= 0 && x < this.game.width && y < this.game.height ? [x, y] : null;
+    return this.holds([x, y]) ? [x, y] : null;
+  }
+
+  /** Whether a cell is on the board. */
+  holds([x, y]) {
+    return x >= 0 && y >= 0 && x < this.game.width && y < this.game.height;
   }
 
   /** The centre of a cell in the picture, where y grows downwards. */
@@ -236,7 +241,9 @@ export class BoardView {
     return Object.entries(OFFSETS).flatMap(([move, [dx, dy]]) => {
       const score = next.scores[move];
       if (score === undefined && !vetoed.has(move) && move !== next.move) return [];
-      const [x, y] = this.centre([head[0] + dx, head[1] + dy]);
+      const cell = [head[0] + dx, head[1] + dy];
+      if (vetoed.has(move) && !this.holds(cell)) return [];
+      const [x, y] = this.centre(cell);
       const kind = move === next.move ? "chosen" : vetoed.has(move) ? "vetoed" : "other";
       const group = element("g", { class: `value ${kind}` },
         element("rect", { x: x - 0.44, y: y - 0.3, width: 0.88, height: 0.6, rx: 0.16 }));

@@ -154,7 +154,8 @@ class Player {
       $(id).href = this.turnAddress.replace("/0/FORM/", `/${frame.turn}/${form}/`) +
         (this.view.selected === null ? "" : `?you=${encodeURIComponent(this.selectedId)}`);
     }
-    if (!this.playing) history.replaceState(null, "", `#turn=${frame.turn}`);
+    clearTimeout(this.addressing); // browsers forbid many changes of the address a second
+    this.addressing = setTimeout(() => history.replaceState(null, "", `#turn=${frame.turn}`), 200);
   }
 
   get selectedId() {
@@ -183,7 +184,7 @@ class Player {
 
   tellSnake(card, snake, index) {
     const { death, next } = snake;
-    const latency = snake.latency && snake.latency !== "0" ? `${Math.round(snake.latency)} ms` : "";
+    const latency = snake.latency && snake.latency !== "0" ? `${milliseconds(snake.latency)} ms` : "";
     const move = next ? ARROWS[next.move] ?? "?" : "";
     card.root.classList.toggle("out", Boolean(death));
     card.button.setAttribute("aria-pressed", String(index === this.view.selected));
@@ -290,6 +291,10 @@ class Player {
       "help-button": () => $("help").showModal(),
     };
     for (const [id, action] of Object.entries(clicks)) $(id).addEventListener("click", action);
+    $("speed").addEventListener("change", () => $("speed").blur());
+    addEventListener("click", (event) => { // who clicks with a pointer keeps the keys for playing
+      if (event.detail > 0) event.target.closest("button")?.blur();
+    });
     $("scrub").addEventListener("input", () => this.go(Number($("scrub").value)));
     addEventListener("keydown", (event) => this.press(event));
     for (const id of ["previous-death", "next-death"]) $(id).disabled = !this.deaths.length;
@@ -298,6 +303,7 @@ class Player {
   press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || $("help").open) return;
     if (event.target.closest("select")) return;
+    if (event.key === " " && event.target.closest("button")) return;
     const step = event.shiftKey ? 10 : 1;
     const actions = {
       " ": () => this.toggle(),
@@ -316,6 +322,12 @@ class Player {
     event.preventDefault();
     action();
   }
+}
+
+/** A latency as few digits as it deserves. */
+function milliseconds(text) {
+  const value = Number(text);
+  return value < 10 ? value.toFixed(1) : value.toFixed(0);
 }
 
 async function begin() {

@@ -308,7 +308,7 @@ def test_keys_move_through_the_game(player: Browser) -> None:
     ]:  # fmt: skip
         player.press(key)
         assert turn(player) == expected, key
-    assert player.run("location.hash") == f"#turn={deaths[0]}"
+    player.wait(f"location.hash === '#turn={deaths[0]}'")
 
 
 def test_buttons_and_the_timeline_move_too(player: Browser) -> None:
