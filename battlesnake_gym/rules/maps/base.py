@@ -42,14 +42,18 @@ class Map:
 
     def check(self, width: int, height: int, num_snakes: int) -> None:
         """Raise `RulesError` where the reference refuses to set this map up."""
+        size = f"got {width}x{height}: change width and height, or the map"
         if self.sizes_enforced and (width, height) not in self.sizes:
             sizes = ", ".join(f"{w}x{h}" for w, h in self.sizes)
-            raise RulesError(f"map {self.id!r} needs a board of {sizes}, got {width}x{height}")
+            raise RulesError(f"map {self.id!r} needs a board of {sizes}, {size}")
         if min(width, height) < self.smallest:
             raise RulesError(
-                f"map {self.id!r} needs a width and height of {self.smallest} or more, "
-                f"got {width}x{height}"
+                f"map {self.id!r} needs a width and height of {self.smallest} or more, {size}"
             )
         fewest, most = self.players
         if self.players_enforced and not fewest <= num_snakes <= most:
-            raise RulesError(f"map {self.id!r} is for {fewest} to {most} snakes, got {num_snakes}")
+            players = str(fewest) if fewest == most else f"{fewest} to {most}"
+            raise RulesError(
+                f"map {self.id!r} takes {players} snakes, got {num_snakes}: "
+                "change how many snake_ids there are, or the map"
+            )

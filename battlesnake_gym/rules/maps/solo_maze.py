@@ -42,7 +42,9 @@ def update(game: Game, state: State) -> None:
 def check_turn(game: Game, state: State) -> None:
     """Refuse a board without a snake, for which the maze has no use."""
     if len(state.snakes) != 1:
-        raise RulesError(f"map 'solo_maze' is for 1 snake, got {len(state.snakes)}")
+        raise RulesError(
+            f"map 'solo_maze' takes 1 snake, got {len(state.snakes)}: choose another map"
+        )
 
 
 def largest_size(state: State) -> int:
