@@ -74,7 +74,7 @@ class APEXConfig(DQNConfig):
     def validate(self) -> None:
         """Refuse what this algorithm cannot do, before anything starts."""
         super().validate()
-        if self.num_env_runners < 1:
+        if self.num_env_runners < 1 and not self.in_evaluation:
             raise ValueError(
                 "APEX needs at least one runner process, got num_env_runners=0; give it a worker "
                 "or use DQN"
@@ -124,9 +124,10 @@ class APEX(DQN):
 
     def training_step(self) -> None:
         """Take what runners have finished, then learn from one batch, if one is due."""
-        due = self._steps_owed >= self.config.total_train_batch_size
-        # Runners that are far ahead get nothing new to do until the learner has caught up.
-        if self._steps_owed < self._most_owed():
+        due = self._steps_owed >= self.config.total_train_batch_size and bool(self._batches)
+        # Runners that are far ahead get nothing new to do until the learner has caught up, unless
+        # it has nothing to learn from: batches are asked for when fragments arrive.
+        if self._steps_owed < self._most_owed() or not self._batches:
             self._ask_runners()
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             self._take_fragments(0.0 if due else WAIT_SECONDS)
@@ -138,9 +139,10 @@ class APEX(DQN):
 
     def _most_owed(self) -> float:
         """What all runners together add with one request each, or a few batches if that is more."""
-        turns = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
-        everybody = float(turns * self.config.num_env_runners * self.config.training_intensity)
-        return max(everybody, 4.0 * self.config.total_train_batch_size)
+        turns: int = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
+        everybody: float = turns * self.config.num_env_runners * self.config.training_intensity
+        few_batches: float = 4 * self.config.total_train_batch_size
+        return max(everybody, few_batches)
 
     # Runners
 
@@ -207,9 +209,7 @@ class APEX(DQN):
             self._batches.append((shard, batch))
 
     def _update(self) -> bool:
-        """Learn from the batch that was asked for first; False if there was none after all."""
-        if not self._batches:
-            return False
+        """Learn from the batch that was asked for first; False if there is none in it after all."""
         shard, reference = self._batches.popleft()
         try:
             with self.metrics.log_time((TIMERS, REPLAY_BUFFER_SAMPLE_TIMER)):

@@ -42,6 +42,7 @@ from mabs.runner import BatchedEnvRunner
 
 REPLAY_STATE = "replay"
 STEPS_OWED = "steps_owed"
+TARGET_UPDATES = "last_target_updates"
 
 
 class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
@@ -106,6 +107,8 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
             raise ValueError(
                 f"training_intensity must be a positive number, got {self.training_intensity!r}"
             )
+        if not self.reward_scale > 0:
+            raise ValueError(f"reward_scale must be a positive number, got {self.reward_scale!r}")
         known = {"no_local_replay_buffer", "type", "capacity", "alpha", "beta"}
         if unknown := sorted(set(self.replay_buffer_config) - known):
             raise ValueError(
@@ -245,6 +248,8 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
             components, not_components=not_components, **kwargs
         )
         state[STEPS_OWED] = self._steps_owed
+        # RLlib's learner forgets when it last updated the target.
+        state[TARGET_UPDATES] = self._last_target_updates()
         if self.config.store_buffer_in_checkpoints:
             state[REPLAY_STATE] = self._get_replay_state()
         return state
@@ -256,17 +261,26 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         ``num_steps_sampled_before_learning_starts`` further env steps.
         """
         super().set_state(state)
-        self._steps_owed = state.get(STEPS_OWED, 0.0)
+        self._steps_owed = state[STEPS_OWED]
+        updates = state[TARGET_UPDATES]
+        self.learner_group.foreach_learner(
+            lambda learner: learner.last_update_ts_by_mid.update(updates)
+        )
         if REPLAY_STATE in state:
             self._set_replay_state(state[REPLAY_STATE])
         else:
             self._learning_starts = (
                 self.num_env_steps_sampled + self.config.num_steps_sampled_before_learning_starts
             )
-        self.env_runner_group.foreach_env_runner(
-            "set_state",
-            kwargs={"state": {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled}},
+        steps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled}
+        self.env_runner_group.foreach_env_runner(lambda runner: runner.set_state(steps))
+
+    def _last_target_updates(self) -> dict[str, int]:
+        results = self.learner_group.foreach_learner(
+            lambda learner: dict(learner.last_update_ts_by_mid)
         )
+        updates: dict[str, int] = next(iter(results)).get()
+        return updates
 
     def _get_replay_state(self) -> Any:
         return self.replay.get_state()

@@ -80,9 +80,12 @@ def load(path: Path) -> tuple[Values, dict[str, Any]]:
         # Not everybody who trains has it: it comes with the extra "server".
         import onnxruntime
 
-        training = json.loads(path.with_suffix(".json").read_text())["training"]
+        metadata = json.loads(path.with_suffix(".json").read_text())
+        env_config = metadata.get("training", {}).get("env_config")
+        if env_config is None:
+            raise ValueError(f"{path.stem}.json has no training.env_config; export it again")
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        return lambda frames: session.run(None, {"observations": frames})[0], training["env_config"]
+        return lambda frames: session.run(None, {"observations": frames})[0], env_config
 
     import torch
 

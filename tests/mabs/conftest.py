@@ -1,0 +1,62 @@
+"""One Ray for all tests of the package, and small games to train on."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SMALL: dict[str, Any] = {"num_snakes": 2, "width": 5, "height": 5, "max_turns": 30}
+"""An ``env_config`` whose games are over in a moment."""
+
+
+@pytest.fixture(scope="session")
+def ray_session() -> Iterator[None]:
+    """Ray on this machine, for as long as the tests run."""
+    ray = pytest.importorskip("ray", reason="needs the extra rllib")
+    import torch
+    from ray.tune.registry import register_env
+
+    from mabs import algorithms
+    from mabs.environment import ENV_NAME
+
+    torch.set_num_threads(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
+    register_env(ENV_NAME, algorithms.make_multi_agent_env)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def small_config(ray_session: None) -> Any:
+    """A function from an algorithm's name to a configuration that trains in seconds."""
+    from mabs import algorithms
+
+    def make(name: str, **env_config: Any) -> Any:
+        config = algorithms.configure(name, SMALL | env_config)
+        config.env_runners(
+            num_env_runners=0 if name == "DQN" else 1,
+            num_envs_per_env_runner=4,
+            rollout_fragment_length=8,
+        )
+        config.training(
+            train_batch_size_per_learner=32,
+            num_steps_sampled_before_learning_starts=64,
+            target_network_update_freq=64,
+            replay_buffer_config={"capacity": 2_000},
+        )
+        config.reporting(min_sample_timesteps_per_iteration=128)
+        config.rl_module(model_config={"channels": (8,), "strides": (2,), "width": 16})
+        config.fault_tolerance(restart_failed_env_runners=False)
+        return config.debugging(seed=7, log_level="ERROR")
+
+    return make
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    """Where a test's runs go."""
+    return tmp_path / "runs"

@@ -1,0 +1,135 @@
+"""APEX: keeps the ratio, survives the death of a runner and of a replay shard."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default"), pytest.mark.timeout(120)]
+
+
+def totals(results: dict[str, Any]) -> tuple[float, float]:
+    """Agent steps sampled and transitions trained on so far."""
+    sampled = results["env_runners"]["num_agent_steps_sampled_lifetime"]["default_agent"]
+    learner = results.get("learners", {}).get("default_policy", {})
+    return sampled, learner.get("num_module_steps_trained_lifetime", 0.0)
+
+
+def test_runners_and_learner_keep_each_others_pace(small_config: Any) -> None:
+    config = small_config("APEX").training(
+        training_intensity=2.0, num_replay_shards=2, broadcast_interval=2
+    )
+    algorithm = config.env_runners(num_env_runners=2).build_algo()
+    try:
+        first = totals(algorithm.train())
+        for _ in range(3):
+            results = algorithm.train()
+        sampled, trained = totals(results)
+        ratio = (trained - first[1]) / (sampled - first[0])
+        assert ratio == pytest.approx(2.0, rel=0.25)
+        assert results["env_runners"]["num_episodes"] > 0
+        assert results["replay_buffer"]["num_transitions"] > 0
+
+        shards = algorithm._foreach_shard("results")
+        assert len(shards) == 2
+        assert all(shard["num_transitions"] > 0 for shard in shards)
+        # Weights reach the runners: their number is not far behind the learner's.
+        numbers = algorithm.env_runner_group.foreach_env_runner(
+            lambda runner: runner.get_state()["weights_seq_no"], local_env_runner=False
+        )
+        updates = trained / 32
+        assert all(updates / 2 < number <= updates for number in numbers)
+    finally:
+        algorithm.stop()
+
+
+def test_runners_explore_on_different_rungs(small_config: Any) -> None:
+    algorithm = small_config("APEX").env_runners(num_env_runners=2).build_algo()
+    try:
+        rungs = np.concatenate(
+            algorithm.env_runner_group.foreach_env_runner(
+                lambda runner: runner._epsilons(), local_env_runner=False
+            )
+        )
+        expected = 0.4 ** (1 + 7.0 * np.arange(8) / 7)
+        np.testing.assert_allclose(np.sort(rungs), np.sort(expected))
+    finally:
+        algorithm.stop()
+
+
+def test_training_goes_on_when_a_runner_and_a_shard_die(small_config: Any) -> None:
+    import ray
+
+    config = small_config("APEX").training(num_replay_shards=2)
+    config.env_runners(num_env_runners=2).fault_tolerance(restart_failed_env_runners=True)
+    algorithm = config.build_algo()
+    try:
+        for _ in range(2):
+            before = totals(algorithm.train())
+        runners = algorithm.env_runner_group._worker_manager
+        ray.kill(runners.actors()[1], no_restart=False)
+        ray.kill(algorithm._shards[0], no_restart=False)
+        deadline = time.monotonic() + 60
+        while True:
+            after = totals(algorithm.train())
+            everybody = (
+                runners.num_healthy_actors() == 2 and len(algorithm._foreach_shard("results")) == 2
+            )
+            refilled = all(s["num_transitions"] for s in algorithm._foreach_shard("results"))
+            if everybody and refilled:
+                break
+            assert time.monotonic() < deadline, "not everybody came back"
+        assert after[0] > before[0]
+        assert after[1] > before[1]
+        # The runner that came back plays with the learner's weights, not with fresh ones.
+        deadline = time.monotonic() + 30
+        while True:
+            algorithm.train()
+            numbers = algorithm.env_runner_group.foreach_env_runner(
+                lambda runner: runner.get_state()["weights_seq_no"], local_env_runner=False
+            )
+            if min(numbers) > before[1] / 32:
+                break
+            assert time.monotonic() < deadline, numbers
+    finally:
+        algorithm.stop()
+
+
+def test_a_bug_in_a_runner_is_not_taken_for_its_death(small_config: Any) -> None:
+    algorithm = small_config("APEX").build_algo()
+    try:
+        algorithm.train()
+        algorithm.env_runner_group.foreach_env_runner(
+            lambda runner: setattr(runner, "_position", None), local_env_runner=False
+        )
+        # Two requests were on their way before the bug.
+        with pytest.raises(Exception, match="NoneType"):
+            [algorithm.train() for _ in range(5)]
+    finally:
+        algorithm.stop()
+
+
+def test_a_checkpoint_can_hold_the_shards(small_config: Any, tmp_path: Any) -> None:
+    config = small_config("APEX").training(store_buffer_in_checkpoints=True, num_replay_shards=2)
+    algorithm = config.build_algo()
+    algorithm.train()
+    algorithm.save_to_path(str(tmp_path / "checkpoint"))
+    stored = algorithm._foreach_shard("results")
+    algorithm.stop()
+    copy = config.copy(copy_frozen=False).build_algo()
+    try:
+        copy.restore_from_path(str(tmp_path / "checkpoint"))
+        held = copy._foreach_shard("results")
+        assert [shard["num_transitions"] for shard in held] == pytest.approx(
+            [shard["num_transitions"] for shard in stored], abs=200
+        )
+        assert all(shard["num_transitions"] for shard in held)
+        copy.train()
+    finally:
+        copy.stop()
+
+
+def test_it_needs_a_runner(small_config: Any) -> None:
+    with pytest.raises(ValueError, match="at least one runner process"):
+        small_config("APEX").env_runners(num_env_runners=0).validate()

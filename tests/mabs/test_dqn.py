@@ -1,0 +1,173 @@
+"""The DQN algorithm: it updates what it should, repeats itself, and survives a checkpoint."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default"), pytest.mark.timeout(120)]
+
+Weights = dict[str, np.ndarray]
+
+
+def weights(algorithm: Any, target: bool = False) -> Weights:
+    """The learner's online, or target, network."""
+    state = algorithm.learner_group.get_state()["learner"]["rl_module"]["default_policy"]
+    prefix = "target_network." if target else "network."
+    return {k.removeprefix(prefix): v.copy() for k, v in state.items() if k.startswith(prefix)}
+
+
+def assert_same(one: Weights, other: Weights) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def differ(one: Weights, other: Weights) -> bool:
+    return any((one[name] != other[name]).any() for name in one)
+
+
+def test_training_updates_at_the_wanted_ratio_and_reports_games(small_config: Any) -> None:
+    algorithm = small_config("DQN").training(training_intensity=2.0).build_algo()
+    try:
+        before = weights(algorithm)
+        results = [algorithm.train() for _ in range(3)][-1]
+        assert differ(before, weights(algorithm))
+        assert differ(weights(algorithm), weights(algorithm, target=True))
+        assert differ(before, weights(algorithm, target=True))
+
+        runner = results["env_runners"]
+        sampled = runner["num_agent_steps_sampled_lifetime"]["default_agent"]
+        trained = results["learners"]["default_policy"]["num_module_steps_trained_lifetime"]
+        # Everything sampled since learning began is trained on twice, but for a started batch.
+        begun = 64 / (4 * 8) * 4 * 8 * 2
+        assert 2 * (sampled - begun) - 32 <= trained <= 2 * sampled
+        assert runner["num_episodes"] > 0
+        assert 0 < runner["episode_return_mean"] <= runner["episode_len_mean"] <= 30
+        assert runner["Longest_snake"] >= 3
+        deaths = runner["Snake_was_eaten"] + runner["Snake_hit_body"] + runner["Snake_hit_wall"]
+        assert 0 < deaths <= 2
+        assert not [key for key in runner if key.endswith("_sum")]
+        assert results["replay_buffer"]["num_transitions"] == min(
+            sampled, results["replay_buffer"]["num_transitions"]
+        )
+
+        # The runner plays with the weights that were just learned.
+        playing = algorithm.env_runner.get_state()["rl_module"]["default_policy"]
+        assert_same({k.removeprefix("network."): v for k, v in playing.items()}, weights(algorithm))
+    finally:
+        algorithm.stop()
+
+
+def test_same_seed_same_weights(small_config: Any) -> None:
+    finals = []
+    for seed in (7, 7, 8):
+        algorithm = small_config("DQN").debugging(seed=seed).build_algo()
+        algorithm.train()
+        algorithm.train()
+        finals.append(weights(algorithm))
+        algorithm.stop()
+    assert_same(finals[0], finals[1])
+    assert differ(finals[0], finals[2])
+
+
+@pytest.mark.parametrize("with_replay", [True, False])
+def test_a_checkpoint_holds_everything(
+    small_config: Any, tmp_path: Path, with_replay: bool
+) -> None:
+    config = small_config("DQN").training(
+        store_buffer_in_checkpoints=with_replay, epsilon=[(0, 1.0), (500, 0.1)]
+    )
+    algorithm = config.build_algo()
+    for _ in range(2):
+        algorithm.train()
+    algorithm.save_to_path(str(tmp_path / "checkpoint"))
+    steps = algorithm.num_env_steps_sampled
+    epsilon = algorithm.env_runner._epsilons()
+    online, target = weights(algorithm), weights(algorithm, target=True)
+    target_updates = algorithm._last_target_updates()
+    rows = algorithm.replay.results()
+    algorithm.stop()
+
+    copy = config.copy(copy_frozen=False).build_algo()
+    try:
+        copy.restore_from_path(str(tmp_path / "checkpoint"))
+        assert copy.training_iteration == 2
+        assert copy.num_env_steps_sampled == steps
+        np.testing.assert_allclose(copy.env_runner._epsilons(), epsilon)
+        assert 0.1 < epsilon[0] < 1
+        assert_same(weights(copy), online)
+        assert_same(weights(copy, target=True), target)
+        assert copy._last_target_updates() == target_updates
+        assert target_updates["default_policy"] > 64
+        assert (copy.replay.results() == rows) == with_replay
+        optimizer = copy.learner_group.get_state()["learner"]["optimizer"]
+        assert next(iter(optimizer.values()))["state"]["state"][0]["step"] > 0
+
+        # Without the old replay the first games only fill the new one.
+        copy.training_step()
+        assert differ(weights(copy), online) == with_replay
+        results = copy.train()
+        assert differ(weights(copy), online)
+        assert results["training_iteration"] == 3
+        assert results["env_runners"]["num_env_steps_sampled_lifetime"] > steps
+    finally:
+        copy.stop()
+
+
+def test_rllib_can_evaluate_with_our_runner(small_config: Any) -> None:
+    config = small_config("DQN").evaluation(
+        evaluation_interval=1, evaluation_duration=10, evaluation_num_env_runners=0
+    )
+    algorithm = config.build_algo()
+    try:
+        results = algorithm.train()["evaluation"]["env_runners"]
+        assert results["num_episodes"] >= 10
+        assert results["episode_len_mean"] > 0
+    finally:
+        algorithm.stop()
+
+
+def test_a_remote_runner_plays_with_the_learners_weights(small_config: Any) -> None:
+    algorithm = small_config("DQN").env_runners(num_env_runners=1).build_algo()
+    try:
+        for _ in range(2):
+            algorithm.train()
+        algorithm.env_runner_group.sync_weights(
+            from_worker_or_learner_group=algorithm.learner_group,
+            policies=["default_policy"],
+            inference_only=True,
+            timeout_seconds=20,
+        )
+        state = algorithm.env_runner_group.foreach_env_runner(
+            lambda runner: runner.get_state(), local_env_runner=False
+        )[0]
+        assert state["weights_seq_no"] > 10
+        assert_same(
+            {
+                k.removeprefix("network."): v
+                for k, v in state["rl_module"]["default_policy"].items()
+            },
+            weights(algorithm),
+        )
+        assert state["num_env_steps_sampled_lifetime"] == algorithm.num_env_steps_sampled
+    finally:
+        algorithm.stop()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_step": 0}, "n_step must be"),
+        ({"training_intensity": -1}, "training_intensity must be a positive number, got -1"),
+        ({"noisy": True}, "num_atoms > 1 and noisy are not supported"),
+        ({"reward_scale": 0.0}, "reward_scale must be"),
+        ({"replay_buffer_config": {"capacitty": 5}}, "capacitty"),
+    ],
+)
+def test_impossible_settings_are_refused(
+    small_config: Any, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        small_config("DQN").training(**settings).validate()
