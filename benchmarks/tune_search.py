@@ -37,7 +37,7 @@ LONGEST_GAME = 800
 Numbers = dict[str, int]
 
 
-@ray.remote
+@ray.remote  # type: ignore[untyped-decorator]
 def pair_of_games(one: Numbers, other: Numbers, seed: int, snakes: int, nodes: int) -> float:
     """Play one start twice with seats exchanged; the mean score of ``one`` (draw: one half).
 
