@@ -74,7 +74,7 @@ def centrist(seed: int) -> Pipeline:
 
 def territorial(seed: int) -> Pipeline:
     """Claims the most cells that it can reach before anybody else."""
-    return Pipeline(*SAFE, When(hungry, [food * 3]), territory, food * 0.2, unharmed, seed=seed)
+    return Pipeline(*SAFE, When(hungry, [food * 3]), territory, food * 0.4, unharmed, seed=seed)
 
 
 def tree(seed: int) -> Pipeline:
@@ -90,7 +90,7 @@ def tree(seed: int) -> Pipeline:
 
 def lookahead(seed: int) -> Pipeline:
     """Plays the next turn in its head and minds the worst answer of the nearest rival."""
-    return Pipeline(*SAFE, When(hungry, [food * 3], [food * 0.3]), foresight, unharmed, seed=seed)
+    return Pipeline(*SAFE, When(hungry, [food * 3], [food * 0.4]), foresight, unharmed, seed=seed)
 
 
 def minimax(seed: int) -> Search:

@@ -23,7 +23,7 @@ CAREFUL = [
 ]
 """The snakes that mind all of SAFE."""
 
-PLAYERS = ("hungry", "territory", "safe-random", "straight")
+PLAYERS = ("safe-random", "straight", "hungry", "safe-random")
 
 
 def boards(ruleset: str, seed: int = 1, turns: int = 60) -> Iterator[Board]:
@@ -33,7 +33,7 @@ def boards(ruleset: str, seed: int = 1, turns: int = 60) -> Iterator[Board]:
     board = Board.new(9, 9, 4, game=game)
     board.hazards += [(4, 2), (4, 2), (4, 2), (4, 6), (2, 4), (7, 4), (7, 4)]
     for snake in board.snakes:
-        snake.health = 25
+        snake.health = 15
     players = {
         snake.id: snakes.make(name, seed) for snake, name in zip(board.snakes, PLAYERS, strict=True)
     }
