@@ -29,15 +29,6 @@ void clear_food(Game *game) {
     game->record->num_food = 0;
 }
 
-void turn_rand(const Game *game, int32_t offset, Rand *rand) {
-    int32_t turn = game->record->turn + offset;
-    if (game->rules->seeded_food) {
-        rand_seeded(rand, (int64_t)((uint64_t)game->record->seed + (uint64_t)turn));
-    } else {
-        rand_fast(rand, game->record->seed, turn);
-    }
-}
-
 void game_rand(const Game *game, Rand *rand) { rand_seeded(rand, game->record->seed); }
 
 /* taken[cell] != 0 where no food may come: food, living bodies, neighbours of living heads. */
@@ -124,10 +115,10 @@ void standard_food(Game *game, bool spare_hazards) {
     int missing = rules->minimum_food - game->record->num_food;
     if (missing <= 0 && rules->food_spawn_chance <= 0) return;
     Rand rand;
-    turn_rand(game, 0, &rand);
+    turn_rand(game, &rand);
     if (missing > 0) {
         place_food(game, &rand, missing, spare_hazards);
-    } else if (100 - rand_intn(&rand, 100) < rules->food_spawn_chance) {
+    } else if (100 - rand_percent(&rand) < rules->food_spawn_chance) {
         place_food(game, &rand, 1, spare_hazards);
     }
 }

@@ -33,8 +33,15 @@ void clear_food(Game *game);
 void free_cells(const Game *game, bool spare_hazards, CellList *list);
 /* The food of one turn, as most maps have it; rivers and islands spare the hazards. */
 void standard_food(Game *game, bool spare_hazards);
-/* The stream of this turn's food, `offset` turns ahead: seeded or fast. */
-void turn_rand(const Game *game, int32_t offset, Rand *rand);
+/* The stream of this turn's food: seeded or fast. */
+static inline void turn_rand(const Game *game, Rand *rand) {
+    const Record *record = game->record;
+    if (game->rules->seeded_food) {
+        rand_seeded(rand, (int64_t)((uint64_t)record->seed + (uint64_t)record->turn));
+    } else {
+        rand_fast(rand, record->seed, record->turn);
+    }
+}
 /* The stream of set-up and hazards: always the reference's. */
 void game_rand(const Game *game, Rand *rand);
 

@@ -85,7 +85,7 @@ static void feed_castle(Game *game, const Castle *castle) {
         memcpy(cold->gates, castle->gates, sizeof(Point) * (size_t)castle->num_gates);
     }
     Rand rand;
-    turn_rand(game, 0, &rand);
+    turn_rand(game, &rand);
     shuffle_points(&rand, cold->gates, cold->num_gates);
     uint8_t taken[MAX_CELLS];
     take_food_and_bodies(game, taken);
@@ -153,8 +153,8 @@ void update_arcade(Game *game) {
     int chance = game->rules->food_spawn_chance;
     if (!chance) return;
     Rand rand;
-    turn_rand(game, 0, &rand);
-    if (rand_intn(&rand, 100) > chance) return;
+    turn_rand(game, &rand);
+    if (rand_percent(&rand) > chance) return;
     Point places[COUNT(ARCADE_FOOD)];
     memcpy(places, ARCADE_FOOD, sizeof places);
     shuffle_points(&rand, places, COUNT(places));

@@ -30,11 +30,6 @@ void rand_seeded(Rand *rand, int64_t seed) {
     rand->used = rand->filled = 0;
 }
 
-void rand_fast(Rand *rand, int64_t seed, int32_t turn) {
-    rand->fast = true;
-    rand->state = (uint64_t)seed * 0xD1342543DE82EF95u + (uint64_t)turn * 0xA0761D6478BD642Fu;
-}
-
 /* seed * factor modulo 2^31 - 1. The product is not a multiple of it, so two folds suffice. */
 static inline uint64_t lcg_value(uint32_t seed, uint32_t factor) {
     uint64_t product = (uint64_t)seed * factor;
@@ -76,16 +71,10 @@ static inline void prepare(Rand *rand, uint32_t count) {
     if (rand->used + count > rand->filled) fill(rand, rand->used + count);
 }
 
-static inline uint64_t mix(uint64_t x) {
-    x = (x ^ (x >> 32)) * 0xE9846AF9B1A615Du;
-    x = (x ^ (x >> 32)) * 0xE9846AF9B1A615Du;
-    return x ^ (x >> 28);
-}
-
-uint64_t rand_next(Rand *rand) {
-    if (rand->fast) {
-        rand->state += 0x9E3779B97F4A7C15u;
-        return mix(rand->state) >> 1;
+uint64_t rand_seeded_next(Rand *rand) {
+    if (!rand->filled) { /* most turns need only one */
+        rand->ring[1] = seeded_word(rand->seed, 0) + seeded_word(rand->seed, TAP_LAG);
+        rand->filled = 1;
     }
     prepare(rand, 1);
     return rand->ring[++rand->used % RAND_RING] & INT64_MAX;
@@ -100,15 +89,6 @@ int32_t rand_intn(Rand *rand, int32_t n) {
         value = (int32_t)(rand_next(rand) >> 32);
     } while (value > largest);
     return value % n;
-}
-
-uint32_t rand_bounded(Rand *rand, uint32_t n) {
-    uint64_t product = (rand_next(rand) >> 31) * n;
-    if ((uint32_t)product < n) {
-        uint32_t smallest = -n % n;
-        while ((uint32_t)product < smallest) product = (rand_next(rand) >> 31) * n;
-    }
-    return (uint32_t)(product >> 32);
 }
 
 void rand_shuffle(Rand *rand, int16_t *items, int n) {

@@ -25,11 +25,42 @@ void rand_init(void);
 void rand_seeded(Rand *rand, int64_t seed);
 
 /* The fast stream of one turn of one game: a hash of (seed, turn, number of the draw). */
-void rand_fast(Rand *rand, int64_t seed, int32_t turn);
+static inline void rand_fast(Rand *rand, int64_t seed, int32_t turn) {
+    rand->fast = true;
+    rand->state = (uint64_t)seed * 0xD1342543DE82EF95u + (uint64_t)turn * 0xA0761D6478BD642Fu;
+}
 
-uint64_t rand_next(Rand *rand);               /* 63 bits */
-int32_t rand_intn(Rand *rand, int32_t n);     /* 0 .. n - 1, as Go's Intn */
-uint32_t rand_bounded(Rand *rand, uint32_t n); /* 0 .. n - 1, as within Go's Shuffle */
+static inline uint64_t rand_fast_next(Rand *rand) {
+    uint64_t x = rand->state += 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 32)) * 0xE9846AF9B1A615Du;
+    x = (x ^ (x >> 32)) * 0xE9846AF9B1A615Du;
+    return (x ^ (x >> 28)) >> 1;
+}
+
+/* The next output of a seeded stream. */
+uint64_t rand_seeded_next(Rand *rand);
+
+/* 63 bits. */
+static inline uint64_t rand_next(Rand *rand) {
+    return rand->fast ? rand_fast_next(rand) : rand_seeded_next(rand);
+}
+
+int32_t rand_intn(Rand *rand, int32_t n); /* 0 .. n - 1, as Go's Intn */
+
+/* 0 .. n - 1, as within Go's Shuffle. */
+static inline uint32_t rand_bounded(Rand *rand, uint32_t n) {
+    uint64_t product = (rand_next(rand) >> 31) * n;
+    if ((uint32_t)product < n) {
+        uint32_t smallest = -n % n;
+        while ((uint32_t)product < smallest) product = (rand_next(rand) >> 31) * n;
+    }
+    return (uint32_t)(product >> 32);
+}
+
+/* The roll of a hundred that decides about food. */
+static inline int32_t rand_percent(Rand *rand) {
+    return rand->fast ? (int32_t)rand_bounded(rand, 100) : rand_intn(rand, 100);
+}
 static inline int32_t rand_range(Rand *rand, int32_t low, int32_t high) {
     return rand_intn(rand, high - low + 1) + low;
 }

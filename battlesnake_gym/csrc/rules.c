@@ -60,26 +60,36 @@ int straight_on(int x, int y, int neck_x, int neck_y) {
 /* What the stages of one turn tell each other, by seat. */
 typedef struct {
     int cell[MAX_SNAKES]; /* of the new head; -1 off the board */
+    unsigned ate;         /* bit s: seat s stands on food that it eats */
+    unsigned dead;        /* bit s: seat s leaves in this turn; only then the next two are set */
     uint8_t cause[MAX_SNAKES];
     int8_t killer[MAX_SNAKES];
-    unsigned dead; /* bit s: seat s leaves in this turn */
-    unsigned ate;
 } Turn;
+
+static void lose(Turn *turn, int seat, int cause, int killer) {
+    turn->dead |= 1u << seat;
+    turn->cause[seat] = (uint8_t)cause;
+    turn->killer[seat] = (int8_t)killer;
+}
 
 static inline int wrap(int coordinate, int size) {
     return coordinate < 0 ? size - 1 : coordinate >= size ? 0 : coordinate;
 }
 
-/* A head on a hazard takes the damage once for each layer. */
-static void take_damage(Snake *snake, int layers, int damage, Turn *turn, int seat) {
+/* A head on a hazard takes the damage once for each layer; true if that was its end. */
+static bool take_damage(Snake *snake, int layers, int damage) {
     for (; layers > 0; layers--) {
         int health = snake->health - damage;
         snake->health = (int16_t)(health < 0 ? 0 : health > MAX_HEALTH ? MAX_HEALTH : health);
-        if (snake->health <= 0) {
-            turn->cause[seat] = HAZARD;
-            return;
-        }
+        if (snake->health <= 0) return true;
     }
+    return false;
+}
+
+/* The hazards that a head off the board meets: maps may remember things there. */
+static int layers_off_board(const Layout *layout, Record *record, Cold *cold, int x, int y) {
+    Game game = {layout, NULL, record, cold};
+    return cold && cold->off_board ? hazards_at(&game, x, y) : 0;
 }
 
 /* Move, starve, hazard, feed, and the first part of the elimination, for one snake: none of them
@@ -89,39 +99,62 @@ static inline void advance(const Layout *layout, const Rules *rules, Record *rec
     Snake *snake = &record->snakes[seat];
     int move = action < NO_MOVE ? action : record->facing[seat];
     int x = snake->x + DX[move], y = snake->y + DY[move];
-    if (rules->wrapped && !on_board(record, x, y)) {
+    bool inside = on_board(record, x, y);
+    if (rules->wrapped && !inside) {
         x = wrap(x, record->width);
         y = wrap(y, record->height);
+        inside = true;
         move = straight_on(x, y, snake->x, snake->y); /* differs on boards 1 or 2 cells wide */
     }
     snake->x = (int16_t)x;
     snake->y = (int16_t)y;
     snake->extent = (uint16_t)(snake->extent + (snake->extent < snake->length));
-    record->facing[seat] = (uint8_t)(snake->extent < 2 ? UP : move);
     snake->health--;
     snake->ate = 0;
-    bool inside = on_board(record, x, y);
+    record->facing[seat] = (uint8_t)(snake->extent < 2 ? UP : move);
     int cell = inside ? cell_at(record, x, y) : -1;
     int food = inside ? record_food(layout, record)[cell] : 0;
     turn->cell[seat] = cell;
-    turn->cause[seat] = ALIVE;
     if (record->any_hazards && !food) {
-        Game game = {layout, rules, record, cold};
         int layers = inside ? record_hazards(layout, record)[cell]
-                     : cold && cold->off_board ? hazards_at(&game, x, y) : 0;
-        take_damage(snake, layers, rules->hazard_damage, turn, seat);
+                            : layers_off_board(layout, record, cold, x, y);
+        if (take_damage(snake, layers, rules->hazard_damage)) {
+            lose(turn, seat, HAZARD, -1);
+            return;
+        }
     }
-    if (food && turn->cause[seat] == ALIVE) {
+    if (food) {
         snake->health = MAX_HEALTH;
         snake->length += food;
         snake->ate = 1;
         turn->ate |= 1u << seat;
+    } else if (snake->health <= 0) {
+        lose(turn, seat, STARVED, -1);
+    } else if (!inside) {
+        lose(turn, seat, WALL, -1);
     }
-    if (turn->cause[seat] == ALIVE) {
-        turn->cause[seat] = snake->health <= 0 ? STARVED : inside ? ALIVE : WALL;
+}
+
+/* Heads that ran into bodies; and every other head puts its mark down, if no earlier one of this
+ * turn has entered the same cell. Returns whether any had. Bodies of `players` alone count: those
+ * who died before are buried already, so that marks may be put on their cells. */
+static inline bool collide_with_bodies(const Layout *layout, const Record *record,
+                                       unsigned players, Turn *turn) {
+    uint16_t *marks = record_marks(layout, record);
+    bool heads_met = false;
+    for (unsigned rest = players; rest; rest &= rest - 1) {
+        int seat = __builtin_ctz(rest);
+        uint16_t *mark = &marks[turn->cell[seat]];
+        int owner = mark_owner(record, *mark);
+        if ((*mark & CLOCK_MASK) == record->clock) {
+            heads_met = true;
+        } else if (owner >= 0 && (players >> owner & 1)) {
+            lose(turn, seat, owner == seat ? SELF : BODY, owner);
+        } else {
+            *mark = (uint16_t)(seat << CLOCK_BITS | record->clock);
+        }
     }
-    turn->killer[seat] = -1;
-    turn->dead |= (unsigned)(turn->cause[seat] != ALIVE) << seat;
+    return heads_met;
 }
 
 /* The other snake that this one loses to head against head: the longest of those that entered the
@@ -139,41 +172,33 @@ static int head_winner(const Record *record, const Turn *turn, unsigned players,
     return winner;
 }
 
-/* Collisions of the snakes that outlived the first part. All are decided before any is applied. */
-static inline void collide(const Layout *layout, const Record *record, unsigned players,
-                           Turn *turn) {
-    const uint16_t *marks = record_marks(layout, record);
-    unsigned dead = 0;
-    for (unsigned rest = players; rest; rest &= rest - 1) {
+/* Of several heads on one cell, where no body is, only a longest one can stay. */
+static void collide_with_heads(const Layout *layout, const Record *record, unsigned players,
+                               Turn *turn) {
+    uint16_t *marks = record_marks(layout, record);
+    unsigned hit_bodies = turn->dead; /* theirs are other cells */
+    for (unsigned rest = players & ~hit_bodies; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
-        int owner = mark_owner(record, marks[turn->cell[seat]]);
-        if (owner >= 0 && (players >> owner & 1)) {
-            turn->cause[seat] = owner == seat ? SELF : BODY;
-            turn->killer[seat] = (int8_t)owner;
-            dead |= 1u << seat;
-            continue;
-        }
         int winner = head_winner(record, turn, players, seat);
         if (winner >= 0) {
-            turn->cause[seat] = HEAD;
-            turn->killer[seat] = (int8_t)winner;
-            dead |= 1u << seat;
+            lose(turn, seat, HEAD, winner);
+        } else {
+            marks[turn->cell[seat]] = (uint16_t)(seat << CLOCK_BITS | record->clock);
         }
     }
-    turn->dead |= dead;
 }
 
 /* A cell belongs to a snake by its mark only, so the body is found by looking at all of them. The
- * head has its own place: a snake that just died has left no mark there. */
+ * head has its own place: a snake that just died may have left no mark there. */
 void body_points(const Layout *layout, const Record *record, int seat, Point *points) {
-    const uint16_t *marks = record_marks(layout, record);
+    const uint16_t *mark = record_marks(layout, record);
     const Snake *snake = &record->snakes[seat];
-    int cell = 0;
+    uint16_t newest = (uint16_t)(seat << CLOCK_BITS | record->clock);
+    uint16_t extent = snake->extent;
     for (int y = 0; y < record->height; y++) {
-        for (int x = 0; x < record->width; x++, cell++) {
-            if (mark_owner(record, marks[cell]) == seat) {
-                points[mark_age(record, marks[cell])] = (Point){(int8_t)x, (int8_t)y};
-            }
+        for (int x = 0; x < record->width; x++, mark++) {
+            uint16_t age = (uint16_t)(newest - *mark);
+            if (age < extent) points[age] = (Point){(int8_t)x, (int8_t)y};
         }
     }
     points[0] = (Point){(int8_t)snake->x, (int8_t)snake->y};
@@ -191,13 +216,12 @@ static void bury(const Layout *layout, const Record *record, Cold *cold, int sea
     if (grave->cells == 2 && dead[0].x == dead[1].x && dead[0].y == dead[1].y) grave->cells = 1;
 }
 
-static void apply_eliminations(const Layout *layout, Record *record, Cold *cold,
-                               const Turn *turn) {
-    if (cold) { /* all bodies first: they need the extents of this turn */
-        for (unsigned rest = turn->dead; rest; rest &= rest - 1) {
-            bury(layout, record, cold, __builtin_ctz(rest));
-        }
-    }
+static void bury_all(const Layout *layout, const Record *record, Cold *cold, unsigned dead) {
+    if (!cold) return;
+    for (; dead; dead &= dead - 1) bury(layout, record, cold, __builtin_ctz(dead));
+}
+
+static void apply_eliminations(Record *record, const Turn *turn) {
     for (unsigned rest = turn->dead; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
         Snake *snake = &record->snakes[seat];
@@ -245,12 +269,14 @@ static inline void play_turn(const Layout *layout, const Rules *rules, Record *r
         advance(layout, rules, record, cold, seat, actions[seat], &turn);
     }
     if (turn.ate) eat(layout, record, cold, &turn);
-    collide(layout, record, players & ~turn.dead, &turn);
-    if (turn.dead) apply_eliminations(layout, record, cold, &turn);
-    uint16_t *marks = record_marks(layout, record);
-    for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
-        int seat = __builtin_ctz(rest);
-        marks[turn.cell[seat]] = (uint16_t)(seat << CLOCK_BITS | record->clock);
+    if (turn.dead) bury_all(layout, record, cold, turn.dead);
+    unsigned out_before = turn.dead;
+    players &= ~out_before;
+    bool heads_met = collide_with_bodies(layout, record, players, &turn);
+    if (heads_met) collide_with_heads(layout, record, players, &turn);
+    if (turn.dead) {
+        bury_all(layout, record, cold, turn.dead & ~out_before);
+        apply_eliminations(record, &turn);
     }
     if (rules->constrictor) {
         Game game = {layout, rules, record, cold};

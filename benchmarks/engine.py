@@ -1,0 +1,245 @@
+"""How fast the engine plays: CPU time per board-turn, one thread.
+
+Games of 4 snakes on 11x11 whose moves are random among those that the engine's mask ``forbidden``
+leaves. They are played once to write down the moves; what is timed is playing the same games again
+from the same seeds: the steps and the resets of the games that ended, in one loop of Python, so that
+a batch of 1 pays the price of the call. Each figure is the median of several repetitions.
+
+    python benchmarks/engine.py                    # the standard game, batches of 1 to 4096
+    python benchmarks/engine.py --maps             # batches of 4096 on maps with hazards
+    python benchmarks/engine.py --instructions     # instructions per board-turn, under valgrind
+
+Nothing here is a test: the figures depend on the machine and on what else it does. Instructions
+(``valgrind --tool=callgrind``) hardly do; compare those between two revisions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym import engine, observations
+from battlesnake_gym.engine import Games
+from battlesnake_gym.rules import Game
+
+SNAKES = 4
+SIZE = 11
+BATCHES = (1, 64, 1024, 4096)
+OBSERVATION = "planes"
+
+STANDARD = {
+    "standard, fast food": (Game(), "fast"),
+    "standard, seeded food": (Game(), "seeded"),
+}
+MAPS = {
+    **STANDARD,
+    "royale map": (Game(ruleset="royale", map="royale"), "fast"),
+    "hz_rings": (Game(map="hz_rings"), "fast"),
+    "hz_spiral": (Game(map="hz_spiral"), "fast"),
+    "hz_scatter": (Game(map="hz_scatter"), "fast"),
+    "hz_expand_scatter": (Game(map="hz_expand_scatter"), "fast"),
+    "sinkholes": (Game(map="sinkholes"), "fast"),
+    "snail_mode": (Game(map="snail_mode"), "fast"),
+    "hz_rivers_bridges": (Game(map="hz_rivers_bridges"), "fast"),
+    "wrapped": (Game(ruleset="wrapped"), "fast"),
+    "constrictor, empty": (Game(ruleset="constrictor", map="empty"), "fast"),
+}
+
+
+@dataclass
+class Plan:
+    """Moves and resets of games played before: entry t belongs to turn t of all games."""
+
+    game: Game
+    food: str
+    seeds: NDArray[np.int64]
+    actions: list[NDArray[np.uint8]]
+    resets: list[tuple[NDArray[np.int64], NDArray[np.bool_]] | None]
+    ended: int
+
+    @property
+    def board_turns(self) -> int:
+        """Turns of single games."""
+        return len(self.actions) * len(self.seeds)
+
+    def games(self) -> Games:
+        """The games at their first turn."""
+        games = make(len(self.seeds), self.game, self.food)
+        games.reset(self.seeds)
+        return games
+
+
+def make(num_games: int, game: Game, food: str) -> Games:
+    """Games of the size that is measured."""
+    return Games(num_games, width=SIZE, height=SIZE, num_snakes=SNAKES, game=game, food=food)
+
+
+def prepare(num_games: int, turns: int, game: Game, food: str) -> Plan:
+    """Play games to write down what happens in them."""
+    rand = np.random.default_rng(7)
+    games = make(num_games, game, food)
+    seeds = rand.integers(1, 2**62, num_games)
+    plan = Plan(game, food, seeds, [], [], 0)
+    games.reset(seeds)
+    mask = np.zeros((num_games, SNAKES, 4), np.bool_)
+    for _ in range(turns):
+        games.action_mask("forbidden", mask)
+        actions = np.where(mask, rand.random(mask.shape), -1).argmax(-1).astype(np.uint8)
+        plan.actions.append(actions)
+        games.step(actions)
+        over = games.over.copy()
+        plan.ended += int(over.sum())
+        plan.resets.append((rand.integers(1, 2**62, num_games), over) if over.any() else None)
+        if over.any():
+            games.reset(*plan.resets[-1])  # type: ignore[misc]
+    return plan
+
+
+def play(plan: Plan, games: Games, after: Callable[[], object] | None = None) -> None:
+    """What is timed."""
+    step, reset = games.step, games.reset
+    for actions, new in zip(plan.actions, plan.resets, strict=True):
+        step(actions)
+        if new:
+            reset(*new)
+        if after:
+            after()
+
+
+def nanoseconds(plan: Plan, repetitions: int, after: str | None = None) -> float:
+    """Median CPU time of a board-turn; ``after`` says what follows every step."""
+    samples = []
+    encoder = observations.get(OBSERVATION)
+    shape = len(plan.seeds), SNAKES, *encoder.shape(SIZE, SIZE)
+    out = np.zeros(shape if after else 1, np.uint8)
+    for _ in range(repetitions):
+        games = plan.games()
+        address, size = out.ctypes.data, out.nbytes
+        work: dict[str | None, Callable[[], object] | None] = {
+            None: None,
+            "observe": lambda games=games: games.observe(encoder, out),  # type: ignore[misc]
+            "memset": lambda: ctypes.memset(address, 1, size),
+        }
+        start = time.thread_time_ns()
+        play(plan, games, work[after])
+        samples.append((time.thread_time_ns() - start) / plan.board_turns)
+    return statistics.median(samples)
+
+
+def one_call() -> float:
+    """Nanoseconds of ``games.step(actions)`` for one game, everything but the loop included."""
+    plan = prepare(1, 20_000, *STANDARD["standard, fast food"])
+    samples = []
+    for _ in range(9):
+        games = plan.games()
+        step, spent = games.step, 0
+        clock = time.perf_counter_ns
+        for actions, new in zip(plan.actions, plan.resets, strict=True):
+            start = clock()
+            step(actions)
+            spent += clock() - start
+            if new:
+                games.reset(*new)
+        empty = clock()
+        for _ in plan.actions:
+            start = clock()
+            clock()
+        samples.append((spent - 0) / len(plan.actions))
+        del empty
+    return statistics.median(samples)
+
+
+def report(cases: dict[str, tuple[Game, str]], batches: tuple[int, ...], repetitions: int) -> None:
+    """Print a line for every case and batch."""
+    print(f"{SIZE}x{SIZE}, {SNAKES} snakes, one thread, CPU time per board-turn in ns;")
+    print(f"observations: {OBSERVATION}, {observations.get(OBSERVATION).shape(SIZE, SIZE)} uint8")
+    print("per snake; memset: of as many bytes. In brackets: million board-turns per second.")
+    header = f"{'game':24}{'batch':>6}{'turns':>7}{'bare':>16}{'with obs':>16}{'obs':>8}{'memset':>8}"
+    print(f"\n{header}{'ratio':>7}")
+    for name, (game, food) in cases.items():
+        for batch in batches:
+            plan = prepare(batch, max(360, 40_000 // batch), game, food)
+            bare = nanoseconds(plan, repetitions)
+            seen = nanoseconds(plan, repetitions, "observe")
+            memset = nanoseconds(plan, repetitions, "memset") - bare
+            length = plan.board_turns / max(plan.ended, 1)
+            print(
+                f"{name:24}{batch:6}{length:7.0f}{bare:8.0f} ({1e3 / bare:5.1f})"
+                f"{seen:8.0f} ({1e3 / seen:5.1f}){seen - bare:8.0f}{memset:8.0f}"
+                f"{(seen - bare) / memset:7.2f}",
+                flush=True,
+            )
+
+
+def count_instructions() -> None:
+    """Print the instructions per board-turn of each part, as callgrind counts them."""
+    parts = {"step": "batch_step", "reset": "batch_reset", "observe": "batch_observe"}
+    print(f"instructions per board-turn, batches of 64, {SIZE}x{SIZE}, {SNAKES} snakes")
+    print(f"{'game':24}" + "".join(f"{part:>10}" for part in parts))
+    for name in MAPS:
+        line = f"{name:24}"
+        for function in parts.values():
+            line += f"{_instructions(name, function):10.0f}"
+        print(line, flush=True)
+
+
+def _instructions(name: str, function: str) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            *("valgrind", "--tool=callgrind", f"--toggle-collect={function}"),
+            f"--callgrind-out-file={Path(folder) / 'out'}",
+            *(sys.executable, __file__, "--one", name),
+        ]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found = re.search(r"Collected : (\d+)", done.stderr)
+    turns = re.search(r"board_turns (\d+)", done.stdout)
+    if not found or not turns:
+        raise RuntimeError(f"valgrind did not count {function}: {done.stderr[-500:]}")
+    return int(found[1]) / int(turns[1])
+
+
+def play_one(name: str) -> None:
+    """Play one case under valgrind: 64 games of 200 turns."""
+    game, food = MAPS[name]
+    plan = prepare(64, 200, game, food)
+    games, encoder = make(64, game, food), observations.get(OBSERVATION)
+    out = np.zeros((64, SNAKES, *encoder.shape(SIZE, SIZE)), np.uint8)
+    for _ in range(200):
+        games.observe(encoder, out)
+    print(f"board_turns {plan.board_turns}")
+
+
+def main() -> None:
+    """Print what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--maps", action="store_true", help="maps with hazards, batches of 4096")
+    parser.add_argument("--instructions", action="store_true", help="count them with valgrind")
+    parser.add_argument("--repetitions", type=int, default=7, help="of each figure (default 7)")
+    parser.add_argument("--one", choices=MAPS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if not engine.COMPILED:
+        raise SystemExit("the engine was not compiled: run `make build` first")
+    if options.one:
+        play_one(options.one)
+    elif options.instructions:
+        count_instructions()
+    elif options.maps:
+        report(MAPS, (4096,), options.repetitions)
+    else:
+        report(STANDARD, BATCHES, options.repetitions)
+
+
+if __name__ == "__main__":
+    main()
