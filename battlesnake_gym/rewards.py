@@ -87,13 +87,6 @@ def reversals(actions: NDArray[np.uint8], facing: NDArray[np.uint8]) -> Flags:
     return back
 
 
-def _won(turn: Turn) -> Counts:
-    """The last one alive of several."""
-    started = (turn.alive | (turn.cause > 0)).sum(axis=1)
-    won: Flags = turn.acted & turn.alive & (turn.over & (started > 1))[:, None]
-    return won
-
-
 def _outlived(turn: Turn) -> Counts:
     """The deaths of the turn in equal shares: to the survivors, else to those who died last."""
     survivors = turn.acted & turn.alive
@@ -106,7 +99,7 @@ def _outlived(turn: Turn) -> Counts:
 EVENTS: dict[str, Callable[[Turn], Counts]] = {
     "another_turn": lambda turn: turn.acted & turn.alive,
     "ate_food": lambda turn: turn.acted & turn.ate,
-    "won": _won,
+    "won": lambda turn: turn.acted & turn.alive & turn.over[:, None],
     "died": lambda turn: turn.died,
     "ate_another_snake": lambda turn: turn.kills("head-collision"),
     "hit_wall": lambda turn: turn.died_of("wall-collision"),

@@ -12,7 +12,7 @@ from played_games import batches, play
 from battlesnake_gym import observations
 from battlesnake_gym.engine import Games
 from battlesnake_gym.observations import MAX_BORDERED, NAMES, PLANES, TURNED, Observation, get
-from battlesnake_gym.rules import MOVES, OFFSETS, Snake, State
+from battlesnake_gym.rules import MOVES, OFFSETS, Game, Snake, State
 
 Observations = st.builds(Observation, st.sampled_from(NAMES), st.integers(1, 3))
 
@@ -223,9 +223,29 @@ def test_engine_equals_definition(
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_engine_equals_definition_on_mixed_sizes_and_odd_positions(name: str) -> None:
+    observation = get(name)
+    giant = [(x, y) for y in range(4) for x in (range(6) if y % 2 == 0 else range(5, -1, -1))]
+    positions = [
+        state(),
+        state(width=6, snakes=[Snake("me", giant + [giant[-1]] * 40)], hazards=[(0, 0)] * 9),
+        state(width=8, height=7, turn=5000),
+    ]
+    games = Games(3, width=[5, 6, 8], height=[4, 4, 7], num_snakes=4, game=Game(map=""))
+    out = np.full((3, 4, *observation.shape(8, 7)), 99, np.uint8)
+    expected = np.zeros_like(out)
+    for i, position in enumerate(positions):
+        games.load(i, position)
+        for seat, snake in enumerate(position.snakes):
+            observation.encode(position, snake.id, expected[i, seat])
+    games.observe(observation, out)
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_engine_writes_nothing_outside_its_array(name: str) -> None:
     observation = get(name)
-    games = Games(3, width=[3, 7, 5], height=[3, 7, 4], num_snakes=2)
+    games = Games(3, width=[3, 5, 7], height=[3, 4, 7], num_snakes=2)
     games.reset(np.array([1, 2, 3]))
     shape = (3, 2, *observation.shape(7, 7))
     size = int(np.prod(shape))
