@@ -13,7 +13,7 @@ twelve names are those of the Battlesnake starter pack; ``docs/rewards.md`` desc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,6 +58,10 @@ class Turn:
         """Read the turn that ``games`` just played; seats that did not act have no events."""
         return cls(acted, reversed_, games.over, games.alive, games.ate, games.cause, games.killer)
 
+    def only(self, which: Flags) -> Turn:
+        """The same turn of some games; ``which`` is bool [N]."""
+        return Turn(*(getattr(self, field.name)[which] for field in fields(self)))
+
     @property
     def died(self) -> Flags:
         """The seats that were eliminated in this turn."""
@@ -98,7 +102,7 @@ def _outlived(turn: Turn) -> Counts:
 
 EVENTS: dict[str, Callable[[Turn], Counts]] = {
     "another_turn": lambda turn: turn.acted & turn.alive,
-    "ate_food": lambda turn: turn.acted & turn.ate,
+    "ate_food": lambda turn: turn.acted & turn.alive & turn.ate,
     "won": lambda turn: turn.acted & turn.alive & turn.over[:, None],
     "died": lambda turn: turn.died,
     "ate_another_snake": lambda turn: turn.kills("head-collision"),
@@ -123,7 +127,7 @@ METRICS: dict[str, tuple[str, ...]] = {
     "Forbidden_move": ("forbidden_move",),
     "Died_in_hazard": ("died_in_hazard",),
 }
-"""What training reports: each metric's name and the events that it counts."""
+"""What training reports: each metric's name and the events that it counts, all of them deaths."""
 
 PRESETS: dict[str, dict[str, float]] = {
     "survival": {"another_turn": 1.0},
@@ -176,6 +180,7 @@ def get(rewards: str | Mapping[str, float] | Rewards) -> Rewards:
 
 def count(turn: Turn) -> dict[str, int]:
     """How often each of `METRICS` happened in a turn, over all games and seats."""
+    turn = turn.only(turn.died.any(axis=1))
     return {
         metric: int(sum(np.sum(EVENTS[event](turn)) for event in events))
         for metric, events in METRICS.items()

@@ -64,6 +64,13 @@ def test_another_turn_and_food() -> None:
     assert happened == {"x": {"another_turn": 1, "ate_food": 1}, "y": {"another_turn": 1}}
 
 
+def test_who_dies_on_food_has_not_eaten() -> None:
+    twins = [Snake("me", [(2, 1), (1, 1), (0, 1)]), Snake("it", [(4, 1), (5, 1), (6, 1)])]
+    moves = {"me": "right", "it": "left", **UP}
+    happened = events_of([*twins, *bystanders()], moves, food=[(3, 1)])
+    assert happened["me"] == happened["it"] == {"died": 1, "was_eaten": 1}
+
+
 def test_wall_and_outliving() -> None:
     fool = Snake("me", [(3, 6), (3, 5), (3, 4)])
     happened = events_of([fool, *bystanders()], {"me": "up", **UP})
