@@ -87,16 +87,22 @@ def make(name: str, seed: int = 0) -> Strategy:
 
     Raises ``ValueError`` with the list of names where ``name`` is unknown.
     """
-    _load_plugins()
-    if name not in _factories:
-        raise ValueError(f"unknown snake {name!r}; choose one of {', '.join(names())}")
-    return _factories[name](seed)
+    return _factory(name)(seed)
 
 
 def description(name: str) -> str:
-    """The first line of the docstring of the factory called ``name``, "" where it has none."""
+    """The first line of the docstring of the factory called ``name``, "" where it has none.
+
+    Raises ``ValueError`` with the list of names where ``name`` is unknown.
+    """
+    return (inspect.getdoc(_factory(name)) or "").partition("\n")[0]
+
+
+def _factory(name: str) -> Factory:
     _load_plugins()
-    return (inspect.getdoc(_factories[name]) or "").partition("\n")[0]
+    if name not in _factories:
+        raise ValueError(f"unknown snake {name!r}; choose one of {', '.join(names())}")
+    return _factories[name]
 
 
 def _load_plugins() -> None:

@@ -13,6 +13,8 @@ def test_a_dozen_snakes_are_registered_with_a_description():
     for name in NAMED:
         assert name in snakes.names()
         assert snakes.description(name).endswith(".")
+    with pytest.raises(ValueError, match="unknown snake 'nobody'; choose one of cautious"):
+        snakes.description("nobody")
 
 
 @pytest.mark.parametrize("ruleset", sorted(RULESETS))
