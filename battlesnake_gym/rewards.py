@@ -180,7 +180,8 @@ def get(rewards: str | Mapping[str, float] | Rewards) -> Rewards:
 
 def count(turn: Turn) -> dict[str, int]:
     """How often each of `METRICS` happened in a turn, over all games and seats."""
-    turn = turn.only(turn.died.any(axis=1))
+    deadly: Flags = np.any(turn.died, axis=1)
+    turn = turn.only(deadly)
     return {
         metric: int(sum(np.sum(EVENTS[event](turn)) for event in events))
         for metric, events in METRICS.items()
