@@ -2,8 +2,8 @@
 
 Games of 4 snakes on 11x11 whose moves are random among those that the engine's mask ``forbidden``
 leaves. They are played once to write down the moves; what is timed is playing the same games again
-from the same seeds: the steps and the resets of the games that ended, in one loop of Python, so that
-a batch of 1 pays the price of the call. Each figure is the median of several repetitions.
+from the same seeds: the steps and the resets of the games that ended, in one loop of Python, so
+that a batch of 1 pays the price of the call. Each figure is the median of several repetitions.
 
     python benchmarks/engine.py                    # the standard game, batches of 1 to 4096
     python benchmarks/engine.py --maps             # batches of 4096 on maps with hazards
@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -124,40 +125,17 @@ def nanoseconds(plan: Plan, repetitions: int, after: str | None = None) -> float
     encoder = observations.get(OBSERVATION)
     shape = len(plan.seeds), SNAKES, *encoder.shape(SIZE, SIZE)
     out = np.zeros(shape if after else 1, np.uint8)
+    address, size = out.ctypes.data, out.nbytes
     for _ in range(repetitions):
         games = plan.games()
-        address, size = out.ctypes.data, out.nbytes
         work: dict[str | None, Callable[[], object] | None] = {
             None: None,
-            "observe": lambda games=games: games.observe(encoder, out),  # type: ignore[misc]
-            "memset": lambda: ctypes.memset(address, 1, size),
+            "observe": partial(games.observe, encoder, out),
+            "memset": partial(ctypes.memset, address, 1, size),
         }
         start = time.thread_time_ns()
         play(plan, games, work[after])
         samples.append((time.thread_time_ns() - start) / plan.board_turns)
-    return statistics.median(samples)
-
-
-def one_call() -> float:
-    """Nanoseconds of ``games.step(actions)`` for one game, everything but the loop included."""
-    plan = prepare(1, 20_000, *STANDARD["standard, fast food"])
-    samples = []
-    for _ in range(9):
-        games = plan.games()
-        step, spent = games.step, 0
-        clock = time.perf_counter_ns
-        for actions, new in zip(plan.actions, plan.resets, strict=True):
-            start = clock()
-            step(actions)
-            spent += clock() - start
-            if new:
-                games.reset(*new)
-        empty = clock()
-        for _ in plan.actions:
-            start = clock()
-            clock()
-        samples.append((spent - 0) / len(plan.actions))
-        del empty
     return statistics.median(samples)
 
 
@@ -166,7 +144,9 @@ def report(cases: dict[str, tuple[Game, str]], batches: tuple[int, ...], repetit
     print(f"{SIZE}x{SIZE}, {SNAKES} snakes, one thread, CPU time per board-turn in ns;")
     print(f"observations: {OBSERVATION}, {observations.get(OBSERVATION).shape(SIZE, SIZE)} uint8")
     print("per snake; memset: of as many bytes. In brackets: million board-turns per second.")
-    header = f"{'game':24}{'batch':>6}{'turns':>7}{'bare':>16}{'with obs':>16}{'obs':>8}{'memset':>8}"
+    header = (
+        f"{'game':24}{'batch':>6}{'turns':>7}{'bare':>16}{'with obs':>16}{'obs':>8}{'memset':>8}"
+    )
     print(f"\n{header}{'ratio':>7}")
     for name, (game, food) in cases.items():
         for batch in batches:
@@ -223,7 +203,7 @@ def play_one(name: str) -> None:
 
 def main() -> None:
     """Print what is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--maps", action="store_true", help="maps with hazards, batches of 4096")
     parser.add_argument("--instructions", action="store_true", help="count them with valgrind")
     parser.add_argument("--repetitions", type=int, default=7, help="of each figure (default 7)")

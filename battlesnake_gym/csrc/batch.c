@@ -154,11 +154,25 @@ static int allocate(Batch *batch) {
     return 0;
 }
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+static void poison_redzone(void *block, size_t size) {
+    ASAN_POISON_MEMORY_REGION((char *)block + size - REDZONE, REDZONE);
+}
+#else
+static void poison_redzone(void *block, size_t size) {
+    (void)block;
+    (void)size;
+}
+#endif
+
 static void make_empty_games(Batch *batch) {
     for (Py_ssize_t i = 0; i < batch->num_games; i++) {
         Game game = batch_game(batch, i);
         cold_init(&batch->layout, game.cold);
         clear_game(&game, batch->sizes[i][0], batch->sizes[i][1], 0, 0);
+        poison_redzone(game.record, batch->layout.record_size);
+        poison_redzone(game.cold, batch->layout.cold_size);
     }
 }
 
@@ -410,7 +424,8 @@ static PyObject *batch_export(PyObject *self, PyObject *args) {
 /* Reads the words into a game of its own, so that a state that is refused changes nothing. */
 static const char *load_words(Batch *batch, Py_ssize_t index, int64_t seed, const int32_t *words,
                               size_t count, char *message, size_t message_size) {
-    size_t record_size = batch->layout.record_size, cold_size = batch->layout.cold_size;
+    size_t record_size = batch->layout.record_size - REDZONE;
+    size_t cold_size = batch->layout.cold_size - REDZONE;
     char *memory = calloc(1, record_size + cold_size);
     if (!memory) return "out of memory";
     Game game = {&batch->layout, &batch->rules, (Record *)memory, (Cold *)(memory + record_size)};

@@ -70,12 +70,20 @@ typedef struct {
     Snake snakes[];             /* max_snakes of them */
 } Record;
 
+/* AddressSanitizer only watches the borders of a block of memory, and all games of a batch share one:
+ * for it, every record and every Cold block ends in bytes that nobody may touch. */
+#ifdef __SANITIZE_ADDRESS__
+enum { REDZONE = 64 };
+#else
+enum { REDZONE = 0 };
+#endif
+
 /* Sizes and offsets, in bytes, of all records of one batch. */
 typedef struct {
     int32_t max_width, max_height, max_cells, max_snakes;
     size_t marks, food, hazards; /* offsets into a record */
-    size_t record_size;          /* a multiple of 64 */
-    size_t cold_size;            /* a multiple of 64 */
+    size_t record_size;          /* a multiple of 64, REDZONE included */
+    size_t cold_size;            /* a multiple of 64, REDZONE included */
 } Layout;
 
 Layout make_layout(int max_width, int max_height, int max_snakes);

@@ -17,11 +17,11 @@ Layout make_layout(int max_width, int max_height, int max_snakes) {
     layout.marks = sizeof(Record) + sizeof(Snake) * (size_t)max_snakes;
     layout.food = layout.marks + sizeof(uint16_t) * cells;
     layout.hazards = layout.food + cells;
-    layout.record_size = round_up(layout.hazards + cells + PLANE_SLACK);
+    layout.record_size = round_up(layout.hazards + cells + PLANE_SLACK) + REDZONE;
     Cold cold;
     cold_init(&layout, &cold);
     layout.cold_size =
-        round_up(cold.graves_at + sizeof(Point) * cold.grave_points * (size_t)max_snakes);
+        round_up(cold.graves_at + sizeof(Point) * cold.grave_points * (size_t)max_snakes) + REDZONE;
     return layout;
 }
 

@@ -13,7 +13,7 @@ enum {
 
 void clear_game(Game *game, int width, int height, int num_snakes, int64_t seed) {
     Record *record = game->record;
-    memset(record, 0, game->layout->record_size);
+    memset(record, 0, game->layout->record_size - REDZONE);
     record->clock = CLOCK_START;
     record->width = (uint8_t)width;
     record->height = (uint8_t)height;

@@ -1,0 +1,171 @@
+"""Plays random games of every kind on a build of the engine, to be watched by sanitizers.
+
+Rulesets, maps, sizes, snakes, settings and both kinds of food; moves that are careful, wild or
+missing; some games of a batch stepped and reset alone; all observations and masks; positions taken
+out, put back and put back damaged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.machinery
+import importlib.util
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+ENGINE = "battlesnake_gym._engine"
+
+
+def use_engine(path: Path) -> None:
+    """Let ``battlesnake_gym.engine`` find this build instead of the installed one."""
+    loader = importlib.machinery.ExtensionFileLoader(ENGINE, str(path))
+    spec = importlib.util.spec_from_file_location(ENGINE, path, loader=loader)
+    if spec is None:
+        raise SystemExit(f"--engine {path} is no compiled module")
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    sys.modules[ENGINE] = module
+
+
+def random_games(rand: random.Random) -> Any:
+    """Games of one random kind, or None where the rules refuse it."""
+    from battlesnake_gym.engine import FOODS, Games
+    from battlesnake_gym.rules import MAPS, RULESETS, Game, Settings
+
+    board_map = rand.choice(list(MAPS.values()))
+    width, height = rand.choice(board_map.sizes)
+    if not board_map.sizes_enforced and rand.random() < 0.5:
+        width, height = rand.randint(1, 25), rand.randint(1, 25)
+    fewest, most = board_map.players if board_map.players_enforced else (1, 16)
+    settings = Settings(
+        rand.choice((0, 1, 15, 100, 101)),
+        rand.choice((0, 1, 3, 700)),
+        rand.choice((-200, -5, 0, 1, 14, 100, 10**6)),
+        rand.choice((-1, 0, 1, 2, 3, 25)),
+    )
+    game = Game(rand.choice(list(RULESETS)), board_map.id, settings, solo=rand.random() < 0.5)
+    num_games = 1 if rand.random() < 0.3 else 40
+    snakes = [rand.randint(max(1, fewest), most) for _ in range(num_games)]
+    widths = [width] * num_games
+    if not board_map.sizes_enforced and rand.random() < 0.3:
+        widths = [rand.randint(1, width) for _ in range(num_games)]
+    try:
+        return Games(
+            num_games,
+            width=widths,
+            height=height,
+            num_snakes=snakes,
+            game=game,
+            food=rand.choice(FOODS),
+        )
+    except ValueError:
+        return None
+
+
+class Player:
+    """One kind of game, played for a while."""
+
+    def __init__(self, games: Any, seed: int) -> None:
+        self.games = games
+        self.rand = np.random.default_rng(seed)
+        self.mask = np.zeros((games.num_games, games.num_snakes, 4), np.bool_)
+        self.wildness = self.rand.choice((0.02, 0.1, 1.0))
+
+    def seeds(self) -> NDArray[np.int64]:
+        """New seeds, of all sizes."""
+        span = 1 << int(self.rand.integers(1, 63))
+        seeds: NDArray[np.int64] = self.rand.integers(1, span + 1, self.games.num_games)
+        return seeds if self.rand.random() < 0.5 else -seeds
+
+    def actions(self) -> NDArray[np.uint8]:
+        """Mostly moves that the mask leaves, sometimes any, none at all for others."""
+        self.games.action_mask("forbidden+head", self.mask)
+        chances = np.where(self.mask, self.rand.random(self.mask.shape), -1)
+        careful = chances.argmax(-1).astype(np.uint8)
+        wild = self.rand.integers(0, 5, careful.shape).astype(np.uint8)
+        actions: NDArray[np.uint8] = np.where(
+            self.rand.random(careful.shape) < self.wildness, wild, careful
+        )
+        actions[~self.games.alive] = 255
+        return actions
+
+    def play(self, turns: int) -> int:
+        """Play up to so many turns; returns the turns of single games."""
+        games, played = self.games, 0
+        games.reset(self.seeds())
+        for _ in range(turns):
+            which = self.rand.random(games.num_games) < 0.9
+            played += int((which & ~games.over).sum())
+            try:
+                games.step(self.actions(), which)
+            except ValueError:  # a map that cannot go on
+                games.reset(self.seeds())
+            if games.over.any():
+                games.reset(self.seeds(), games.over.copy())
+        return played
+
+    def look(self) -> None:
+        """Call everything that reads."""
+        from battlesnake_gym import masks, observations
+
+        games = self.games
+        largest = int(np.max(games._largest[0])), int(np.max(games._largest[1]))
+        for name in observations.NAMES:
+            for frames in (1, 3):
+                observation = observations.Observation(name, frames)
+                try:
+                    shape = observation.shape(*largest)
+                except ValueError:  # boards too large for this one
+                    continue
+                out = np.zeros((games.num_games, games.num_snakes, *shape), np.uint8)
+                games.observe(observation, out)
+        for kind in masks.KINDS:
+            games.action_mask(kind, self.mask)
+
+    def damage(self) -> None:
+        """Put positions back, as they were and with wrong words."""
+        games = self.games
+        for _ in range(20):
+            game = int(self.rand.integers(games.num_games))
+            state = games.state(game)
+            games.load(game, state)
+            words = np.frombuffer(games.export_words(game), np.int32).copy()
+            at = self.rand.integers(0, len(words), 3)
+            words[at] = self.rand.choice((-(2**31), -1, 0, 1, 5, 25, 26, 127, 128, 2**31 - 1), 3)
+            words = words[: int(self.rand.integers(0, len(words) + 1)) or None]
+            try:
+                games.import_words(game, 1, words.tobytes())
+            except ValueError:
+                continue
+
+
+def main() -> None:
+    """Play until the turns are done."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--engine", type=Path, help="compiled module to use (default: installed)")
+    parser.add_argument("--turns", type=int, default=1_000_000, help="turns of single games")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    if options.engine:
+        use_engine(options.engine)
+    rand = random.Random(options.seed)
+    with tqdm(total=options.turns, unit=" turns", unit_scale=True) as progress:
+        while progress.n < options.turns:
+            games = random_games(rand)
+            if games is None:
+                continue
+            player = Player(games, rand.getrandbits(32))
+            progress.update(player.play(rand.choice((20, 200))))
+            player.look()
+            player.damage()
+            progress.update(player.play(20))
+
+
+if __name__ == "__main__":
+    main()
