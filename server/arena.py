@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import dataclasses
 import json
 import math
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import aiohttp
 from sqlalchemy.engine import Engine
@@ -20,32 +20,68 @@ from battlesnake_gym import rules
 from battlesnake_gym.rules import Game, Settings
 from server.database import (
     DEFAULT_URL,
-    Seat,
     Tournament,
     find_tournament,
     load_games,
     open_database,
 )
-from server.database import Game as GameRow
 from server.players import open_client
 from server.policy import Policy
-from server.results import summarise, table, to_json
-from server.tournament import Result, Setup, entrants, local_factory, play_all
+from server.results import row, summarise, table, to_json
+from server.tournament import Announce, Setup, entrants, local_factory, play_all
+
+if TYPE_CHECKING:
+    from server.web.site import Site
+
+
+DEFAULT_REPLAYS = Path("replays")
+DEFAULT_PORT = 8791
 
 
 def main(argv: list[str] | None = None) -> int:
     """Play a tournament and print its table; the exit status is 2 for a wrong call."""
     arguments = _parser().parse_args(argv)
     try:
-        setup = _setup(arguments)
-        check(setup)
+        site = None
+        if not arguments.snakes and not arguments.web:
+            raise ValueError("name the snakes that play, or give --web to open the pages only")
+        if arguments.snakes:
+            setup = _setup(arguments)
+            check(setup)
         engine = open_database(arguments.database)
-    except ValueError as error:
+        if arguments.web:
+            arguments.replays = (arguments.replays or DEFAULT_REPLAYS).absolute()
+            site = _open_site(arguments, engine)
+    except (ValueError, OSError, OverflowError) as error:
         sys.stderr.write(f"battlesnake-gym arena: {error}\n")
         return 2
-    tournament = _begin(engine, setup, arguments.resume)
     try:
-        run(engine, tournament, setup, arguments.games, arguments.jobs, arguments.replays)
+        status = _play(arguments, setup, engine, site) if arguments.snakes else 0
+        if site is not None and status == 0:
+            site.wait()
+        return status
+    finally:
+        if site is not None:
+            site.close()
+        engine.dispose()
+
+
+def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:
+    """Begin to show the pages; they need Flask, which the tournaments alone do not."""
+    from server.web.site import Site
+
+    invited = [*arguments.snakes, *arguments.invite]
+    return Site(
+        engine, invited, arguments.replays, arguments.host, arguments.port, arguments.allow_urls
+    )
+
+
+def _play(arguments: argparse.Namespace, setup: Setup, engine: Engine, site: Site | None) -> int:
+    """Play the tournament and print its table."""
+    tournament = _begin(engine, setup, arguments.resume)
+    announce = None if site is None else site.announce
+    try:
+        run(engine, tournament, setup, arguments.games, arguments.jobs, arguments.replays, announce)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; the same command with --resume plays the rest\n")
         return 130
@@ -56,7 +92,6 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.write(json.dumps(to_json(lines), indent=2) + "\n")
         elif lines:
             sys.stdout.write(table(lines))
-        engine.dispose()
     return 0
 
 
@@ -98,6 +133,7 @@ def run(
     games: int,
     jobs: int,
     replays: Path | None = None,
+    announce: Announce | None = None,
 ) -> None:
     """Play the games of the schedule that the database does not hold, storing each as it ends."""
     if replays is not None:
@@ -105,10 +141,11 @@ def run(
     with Session(engine) as session:
         done = {game.number for game in load_games(session, tournament)}
         total = games * math.comb(len(setup.snakes), setup.per_game)
-        results = play_all(setup, games, jobs, done, replays)
+        labels = [entrant.label for entrant in entrants(setup.snakes)]
+        results = play_all(setup, games, jobs, done, replays, announce)
         with tqdm(total=total, initial=len(done), unit="game", disable=None) as bar:
             for result in results:
-                session.add(_row(result, tournament, setup))
+                session.add(row(result, tournament, labels))
                 session.commit()
                 bar.update()
 
@@ -121,28 +158,6 @@ def _begin(engine: Engine, setup: Setup, resume: bool) -> int:
             session.add(tournament)
             session.commit()
         return tournament.id
-
-
-def _row(result: Result, tournament: int, setup: Setup) -> GameRow:
-    everybody = entrants(setup.snakes)
-    return GameRow(
-        tournament_id=tournament,
-        number=result.fixture.number,
-        uuid=result.uuid,
-        seed=result.fixture.seed,
-        turns=result.turns,
-        finished=result.finished,
-        replay=result.replay,
-        seats=[
-            Seat(
-                seat=seat,
-                snake=everybody[result.fixture.seats[seat]].label,
-                won=seat == result.winner,
-                **dataclasses.asdict(record),
-            )
-            for seat, record in enumerate(result.seats)
-        ],
-    )
 
 
 def _setup(arguments: argparse.Namespace) -> Setup:
@@ -178,9 +193,10 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add(
         "snakes",
-        nargs="+",
+        nargs="*",
         metavar="SNAKE",
-        help="a URL, a snake's name, or a policy.onnx; LABEL=... names it in the table",
+        help="a URL, a snake's name, or a policy.onnx; LABEL=... names it in the table; "
+        "with --web there may be none",
     )
     add("--games", type=_positive, default=10, help="games of every group of snakes")
     add("--per-game", type=int, help="snakes in a game; 2 is a round-robin of duels (default: all)",
@@ -201,6 +217,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
     add("--resume", action="store_true", help="go on with the last tournament of this set-up")
     add("--json", action="store_true", help="print the results as JSON")
+    add("--web", action="store_true", help="pages with results, games and a board to play on until "
+        "interrupted; keeps replays in the folder replays unless told otherwise")  # fmt: skip
+    add("--host", default="127.0.0.1", help="address of the pages")
+    add("--port", type=int, default=DEFAULT_PORT, help="port of the pages; 0: any free one")
+    add("--invite", action="append", default=[], metavar="SNAKE",
+        help="a URL, a name or a policy.onnx that people may play against")  # fmt: skip
+    add("--allow-urls", action="store_true", help="let people play against any URL they give")
     parser.set_defaults(per_game=None)
     return parser
 

@@ -11,8 +11,31 @@ import numpy as np
 
 from server.database import Game, Seat
 from server.ratings import Rating, rank, rate
+from server.tournament import Result
 
 ALIVE = "alive"
+
+
+def row(result: Result, tournament: int, labels: Sequence[str]) -> Game:
+    """A game as the database keeps it; ``labels`` are those of the tournament's snakes."""
+    return Game(
+        tournament_id=tournament,
+        number=result.fixture.number,
+        uuid=result.uuid,
+        seed=result.fixture.seed,
+        turns=result.turns,
+        finished=result.finished,
+        replay=result.replay,
+        seats=[
+            Seat(
+                seat=seat,
+                snake=labels[result.fixture.seats[seat]],
+                won=seat == result.winner,
+                **asdict(record),
+            )
+            for seat, record in enumerate(result.seats)
+        ],
+    )
 
 
 @dataclass(frozen=True, slots=True)

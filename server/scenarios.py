@@ -60,11 +60,13 @@ def ask_strategy(scenario: Scenario, number: int, factory: Factory) -> Outcome:
 
 def ask_url(scenario: Scenario, number: int, url: str) -> Outcome:
     """Ask a snake behind a URL, in a game of its own; no answer is the move ``""``."""
-    return Outcome(scenario, asyncio.run(_converse(scenario.board.to_api(), number, url)))
-
-
-async def _converse(body: dict[str, Any], number: int, url: str) -> Decision:
+    body = scenario.board.to_api()
     body["game"] = {**body["game"], "id": f"scenario-{number}"}
+    return Outcome(scenario, asyncio.run(converse(body, url)))
+
+
+async def converse(body: dict[str, Any], url: str) -> Decision:
+    """Play a game of one move with a snake behind a URL; no answer is the move ``""``."""
     async with open_client() as client:
         player = HttpPlayer(url, body["game"]["timeout"] / 1000, client)
         await player.start(body)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import io
 import socket
 import sys
 import webbrowser
@@ -22,11 +21,10 @@ from typing import Any, cast
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
 from werkzeug.serving import make_server
 
-from battlesnake_gym import drawing
-from battlesnake_gym.board import Board
 from battlesnake_gym.replay import ReplayError
 from server import frames
 from server.library import Entry, Library
+from server.positions import render
 
 PER_PAGE = 24
 DEFAULT_PORT = 8790
@@ -102,25 +100,13 @@ def position(turn: int, form: str, key: str) -> Response:
             board.you_id = board.snake(you).id
     except ValueError as error:
         return _refusal(str(error), 404)
-    return _render(board, form)
+    return render(board, form)
 
 
 @blueprint.app_errorhandler(404)
 def not_found(error: Exception) -> tuple[str, int]:
     """A page for addresses that lead nowhere."""
     return render_template("watch_missing.html"), 404
-
-
-def _render(board: Board, form: str) -> Response:
-    if form == "text":
-        return Response(f"{board}\n", mimetype="text/plain")
-    if form == "json":
-        return jsonify(board.to_api())
-    if form != "png":
-        abort(404)
-    buffer = io.BytesIO()
-    drawing.image(board).save(buffer, "PNG")
-    return Response(buffer.getvalue(), mimetype="image/png")
 
 
 def _card(entry: Entry) -> Card:

@@ -3,13 +3,15 @@
 //   const view = new BoardView(svg, {width, height, snakes: [{color}, ...]});
 //   view.draw(frame);                       // a frame as server/frames.py writes it
 //   view.draw(frame, previous, 0.4);        // 40 % of the way from the previous frame
-//   view.select(2);                         // outline a snake and show the values of its moves
+//   view.select(2);                         // outline a snake, show the values of its moves
+//                                           // and the line that it expects
 //   view.cellAt(event)                      // [x, y] under a pointer, or null
 //
 // Colours come from the custom properties of look.css (--cell, --food, ...).
 
 const SVG = "http://www.w3.org/2000/svg";
 const MARGIN = 0.18;
+const LONGEST_LINE = 14;
 const OFFSETS = { up: [0, 1], down: [0, -1], left: [-1, 0], right: [1, 0] };
 
 /** An SVG element with attributes; attributes that are null are left out. */
@@ -51,7 +53,8 @@ export class BoardView {
     this.snakes.replaceChildren(...order.flatMap(
       (i) => this.drawSnake(i, frame, previous?.snakes[i] ?? null, share)));
     const crosses = share < 0.6 ? [] : this.drawCrosses(frame, true);
-    this.marks.replaceChildren(...crosses, ...this.drawValues(frame, share));
+    this.marks.replaceChildren(
+      ...crosses, ...this.drawLine(frame, share), ...this.drawValues(frame, share));
   }
 
   select(index) {
@@ -229,6 +232,31 @@ export class BoardView {
         class: fresh ? "cross fresh" : "cross",
         d: `M${x - arm} ${y - arm}l${2 * arm} ${2 * arm}M${x - arm} ${y + arm}l${2 * arm} ${-2 * arm}`,
       })];
+    });
+  }
+
+  /** What the selected snake expects everybody to do from here on. */
+  drawLine(frame, share) {
+    const line = frame.snakes[this.selected]?.next?.line;
+    if (!line || share < 1) return [];
+    return this.game.snakes.flatMap(({ id, color }, i) => {
+      const moves = (line[id] ?? []).slice(0, LONGEST_LINE);
+      if (!moves.length) return [];
+      let cell = frame.snakes[i].body[0];
+      let d = `M${this.centre(cell).join(" ")}`;
+      for (const move of moves) {
+        const [x, y] = [cell[0] + OFFSETS[move][0], cell[1] + OFFSETS[move][1]];
+        const over = [(x + this.game.width) % this.game.width,
+          (y + this.game.height) % this.game.height];
+        d += `${same(over, [x, y]) ? "L" : "M"}${this.centre(over).join(" ")}`;
+        cell = over;
+      }
+      const [x, y] = this.centre(cell);
+      return [
+        element("path", { class: "line halo", d }),
+        element("path", { class: "line", d, stroke: color }),
+        element("circle", { class: "line-end", cx: x, cy: y, r: 0.16, fill: color }),
+      ];
     });
   }
 

@@ -1,6 +1,12 @@
-// Plays a recorded game: the board, the timeline, the controls and what each snake thought.
+// Plays a game: the board, the timeline, the controls and what each snake thought.
+//
+//   const player = new Player(game, turnAddress);  // a game as server/frames.py writes it
+//   player.grow(update);                           // more frames of a game that is still on
+//   player.steer = (move) => ...;                  // arrow keys steer instead of stepping
+//   player.shown = (frame, atEnd) => ...;          // called for every turn that is shown
 
-import { BoardView, brief, element } from "./board.js";
+import { BoardView, element } from "./board.js";
+import { ARROWS, html, thoughts } from "./thoughts.js";
 
 const CAUSES = {
   "wall-collision": "hit the wall",
@@ -10,39 +16,52 @@ const CAUSES = {
   "out-of-health": "starved",
   hazard: "died of hazards",
 };
-const ARROWS = { up: "↑", down: "↓", left: "←", right: "→" };
-const MOVES = Object.keys(ARROWS);
+const STEERING = {
+  ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right",
+  w: "up", s: "down", a: "left", d: "right",
+};
 const SMOOTH_UP_TO = 16; // turns a second; faster, snakes jump from cell to cell
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
-const $ = (id) => document.getElementById(id);
 
-/** An HTML element; text is always text, never markup. */
-function html(name, className, ...children) {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  made.append(...children);
-  return made;
-}
+/** The element with this id. */
+export const $ = (id) => document.getElementById(id);
 
-class Player {
+export class Player {
   constructor(game, turnAddress) {
     this.game = game;
     this.turnAddress = turnAddress;
-    this.last = game.frames.length - 1;
-    this.deaths = [...new Set(game.deaths.map((death) => death.turn - game.frames[0].turn))];
     this.names = Object.fromEntries(game.snakes.map((snake) => [snake.id, snake.name]));
     this.place = 0; // in frames; a fraction is between two of them
     this.playing = false;
     this.told = null; // the frame that the panels show
+    this.steer = null;
+    this.shown = () => {};
     this.view = new BoardView($("board"), game);
     this.cards = game.snakes.map((snake, i) => this.makeCard(snake, i));
     $("snakes").replaceChildren(...this.cards.map((card) => card.root));
-    $("scrub").max = this.last;
     $("facts").textContent = this.facts();
-    this.drawChart();
+    this.grow({ from: game.frames.length, frames: [] });
     this.listen();
     addEventListener("hashchange", () => this.go(this.asked()));
     this.go(this.asked());
+  }
+
+  get last() {
+    return this.game.frames.length - 1;
+  }
+
+  /** Take in more frames; the first of them may tell more of one that is known. */
+  grow(update) {
+    const { game } = this;
+    game.frames.splice(update.from, Infinity, ...update.frames);
+    game.deaths = update.deaths ?? game.deaths;
+    game.over = update.over ?? game.over;
+    this.deaths = [...new Set(game.deaths.map((death) => death.turn - game.frames[0].turn))];
+    for (const id of ["previous-death", "next-death"]) $(id).disabled = !this.deaths.length;
+    $("scrub").max = this.last;
+    this.drawChart();
+    this.told = null;
+    if (!this.playing) this.show();
   }
 
   get index() {
@@ -84,11 +103,13 @@ class Player {
     const tick = (now) => {
       if (!this.playing) return;
       if (before !== null) {
-        this.place = Math.min(this.last, this.place + ((now - before) / 1000) * this.speed);
+        const hurry = this.steer ? 10 * (this.last - this.place) : 0; // a key shows at once
+        const turns = ((now - before) / 1000) * Math.max(this.speed, hurry);
+        this.place = Math.min(this.last, this.place + turns);
       }
       before = now;
       this.show();
-      if (this.place >= this.last) this.pause();
+      if (this.place >= this.last && this.game.over !== false) this.pause();
       else requestAnimationFrame(tick);
     };
     requestAnimationFrame(tick);
@@ -150,12 +171,16 @@ class Player {
     $("scrub").setAttribute("aria-valuetext", `turn ${frame.turn}`);
     this.cards.forEach((card, i) => this.tellSnake(card, frame.snakes[i], i));
     this.tellThoughts(frame);
+    const you = this.view.selected === null ? "" : encodeURIComponent(this.selectedId);
     for (const [id, form] of [["as-text", "text"], ["as-json", "json"], ["as-png", "png"]]) {
-      $(id).href = this.turnAddress.replace("/0/FORM/", `/${frame.turn}/${form}/`) +
-        (this.view.selected === null ? "" : `?you=${encodeURIComponent(this.selectedId)}`);
+      $(id).href = this.turnAddress.replace("/0/FORM", `/${frame.turn}/${form}`) +
+        (you && `?you=${you}`);
     }
+    const lab = $("as-lab");
+    if (lab) lab.href = `${lab.dataset.address}&turn=${frame.turn}` + (you && `&you=${you}`);
     clearTimeout(this.addressing); // browsers forbid many changes of the address a second
     this.addressing = setTimeout(() => history.replaceState(null, "", `#turn=${frame.turn}`), 200);
+    this.shown(frame, this.index === this.last);
   }
 
   get selectedId() {
@@ -212,46 +237,12 @@ class Player {
     if (panel.hidden) return;
     const name = this.game.snakes[this.view.selected].name;
     const title = html("h2", "", name, next ? ` goes ${next.move || "nowhere"}` : " is done");
-    const parts = [title];
-    if (next?.guessed) parts.push(html("p", "pale", "The file does not tell this move; it fits."));
-    if (next && Object.keys(next.scores).length) parts.push(this.scoreBars(next));
-    if (next?.reasons.length) parts.push(this.reasonTable(next.reasons));
-    if (next && parts.length === 1) parts.push(html("p", "pale", "This game keeps no reasons."));
-    panel.replaceChildren(...parts);
-  }
-
-  scoreBars(next) {
-    const finite = MOVES.map((move) => next.scores[move]).filter(Number.isFinite);
-    const [low, high] = [Math.min(...finite), Math.max(...finite)];
-    return html("ul", "scores", ...MOVES.map((move) => {
-      const score = next.scores[move];
-      const bar = html("i");
-      const share = Number.isFinite(score) ? (high > low ? (score - low) / (high - low) : 1) : 0;
-      bar.style.width = `${6 + 94 * share}%`;
-      if (!Number.isFinite(score)) bar.style.width = "0";
-      return html("li", move === next.move ? "chosen" : "",
-        html("span", "", ARROWS[move]), html("div", "meter", bar), html("span", "", brief(score)));
-    }));
-  }
-
-  reasonTable(reasons) {
-    const head = html("tr", "", html("th", "", "rule"),
-      ...MOVES.map((move) => html("th", "", ARROWS[move])));
-    const rows = reasons.flatMap((reason) => {
-      const cells = MOVES.map((move) => {
-        if (reason.vetoed.includes(move)) return html("td", "veto", "✕");
-        const score = reason.scores[move];
-        return html("td", "", score === undefined ? "" : brief(score));
-      });
-      const rows = [html("tr", "", html("th", "", reason.rule.replaceAll("_", " ")), ...cells)];
-      if (reason.note) {
-        const note = html("td", "", reason.note);
-        note.colSpan = 5;
-        rows.push(html("tr", "note", note));
-      }
-      return rows;
-    });
-    return html("table", "reasons", html("thead", "", head), html("tbody", "", ...rows));
+    const parts = next ? thoughts(next, this.names) : [];
+    if (next && !parts.length) parts.push(html("p", "pale", "This game keeps no reasons."));
+    if (next?.guessed) {
+      parts.unshift(html("p", "pale", "The file does not tell this move; it fits."));
+    }
+    panel.replaceChildren(title, ...parts);
   }
 
   /** The timeline: how long each snake was on each turn, and where they died. */
@@ -297,13 +288,18 @@ class Player {
     });
     $("scrub").addEventListener("input", () => this.go(Number($("scrub").value)));
     addEventListener("keydown", (event) => this.press(event));
-    for (const id of ["previous-death", "next-death"]) $(id).disabled = !this.deaths.length;
   }
 
   press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || $("help").open) return;
     if (event.target.closest("select")) return;
     if (event.key === " " && event.target.closest("button")) return;
+    if (event.target.closest("input, textarea") && event.target.id !== "scrub") return;
+    if (this.steer && STEERING[event.key] && !event.shiftKey) {
+      event.preventDefault();
+      this.steer(STEERING[event.key]);
+      return;
+    }
     const step = event.shiftKey ? 10 : 1;
     const actions = {
       " ": () => this.toggle(),
@@ -329,21 +325,3 @@ function milliseconds(text) {
   const value = Number(text);
   return value < 10 ? value.toFixed(1) : value.toFixed(0);
 }
-
-async function begin() {
-  const root = $("player");
-  try {
-    const answer = await fetch(root.dataset.game);
-    const game = await answer.json();
-    if (!answer.ok) throw new Error(game.error);
-    root.hidden = false;
-    $("message").hidden = true;
-    new Player(game, root.dataset.turn);
-  } catch (error) {
-    root.hidden = true;
-    $("message").hidden = false;
-    $("message").textContent = `This game cannot be shown: ${error.message}`;
-  }
-}
-
-begin();

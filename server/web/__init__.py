@@ -1,0 +1,48 @@
+"""The arena's pages: who is strongest, games being played and kept, and a board to ask about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flask import Flask, Response, request
+from sqlalchemy.engine import Engine
+
+from server.web import engine as engine_protocol
+from server.web import games, lab, leaderboard, play
+from server.web.context import Arena
+from server.web.course import Broadcast
+from server.web.hall import Hall
+from server.web.roster import Roster
+
+LARGEST_REQUEST = 256 * 1024
+"""Bytes of a request's body; the largest board that is drawn needs a fifth of it."""
+
+
+def create_app(database: Engine, roster: Roster, broadcast: Broadcast, replays: Path) -> Flask:
+    """The application over a database of results.
+
+    ``broadcast`` knows the games of a tournament that is running; those that people start are added
+    to it, and kept in the folder ``replays``.
+    """
+    app = Flask("server")  # whose folders hold the templates and the board component
+    app.config["MAX_CONTENT_LENGTH"] = LARGEST_REQUEST
+    app.extensions["arena"] = Arena(database, roster, broadcast, Hall(database, broadcast, replays))
+    for part in (leaderboard, games, play, lab, engine_protocol):
+        app.register_blueprint(part.blueprint)
+    engine_protocol.sockets.init_app(app)
+    app.after_request(_guard)
+    return app
+
+
+def _guard(response: Response) -> Response:
+    """Let browsers refuse what these pages do not hold themselves, save for official viewers."""
+    if request.blueprint == engine_protocol.blueprint.name:
+        response.headers["Access-Control-Allow-Origin"] = "*"
+    kinds = ("script", "style", "img", "connect")
+    response.headers["Content-Security-Policy"] = "; ".join(
+        ["default-src 'none'", "base-uri 'none'", "form-action 'self'", "frame-ancestors 'none'"]
+        + [f"{kind}-src 'self'" for kind in kinds]
+    )
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Cache-Control"] = "no-cache"
+    return response

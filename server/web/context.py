@@ -1,0 +1,53 @@
+"""What all pages of the arena share, and how their requests are read and refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from flask import Response, current_app, jsonify, request
+from sqlalchemy.engine import Engine
+from werkzeug.exceptions import HTTPException
+
+from battlesnake_gym.fields import BoardError
+from server.web.course import Broadcast
+from server.web.hall import Hall
+from server.web.roster import Roster
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """The results, who may play, the games that are on, and who plays those that people start."""
+
+    database: Engine
+    roster: Roster
+    broadcast: Broadcast
+    hall: Hall
+
+
+def arena() -> Arena:
+    """The arena of the current application."""
+    return cast(Arena, current_app.extensions["arena"])
+
+
+def body() -> dict[str, Any]:
+    """The JSON object that was sent; raises `BoardError` where it is none.
+
+    Only a request that says it is JSON is read: no other site's page can send one unasked.
+    """
+    if not request.is_json:
+        raise BoardError("request must have the content type application/json")
+    try:
+        sent = request.get_json()
+    except (HTTPException, RecursionError) as error:
+        raise BoardError("request is not JSON") from error
+    if not isinstance(sent, dict):
+        raise BoardError(f"request must be a JSON object, got {type(sent).__name__}")
+    return sent
+
+
+def refusal(error: Exception | str, status: int = 400) -> Response:
+    """An answer that says what was wrong, as JSON for the page's scripts."""
+    response = jsonify(error=str(error))
+    response.status_code = status
+    return response

@@ -1,0 +1,181 @@
+"""Games: the list of those that were played, those that are on, and the page that shows one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from flask import Blueprint, Response, jsonify, render_template, request, url_for
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, selectinload
+
+from battlesnake_gym import drawing
+from battlesnake_gym.replay import ReplayError
+from server import frames
+from server.database import Game, Seat
+from server.positions import render
+from server.web.context import arena, refusal
+from server.web.course import Course, recorded
+from server.web.leaderboard import tournaments
+
+PER_PAGE = 24
+WAIT = 20.0
+"""Seconds after which a page that waits for a turn is told that there was none."""
+
+blueprint = Blueprint("games", __name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """One snake of a game in the list."""
+
+    name: str
+    color: str
+    won: bool
+    out: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What the list tells of one game; ``kept`` tells whether its replay is there."""
+
+    uuid: str
+    players: list[Player]
+    turns: int
+    draw: bool
+    kept: bool
+
+
+class MissingError(LookupError):
+    """There is no such game, or its replay was not kept."""
+
+
+def course(game_id: str) -> Course:
+    """A game by its id, live or recorded; raises `MissingError`, or `ReplayError` if damaged."""
+    live = arena().broadcast.find(game_id)
+    if live is not None:
+        return live
+    with Session(arena().database) as session:
+        row = session.scalar(select(Game).where(Game.uuid == game_id))
+    if row is None:
+        raise MissingError(f"there is no game {game_id!r} in this arena")
+    if row.replay is None:
+        raise MissingError("this game was played without --replays; only its result is known")
+    try:
+        return recorded(Path(row.replay))
+    except OSError as error:
+        raise MissingError(f"the replay {row.replay} cannot be read: {error.strerror}") from error
+
+
+@blueprint.get("/games")
+def index() -> str:
+    """The games that were played, the newest first; of one tournament or snake where asked."""
+    tournament = request.args.get("tournament", type=int)
+    snake = request.args.get("snake", "")
+    query = select(Game).options(selectinload(Game.seats))
+    if tournament is not None:
+        query = query.where(Game.tournament_id == tournament)
+    if snake:
+        query = query.where(Game.seats.any(Seat.snake == snake))
+    with Session(arena().database) as session:
+        total = session.scalar(select(func.count()).select_from(query.subquery())) or 0
+        pages = max(1, -(-total // PER_PAGE))
+        page = min(max(1, request.args.get("page", 1, int)), pages)
+        shown = query.order_by(Game.id.desc()).offset((page - 1) * PER_PAGE).limit(PER_PAGE)
+        cards = [_card(game) for game in session.scalars(shown)]
+    asked = {"tournament": tournament, "snake": snake or None}
+    return render_template(
+        "arena_games.html",
+        cards=cards, total=total, page=page, pages=pages, asked=asked, choices=tournaments(),
+    )  # fmt: skip
+
+
+@blueprint.get("/live")
+def live() -> str:
+    """The games that are being played now."""
+    return render_template("arena_live.html")
+
+
+@blueprint.get("/live.json")
+def live_json() -> Response:
+    """The last position of every game that is on."""
+    return jsonify(
+        [
+            {**frames.header(board), "frame": frames.frame(board),
+             "page": url_for("games.show", game_id=game_id)}
+            for game_id, course in arena().broadcast.running()
+            for board in course.boards[-1:]
+        ]
+    )  # fmt: skip
+
+
+@blueprint.get("/game/<game_id>")
+def show(game_id: str) -> str | tuple[str, int]:
+    """The page that plays one game, while it is on or afterwards; with ``?key=`` a seat in it."""
+    try:
+        course(game_id)
+    except (MissingError, ReplayError) as error:
+        return render_template("arena_missing.html", why=str(error)), 404
+    key = request.args.get("key", "")
+    human = arena().hall.human(game_id, key)
+    return render_template("arena_game.html", game_id=game_id, key=key if human else "")
+
+
+@blueprint.get("/game/<game_id>/data")
+def data(game_id: str) -> Response:
+    """The game's frames from the index ``?since=`` on; ``?wait`` waits until there are more."""
+    since = max(0, request.args.get("since", 0, int))
+    try:
+        found = course(game_id)
+    except MissingError as error:
+        return refusal(error, 404)
+    except ReplayError as error:
+        return refusal(error, 422)
+    if "wait" in request.args:
+        found.wait(since + 1, WAIT)
+    return jsonify(found.data(min(since, len(found.boards) - 1)))
+
+
+@blueprint.get("/game/<game_id>/last")
+def last(game_id: str) -> Response:
+    """The position in which the game ended, for small pictures."""
+    try:
+        board = course(game_id).boards[-1]
+    except (MissingError, ReplayError) as error:
+        return refusal(error, 404)
+    return jsonify({**frames.header(board), "frame": frames.frame(board)})
+
+
+@blueprint.get("/game/<game_id>/turn/<int:turn>/<form>")
+def position(game_id: str, turn: int, form: str) -> Response:
+    """One position as ``text``, ``json`` or ``png``; ``?you=`` names the snake that is asked."""
+    try:
+        boards = course(game_id).boards
+        index = turn - boards[0].turn
+        if not 0 <= index < len(boards):
+            raise ValueError(
+                f"turn must be between {boards[0].turn} and {boards[-1].turn}, got {turn}"
+            )
+        board = boards[index].copy()
+        you = request.args.get("you")
+        if you is not None:
+            board.you_id = board.snake(you).id
+    except (MissingError, ValueError) as error:
+        return refusal(error, 404)
+    return render(board, form)
+
+
+@blueprint.app_errorhandler(404)
+def not_found(error: Exception) -> tuple[str, int]:
+    """A page for addresses that lead nowhere."""
+    return render_template("arena_missing.html", why="There is no such page in this arena."), 404
+
+
+def _card(game: Game) -> Card:
+    players = [
+        Player(seat.snake, drawing.PALETTE[seat.seat % len(drawing.PALETTE)], seat.won,
+               bool(seat.cause))
+        for seat in game.seats
+    ]  # fmt: skip
+    drawn = game.finished and len(players) > 1 and not any(player.won for player in players)
+    return Card(game.uuid, players, game.turns, drawn, game.replay is not None)

@@ -1,0 +1,61 @@
+"""The page ``/play``: start a game between snakes, or sit down at one."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, jsonify, render_template, request, url_for
+
+from battlesnake_gym import rules
+from battlesnake_gym.fields import BoardError, shown
+from battlesnake_gym.rules import MOVES
+from server.web.context import arena, body, refusal
+from server.web.hall import BusyError, Wish
+
+blueprint = Blueprint("play", __name__)
+
+SIZES = (7, 9, 11, 13, 15, 19, 25)
+
+
+@blueprint.get("/play")
+def index() -> str:
+    """The form for a new game."""
+    return render_template(
+        "arena_play.html",
+        guests=arena().roster.guests,
+        allow_urls=arena().roster.allow_urls,
+        rulesets=list(rules.RULESETS),
+        maps=rules.MAPS.values(),
+        sizes=SIZES,
+        against=request.args.get("against", "hungry"),
+    )
+
+
+@blueprint.post("/play")
+def start() -> tuple[Response, int] | Response:
+    """Begin a game; the answer has the address of its ``page``. See `hall.Wish` for the fields."""
+    try:
+        wish = Wish.read(body(), arena().roster)
+        match = arena().hall.start(wish)
+    except ValueError as error:
+        return refusal(error)
+    except BusyError as error:
+        return refusal(error, 503)
+    key = match.key if match.human else None
+    page = url_for("games.show", game_id=match.id, key=key)
+    return jsonify(game=match.id, page=page), 201
+
+
+@blueprint.post("/game/<game_id>/press")
+def press(game_id: str) -> Response:
+    """Steer a snake: ``{"key": ..., "move": "up"}`` with the key that `start` gave."""
+    try:
+        sent = body()
+        move = sent.get("move")
+        if not isinstance(move, str) or move not in MOVES:
+            raise BoardError(f"move must be one of {', '.join(MOVES)}, got {shown(move)}")
+    except ValueError as error:
+        return refusal(error)
+    human = arena().hall.human(game_id, str(sent.get("key")))
+    if human is None:
+        return refusal("this game is over, or the key is not that of its seat", 403)
+    human.press(move)
+    return jsonify({})
