@@ -10,18 +10,19 @@ static int distance(int a, int b, int size, bool wrapped) {
     return wrapped && around < apart ? around : apart;
 }
 
-/* The fewest moves from another snake's head to (x, y), of those at least as long as `own`. */
-static int nearest_rival(const Rules *rules, const Record *record, int own, int x, int y) {
-    int nearest = 2 * MAX_SIDE;
+/* Whether the head of another snake, at least as long as `own`, is `least` to `most` moves away from
+ * (x, y). */
+static bool has_rival(const Rules *rules, const Record *record, int own, int x, int y, int least,
+                      int most) {
+    bool found = false;
     for (int seat = 0; seat < record->num_snakes; seat++) {
         const Snake *other = &record->snakes[seat];
         int apart = distance(other->x, x, record->width, rules->wrapped) +
                     distance(other->y, y, record->height, rules->wrapped);
-        bool rival =
-            (seat != own) & other->alive & (other->length >= record->snakes[own].length);
-        nearest = rival & (apart < nearest) ? apart : nearest;
+        found |= (seat != own) & other->alive & (apart >= least) & (apart <= most) &
+                 (other->length >= record->snakes[own].length);
     }
-    return nearest;
+    return found;
 }
 
 /* All that is wrong with moving to a cell of the board, but for contested ones. */
@@ -49,7 +50,7 @@ static int faults_at(const Layout *layout, const Rules *rules, const Record *rec
     }
     bool within = ((unsigned)x < (unsigned)width) & ((unsigned)y < (unsigned)height);
     int faults = faults_on(layout, rules, record, own, within ? y * width + x : 0);
-    if (rival_near && nearest_rival(rules, record, own, x, y) == 1) faults |= FAULT_HEAD;
+    if (rival_near && has_rival(rules, record, own, x, y, 1, 1)) faults |= FAULT_HEAD;
     return within ? faults : FAULT_WALL;
 }
 
@@ -75,7 +76,7 @@ void mask_game(const Layout *layout, const Rules *rules, const Record *record,
         if (seat >= record->num_snakes || !record->snakes[seat].alive || !wanted) continue;
         const Snake *snake = &record->snakes[seat];
         bool rival_near = wanted & FAULT_HEAD &&
-                          nearest_rival(rules, record, seat, snake->x, snake->y) <= 2;
+                          has_rival(rules, record, seat, snake->x, snake->y, 0, 2);
         int faults[4];
         for (int move = 0; move < 4; move++)
             faults[move] = faults_at(layout, rules, record, seat, snake->x + step_x[move],

@@ -66,5 +66,16 @@ def play(games: Games, seed: int, turns: int) -> Iterator[None]:
         wild = random.random(actions.shape)
         actions[wild < 0.03] = random.integers(4)
         actions[wild < 0.01] = 4
-        games.step(actions)
+        if not step(games, actions):
+            return
         yield
+
+
+def step(games: Games, actions: np.ndarray) -> bool:
+    """Step the games; False where a map has come to its end (a full hz_scatter, for one)."""
+    try:
+        games.step(actions)
+    except ValueError as error:
+        assert "cannot go on" in str(error)
+        return False
+    return True

@@ -104,7 +104,7 @@ def test_the_dead_may_do_anything() -> None:
     assert moves("forbidden+head", state) == list(MOVES)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(batches(), Kinds, st.integers(0, 2**32), st.integers(0, 60))
 def test_engine_equals_definition(games: Games, kind: str, seed: int, turns: int) -> None:
     mask = np.zeros((3, games.num_snakes, 4), np.bool_)

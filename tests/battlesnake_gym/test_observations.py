@@ -196,7 +196,7 @@ def test_frames_are_newest_first_and_begin_with_turn_0() -> None:
 # -- the engine writes the same bytes --------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(batches(), Observations, st.integers(0, 2**32), st.integers(0, 60))
 def test_engine_equals_definition(
     games: Games, observation: Observation, seed: int, turns: int

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from played_games import batches
+from played_games import batches, step
 
 from battlesnake_gym.engine import Games
 from battlesnake_gym.rewards import (
@@ -34,7 +34,7 @@ def play_turn(games: Games, actions: np.ndarray) -> Turn:
     """Step the games and tell what happened."""
     acted = games.alive & ~games.over[:, None]
     reversed_ = reversals(actions, games.facing)
-    games.step(actions)
+    assume(step(games, actions))
     return Turn.of(games, acted, reversed_)
 
 
