@@ -94,12 +94,12 @@ def main() -> None:
     args = parser.parse_args()
     training, replays = args.folder / "run", args.folder / "replays"
     policy, results = args.folder / "policy.onnx", f"sqlite:///{args.folder / 'results.sqlite'}"
-    for old in (training, replays):
-        shutil.rmtree(ROOT / old, ignore_errors=True)
+    shutil.rmtree(ROOT / replays, ignore_errors=True)
 
     run(
         sys.executable, "rllib_src/train-mabs.py", "--algorithm", "DQN",
-        "--num-agents", 4, "--map-size", 11, "--minutes", args.minutes, "--output", training,
+        "--num-agents", 4, "--map-size", 11, "--minutes", args.minutes, "--runs", args.folder, "--name", training.name,
+        "--no-resume",
     )  # fmt: skip
     run(COMMAND, "export", training, "--output", policy)
     with contextlib.ExitStack() as servers:
