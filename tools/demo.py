@@ -98,8 +98,8 @@ def main() -> None:
 
     run(
         sys.executable, "rllib_src/train-mabs.py", "--algorithm", "DQN",
-        "--num-agents", 4, "--map-size", 11, "--minutes", args.minutes, "--runs", args.folder, "--name", training.name,
-        "--no-resume",
+        "--num-agents", 4, "--map-size", 11, "--minutes", args.minutes,
+        "--runs", args.folder, "--name", training.name, "--no-resume",
     )  # fmt: skip
     run(COMMAND, "export", training, "--output", policy)
     with contextlib.ExitStack() as servers:
