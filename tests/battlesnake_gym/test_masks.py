@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from played_games import batches, play
+from played_games import MAX_TURNS, batches, play
 
 from battlesnake_gym import masks
 from battlesnake_gym.engine import Games
@@ -105,7 +105,7 @@ def test_the_dead_may_do_anything() -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(batches(), Kinds, st.integers(0, 2**32), st.integers(0, 60))
+@given(batches(), Kinds, st.integers(0, 2**32), st.integers(0, MAX_TURNS))
 def test_engine_equals_definition(games: Games, kind: str, seed: int, turns: int) -> None:
     mask = np.zeros((3, games.num_snakes, 4), np.bool_)
     for _ in play(games, seed, turns):

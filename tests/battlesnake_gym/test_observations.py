@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from played_games import batches, play
+from played_games import MAX_TURNS, batches, play
 
 from battlesnake_gym import observations
 from battlesnake_gym.engine import Games
@@ -197,7 +197,7 @@ def test_frames_are_newest_first_and_begin_with_turn_0() -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(batches(), Observations, st.integers(0, 2**32), st.integers(0, 60))
+@given(batches(), Observations, st.integers(0, 2**32), st.integers(0, MAX_TURNS))
 def test_engine_equals_definition(
     games: Games, observation: Observation, seed: int, turns: int
 ) -> None:
