@@ -268,21 +268,31 @@ static Placement placement_of(const Observation *observation, const Record *reco
     return placement;
 }
 
-/* What a plane holds outside the board: planes that are the same all over go on there. */
-static uint8_t outside_value(int values, int plane, const uint8_t *board) {
-    if (values == VALUES_PLANES) {
-        int constant = plane == TURN_PLANE || plane >= HEALTH_PLANE;
-        return constant ? board[0] : 0;
-    }
-    return plane >= STARTER_HEALTH ? board[0] : OUTSIDE;
+/* Whether a plane is the same all over, outside the board too. */
+INLINE bool is_constant(int values, int plane) {
+    if (values == VALUES_PLANES) return plane == TURN_PLANE || plane >= HEALTH_PLANE;
+    return plane >= STARTER_HEALTH;
 }
 
-static void place(const Placement *placement, const uint8_t *board, int width, int height,
+/* Copies of a size that the compiler knows, the second overlapping the first, cost a tenth. */
+INLINE void copy_row(uint8_t *to, const uint8_t *from, int width) {
+    if (width >= 16) {
+        memcpy(to, from, 16);
+        memcpy(to + width - 16, from + width - 16, 16);
+    } else if (width >= 8) {
+        memcpy(to, from, 8);
+        memcpy(to + width - 8, from + width - 8, 8);
+    } else {
+        for (int x = 0; x < width; x++) to[x] = from[x];
+    }
+}
+
+INLINE void place(const Placement *placement, const uint8_t *board, int width, int height,
                   uint8_t *out) {
     for (int y = 0; y < height; y++) {
         uint8_t *row = out + placement->base + y * placement->step_y;
         if (placement->step_x == 1) {
-            memcpy(row, board + y * width, (size_t)width);
+            copy_row(row, board + y * width, width);
             continue;
         }
         for (int x = 0; x < width; x++) row[x * placement->step_x] = board[y * width + x];
@@ -309,9 +319,12 @@ INLINE void observe_seat(const Observation *observation, const Record *record, c
     paint(values, record, scene, seat, board);
     Placement placement = placement_of(observation, record, seat);
     int size = observation->rows * observation->columns;
+    int outside = values == VALUES_PLANES ? 0 : OUTSIDE;
     for (int plane = 0; plane < observation_planes(values); plane++) {
         const uint8_t *from = board + plane * scene->cells;
-        memset(out + plane * size, outside_value(values, plane, from), (size_t)size);
+        bool constant = is_constant(values, plane);
+        memset(out + plane * size, constant ? from[0] : outside, (size_t)size);
+        if (constant) continue;
         place(&placement, from, record->width, record->height, out + plane * size);
     }
 }
