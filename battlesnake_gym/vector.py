@@ -35,7 +35,7 @@ class VectorBattlesnake:
 
     ``num_snakes``, ``width`` and ``height`` are one number for all games or one per game; arrays
     are as large as the largest. A seat beyond a game's snakes is never alive, and observations of
-    smaller boards fill the lower left part of theirs. Every game is played by ``game``'s ruleset,
+    smaller boards stand in the middle of theirs. Every game is played by ``game``'s ruleset,
     map and settings; ``game.seed`` is not used, seeds come from `reset`. ``max_turns`` truncates a
     game that reaches this turn (the map ``hz_scatter`` always ends when it has filled the board).
     ``observation``, ``rewards`` and ``action_mask`` are names (or, for
