@@ -19,6 +19,7 @@ from yarl import URL
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Strategy
+from server.budget import margin
 
 Body = Mapping[str, Any]
 """A request body of the API."""
@@ -213,10 +214,11 @@ class LocalPlayer:
         """Nothing to clear away."""
 
     async def move(self, body: Body) -> Answer:
-        """Ask the strategy, giving it the game's whole timeout."""
+        """Ask the strategy, giving it the timeout less what a server would keep back."""
         began = time.perf_counter()
         try:
-            decision = self._strategy(Board.from_api(body), self._timeout)
+            budget = self._timeout - margin(self._timeout)
+            decision = self._strategy(Board.from_api(body), budget)
         except Exception:  # a broken strategy loses its own game, not the tournament
             return Answer(None, 1000 * (time.perf_counter() - began), "answer")
         seconds = time.perf_counter() - began

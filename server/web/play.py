@@ -5,8 +5,10 @@ from __future__ import annotations
 from flask import Blueprint, Response, jsonify, render_template, request, url_for
 
 from battlesnake_gym import rules
+from battlesnake_gym.board import Board
 from battlesnake_gym.fields import BoardError, shown
 from battlesnake_gym.rules import MOVES
+from server import frames
 from server.web.context import arena, body, refusal
 from server.web.hall import BusyError, Wish
 
@@ -24,8 +26,10 @@ def index() -> str:
         allow_urls=arena().roster.allow_urls,
         rulesets=list(rules.RULESETS),
         maps=rules.MAPS.values(),
+        map_abouts={name: known.description for name, known in rules.MAPS.items()},
         sizes=SIZES,
-        against=request.args.get("against", "hungry"),
+        about={guest.name: guest.about for guest in arena().roster.guests},
+        against=request.args.getlist("against") or ["hungry"],
     )
 
 
@@ -42,6 +46,17 @@ def start() -> tuple[Response, int] | Response:
     key = match.key if match.human else None
     page = url_for("games.show", game_id=match.id, key=key)
     return jsonify(game=match.id, page=page), 201
+
+
+@blueprint.post("/play/preview")
+def preview() -> Response:
+    """How a game would begin that is asked for as in `start`, with some seed."""
+    try:
+        wish = Wish.read({"seed": 1, **body()}, arena().roster)
+    except ValueError as error:
+        return refusal(error)
+    board = Board.new(wish.width, wish.height, wish.labels, game=wish.game("preview"))
+    return jsonify({**frames.header(board), "frame": frames.frame(board)})
 
 
 @blueprint.post("/game/<game_id>/press")

@@ -13,6 +13,7 @@ from launch import free_port
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.snakes import Decision
+from server.budget import margin
 from server.players import Answer, AnswerError, HttpPlayer, LocalPlayer, open_client, parse_move
 
 TIMEOUT = 0.3
@@ -184,7 +185,8 @@ def test_strategies_in_process_are_held_to_the_same() -> None:
         "hi",
         Decision("down", (), {}, "hi"),
     )
-    assert given == [("snake_0", TIMEOUT, 0)], "the seed, and so the food to come, stays hidden"
+    budget = TIMEOUT - margin(TIMEOUT)
+    assert given == [("snake_0", budget, 0)], "the seed, and so the food to come, stays hidden"
     assert local(late, 0.01).problem == "timeout"
     assert local(lambda board, seconds=None: 1 / 0).problem == "answer"
     assert local(lambda board, seconds=None: Decision("UP")).problem == "answer"
