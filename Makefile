@@ -4,8 +4,9 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 DEMO ?= demo
 MINUTES ?= 3
+MXNET_VENV ?= .venv-mxnet
 
-.PHONY: demo test test-all lint types build sanitize clean help
+.PHONY: demo mxnet test test-all lint types build sanitize clean help
 
 help:
 	@echo "make demo      set up, train three minutes, export, serve, play; then look at the games"
@@ -13,6 +14,7 @@ help:
 	@echo "make test-all  the same with the tests marked slow"
 	@echo "make lint      ruff and mypy alone"
 	@echo "make build     compile the game engine again after a change in a csrc folder"
+	@echo "make mxnet     set up the MXNet baseline, in a virtual environment of its own"
 	@echo "make sanitize  a million random turns under AddressSanitizer and UBSan"
 
 # A stamp for each set of packages: a second call installs nothing.
@@ -31,6 +33,13 @@ $(VENV)/.engine: $(COMPILED) $(VENV)/.packages
 	@touch $@
 
 build: $(VENV)/.engine
+
+$(MXNET_VENV)/.packages: rllib_src/mxnet_baseline/requirements.txt
+	$(PYTHON) -m venv $(MXNET_VENV)
+	$(MXNET_VENV)/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+mxnet: $(MXNET_VENV)/.packages
 
 demo: $(VENV)/.engine
 	$(BIN)/python tools/demo.py --folder $(DEMO) --minutes $(MINUTES)
@@ -53,4 +62,4 @@ sanitize:
 	tools/sanitize.sh
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info $(DEMO)
+	rm -rf $(VENV) $(MXNET_VENV) build dist *.egg-info $(DEMO)

@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 # a SageMaker job, where they stand flat beside the script, hence their flat names.
 FOLDERS = {
     ".": ["battlesnake_gym*", "heuristics*", "server*"],
-    "rllib_src": ["mabs*"],
+    "rllib_src": ["mabs*", "mxnet_baseline*"],
     "rllib_common": ["sagemaker_rl*"],
 }
 

@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from ray.rllib.utils.metrics import (
-    EPISODE_LEN_MEAN,
-    EPISODE_RETURN_MEAN,
-    NUM_EPISODES,
-)
 
 from battlesnake_gym.rewards import EVENTS, METRICS, Turn
 
+# RLlib's own names, spelled out: the MXNet baseline counts with this module too and has no Ray.
+EPISODE_RETURN_MEAN, EPISODE_LEN_MEAN = "episode_return_mean", "episode_len_mean"
+NUM_EPISODES = "num_episodes"
 SUM_SUFFIX = "_sum"
 
 GAME_METRICS = (EPISODE_RETURN_MEAN, EPISODE_LEN_MEAN, *METRICS, "Longest_snake")

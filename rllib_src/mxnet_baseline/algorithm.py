@@ -1,0 +1,201 @@
+"""The baseline for the launcher: configured, trained, saved and restored like RLlib's algorithms.
+
+The work is done by `worker` in MXNet's own virtual environment. That process imports the same game
+from the same folders; only an iteration's results cross over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import battlesnake_gym
+import mabs
+import sagemaker_rl
+from mabs.metrics import average_games
+from mxnet_baseline.settings import OBSERVATION, Settings
+
+INTERPRETER_VARIABLE = "MXNET_PYTHON"
+"""Environment variable: the Python that has MXNet, if it is not the one of ``make mxnet``."""
+
+ROOT = Path(__file__).resolve().parents[2]
+_PACKAGES = (battlesnake_gym.__file__, mabs.__file__, sagemaker_rl.__file__, __file__)
+
+
+def interpreter() -> Path:
+    """The Python that has MXNet.
+
+    Raises:
+        ValueError: there is none.
+    """
+    named = os.environ.get(INTERPRETER_VARIABLE)
+    python = Path(named) if named else ROOT / ".venv-mxnet" / "bin" / "python"
+    if not python.is_file():
+        raise ValueError(
+            f"{python} is not there: the MXNet baseline needs a Python with mxnet 1.9.1; run "
+            f"`make mxnet`, or name one in the environment variable {INTERPRETER_VARIABLE}"
+        )
+    return python
+
+
+def environment() -> dict[str, str]:
+    """The environment of a process in which our packages are importable and one core is enough."""
+    folders = dict.fromkeys(str(Path(file).resolve().parents[1]) for file in _PACKAGES if file)
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(folders),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONWARNINGS": "ignore::DeprecationWarning",
+    }
+
+
+class MXNet:
+    """A baseline in training, with the methods that the launcher calls on an RLlib algorithm."""
+
+    def __init__(self, config: MXNetConfig) -> None:
+        self.training_iteration = 0
+        self._process = subprocess.Popen(
+            [interpreter(), "-m", "mxnet_baseline.worker"],
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        self._tell(
+            {
+                "env_config": config.env_config,
+                "settings": asdict(config.settings),
+                "seed": config.seed,
+            }
+        )
+
+    def train(self) -> dict[str, Any]:
+        """One iteration."""
+        results: dict[str, Any] = self._ask("train")
+        self.training_iteration += 1
+        average_games(results["env_runners"])
+        return {**results, "training_iteration": self.training_iteration}
+
+    def save_to_path(self, path: str) -> None:
+        """Write a checkpoint into the folder ``path``."""
+        self._ask("save", path)
+        (Path(path) / "iteration.json").write_text(json.dumps(self.training_iteration) + "\n")
+
+    def restore_from_path(self, path: str) -> None:
+        """Go on from a checkpoint."""
+        self._ask("restore", path)
+        self.training_iteration = json.loads((Path(path) / "iteration.json").read_text())
+
+    def stop(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def _tell(self, message: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message) + "\n")
+
+    def _ask(self, *command: str) -> Any:
+        assert self._process.stdout is not None
+        try:
+            self._tell(command)
+            return json.loads(self._process.stdout.readline())
+        except (BrokenPipeError, json.JSONDecodeError) as error:
+            raise RuntimeError(
+                f"the MXNet process ended with status {self._process.wait()} at {command[0]!r}; "
+                "its last words are above"
+            ) from error
+
+
+class MXNetConfig:
+    """What to train, with the methods and fields of RLlib's configurations that the launcher uses.
+
+    ``settings`` are the published ones unless ``update_from_dict`` is told otherwise.
+    """
+
+    algo_class: ClassVar[type[MXNet]] = MXNet
+
+    def __init__(self) -> None:
+        self.settings = Settings()
+        self.env_config: dict[str, Any] = {}
+        self.model_config: dict[str, Any] = {}
+        self.num_env_runners = 0
+        self.seed: int | None = None
+
+    def environment(self, env: str, *, env_config: Mapping[str, Any]) -> MXNetConfig:
+        """Play what ``env_config`` says, seen as the baseline sees it.
+
+        Raises:
+            ValueError: it asks for another observation.
+        """
+        if env_config["observation"] not in ("planes", OBSERVATION):
+            raise ValueError(
+                f"observation is {env_config['observation']!r}, but the MXNet baseline sees "
+                f"{OBSERVATION['name']!r} of the last {OBSERVATION['frames']} turns only; "
+                "leave the option out"
+            )
+        self.env_config = {**env_config, "observation": OBSERVATION}
+        return self
+
+    def debugging(self, *, seed: int | None, log_level: str) -> MXNetConfig:
+        """Set the random seed."""
+        self.seed = seed
+        return self
+
+    def validate(self) -> None:
+        """Refuse what the baseline cannot do, before anything starts.
+
+        Raises:
+            ValueError: saying what, and what to do.
+        """
+        if self.num_env_runners:
+            raise ValueError(
+                "the MXNet baseline plays and learns in one process, got "
+                f"num_workers={self.num_env_runners}; leave it out or give 0"
+            )
+        for name, value in self.to_dict().items():
+            if not value > 0:
+                raise ValueError(f"{name} must be positive, got {value!r}")
+        interpreter()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings, by name."""
+        return asdict(self.settings)
+
+    def update_from_dict(self, changes: Mapping[str, Any]) -> MXNetConfig:
+        """Change settings."""
+        self.settings = replace(self.settings, **changes)
+        return self
+
+    def build_algo(self) -> MXNet:
+        """Start it."""
+        return MXNet(self)
+
+
+def write_onnx(checkpoint: Path, shape: list[int], path: Path) -> dict[str, str]:
+    """Write the network of a checkpoint to ``path``; returns the versions that made it.
+
+    Raises:
+        RuntimeError: MXNet refused; with what it said.
+    """
+    command = [interpreter(), "-m", "mxnet_baseline.export", checkpoint, path, "--shape"]
+    done = subprocess.run(
+        [str(word) for word in [*command, *shape]],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"the export of {checkpoint} failed:\n{done.stderr}")
+    versions: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return versions
