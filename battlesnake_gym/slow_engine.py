@@ -136,6 +136,7 @@ class SlowGames:
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
         """Write the moves that ``kind`` leaves into ``out``; see `engine.FastGames.action_mask`."""
+        masks.check(kind)
         _check_array("out", out, np.bool_, (self.num_games, self.num_snakes, len(MOVES)))
         out[:] = True
         for i, state in enumerate(self._states):

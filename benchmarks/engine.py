@@ -59,6 +59,10 @@ MAPS = {
 }
 
 
+PARTS = {"step": 2, "reset": 2, "observe": 1}
+"""The calls whose instructions are counted, and how often `play_one` plays its games with them."""
+
+
 @dataclass
 class Plan:
     """Moves and resets of games played before: entry t belongs to turn t of all games."""
@@ -165,40 +169,36 @@ def report(cases: dict[str, tuple[Game, str]], batches: tuple[int, ...], repetit
 
 def count_instructions() -> None:
     """Print the instructions per board-turn of each part, as callgrind counts them."""
-    parts = {"step": "batch_step", "reset": "batch_reset", "observe": "batch_observe"}
     print(f"instructions per board-turn, batches of 64, {SIZE}x{SIZE}, {SNAKES} snakes")
-    print(f"{'game':24}" + "".join(f"{part:>10}" for part in parts))
+    print(f"{'game':24}" + "".join(f"{part:>10}" for part in PARTS))
     for name in MAPS:
-        line = f"{name:24}"
-        for function in parts.values():
-            line += f"{_instructions(name, function):10.0f}"
-        print(line, flush=True)
+        counts = [_instructions(name, part) for part in PARTS]
+        print(f"{name:24}" + "".join(f"{count:10.0f}" for count in counts), flush=True)
 
 
-def _instructions(name: str, function: str) -> float:
+def _instructions(name: str, part: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         command = [
-            *("valgrind", "--tool=callgrind", f"--toggle-collect={function}"),
+            *("valgrind", "--tool=callgrind", f"--toggle-collect=batch_{part}"),
             f"--callgrind-out-file={Path(folder) / 'out'}",
             *(sys.executable, __file__, "--one", name),
         ]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
     found = re.search(r"Collected : (\d+)", done.stderr)
-    turns = re.search(r"board_turns (\d+)", done.stdout)
+    turns = re.search(rf"{part} (\d+)", done.stdout)
     if not found or not turns:
-        raise RuntimeError(f"valgrind did not count {function}: {done.stderr[-500:]}")
+        raise RuntimeError(f"valgrind did not count {part}: {done.stderr[-500:]}")
     return int(found[1]) / int(turns[1])
 
 
 def play_one(name: str) -> None:
-    """Play one case under valgrind: 64 games of 200 turns."""
-    game, food = MAPS[name]
-    plan = prepare(64, 200, game, food)
-    games, encoder = make(64, game, food), observations.get(OBSERVATION)
+    """Play one case under valgrind and print the board-turns that each part has worked on."""
+    plan = prepare(64, 200, *MAPS[name])
+    games, encoder = plan.games(), observations.get(OBSERVATION)
     out = np.zeros((64, SNAKES, *encoder.shape(SIZE, SIZE)), np.uint8)
-    for _ in range(200):
-        games.observe(encoder, out)
-    print(f"board_turns {plan.board_turns}")
+    play(plan, games, partial(games.observe, encoder, out))
+    for part, times in PARTS.items():
+        print(f"{part} {times * plan.board_turns}")
 
 
 def main() -> None:
