@@ -149,9 +149,9 @@ class FastGames(Batch):
         ``rules`` gives the seed of the food and hazards to come (``game.seed`` of these games where
         it is None); all else in it must be as in these games. Raises ``ValueError``, and changes
         nothing, where it is not, and where the compiled engine cannot hold the state: living bodies
-        that overlap other than as a stacked tail or have one segment only, living segments or food off the board, health of
-        a living snake outside 1 to 100, boards or snakes beyond these games' sizes, more food than
-        cells, very long hazard lists.
+        of one segment, or that overlap other than as a stacked tail; living segments or food off
+        the board; health of a living snake outside 1 to 100; boards or snakes beyond these games'
+        sizes; more food than cells; very long hazard lists.
         """
         rules = self.game if rules is None else rules
         engine_input.check_load(self.game, self._largest, state, rules)
