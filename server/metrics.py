@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0, 2.5)
 """Upper bounds of the latency histogram, in seconds; most games allow 0.5."""
@@ -15,6 +15,7 @@ class Metrics:
 
     def __init__(self, games_alive: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)  # memory, CPU seconds, open files
         self.moves = Counter(
             "battlesnake_moves",
             "Moves answered, by what chose them: the strategy or the fallback.",

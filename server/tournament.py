@@ -156,16 +156,16 @@ def play_all(
     """Play what the schedule still holds, ``jobs`` games at a time; results come as they end.
 
     ``done`` are the numbers of games that are not played again. Every job is a process: snakes in
-    one game never wait for those in another. ``announce`` is called in this process, from another
-    thread where there are several jobs.
+    one game never wait for those in another. ``announce`` is called in this process, from a thread
+    of its own, and the snakes then play elsewhere even with one job: whoever is told has work to do.
     """
     fixtures = [
         fixture
         for fixture in schedule(len(setup.snakes), setup.per_game, games, setup.seed)
         if fixture.number not in done
     ]
-    if jobs == 1:
-        yield from (play_fixture(setup, fixture, replays, announce) for fixture in fixtures)
+    if jobs == 1 and announce is None:
+        yield from (play_fixture(setup, fixture, replays) for fixture in fixtures)
         return
     context = multiprocessing.get_context("spawn")
     with (

@@ -243,7 +243,9 @@ export class BoardView {
       const moves = (line[id] ?? []).slice(0, LONGEST_LINE);
       if (!moves.length) return [];
       let cell = frame.snakes[i].body[0];
-      let d = `M${this.centre(cell).join(" ")}`;
+      const [headX, headY] = this.centre(cell);
+      const [right, up] = OFFSETS[moves[0]];
+      let d = `M${headX + 0.5 * right} ${headY - 0.5 * up}`; // from the edge of the head's cell
       for (const move of moves) {
         const [x, y] = [cell[0] + OFFSETS[move][0], cell[1] + OFFSETS[move][1]];
         const over = [(x + this.game.width) % this.game.width,
@@ -265,6 +267,7 @@ export class BoardView {
     const next = frame.snakes[this.selected]?.next;
     if (!next || share < 1) return [];
     const head = frame.snakes[this.selected].body[0];
+    const searched = Object.keys(next.line ?? {}).length > 0; // then other values are bounds
     const vetoed = new Set(next.reasons.flatMap((reason) => reason.vetoed));
     return Object.entries(OFFSETS).flatMap(([move, [dx, dy]]) => {
       const score = next.scores[move];
@@ -273,10 +276,11 @@ export class BoardView {
       if (vetoed.has(move) && !this.holds(cell)) return [];
       const [x, y] = this.centre(cell);
       const kind = move === next.move ? "chosen" : vetoed.has(move) ? "vetoed" : "other";
-      const group = element("g", { class: `value ${kind}` },
+      const bound = searched && kind === "other";
+      const group = element("g", { class: `value ${kind}${bound ? " bound" : ""}` },
         element("rect", { x: x - 0.44, y: y - 0.3, width: 0.88, height: 0.6, rx: 0.16 }));
       group.append(element("text", { x, y: y + 0.1, "text-anchor": "middle" },
-        score == null ? (move === next.move ? "✓" : "✕") : brief(score)));
+        score == null ? (move === next.move ? "✓" : "✕") : (bound ? "≤" : "") + brief(score)));
       return [group];
     });
   }

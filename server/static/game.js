@@ -1,7 +1,6 @@
 // The page of one game of the arena: follows it while it is on, and steers for who sits at it.
 
 import { $, Player } from "./player.js";
-import { html } from "./thoughts.js";
 
 const RETRY = 2000; // milliseconds after which a lost connection is tried again
 const SWIPE = 24; // pixels that a finger moves to mean a direction
@@ -69,14 +68,13 @@ function sit(player, seat) {
 }
 
 /** Give the keys back to the viewer, and offer another game. */
-function stand(player, seat) {
+function stand(player) {
   player.steer = null;
   document.body.classList.remove("seated");
   const rivals = player.game.snakes.slice(1)
     .map(({ name }) => `against=${encodeURIComponent(name.replace(/ \(\d+\)$/, ""))}`);
-  const again = html("a", "button", "Play again");
-  again.href = `${seat.dataset.again}?${rivals.join("&")}`;
-  $("pad").replaceChildren(again);
+  $("again").href = `${$("again").pathname}?${rivals.join("&")}`;
+  $("again").hidden = false;
 }
 
 async function begin() {
@@ -99,7 +97,7 @@ async function begin() {
       $("outcome").textContent = outcome(player, frame, atEnd, seated);
       document.body.classList.toggle("on-air", !game.over);
       const dead = Boolean(frame.snakes[MINE].death);
-      if (player.steer && (dead || (game.over && atEnd))) stand(player, seat);
+      if (player.steer && (dead || (game.over && atEnd))) stand(player);
     };
     player.shown = tell;
     if (!game.over && late) player.go(player.last);

@@ -22,6 +22,12 @@ export function thoughts(next, names) {
   return parts;
 }
 
+/** "≤" where a search only knows that a move is worth no more than its value. */
+function bound(next, move) {
+  const searched = Object.keys(next.line ?? {}).length > 0;
+  return searched && move !== next.move && Number.isFinite(next.scores[move]) ? "≤ " : "";
+}
+
 function scoreBars(next) {
   const finite = MOVES.map((move) => next.scores[move]).filter(Number.isFinite);
   const [low, high] = [Math.min(...finite), Math.max(...finite)];
@@ -32,7 +38,7 @@ function scoreBars(next) {
     bar.style.width = `${6 + 94 * share}%`;
     if (!Number.isFinite(score)) bar.style.width = "0";
     return html("li", move === next.move ? "chosen" : "",
-      html("span", "", ARROWS[move]), html("div", "meter", bar), html("span", "", brief(score)));
+      html("span", "", ARROWS[move]), html("div", "meter", bar), html("span", "", bound(next, move) + brief(score)));
   }));
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay, Turn
 from server import frames
 
-KEPT_AFTER_THE_END = 600.0
-"""Seconds for which a game that is over stays in memory, for those who were watching it."""
+KEPT_AFTER_THE_END = 16
+"""Games that are over and stay in memory, until the database has them for sure."""
 
 
 class Course:
@@ -27,7 +26,6 @@ class Course:
         self.boards = [first.copy()]
         self.turns: list[Turn] = []
         self.over = False
-        self.ended = 0.0
         self._changed = threading.Condition()
         for turn in turns:
             self.add(turn)
@@ -47,7 +45,6 @@ class Course:
         """Note that no turn will follow."""
         with self._changed:
             self.over = True
-            self.ended = time.monotonic()
             self._changed.notify_all()
 
     def wait(self, length: int, seconds: float) -> None:
@@ -78,7 +75,7 @@ class Course:
 
 
 class Broadcast:
-    """The games that are being played, by id, and for a while those that were."""
+    """The games that are being played, by id, and the last ones that were."""
 
     def __init__(self) -> None:
         self._courses: dict[str, Course] = {}
@@ -111,10 +108,9 @@ class Broadcast:
         return on[::-1]
 
     def _forget_old(self) -> None:
-        limit = time.monotonic() - KEPT_AFTER_THE_END
-        for game_id, course in list(self._courses.items()):
-            if course.over and course.ended < limit:
-                del self._courses[game_id]
+        over = [game_id for game_id, course in self._courses.items() if course.over]
+        for game_id in over[:-KEPT_AFTER_THE_END]:
+            del self._courses[game_id]
 
 
 def recorded(path: Path) -> Course:

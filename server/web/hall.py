@@ -164,6 +164,10 @@ class Hall:
             time.sleep(0.005)  # a page about the game can be asked for from now on
         return match
 
+    def plays(self, game_id: str) -> bool:
+        """Whether a game is being played here."""
+        return game_id in self._matches
+
     def human(self, game_id: str, key: str) -> HumanPlayer | None:
         """Who plays by keyboard in a game, for whoever has the key."""
         match = self._matches.get(game_id)

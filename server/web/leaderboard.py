@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, selectinload
 from server.database import Game, Tournament
 from server.results import ALIVE, Line, summarise, to_json
 from server.web.context import arena
+from server.web.hall import SETUP
 
 blueprint = Blueprint("leaderboard", __name__)
 
@@ -31,12 +32,13 @@ ENDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A tournament that can be looked at."""
+    """A tournament that can be looked at; not ``scheduled`` are the games that people started."""
 
     id: int
     title: str
     games: int
     when: str
+    scheduled: bool
 
 
 @blueprint.get("/")
@@ -45,7 +47,7 @@ def index() -> str:
     choices = tournaments()
     chosen = request.args.get("tournament", type=int)
     if chosen is None and "tournament" not in request.args and choices:
-        chosen = choices[0].id
+        chosen = next((choice.id for choice in choices if choice.scheduled), choices[0].id)
     lines = standings(chosen)
     return render_template(
         "arena_leaderboard.html",
@@ -72,16 +74,23 @@ def tournaments() -> list[Choice]:
             .order_by(Tournament.id.desc())
         )  # fmt: skip
         return [
-            Choice(row.id, title(row.setup), games, row.created.strftime("%Y-%m-%d %H:%M"))
+            Choice(
+                row.id,
+                title(row.setup),
+                games,
+                row.created.strftime("%Y-%m-%d %H:%M"),
+                row.setup != SETUP,
+            )
             for row, games in rows
         ]
 
 
 def title(setup: dict[str, object]) -> str:
     """A tournament in a few words."""
-    snakes = setup.get("snakes")
-    if not isinstance(snakes, list):
+    if setup == SETUP:
         return "Games from these pages"
+    snakes = setup["snakes"]
+    assert isinstance(snakes, list)
     names = ", ".join(str(name).rsplit("/", 1)[-1] for name in snakes[:4])
     more = f" and {len(snakes) - 4} more" if len(snakes) > 4 else ""
     return f"{names}{more} · {setup.get('ruleset')} {setup.get('width')}x{setup.get('height')}"

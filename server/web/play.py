@@ -69,8 +69,10 @@ def press(game_id: str) -> Response:
             raise BoardError(f"move must be one of {', '.join(MOVES)}, got {shown(move)}")
     except ValueError as error:
         return refusal(error)
-    human = arena().hall.human(game_id, str(sent.get("key")))
-    if human is None:
-        return refusal("this game is over, or the key is not that of its seat", 403)
-    human.press(move)
-    return jsonify({})
+    hall = arena().hall
+    human = hall.human(game_id, str(sent.get("key")))
+    if human is not None:
+        human.press(move)
+    elif hall.plays(game_id):
+        return refusal("key is not that of a seat in this game", 403)
+    return jsonify(over=human is None)  # a key may well come after the last turn
