@@ -72,7 +72,9 @@ def check_same(checkpoint: Path, now: Mapping[str, Any]) -> None:
     Raises:
         CheckpointError: naming everything that differs.
     """
-    then, wanted = read_facts(checkpoint)["identity"], now["identity"]
+    # Through JSON as the other was: a tuple comes back as a list.
+    wanted = json.loads(json.dumps(now["identity"]))
+    then = read_facts(checkpoint)["identity"]
     differences = [
         f"{name} is {json.dumps(wanted.get(name))} but was {json.dumps(then.get(name))}"
         for name in {**wanted, **then}

@@ -18,7 +18,8 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -164,11 +165,8 @@ class SageMakerRayLauncher:
             for folder in (run.job.output_dir, run.job.checkpoint_dir, run.job.model_dir):
                 shutil.rmtree(folder, ignore_errors=True)
         if not run.finished:
-            start_ray()
-            try:
+            with started_ray():
                 run.train()
-            finally:
-                ray.shutdown()
         if run.stopped_by:
             say(f"stopped; the same command resumes from {run.checkpoint}")
             return 128 + run.stopped_by
@@ -177,9 +175,17 @@ class SageMakerRayLauncher:
         return 0
 
 
-def start_ray() -> None:
-    """Start Ray on this machine, quietly and for this process alone."""
+@contextmanager
+def started_ray() -> Iterator[None]:
+    """Ray on this machine, quietly and for this process alone; or the one that it already has."""
+    if ray.is_initialized():
+        yield
+        return
     ray.init(address="local", include_dashboard=False, logging_level=logging.ERROR)
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 def check_workers(wanted: int, cpus: int) -> int:
@@ -204,8 +210,12 @@ def override_config(config: AlgorithmConfig, overrides: Mapping[str, Any]) -> No
     Raises:
         HyperparameterError: an unknown name or a wrong type.
     """
-    known = {key: value for key, value in config.to_dict().items() if not key.startswith("_")}
-    known["model_config"] = dict(config.model_config)
+    known = {}
+    for key, value in config.to_dict().items():
+        # Some fields are properties, kept under their name with an underscore.
+        public = key.removeprefix("_")
+        if public == key or isinstance(getattr(type(config), public, None), property):
+            known[public] = value
     changed = hyperparameters.override(known, overrides)
     if "model_config" in changed:
         config.rl_module(model_config=changed.pop("model_config"))

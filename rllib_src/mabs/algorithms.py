@@ -6,13 +6,69 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.impala import IMPALAConfig
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
+from mabs.actor_critic import SnakeActorCritic
 from mabs.apex import APEXConfig
 from mabs.dqn import DQNConfig
 from mabs.environment import DEFAULTS, ENV_NAME
 from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
+from mabs.network import TRUNK
+from mxnet_baseline.algorithm import MXNetConfig
 
-ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {"DQN": DQNConfig, "APEX": APEXConfig}
+MODULE = "snake"
+"""The one policy that all snakes share. RLlib takes its default name for "a single agent"."""
+
+
+def _shared(config: AlgorithmConfig) -> AlgorithmConfig:
+    """RLlib's own algorithms: all snakes share our actor-critic."""
+    return config.multi_agent(
+        policies={MODULE}, policy_mapping_fn=_share, count_steps_by="agent_steps"
+    ).rl_module(
+        model_config=dict(TRUNK),
+        rl_module_spec=MultiRLModuleSpec(
+            rl_module_specs={MODULE: RLModuleSpec(module_class=SnakeActorCritic)}
+        ),
+    )
+
+
+def _share(agent: str, episode: Any, **_: Any) -> str:
+    return MODULE
+
+
+def _ppo() -> AlgorithmConfig:
+    return _shared(
+        PPOConfig().training(
+            lr=3e-4,
+            gamma=0.97,
+            lambda_=0.95,
+            entropy_coeff=0.01,
+            train_batch_size_per_learner=8192,
+            minibatch_size=512,
+            num_epochs=3,
+            vf_clip_param=float("inf"),
+        )
+    ).env_runners(num_envs_per_env_runner=16)
+
+
+def _impala() -> AlgorithmConfig:
+    return _shared(
+        IMPALAConfig().training(
+            lr=3e-4, gamma=0.97, entropy_coeff=0.01, train_batch_size_per_learner=1024
+        )
+    ).env_runners(num_envs_per_env_runner=16, rollout_fragment_length=32)
+
+
+ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
+    "DQN": DQNConfig,
+    "APEX": APEXConfig,
+    "PPO": _ppo,
+    "IMPALA": _impala,
+    "MXNET": MXNetConfig,
+}
 """Name: the configuration to start from."""
 
 

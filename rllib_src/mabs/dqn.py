@@ -36,7 +36,7 @@ from ray.rllib.utils.metrics import (
 from ray.rllib.utils.numpy import convert_to_numpy
 
 from mabs.metrics import average_games
-from mabs.network import NEW_ACTION_MASK, SnakeQModule
+from mabs.network import NEW_ACTION_MASK, TRUNK, SnakeQModule
 from mabs.replay import Batch, Fragment, Replay
 from mabs.runner import BatchedEnvRunner
 
@@ -65,6 +65,7 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
         self.epsilon = [(0, 1.0), (40_000, 0.05)]
         self.epsilon_ladder: tuple[float, float] | None = None
 
+        self.rl_module(model_config=TRUNK | {"bfloat16": "auto"})
         self.gamma = 0.97
         self.reward_scale = 0.03
         self.n_step = 3
@@ -77,7 +78,7 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
         self.replay_buffer_config = {
             "no_local_replay_buffer": True,
             # RLlib's validation asks for a type; the replay is always `mabs.replay.Replay`.
-            "type": "mabs.replay.Replay",
+            "type": "Replay",
             "capacity": 200_000,
             "alpha": 0.6,
             "beta": 0.4,

@@ -8,34 +8,38 @@ import json
 import logging
 import sys
 import warnings
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+import onnx
 import torch
 from ray.rllib.core import (
     COMPONENT_LEARNER,
     COMPONENT_LEARNER_GROUP,
     COMPONENT_RL_MODULE,
-    DEFAULT_MODULE_ID,
 )
 from ray.rllib.core.rl_module.rl_module import RLModule
 from torch import nn
 
 from battlesnake_gym.files import write_atomically
+from mxnet_baseline import algorithm as mxnet
 from sagemaker_rl import checkpoints
 
 FORMAT = 1
-MODULE_FOLDER = (
-    Path(COMPONENT_LEARNER_GROUP) / COMPONENT_LEARNER / COMPONENT_RL_MODULE / DEFAULT_MODULE_ID
-)
-"""Where the network stands in a checkpoint."""
+MODULES_FOLDER = Path(COMPONENT_LEARNER_GROUP) / COMPONENT_LEARNER / COMPONENT_RL_MODULE
+"""Where a checkpoint has its networks, each in a folder of its own."""
 
 
 def load_network(checkpoint: Path) -> nn.Module:
-    """The network of a checkpoint: (B, C, H, W) uint8 to (B, 4) float32, higher is better."""
-    network: nn.Module = RLModule.from_checkpoint(
-        str((checkpoint / MODULE_FOLDER).absolute())
-    ).network
+    """A checkpoint's network: (B, C, H, W) uint8 to (B, 4) float32, higher is better."""
+    if not (checkpoint / MODULES_FOLDER).is_dir():
+        raise ValueError(
+            f"{checkpoint} has no torch network; export it and use the policy.onnx that comes of it"
+        )
+    (folder,) = (path for path in (checkpoint / MODULES_FOLDER).iterdir() if path.is_dir())
+    network: nn.Module = RLModule.from_checkpoint(str(folder.absolute())).network
     return network.eval()
 
 
@@ -43,8 +47,8 @@ def export_checkpoint(checkpoint: Path, target: Path) -> Path:
     """Write ``target`` and, beside it, the same name ending in ``.json``; returns ``target``."""
     facts = checkpoints.read_facts(checkpoint)
     identity = facts["identity"]
-    network = load_network(checkpoint)
-    write_atomically(target, lambda path: write_onnx(network, identity["observation shape"], path))
+    versions = {}
+    write_atomically(target, lambda path: versions.update(_write(checkpoint, identity, path)))
     metadata = {
         "format": FORMAT,
         "observation": identity["observation"],
@@ -54,7 +58,7 @@ def export_checkpoint(checkpoint: Path, target: Path) -> Path:
             "algorithm": identity["algorithm"],
             **{key: value for key, value in facts.items() if key != "identity"},
         },
-        "versions": {name: version(name) for name in ("battlesnake-gym", "ray", "torch", "onnx")},
+        "versions": {"battlesnake-gym": version("battlesnake-gym"), **versions},
         "sha256": hashlib.sha256(target.read_bytes()).hexdigest(),
     }
     text = json.dumps(metadata, indent=2) + "\n"
@@ -62,24 +66,38 @@ def export_checkpoint(checkpoint: Path, target: Path) -> Path:
     return target
 
 
-def write_onnx(network: nn.Module, shape: list[int], path: Path) -> None:
+def _write(checkpoint: Path, identity: Mapping[str, Any], path: Path) -> dict[str, str]:
+    """Write the ONNX file; returns the versions of what wrote it."""
+    shape = identity["observation shape"]
+    if identity["algorithm"] == mxnet.MXNet.__name__:
+        return mxnet.write_onnx(checkpoint, shape, path)
+    write_onnx(load_network(checkpoint), shape, path)
+    return {name: version(name) for name in ("ray", "torch", "onnx")}
+
+
+def write_onnx(network: nn.Module, shape: Sequence[int], path: Path) -> None:
     """Write the network for any number of boards of (C, H, W) ``shape``."""
     example = torch.zeros((2, *shape), dtype=torch.uint8)
     # The exporter logs every optional package that it does without.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        torch.onnx.export(
+        program = torch.onnx.export(
             network,
             (example,),
-            str(path),
             input_names=["observations"],
             output_names=["q_values"],
             dynamic_shapes={"planes": {0: torch.export.Dim("batch")}},
             dynamo=True,
-            external_data=False,
             verbose=False,
         )
+    assert program is not None
+    model = program.model_proto
+    # Where in our sources each operator comes from is of no use to others, and differs by machine.
+    for node in model.graph.node:
+        del node.metadata_props[:]
+        node.doc_string = ""
+    onnx.save(model, str(path))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -15,6 +15,8 @@ from mabs.dqn import DQN
 from mabs.environment import ENV_NAME, make_vector
 from mabs.export import export_checkpoint
 from mabs.metrics import GAME_METRICS
+from mabs.network import trunk_settings
+from mxnet_baseline.algorithm import MXNet
 from sagemaker_rl.hyperparameters import option
 from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
 from sagemaker_rl.training_run import CSV_COLUMNS, say
@@ -75,8 +77,10 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         ).debugging(seed=hyperparameters.seed, log_level="ERROR")
 
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
-        """DQN waits for its runners, so it does not gain by them; the others use every CPU."""
-        return 0 if config.algo_class is DQN else super().default_workers(config, cpus)
+        """DQN waits for its runners, so it does not gain by them, and the MXNet baseline has none;
+        the others use every CPU."""
+        alone = config.algo_class in (DQN, MXNet)
+        return 0 if alone else super().default_workers(config, cpus)
 
     def default_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
         """Algorithm, board and snakes."""
@@ -92,7 +96,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             "observation": environment.observation.to_dict(),
             "observation shape": list(environment.single_observation_space.shape),
             "actions": list(MOVES),
-            "network": dict(config.model_config),
+            "network": trunk_settings(config.model_config),
         }
 
     def export(self, checkpoint: Path, model_dir: Path) -> None:

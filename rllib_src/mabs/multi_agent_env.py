@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 from mabs.environment import DEFAULTS, make_vector
-
-OBSERVATIONS, ACTION_MASK = "observations", "action_mask"
-"""The parts of an observation where moves are masked."""
+from mabs.network import ACTION_MASK, OBSERVATIONS
 
 
 class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
@@ -32,7 +30,8 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         if self._masked:
             space = Dict({OBSERVATIONS: space, ACTION_MASK: Box(0, 1, (4,), np.int8)})
         self.possible_agents = [f"snake_{seat}" for seat in range(self._games.num_snakes)]
-        self.agents: list[str] = []
+        # RLlib wants everybody here who may be observed, dead or alive.
+        self.agents = list(self.possible_agents)
         self.observation_spaces = dict.fromkeys(self.possible_agents, space)
         self.action_spaces = dict.fromkeys(self.possible_agents, self._games.single_action_space)
 
@@ -42,8 +41,8 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         """Begin a game; observations and infos of all snakes."""
         observations, infos = self._games.reset(seed=seed)
         seats = np.flatnonzero(infos["alive"][0])
-        self.agents = [self.possible_agents[seat] for seat in seats]
-        return self._observations(observations, infos, seats), {agent: {} for agent in self.agents}
+        agents = [self.possible_agents[seat] for seat in seats]
+        return self._observations(observations, infos, seats), {agent: {} for agent in agents}
 
     def step(
         self, action_dict: dict[str, int]
@@ -66,7 +65,6 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         truncateds = {name: bool(truncations[0, seat]) for seat, name in names.items()}
         terminateds["__all__"] = over and not any(truncateds.values())
         truncateds["__all__"] = over and any(truncateds.values())
-        self.agents = [self.possible_agents[seat] for seat in np.flatnonzero(infos["alive"][0])]
         return (
             self._observations(observations, infos, seats),
             {name: float(rewards[0, seat]) for seat, name in names.items()},

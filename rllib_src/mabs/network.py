@@ -6,9 +6,12 @@ head. The same trunk serves every board size; a checkpoint belongs to one size.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from gymnasium.spaces import Box
 from ray.rllib.algorithms.dqn.dqn_learner import (
     QF_NEXT_PREDS,
     QF_PREDS,
@@ -24,6 +27,26 @@ NEW_ACTION_MASK = "new_action_mask"
 """Batch column (B, 4) bool: the moves allowed in the next state. Optional; absent means all."""
 
 
+OBSERVATIONS, ACTION_MASK = "observations", "action_mask"
+"""The parts of an observation, or of the space of them, where the environment masks moves."""
+
+
+def split_observation(observation: Any) -> tuple[Any, Any]:
+    """Planes and action mask of an observation; the mask is None where there is none."""
+    if isinstance(observation, Tensor | Box):
+        return observation, None
+    return observation[OBSERVATIONS], observation[ACTION_MASK]
+
+
+TRUNK = {"channels": (32, 64, 64), "strides": (1, 2, 2), "width": 256}
+"""A ``model_config``'s part that is about the trunk, with the defaults."""
+
+
+def trunk_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `ConvTrunk` in a ``model_config``."""
+    return {key: model_config.get(key, default) for key, default in TRUNK.items()}
+
+
 def bfloat16_pays(device: torch.device) -> bool:
     """Whether bfloat16 arithmetic is native on ``device``; elsewhere it is slower than float32."""
     if device.type == "cuda":
@@ -37,9 +60,9 @@ class ConvTrunk(nn.Module):
     def __init__(
         self,
         shape: tuple[int, int, int],
-        channels: tuple[int, ...] = (32, 64, 64),
-        strides: tuple[int, ...] = (1, 2, 2),
-        width: int = 256,
+        channels: Sequence[int],
+        strides: Sequence[int],
+        width: int,
     ) -> None:
         super().__init__()
         self.width = width
@@ -91,13 +114,9 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
 
     def setup(self) -> None:
         """Build the network (the learner asks for the target later)."""
-        trunk = {
-            key: self.model_config[key]
-            for key in ("channels", "strides", "width")
-            if key in self.model_config
-        }
+        planes = split_observation(self.observation_space)[0]
         self.network = DuelingQNetwork(
-            self.observation_space.shape, int(self.action_space.n), **trunk
+            planes.shape, int(self.action_space.n), **trunk_settings(self.model_config)
         )
 
     def make_target_networks(self) -> None:
@@ -114,24 +133,44 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
 
     def compute_q_values(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Q-values of the online network."""
-        return {QF_PREDS: self._run(self.network, batch[Columns.OBS])}
+        return {QF_PREDS: self._run(self.network, split_observation(batch[Columns.OBS])[0])}
 
     def forward_target(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Q-values of the target network."""
-        return {QF_PREDS: self._run(self.target_network, batch[Columns.OBS])}
+        planes = split_observation(batch[Columns.OBS])[0]
+        return {QF_PREDS: self._run(self.target_network, planes)}
 
     def _forward(self, batch: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        """The best allowed moves."""
         q_values = self.compute_q_values(batch)[QF_PREDS]
+        mask = split_observation(batch[Columns.OBS])[1]
+        if mask is not None:
+            q_values = q_values.masked_fill(~mask.bool(), -torch.inf)
         return {QF_PREDS: q_values, Columns.ACTIONS: q_values.argmax(-1)}
+
+    def _forward_exploration(
+        self, batch: dict[str, Tensor], t: int = 0, **kwargs: Any
+    ) -> dict[str, Tensor]:
+        """For RLlib's own runners: now and then any allowed move (`model_config`: ``epsilon``)."""
+        outputs = self._forward(batch)
+        steps, values = zip(*self.model_config["epsilon"], strict=True)
+        epsilon = float(np.interp(t, steps, values))
+        allowed = torch.isfinite(outputs[QF_PREDS]).float()
+        exploring = torch.rand(len(allowed), device=allowed.device) < epsilon
+        random_moves = torch.multinomial(allowed, 1).squeeze(-1)
+        outputs[Columns.ACTIONS] = torch.where(exploring, random_moves, outputs[Columns.ACTIONS])
+        return outputs
 
     def _forward_train(self, batch: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Q-values now, and of both networks in the next state, forbidden moves at -infinity."""
         outputs = self.compute_q_values(batch)
+        planes, mask = split_observation(batch[Columns.NEXT_OBS])
         with torch.no_grad():
-            q_next = self._run(self.network, batch[Columns.NEXT_OBS])
-            q_target_next = self._run(self.target_network, batch[Columns.NEXT_OBS])
-        if NEW_ACTION_MASK in batch:
-            forbidden = ~batch[NEW_ACTION_MASK].bool()
+            q_next = self._run(self.network, planes)
+            q_target_next = self._run(self.target_network, planes)
+        mask = batch.get(NEW_ACTION_MASK, mask)
+        if mask is not None:
+            forbidden = ~mask.bool()
             q_next = q_next.masked_fill(forbidden, -torch.inf)
             q_target_next = q_target_next.masked_fill(forbidden, -torch.inf)
         return outputs | {QF_NEXT_PREDS: q_next, QF_TARGET_NEXT_PREDS: q_target_next}

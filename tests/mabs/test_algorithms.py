@@ -1,0 +1,130 @@
+"""RLlib's own algorithms on the plain multi-agent environment."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.mabs.conftest import SMALL
+
+pytestmark = [
+    pytest.mark.rllib,
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.timeout(150),
+]
+
+
+@pytest.fixture
+def game(ray_session: None) -> Any:
+    from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
+
+    return BattlesnakeMultiAgentEnv(SMALL | {"num_snakes": 3, "width": 7, "height": 7})
+
+
+def test_a_game_as_rllib_sees_it(game: Any) -> None:
+    observations, _ = game.reset(seed=5)
+    assert list(observations) == ["snake_0", "snake_1", "snake_2"]
+    random = np.random.default_rng(0)
+    acting = set(observations)
+    for _ in range(40):
+        actions = {}
+        for agent in acting:
+            seen = observations[agent]
+            assert game.observation_spaces[agent].contains(seen)
+            actions[agent] = int(random.choice(np.flatnonzero(seen["action_mask"])))
+        observations, rewards, terminateds, truncateds, _ = game.step(actions)
+        # Exactly those that moved hear of it.
+        assert set(observations) == set(rewards) == acting
+        over = terminateds.pop("__all__") or truncateds.pop("__all__")
+        truncateds.pop("__all__", None)
+        acting = {a for a in acting if not terminateds[a] and not truncateds[a]}
+        assert over == (not acting)
+        if over:
+            break
+    assert over
+    again, _ = game.reset(seed=5)
+    assert len(again) == 3
+
+
+def test_a_whole_game_is_cut_at_max_turns(ray_session: None) -> None:
+    from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
+
+    game = BattlesnakeMultiAgentEnv(SMALL | {"num_snakes": 2, "width": 11, "height": 11,
+                                             "max_turns": 1})  # fmt: skip
+    observations, _ = game.reset(seed=1)
+    moves = {agent: int(np.argmax(seen["action_mask"])) for agent, seen in observations.items()}
+    last, _, terminateds, truncateds, _ = game.step(moves)
+    assert truncateds == {"snake_0": True, "snake_1": True, "__all__": True}
+    assert not any(terminateds.values())
+    assert all(seen["observations"].any() for seen in last.values())
+
+
+def test_without_a_mask_an_observation_is_the_planes(ray_session: None) -> None:
+    from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
+
+    game = BattlesnakeMultiAgentEnv(SMALL | {"action_mask": "none"})
+    observations, _ = game.reset(seed=1)
+    assert observations["snake_0"].shape == game.observation_spaces["snake_0"].shape
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "action_mask"), [("PPO", "forbidden"), ("PPO", "none"), ("IMPALA", "forbidden")]
+)
+def test_rllib_trains_on_it(ray_session: None, name: str, action_mask: str) -> None:
+    from mabs import algorithms
+
+    config = algorithms.configure(name, SMALL | {"action_mask": action_mask})
+    config.env_runners(num_env_runners=1, num_envs_per_env_runner=2, rollout_fragment_length=16)
+    config.training(train_batch_size_per_learner=64)
+    if name == "PPO":
+        config.training(minibatch_size=32, num_epochs=1)
+    config.reporting(min_time_s_per_iteration=1)
+    algorithm = config.debugging(log_level="ERROR").build_algo()
+    try:
+        for _ in range(60):
+            results = algorithm.train()
+            if algorithms.MODULE in results.get("learners", {}):
+                break
+        assert results["learners"][algorithms.MODULE]["num_module_steps_trained_lifetime"] > 0
+        assert results["env_runners"]["episode_len_mean"] > 1
+    finally:
+        algorithm.stop()
+
+
+@pytest.mark.slow
+def test_rllibs_own_dqn_trains_our_network(ray_session: None) -> None:
+    from ray.rllib.algorithms.dqn import DQNConfig
+    from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+    from mabs.algorithms import MODULE
+    from mabs.environment import ENV_NAME
+    from mabs.network import SnakeQModule
+
+    config = (
+        DQNConfig()
+        .environment(ENV_NAME, env_config=SMALL)
+        .env_runners(num_env_runners=0, num_envs_per_env_runner=2)
+        .multi_agent(policies={MODULE}, policy_mapping_fn=lambda *_, **__: MODULE)
+        .rl_module(
+            rl_module_spec=MultiRLModuleSpec(
+                rl_module_specs={MODULE: RLModuleSpec(module_class=SnakeQModule)}
+            )
+        )
+        .training(
+            num_steps_sampled_before_learning_starts=50,
+            replay_buffer_config={
+                "type": "MultiAgentPrioritizedEpisodeReplayBuffer",
+                "capacity": 5_000,
+            },
+        )
+        .reporting(min_sample_timesteps_per_iteration=200)
+        .debugging(log_level="ERROR")
+    )
+    algorithm = config.build_algo()
+    try:
+        results = algorithm.train()
+        assert results["learners"][MODULE]["num_module_steps_trained_lifetime"] > 0
+    finally:
+        algorithm.stop()

@@ -1,0 +1,243 @@
+"""The whole command: train, stop by a signal, resume, refuse, export, evaluate, plot."""
+
+import csv
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [
+    pytest.mark.rllib,
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.timeout(150),
+]
+
+SMALL = [
+    *("--num-agents", "2", "--map-size", "5", "--seed", "3", "--num-workers", "0"),
+    *("--rl.training.config.num_envs_per_env_runner", "4"),
+    *("--rl.training.config.rollout_fragment_length", "8"),
+    *("--rl.training.config.train_batch_size_per_learner", "32"),
+    *("--rl.training.config.num_steps_sampled_before_learning_starts", "64"),
+    *("--rl.training.config.min_sample_timesteps_per_iteration", "128"),
+    *("--hyperparameter", "rl.training.config.replay_buffer_config.capacity=2000"),
+    *("--hyperparameter", 'rl.training.config.model_config.channels=[8]'),
+    *("--hyperparameter", 'rl.training.config.model_config.strides=[2]'),
+]  # fmt: skip
+
+
+def train(runs: Path, *arguments: str) -> int:
+    from mabs.launcher import main
+
+    return main([*SMALL, "--runs", str(runs), *arguments])
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    with (run / "progress.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def trained(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of four iterations, made in two parts."""
+    runs = tmp_path_factory.mktemp("runs")
+    assert train(runs, "--num-iters", "2") == 0
+    assert train(runs, "--num-iters", "4") == 0
+    return runs / "DQN-5x5-2"
+
+
+def test_a_run_leaves_curves_checkpoints_and_a_policy(trained: Path) -> None:
+    table = rows(trained)
+    assert [row["training_iteration"] for row in table] == ["1", "2", "3", "4"]
+    for name in ("env_steps", "time_total_s"):
+        values = [float(row[name]) for row in table]
+        assert values == sorted(values)
+        assert values[0] > 0
+    assert all(float(row["episode_len_mean"]) > 0 for row in table)
+    assert "Snake_was_eaten" in table[0]
+    assert list((trained / "tensorboard").glob("events.*"))
+    checkpoints = sorted(path.name for path in (trained / "checkpoints").iterdir())
+    assert checkpoints == ["checkpoint_000002", "checkpoint_000004"]
+    assert (trained / "model" / "policy.onnx").is_file()
+
+
+def test_a_finished_run_is_not_trained_again(trained: Path) -> None:
+    before = rows(trained)
+    assert train(trained.parent, "--num-iters", "4") == 0
+    assert rows(trained) == before
+
+
+def test_policy_equals_the_network(trained: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra server")
+    import torch
+
+    from mabs.export import load_network
+
+    onnx = trained / "model" / "policy.onnx"
+    metadata = json.loads(onnx.with_suffix(".json").read_text())
+    assert metadata["format"] == 1
+    assert metadata["board_sizes"] == [[5, 5]]
+    assert metadata["actions"] == ["up", "down", "left", "right"]
+    assert metadata["observation"]["name"] == "planes"
+    assert metadata["training"]["algorithm"] == "DQN"
+    assert metadata["training"]["training_iteration"] == 4
+    assert metadata["sha256"] == hashlib.sha256(onnx.read_bytes()).hexdigest()
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(onnx), options, providers=["CPUExecutionProvider"])
+    network = load_network(trained / "checkpoints" / "checkpoint_000004")
+    random = np.random.default_rng(0)
+    for count in (1, 2, 33):
+        boards = random.integers(0, 256, size=(count, 12, 5, 5), dtype=np.uint8)
+        with torch.no_grad():
+            expected = network(torch.from_numpy(boards)).numpy()
+        (answer,) = session.run(["q_values"], {"observations": boards})
+        assert answer.dtype == np.float32
+        np.testing.assert_allclose(answer, expected, atol=1e-5, rtol=0)
+    assert np.ptp(expected, axis=0).min() > 1e-4
+
+
+def test_command_export_evaluate_and_plot(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mabs import evaluate, export, plot
+
+    target = tmp_path / "snake.onnx"
+    assert export.main([str(trained), "-o", str(target)]) == 0
+    assert target.read_bytes() == (trained / "model" / "policy.onnx").read_bytes()
+
+    answers = []
+    for policy in (target, trained):
+        assert evaluate.main([str(policy), "--opponents", "random", "--games", "12"]) == 0
+        answers.append(capsys.readouterr().out.partition(":")[2])
+    assert "12 games" in answers[0]
+    assert answers[0] == answers[1], "torch and onnx play the same games"
+
+    for suffix in ("svg", "png"):
+        picture = tmp_path / f"curves.{suffix}"
+        assert plot.main([str(trained), str(trained), "-o", str(picture), "--x", "env_steps"]) == 0
+        assert picture.stat().st_size > 5_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--map-size", "7", "--name", "DQN-5x5-2"], "board size is [7, 7] but was [5, 5]"),
+        (["--observation", "centred"], '"name": "centred"'),
+        (["--algorithm", "APEX", "--num-workers", "1", "--name", "DQN-5x5-2"],
+         'algorithm is "APEX" but was "DQN"'),
+        (["--rl.training.config.model_config.width", "8"], 'network is {"channels": [8]'),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_of_something_else_is_refused_by_name(
+    trained: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    before = rows(trained)
+    assert train(trained.parent, "--num-iters", "5", *arguments) == 2
+    assert message in capsys.readouterr().err
+    assert rows(trained) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--algorithm", "DQM"], "unknown algorithm 'DQM'; choose one of DQN"),
+        (["--map-size", "eleven"], "hyperparameter map_size must be int, got 'eleven'"),
+        (["--map-sise", "11"], "unknown hyperparameter map-sise; did you mean map_size?"),
+        (["--map-size", "40"], "40"),
+        (["--rewards", "surviving"], "surviving"),
+        (["--rl.training.config.gama", "0.9"], "did you mean rl.training.config.gamma?"),
+        (["--rl.training.config.lr", "quick"], "rl.training.config.lr must be float"),
+        (["--rl.training.config.replay_buffer_config.size", "9"],
+         "unknown hyperparameter rl.training.config.replay_buffer_config.size"),
+        (["--num-workers", "999"], "num_workers must be between 0 and"),
+        (["--rl.training.config.n_step", "0"], "n_step must be"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_refused_before_any_work(
+    ray_session: None,
+    run_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    assert train(run_folder, "--num-iters", "1", *arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not run_folder.exists()
+
+
+def test_it_must_be_told_when_to_stop(
+    ray_session: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(run_folder) == 2
+    assert "--num-iters N or --minutes M" in capsys.readouterr().err
+
+
+def test_sigterm_leaves_a_checkpoint_to_resume_from(
+    ray_session: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_folder / "DQN-5x5-2"
+
+    def stop_after_two_iterations() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            time.sleep(0.01)
+            if (run / "progress.csv").is_file() and len(rows(run)) >= 2:
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    before = signal.getsignal(signal.SIGTERM)
+    stopper = threading.Thread(target=stop_after_two_iterations, daemon=True)
+    stopper.start()
+    assert train(run_folder, "--num-iters", "100000") == 143
+    stopper.join()
+    assert signal.getsignal(signal.SIGTERM) == before
+    done = len(rows(run))
+    assert 2 <= done < 100
+    assert f"checkpoint_{done:06d}" in capsys.readouterr().out
+    # Curves of work that was lost, as after a kill, are dropped when the run goes on.
+    with (run / "progress.csv").open("a") as file:
+        file.write(",".join([str(done + 1), *["9"] * (len(rows(run)[0]) - 1)]) + "\n")
+        file.write(f"{done + 2},9,9")
+    assert train(run_folder, "--num-iters", str(done + 2)) == 0
+    table = rows(run)
+    assert [int(row["training_iteration"]) for row in table] == list(range(1, done + 3))
+    assert float(table[done]["env_steps"]) > float(table[done - 1]["env_steps"])
+
+
+def test_no_resume_begins_anew(ray_session: None, run_folder: Path) -> None:
+    for _ in range(2):
+        assert train(run_folder, "--num-iters", "1", "--no-resume") == 0
+        assert len(rows(run_folder / "DQN-5x5-2")) == 1
+
+
+@pytest.mark.slow
+def test_the_script_alone_as_sagemaker_calls_it(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "rllib_src" / "train-mabs.py"
+    environment = os.environ | {
+        "SM_MODEL_DIR": str(tmp_path / "model"),
+        "SM_OUTPUT_DATA_DIR": str(tmp_path / "output" / "data"),
+        "SAGEMAKER_BASE_DIR": str(tmp_path),
+        "SM_HPS": json.dumps(
+            {"num_agents": "2", "map_size": 5, "num_iters": 2, "rl.training.config.lr": 5e-5}
+        ),
+    }
+    command = [sys.executable, str(script), "--num_agents", "2", "--num_iters", "2"]
+    process: Any = subprocess.run(
+        [*command, *SMALL[2:]], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
+    assert "training_iteration=2 episode_reward_mean=" in process.stdout
+    assert (tmp_path / "model" / "policy.onnx").is_file()
+    assert (tmp_path / "checkpoints" / "checkpoint_000002" / "facts.json").is_file()
+    assert (tmp_path / "output" / "data" / "progress.csv").is_file()
+    assert not (tmp_path / "runs").exists()
