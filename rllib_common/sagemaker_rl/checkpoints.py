@@ -38,6 +38,12 @@ def save(algorithm: Any, folder: Path, facts: Mapping[str, Any], keep: int = 2) 
     return target
 
 
+def delete_all(folder: Path) -> None:
+    """Delete every checkpoint in ``folder``, and nothing else."""
+    for checkpoint in _all(folder):
+        shutil.rmtree(checkpoint)
+
+
 def newest(folder: Path) -> Path | None:
     """The newest whole checkpoint in ``folder``, or None."""
     return next(iter(reversed(_all(folder))), None)

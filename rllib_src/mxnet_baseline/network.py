@@ -73,8 +73,10 @@ class AttentionNetwork(gluon.HybridBlock):  # type: ignore[misc]
     def hybrid_forward(self, F: Any, planes: Any) -> Any:  # noqa: N803
         """The values of the moves."""
         height, width = (side // REPEAT for side in self.pixels)
-        turns = planes.reshape((-1, 2, PLANES, height * width)).flip(axis=1)
-        turns = turns.reshape((-1, PLANES, height * width))
+        this, last = (
+            planes.slice_axis(axis=1, begin=begin, end=begin + PLANES) for begin in (0, PLANES)
+        )
+        turns = F.concat(last, this, dim=1).reshape((-1, PLANES, height * width))
         pictures = turns.slice_axis(axis=1, begin=0, end=PICTURES)
         # The pack's own numbers: head 5, body 1, outside the board -1 (here 250, 50 and 255).
         pictures = pictures / 50 - (pictures - 250).clip(0, 5) * 1.22

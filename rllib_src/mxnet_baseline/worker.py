@@ -28,13 +28,8 @@ def main() -> None:
     baseline = Baseline(told["env_config"], Settings(**told["settings"]), told["seed"])
     for line in sys.stdin:
         command, *folders = json.loads(line)
-        if command == "train":
-            answer = baseline.train()
-        else:
-            answer = {"save": baseline.save, "restore": baseline.restore}[command](
-                *map(Path, folders)
-            )
-        answers.write(json.dumps(answer) + "\n")
+        do = {"train": baseline.train, "save": baseline.save, "restore": baseline.restore}[command]
+        answers.write(json.dumps(do(*map(Path, folders))) + "\n")
         answers.flush()
 
 

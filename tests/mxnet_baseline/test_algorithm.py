@@ -1,0 +1,135 @@
+"""The baseline as the launcher sees it: refusals, training, checkpoints."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mxnet_baseline.conftest import SMALL
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+
+def test_only_its_own_observation() -> None:
+    from mxnet_baseline.algorithm import MXNetConfig
+    from mxnet_baseline.settings import OBSERVATION
+
+    config = MXNetConfig().environment("battlesnake", env_config=SMALL)
+    assert config.env_config["observation"] == OBSERVATION
+    with pytest.raises(ValueError, match=r"observation is 'centred'.*leave the option out"):
+        config.environment("battlesnake", env_config=SMALL | {"observation": "centred"})
+
+
+def test_impossible_settings_are_refused(quick_config: Any) -> None:
+    quick_config.num_env_runners = 1
+    with pytest.raises(ValueError, match=r"num_workers=1; leave it out or give 0"):
+        quick_config.validate()
+    quick_config.num_env_runners = 0
+    quick_config.validate()
+    with pytest.raises(ValueError, match=r"batch_size must be positive, got 0"):
+        quick_config.update_from_dict({"batch_size": 0}).validate()
+
+
+def test_without_mxnet_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from mxnet_baseline import algorithm
+
+    monkeypatch.setenv("MXNET_PYTHON", str(tmp_path / "python"))
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path}/python is not there")):
+        algorithm.MXNetConfig().validate()
+
+
+def test_a_setting_that_it_does_not_have_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from mabs.launcher import main
+
+    command = ["--algorithm", "MXNET", "--num-iters", "1", "--runs", str(tmp_path)]
+    assert main([*command, "--rl.training.config.n_step", "3"]) == 2
+    assert "unknown hyperparameter rl.training.config.n_step" in capsys.readouterr().err
+
+
+def test_training_counts_and_explores_less_and_less(quick_config: Any) -> None:
+    algorithm = quick_config.build_algo()
+    try:
+        first, second = algorithm.train(), algorithm.train()
+    finally:
+        algorithm.stop()
+    assert (first["training_iteration"], second["training_iteration"]) == (1, 2)
+    assert second["env_runners"]["num_env_steps_sampled_lifetime"] == 120
+    games = first["env_runners"]["num_episodes"] + second["env_runners"]["num_episodes"]
+    assert second["epsilon"] == pytest.approx(0.995**games)
+    # Every snake learns at each fourth of its moves, once it has nine memories.
+    moves = second["env_runners"]["num_agent_steps_sampled_lifetime"]["default_agent"]
+    updates = second["learners"]["default_policy"]["weights_seq_no"]
+    assert moves / 4 - 6 <= updates <= moves / 4 - 4
+    # Survival: a snake is paid for each turn but that of its death.
+    results = first["env_runners"]
+    assert 0 < results["episode_return_mean"] < results["episode_len_mean"]
+
+
+def test_the_same_seed_learns_the_same(quick_config: Any) -> None:
+    results = []
+    for _ in range(2):
+        algorithm = quick_config.build_algo()
+        results.append(algorithm.train())
+        algorithm.stop()
+    assert results[0] == results[1]
+
+
+def test_a_checkpoint_goes_on(quick_config: Any, tmp_path: Path) -> None:
+    from mxnet_baseline.algorithm import write_onnx
+
+    algorithm = quick_config.build_algo()
+    algorithm.train()
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    algorithm.save_to_path(str(tmp_path / "first"))
+    before = algorithm.train()
+    algorithm.stop()
+
+    again = quick_config.build_algo()
+    again.restore_from_path(str(tmp_path / "first"))
+    again.save_to_path(str(tmp_path / "second"))
+    results = again.train()
+    again.stop()
+    assert results["training_iteration"] == before["training_iteration"] == 2
+    assert results["env_runners"]["num_env_steps_sampled_lifetime"] == 120
+    assert results["epsilon"] < 1
+    shape = [14, 7, 7]
+    for name in ("first", "second"):
+        write_onnx(tmp_path / name, shape, tmp_path / f"{name}.onnx")
+    first, second = ((tmp_path / f"{name}.onnx").read_bytes() for name in ("first", "second"))
+    assert first == second
+
+
+def test_a_process_that_dies_is_told_of(quick_config: Any) -> None:
+    algorithm = quick_config.build_algo()
+    algorithm.train()
+    algorithm._process.kill()
+    with pytest.raises(RuntimeError, match="ended with status -9 at 'train'"):
+        algorithm.train()
+    algorithm.stop()
+
+
+@pytest.mark.slow
+def test_from_the_command_to_a_served_policy(mxnet_python: Path, tmp_path: Path) -> None:
+    from battlesnake_gym.board import Board
+    from mabs.launcher import main
+    from sagemaker_rl import curves
+    from server.policy import Policy
+    from server.strategies import PolicySnake
+
+    command = ["--algorithm", "MXNET", "--runs", str(tmp_path), "--name", "b", "--map-size", "7"]
+    settings = ["--rl.training.config.turns_per_iteration", "50", "--num-agents", "2"]
+    assert main([*command, *settings, "--num-iters", "1"]) == 0
+    assert main([*command, *settings, "--num-iters", "2"]) == 0
+    rows = curves.read(tmp_path / "b" / "progress.csv")
+    assert [row["env_steps"] for row in rows] == [50, 100]
+    assert rows[1]["agent_steps"] > rows[0]["agent_steps"] > 50
+    policy = Policy.load(tmp_path / "b" / "model" / "policy.onnx")
+    assert policy.metadata["versions"]["mxnet"] == "1.9.1"
+    board = Board.new(7, 7, 2)
+    board.you_id = board.snakes[0].id
+    snake = PolicySnake(policy)
+    assert snake(board).move in board.safe_moves()
