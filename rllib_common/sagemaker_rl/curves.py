@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,13 @@ class Curves:
                 [_text(row.get(name, math.nan)) for name in self._columns] for row in rows
             )
         draft.replace(self._path)
-        self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=resumed_at + 1)
+        board = folder / "tensorboard"
+        if resumed_at == 0:
+            shutil.rmtree(board, ignore_errors=True)
+        # Files are named by the second; the suffix keeps those of quick restarts apart.
+        self._board = SummaryWriter(
+            str(board), purge_step=resumed_at + 1, filename_suffix=f".{resumed_at}"
+        )
 
     def add(self, results: Mapping[str, Any]) -> None:
         """Append one iteration's results."""

@@ -149,7 +149,7 @@ def convert(name: str, value: Any, kind: Any) -> Any:
     1.0
     """
     kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-    for one in kinds:
+    for one in (typing.get_origin(one) or one for one in kinds):
         if one is type(None) and value is None:
             return None
         if one is float and isinstance(value, int | float) and not isinstance(value, bool):

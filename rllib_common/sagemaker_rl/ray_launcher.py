@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -63,6 +62,14 @@ class SageMakerRayLauncher:
             ValueError: a hyperparameter has an impossible value.
         """
         raise NotImplementedError
+
+    def presets(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Hyperparameters that the ``given`` ones imply; those given explicitly win.
+
+        Raises:
+            ValueError: there is no such preset.
+        """
+        return {}
 
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
         """Runner processes where no number is given: one for each CPU but the driver's."""
@@ -128,7 +135,8 @@ class SageMakerRayLauncher:
 
     def _plan(self, arguments: argparse.Namespace, rest: list[str]) -> TrainingRun:
         """Everything that can be checked before work starts."""
-        values = hyperparameters.collect(arguments, rest, os.environ)
+        given = hyperparameters.collect(arguments, rest, os.environ)
+        values = self.presets(given) | given
         plain, overrides = hyperparameters.split(values, self.hyperparameters_class)
         if plain.num_iters is None and plain.minutes is None:
             raise HyperparameterError("say when to stop: --num-iters N or --minutes M (or both)")
@@ -162,8 +170,7 @@ class SageMakerRayLauncher:
 
     def _run(self, run: TrainingRun) -> int:
         if run.checkpoint is None:
-            for folder in (run.job.output_dir, run.job.checkpoint_dir, run.job.model_dir):
-                shutil.rmtree(folder, ignore_errors=True)
+            checkpoints.delete_all(run.job.checkpoint_dir)
         if not run.finished:
             with started_ray():
                 run.train()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.registry import register_env
 
 from battlesnake_gym.rules import MOVES
-from mabs import algorithms
+from mabs import algorithms, experiments
 from mabs.dqn import DQN
 from mabs.environment import ENV_NAME, make_vector
 from mabs.export import export_checkpoint
@@ -26,12 +27,15 @@ from sagemaker_rl.training_run import CSV_COLUMNS, say
 class BattlesnakeHyperparameters(Hyperparameters):
     """What to play and how to learn; see the options' help."""
 
+    experiment: str | None = option(None, "a named experiment: hyperparameters from a file")
     num_agents: int = option(4, "snakes in a game")
     map_size: int = option(11, "width and height of the board")
     ruleset: str = option("standard", "the game's ruleset")
     map: str = option("standard", "the game's map")
     observation: str = option("planes", "what a snake sees (battlesnake_gym.observations)")
-    rewards: str = option("survival", "what it is rewarded for (battlesnake_gym.rewards)")
+    rewards: str | dict[str, float] = option(
+        "survival", "what it is rewarded for: a name or weights (battlesnake_gym.rewards)"
+    )
     action_mask: str = option("forbidden", "moves it never makes (battlesnake_gym.masks), or none")
 
 
@@ -43,6 +47,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
 
       train --minutes 3
       train --algorithm APEX --map-size 7 --num-agents 2 --num-iters 50 --name small
+      train --experiment hill-vanilla --minutes 60
       train --minutes 10 --rl.training.config.lr 1e-4
     """
 
@@ -51,7 +56,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         name: f"env_runners/{name}" for name in GAME_METRICS if name not in CSV_COLUMNS
     } | {
         "agent_steps": "env_runners/num_agent_steps_sampled_lifetime/default_agent",
-        "updates": "learners/default_policy/weights_seq_no",
+        "transitions_trained": "learners/default_policy/num_module_steps_trained_lifetime",
         "qf_loss": "learners/default_policy/qf_loss",
         "qf_mean": "learners/default_policy/qf_mean",
     }  # fmt: skip
@@ -76,6 +81,11 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             },
         ).debugging(seed=hyperparameters.seed, log_level="ERROR")
 
+    def presets(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The hyperparameters of the named experiment."""
+        name = given.get("experiment")
+        return {} if name is None else experiments.read(name)
+
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
         """DQN waits for its runners, so it does not gain by them, and the MXNet baseline has none;
         the others use every CPU."""
@@ -83,7 +93,9 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return 0 if alone else super().default_workers(config, cpus)
 
     def default_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
-        """Algorithm, board and snakes."""
+        """The experiment, or else algorithm, board and snakes."""
+        if hyperparameters.experiment is not None:
+            return hyperparameters.experiment
         size = hyperparameters.map_size
         return f"{hyperparameters.algorithm}-{size}x{size}-{hyperparameters.num_agents}"
 

@@ -1,0 +1,152 @@
+"""Names and types of hyperparameters, from flags and from SM_HPS."""
+
+import argparse
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from sagemaker_rl.hyperparameters import (
+    HyperparameterError,
+    add_flags,
+    collect,
+    option,
+    override,
+    split,
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    num_agents: int = option(4, "snakes")
+    gamma: float = option(0.5, "discount, in %")
+    name: str | None = option(None, "name")
+    masked: bool = option(True, "mask")
+
+
+CONFIG: dict[str, Any] = {
+    "lr": 5e-4,
+    "gamma": 0.99,
+    "n_step": 3,
+    "dueling": True,
+    "seed": None,
+    "epsilon": [[0, 1.0]],
+    "replay_buffer_config": {"capacity": 100, "inner": {"alpha": 0.6}},
+}
+
+
+def read(argv: list[str], sm_hps: dict[str, Any] | None = None) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    add_flags(parser, Wanted)
+    arguments, rest = parser.parse_known_args(argv)
+    environ = {} if sm_hps is None else {"SM_HPS": json.dumps(sm_hps)}
+    return collect(arguments, rest, environ)
+
+
+def test_flags_come_before_sm_hps_and_types_stay_what_they_are() -> None:
+    values = read(
+        ["--num-agents", "5", "--rl.training.config.gamma=1.0"],
+        {"num_agents": "3", "rl.training.config.lr": "5e-5", "name": "snake", "masked": "false"},
+    )
+    assert values == {
+        "num_agents": 5,
+        "rl.training.config.lr": 5e-5,
+        "rl.training.config.gamma": 1.0,
+        "name": "snake",
+        "masked": False,
+    }
+    assert isinstance(values["rl.training.config.gamma"], float)
+    plain, overrides = split(values, Wanted)
+    assert plain == Wanted(num_agents=5, name="snake", masked=False)
+    assert overrides == {"lr": 5e-5, "gamma": 1.0}
+
+
+def test_sagemakers_spelling_of_flags() -> None:
+    values = read(["--num_agents", "7", "--rl.training.config.lr", "1e-4"])
+    assert values == {"num_agents": 7, "rl.training.config.lr": 1e-4}
+    assert read(["--hyperparameter", "rl.training.config.epsilon=[[0, 0.1]]"]) == {
+        "rl.training.config.epsilon": [[0, 0.1]]
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"num_agnets": 4}, "unknown hyperparameter num_agnets; did you mean num_agents?"),
+        ({"num_agents": 4.5}, "hyperparameter num_agents must be int, got 4.5"),
+        ({"num_agents": True}, "hyperparameter num_agents must be int, got True"),
+        ({"gamma": "high"}, "hyperparameter gamma must be float, got 'high'"),
+        ({"name": 3}, "hyperparameter name must be str or null, got 3"),
+        ({"rl.training.confg.lr": 1}, "did you mean rl.training.config.lr?"),
+    ],
+)
+def test_mistakes_in_plain_names(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(HyperparameterError) as error:
+        split(values, Wanted)
+    assert message in str(error.value)
+
+
+def test_whole_numbers_become_what_is_wanted() -> None:
+    plain, _ = split({"gamma": 1, "num_agents": 4.0}, Wanted)
+    assert (plain.gamma, type(plain.gamma)) == (1.0, float)
+    assert (plain.num_agents, type(plain.num_agents)) == (4, int)
+
+
+def test_dotted_names_change_only_what_they_name() -> None:
+    changed = override(
+        CONFIG,
+        {
+            "lr": 1,
+            "seed": 7,
+            "epsilon": [[0, 0.2]],
+            "replay_buffer_config.inner.alpha": 0,
+            "replay_buffer_config.capacity": 200,
+        },
+    )
+    assert changed == {
+        "lr": 1.0,
+        "seed": 7,
+        "epsilon": [[0, 0.2]],
+        "replay_buffer_config": {"capacity": 200, "inner": {"alpha": 0.0}},
+    }
+    assert isinstance(changed["lr"], float)
+    assert CONFIG["replay_buffer_config"] == {"capacity": 100, "inner": {"alpha": 0.6}}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("lrr", 1, "unknown hyperparameter rl.training.config.lrr; "
+                   "did you mean rl.training.config.lr?"),
+        ("replay_buffer_config.capacitty", 1,
+         "did you mean rl.training.config.replay_buffer_config.capacity?"),
+        ("replay_buffer_config.inner.beta", 1, "replay_buffer_config.inner.alpha?"),
+        ("lr.schedule", 1, "unknown hyperparameter rl.training.config.lr.schedule"),
+        ("lr", "fast", "rl.training.config.lr must be float, got 'fast'"),
+        ("dueling", 1, "rl.training.config.dueling must be bool, got 1"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_dotted_names(name: str, value: Any, message: str) -> None:
+    with pytest.raises(HyperparameterError) as error:
+        override(CONFIG, {name: value})
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--lr"], "--lr needs a value"),
+        (["runs"], "unexpected argument 'runs'"),
+        (["--hyperparameter", "lr"], "--hyperparameter takes NAME=VALUE"),
+    ],
+)
+def test_flags_that_make_no_sense(argv: list[str], message: str) -> None:
+    with pytest.raises(HyperparameterError, match=message):
+        read(argv)
+
+
+@pytest.mark.parametrize(("text", "message"), [("{", "not JSON"), ("[1]", "JSON object")])
+def test_sm_hps_must_be_a_json_object(text: str, message: str) -> None:
+    with pytest.raises(HyperparameterError, match=message):
+        collect(argparse.Namespace(hyperparameter=[]), [], {"SM_HPS": text})
