@@ -1,4 +1,4 @@
-"""Builds the packages and what is compiled, the engine and the search; the metadata stands in ``pyproject.toml``."""
+"""Builds the packages and the two compiled parts; the metadata stands in ``pyproject.toml``."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 # a SageMaker job, where they stand flat beside the script, hence their flat names.
 FOLDERS = {
     ".": ["battlesnake_gym*", "heuristics*", "server*"],
-    "rllib_src": ["mabs*", "mxnet_baseline*"],
+    "rllib_src": ["mabs*", "mxnet_baseline*", "procgen_rllib*"],
     "rllib_common": ["sagemaker_rl*"],
 }
 
@@ -22,7 +22,7 @@ packages = {
 
 
 def extension(name: str) -> Extension:
-    """Compile all of ``csrc`` in the package of ``name``; without a compiler Python serves instead."""
+    """Compile all of ``csrc`` in the package of ``name``."""
     folder = Path(*name.split(".")[:-1]) / "csrc"
     return Extension(
         name,
@@ -32,6 +32,7 @@ def extension(name: str) -> Extension:
         extra_compile_args=["-std=gnu11", "-O3"],
         define_macros=[("Py_LIMITED_API", "0x030B0000")],
         py_limited_api=True,
+        # Without a compiler the game still runs, on the plain Python rules.
         optional=True,
     )
 

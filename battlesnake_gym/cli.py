@@ -1,4 +1,4 @@
-"""The console command ``battlesnake-gym``: a table of subcommands, each loaded only when asked for."""
+"""The console command ``battlesnake-gym``: subcommands, each loaded only when asked for."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def usage() -> str:
             "commands:",
             *lines,
             "",
-            f"'{PROG} COMMAND --help' explains one of them. A first game in the terminal's browser:",
+            f"'{PROG} COMMAND --help' explains one of them. First games:",
             f"  {PROG} arena hungry cautious --games 4 --replays replays",
             f"  {PROG} watch replays",
             "",
