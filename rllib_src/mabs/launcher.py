@@ -33,7 +33,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
     ruleset: str = option("standard", "the game's ruleset")
     map: str = option("standard", "the game's map")
     observation: str = option("planes", "what a snake sees (battlesnake_gym.observations)")
-    rewards: str | dict[str, float] = option(
+    rewards: str | dict[str, float] = option(  # noqa: RUF009  (it makes a field)
         "survival", "what it is rewarded for: a name or weights (battlesnake_gym.rewards)"
     )
     action_mask: str = option("forbidden", "moves it never makes (battlesnake_gym.masks), or none")

@@ -188,7 +188,8 @@ class Baseline:
             },
             "learners": {
                 "default_policy": {
-                    "weights_seq_no": self.progress.updates,
+                    "num_module_steps_trained_lifetime": self.progress.updates
+                    * self.settings.batch_size,
                     "qf_loss": float(np.mean(losses)) if losses else None,
                 }
             },

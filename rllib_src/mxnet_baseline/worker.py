@@ -11,7 +11,9 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from mxnet_baseline.dqn import Baseline
 from mxnet_baseline.settings import Settings
@@ -28,8 +30,12 @@ def main() -> None:
     baseline = Baseline(told["env_config"], Settings(**told["settings"]), told["seed"])
     for line in sys.stdin:
         command, *folders = json.loads(line)
-        do = {"train": baseline.train, "save": baseline.save, "restore": baseline.restore}[command]
-        answers.write(json.dumps(do(*map(Path, folders))) + "\n")
+        do: dict[str, Callable[..., Any]] = {
+            "train": baseline.train,
+            "save": baseline.save,
+            "restore": baseline.restore,
+        }
+        answers.write(json.dumps(do[command](*map(Path, folders))) + "\n")
         answers.flush()
 
 

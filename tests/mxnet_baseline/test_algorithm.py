@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.mxnet_baseline.conftest import SMALL
+from tests.mxnet_baseline.conftest import QUICK, SMALL
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -61,7 +61,8 @@ def test_training_counts_and_explores_less_and_less(quick_config: Any) -> None:
     assert second["epsilon"] == pytest.approx(0.995**games)
     # Every snake learns at each fourth of its moves, once it has nine memories.
     moves = second["env_runners"]["num_agent_steps_sampled_lifetime"]["default_agent"]
-    updates = second["learners"]["default_policy"]["weights_seq_no"]
+    trained = second["learners"]["default_policy"]["num_module_steps_trained_lifetime"]
+    updates = trained / QUICK["batch_size"]
     assert moves / 4 - 6 <= updates <= moves / 4 - 4
     # Survival: a snake is paid for each turn but that of its death.
     results = first["env_runners"]
