@@ -156,9 +156,9 @@ def convert(name: str, value: Any, kind: Any) -> Any:
             return float(value)
         if one is int and isinstance(value, float) and value.is_integer():
             return int(value)
-        if one in (int, bool, str, dict, list) and type(value) is one:
+        if type(value) is (typing.get_origin(one) or one):
             return value
-    wanted = " or ".join("null" if one is type(None) else one.__name__ for one in kinds)
+    wanted = " or ".join("null" if one is type(None) else str(one.__name__) for one in kinds)
     raise HyperparameterError(f"hyperparameter {name} must be {wanted}, got {value!r}")
 
 

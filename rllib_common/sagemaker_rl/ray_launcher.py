@@ -102,7 +102,8 @@ class SageMakerRayLauncher:
         stopped by SIGTERM or Ctrl-C after writing a checkpoint; the same command resumes.
         """
         # RLlib warns at length about choices that are ours.
-        logging.getLogger("ray").setLevel(logging.ERROR)
+        for name in ("ray", "ray.rllib"):
+            logging.getLogger(name).setLevel(logging.ERROR)
         launcher = cls()
         arguments, rest = launcher._parser(prog).parse_known_args(argv)
         try:

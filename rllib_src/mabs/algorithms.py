@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.algorithms.ppo import PPOConfig
@@ -80,7 +81,11 @@ def configure(name: str, env_config: Mapping[str, Any]) -> AlgorithmConfig:
     """
     if name not in ALGORITHMS:
         raise ValueError(f"unknown algorithm {name!r}; choose one of {', '.join(ALGORITHMS)}")
-    return ALGORITHMS[name]().environment(ENV_NAME, env_config=DEFAULTS | dict(env_config))
+    return (
+        ALGORITHMS[name]()
+        .environment(ENV_NAME, env_config=DEFAULTS | dict(env_config))
+        .learners(num_gpus_per_learner=int(torch.cuda.is_available()))
+    )
 
 
 def make_multi_agent_env(env_config: Mapping[str, Any]) -> BattlesnakeMultiAgentEnv:
