@@ -75,10 +75,10 @@ def _error(error: Exception) -> tuple[Response, int]:
 
 
 def _entrance(application: Callable[..., Any]) -> Callable[..., Any]:
-    """Note when a request arrived, and read ``//move/`` as ``/move`` instead of redirecting."""
+    """Note when a request arrived unless the web server did, and read ``//move/`` as ``/move`` instead of redirecting."""
 
     def enter(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        environ["server.arrived"] = time.perf_counter()
+        environ.setdefault("server.arrived", time.perf_counter())
         environ["PATH_INFO"] = re.sub("/+", "/", environ.get("PATH_INFO", "")).rstrip("/") or "/"
         answer: Iterable[bytes] = application(environ, start_response)
         return answer

@@ -6,16 +6,21 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.snakes import Decision, Factory
 from server.metrics import Metrics
 from server.sessions import Key, Sessions
+from server.strategies import is_quick
 from server.thinker import Thinker
 
 
 class LiveSnake:
-    """Plays any number of games at once; every public method may be called from any thread."""
+    """Plays any number of games at once; every public method may be called from any thread.
+
+    ``quick`` tells whether its strategies answer as soon as they can, in milliseconds.
+    """
 
     def __init__(self, factory: Factory) -> None:
+        self.quick = is_quick(factory(0))
         self.sessions = Sessions(factory)
         self.metrics = Metrics(games_alive=self.count_games)
-        self._thinker = Thinker(self.metrics)
+        self._thinker = Thinker(self.metrics, quick=self.quick)
 
     def start(self, key: Key) -> None:
         """A game begins: build its strategy before the first move asks for it."""

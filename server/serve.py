@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
+import os
 import re
 import socket
 import struct
@@ -16,9 +18,17 @@ from gunicorn.app.base import BaseApplication
 
 from heuristics.filters import SAFE
 from server.app import DEFAULTS, create_app
+from server.worker import Worker, stamped
 
 STALLED_SECONDS = 2
 """A client that stops in the middle of a request for this long loses its connection."""
+
+THREADS_QUICK = 2 * (os.cpu_count() or 1)
+"""Requests answered at once by snakes that answer as soon as they can. More threads than there are
+cores to run them serve nobody sooner, and some much later."""
+
+THREADS = 256
+"""Requests answered at once by snakes that take their time: most threads wait for a search."""
 
 CAREFUL = tuple(rule.name for rule in SAFE)
 """The filters of ``--heuristics`` without names."""
@@ -48,15 +58,16 @@ def main(argv: list[str] | None = None) -> int:
         app.run(arguments.host, arguments.port, debug=True, use_debugger=False, threaded=True)
     else:
         address = f"{arguments.host}:{arguments.port}"
-        Gunicorn(lambda: create_app(config), address, arguments.threads).run()
+        threads = THREADS_QUICK if app.extensions["live_snake"].quick else THREADS
+        Gunicorn(lambda: create_app(config), address, threads).run()
     return 0
 
 
 class Gunicorn(BaseApplication):  # type: ignore[misc]
     """A web application under gunicorn: one process, many threads.
 
-    One process, because the games' memory lives in it; threads, because a search leaves the
-    interpreter to the others while it thinks.
+    One process, because the games' memory lives in it; threads, because a search and a network
+    leave the interpreter to the others while they work.
     """
 
     def __init__(self, make_app: Callable[[], Flask], address: str, threads: int) -> None:
@@ -64,7 +75,7 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
         self._options: dict[str, Any] = {
             "bind": address,
             "workers": 1,
-            "worker_class": "gthread",
+            "worker_class": Worker,
             "threads": threads,
             "keepalive": 75,
             "graceful_timeout": 5,
@@ -81,7 +92,12 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
 
     def load(self) -> Flask:
         """Build the application in the worker: a loaded network does not survive a fork."""
-        return self._make_app()
+        app = self._make_app()
+        app.wsgi_app = stamped(app.wsgi_app)  # type: ignore[method-assign]
+        # What is loaded by now stays; looking through it for garbage would only delay answers.
+        gc.collect()
+        gc.freeze()
+        return app
 
 
 def _drop_stalled_clients(arbiter: Any) -> None:
@@ -114,12 +130,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="address (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="port (default: %(default)s)")
     parser.add_argument(
-        "--threads",
-        type=_positive,
-        default=256,
-        help="requests answered at once (default: %(default)s)",
-    )
-    parser.add_argument(
         "--color", type=_color, default=DEFAULTS["COLOR"], help="#rrggbb (default: %(default)s)"
     )
     parser.add_argument("--head", default=DEFAULTS["HEAD"], help="head (default: %(default)s)")
@@ -142,10 +152,3 @@ def _color(text: str) -> str:
     if not re.fullmatch("#[0-9a-fA-F]{6}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is no colour like #3366cc")
     return text
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, got {value}")
-    return value

@@ -28,13 +28,15 @@ MOST_SESSIONS = 10_000
 class Session:
     """One snake in one game.
 
-    ``thinking`` is the strategy's current work, if any: a strategy object plays one move at a time.
+    A strategy object plays one move at a time: ``playing`` is held by the thread that asks it,
+    ``thinking`` is its current work in a thread of its own, if any.
     ``board`` and ``decision`` are the latest ones, for the debug page.
     """
 
     strategy: Strategy
     round_trip: RoundTrip = field(default_factory=RoundTrip)
     thinking: Future[Decision] | None = None
+    playing: threading.Lock = field(default_factory=threading.Lock)
     lock: threading.Lock = field(default_factory=threading.Lock)
     last_heard: float = 0.0
     board: Board | None = None

@@ -11,9 +11,9 @@ from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.observations import facing
 from battlesnake_gym.rules import MOVES
-from battlesnake_gym.snakes import Decision, Factory
+from battlesnake_gym.snakes import Decision, Factory, Strategy
 from heuristics.filters import ALIVE, FILTERS
-from heuristics.pipeline import Filter, filtered
+from heuristics.pipeline import Filter, Pipeline, filtered
 from server.policy import Policy
 
 
@@ -64,6 +64,11 @@ def strategy_factory(
     chosen = [_filter(name) for name in filters]
     loaded = Policy.load(policy)
     return lambda seed: PolicySnake(loaded, chosen)
+
+
+def is_quick(strategy: Strategy) -> bool:
+    """Whether ``strategy`` is known to answer in milliseconds, whatever time it is given."""
+    return isinstance(strategy, Pipeline | PolicySnake)
 
 
 def _filter(name: str) -> Filter:

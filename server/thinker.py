@@ -63,16 +63,17 @@ class Crowd:
 
 
 class Thinker:
-    """Runs strategies in threads of its own, so that a slow one can be left behind.
+    """Runs strategies against the clock.
 
-    With more games than seats the time is shared: by how many asked at once of late, so that the
+    ``quick`` ones answer in milliseconds and run where they are asked. All others run in threads of
+    their own, so that a slow one can be left behind. With more games than seats the time is shared: by how many asked at once of late, so that the
     first to come leave something to the others; who gets no seat in time is answered by the
-    fallback. A thread cannot be stopped: a
-    strategy that overruns goes on without a seat, and its game is answered by the fallback until it
-    is done.
+    fallback. A thread cannot be stopped: a strategy that overruns goes on without a seat, and its
+    game is answered by the fallback until it is done.
     """
 
-    def __init__(self, metrics: Metrics, seats: int = SEATS) -> None:
+    def __init__(self, metrics: Metrics, *, quick: bool = False, seats: int = SEATS) -> None:
+        self._quick = quick
         self._pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="thinker")
         self._metrics = metrics
         self._seats = seats
@@ -99,9 +100,10 @@ class Thinker:
     def _think(self, session: Session, board: Board, deadline: float, grace: float) -> Decision:
         """Ask the strategy to be done at ``deadline``, and give up ``grace`` seconds later."""
         try:
-            with self._seat(deadline) as seconds:
-                work = self._start(session, board, seconds)
-                decision = work.result(max(0.0, deadline + grace - time.perf_counter()))
+            if self._quick:
+                decision = self._think_here(session, board, deadline)
+            else:
+                decision = self._think_aside(session, board, deadline, grace)
             if decision.move not in MOVES:
                 raise ValueError(f"move must be one of {', '.join(MOVES)}, got {decision.move!r}")
         except (FutureTimeoutError, OutOfTimeError):
@@ -113,6 +115,25 @@ class Thinker:
             return self._fall_back(board, f"the strategy failed: {error}")
         self._metrics.moves.labels("strategy").inc()
         return decision
+
+    def _think_here(self, session: Session, board: Board, deadline: float) -> Decision:
+        """Ask a quick strategy, unless the request has waited for too long already."""
+        seconds = deadline - time.perf_counter()
+        # A strategy plays one move at a time: the same game asked twice at once is odd enough.
+        if seconds < LEAST_BUDGET or not session.playing.acquire(blocking=False):
+            raise OutOfTimeError
+        try:
+            return session.strategy(board, seconds)
+        finally:
+            session.playing.release()
+
+    def _think_aside(
+        self, session: Session, board: Board, deadline: float, grace: float
+    ) -> Decision:
+        """Ask a strategy in a thread of its own, and wait for it until its time is over."""
+        with self._seat(deadline) as seconds:
+            work = self._start(session, board, seconds)
+            return work.result(max(0.0, deadline + grace - time.perf_counter()))
 
     @contextmanager
     def _seat(self, deadline: float) -> Iterator[float]:

@@ -157,7 +157,7 @@ def play_all(
 
     ``done`` are the numbers of games that are not played again. Every job is a process: snakes in
     one game never wait for those in another. ``announce`` is called in this process, from a thread
-    of its own, and the snakes then play elsewhere even with one job: whoever is told has work to do.
+    of its own; even one job is then played elsewhere, for whoever is told has work to do here.
     """
     fixtures = [
         fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+import uuid
 from collections import Counter
 from typing import Any
 
@@ -183,7 +184,8 @@ def _board(sent: object, milliseconds: int) -> Board:
     """A board that somebody drew, fit for a snake to be asked about."""
     request_body = dict(fields.mapping(sent, "board"))
     game = dict(fields.child(request_body, "game", ""))
-    request_body["game"] = {**game, "timeout": milliseconds}
+    # A game of its own: snakes elsewhere keep what they remember by the game's id.
+    request_body["game"] = {**game, "id": f"lab-{uuid.uuid4()}", "timeout": milliseconds}
     board = _checked(Board.from_api(request_body))
     if board.you_id is None or not board.you.alive:
         raise BoardError("you must be a living snake of the board; draw one and choose it")

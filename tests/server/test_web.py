@@ -1,0 +1,662 @@
+"""The arena's pages without a browser: what they tell, what they refuse, and whom they let play."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import simple_websocket
+import web_site
+from flask.testing import FlaskClient
+from launch import free_port
+from sqlalchemy.orm import Session
+from web_site import Pages
+from werkzeug.serving import make_server
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.replay import Replay
+from heuristics import scenarios
+from server.database import Game
+from server.results import summarise
+from server.tournament import play_all
+from server.web import LARGEST_REQUEST, hall, human
+from server.web.course import KEPT_AFTER_THE_END, Broadcast
+from server.web.lab import EXAMPLE
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
+    return web_site.make(tmp_path_factory.mktemp("arena"))
+
+
+@pytest.fixture
+def client(pages: Pages) -> FlaskClient:
+    return pages.client
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Pages:
+    return web_site.make(tmp_path, games=0)
+
+
+def rows(pages: Pages) -> list[Game]:
+    with Session(pages.database) as session:
+        games = session.query(Game).order_by(Game.id).all()
+        for game in games:
+            assert game.seats
+        session.expunge_all()
+        return games
+
+
+def wait_until_over(client: FlaskClient, game_id: str, seconds: float = 20) -> dict[str, Any]:
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        game: dict[str, Any] = client.get(f"/game/{game_id}/data").json
+        if game["over"]:
+            return game
+        time.sleep(0.02)
+    raise AssertionError(f"game {game_id} goes on and on")
+
+
+# --- results ------------------------------------------------------------------------------------
+
+
+def test_the_leaderboard_tells_what_the_database_holds(pages: Pages, client: FlaskClient) -> None:
+    page = client.get("/").text
+    lines = summarise(rows(pages))
+    found = re.findall(r'<th scope="row"><a[^>]*>([^<]*)</a>', page)
+    assert found == [line.snake.replace("<", "&lt;").replace(">", "&gt;") for line in lines]
+    for line in lines:
+        assert f"<b>{line.rating.mu:.1f}</b>" in page
+        half = (line.rating.high - line.rating.low) / 2
+        assert f"± {half:.1f}" in page
+    assert "NAME<b>" not in page
+    assert json.loads(client.get("/leaderboard.json").data)[0]["snake"] == lines[0].snake
+
+
+def test_bars_of_endings_are_as_wide_as_games_ended_so(pages: Pages, client: FlaskClient) -> None:
+    page = client.get("/").text
+    for line, bar in zip(
+        summarise(rows(pages)),
+        re.findall(r'class="endings".*?</svg>', page, re.DOTALL),
+        strict=True,
+    ):
+        widths = re.findall(r'class="end-([a-z-]+)" x="\d+" width="(\d+)"', bar)
+        assert {cause: int(width) for cause, width in widths} == line.endings
+
+
+def test_tournaments_are_told_apart_and_unknown_ones_are_empty(client: FlaskClient) -> None:
+    assert "hungry, cautious, NAME&lt;b&gt;=straight · standard 7x7" in client.get("/").text
+    assert "No games here yet" in client.get("/?tournament=99").text
+    assert client.get("/?tournament=").text.count('scope="row"') == 3
+    assert client.get("/leaderboard.json?tournament=99").json == []
+
+
+def test_an_empty_database_invites_to_play(empty: Pages) -> None:
+    assert "No games here yet" in empty.client.get("/").text
+    assert "No games here yet" in empty.client.get("/games").text
+
+
+def test_the_list_of_games_has_every_game_once(pages: Pages, client: FlaskClient) -> None:
+    page = client.get("/games").text
+    assert [game.uuid for game in rows(pages)][::-1] == re.findall(r'href="/game/([^"]+)"', page)
+    with_hungry = client.get("/games?snake=hungry").text
+    assert set(re.findall(r'href="/game/([^"]+)"', with_hungry)) == {
+        game.uuid for game in rows(pages) if "hungry" in {seat.snake for seat in game.seats}
+    }
+    assert "No games here yet" in client.get("/games?snake=nobody").text
+    assert client.get("/games?page=999").status_code == 200
+
+
+# --- one game -----------------------------------------------------------------------------------
+
+
+def test_a_game_s_data_is_that_of_its_replay(pages: Pages, client: FlaskClient) -> None:
+    row = rows(pages)[0]
+    assert row.replay is not None
+    replay = Replay.load(row.replay)
+    game = client.get(f"/game/{row.uuid}/data").json
+    assert game["over"] is True
+    assert [frame["turn"] for frame in game["frames"]] == list(range(len(replay.turns) + 1))
+    assert game["deaths"] == [
+        {"turn": turn, "id": snake, "cause": cause} for turn, snake, cause in replay.deaths()
+    ]
+    moves = [snake["next"]["move"] for snake in game["frames"][0]["snakes"]]
+    assert moves == list(replay.turns[0].moves.values())
+    assert game["frames"][0]["snakes"][0]["next"]["reasons"]
+    rest = client.get(f"/game/{row.uuid}/data?since=3").json
+    assert (rest["from"], rest["frames"]) == (3, game["frames"][3:])
+    assert Board.from_text(client.get(f"/game/{row.uuid}/turn/3/text").text) == replay.board(3)
+    last = client.get(f"/game/{row.uuid}/last").json
+    assert last["frame"]["turn"] == len(replay.turns)
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("/game/nothing", "there is no game &#39;nothing&#39; in this arena"),
+        ("/game/nothing/data", "there is no game 'nothing' in this arena"),
+        ("/game/nothing/last", "there is no game"),
+        ("/game/..%2f..%2fetc%2fpasswd/data", "no such page"),
+        ("/game/{}/turn/9999/text", "turn must be between 0 and "),
+        ("/game/{}/turn/0/json?you=x", "no snake has the id 'x'"),
+        ("/game/{}/turn/0/gif", "no such page"),
+        ("/lab?game=nothing", "there is no game"),
+        ("/lab?game={}&turn=9999", "turn must be between"),
+        ("/lab/shipped/9999", "got number 9999"),
+        ("/games/nothing", "there is no game"),
+        ("/games/nothing/frames", "there is no game"),
+        ("/nowhere", "no such page"),
+    ],
+)
+def test_addresses_that_lead_nowhere(
+    pages: Pages, client: FlaskClient, address: str, words: str
+) -> None:
+    answer = client.get(address.format(rows(pages)[0].uuid))
+    assert answer.status_code == 404
+    assert words in (answer.json["error"] if answer.is_json else answer.text)
+
+
+def test_replays_that_are_gone_damaged_or_were_not_kept(tmp_path: Path) -> None:
+    pages = web_site.make(tmp_path, games=1)
+    gone, damaged, none = (game.uuid for game in rows(pages))
+    with Session(pages.database) as session:
+        kept = {game.uuid: game for game in session.query(Game)}
+        Path(kept[gone].replay).unlink()
+        Path(kept[damaged].replay).write_text('{"replay": 1}\n')
+        kept[none].replay = None
+        session.commit()
+    client = pages.client
+    for game, status, words in [
+        (gone, 404, "No such file"), (damaged, 422, "first.turn is missing"),
+        (none, 404, "played without --replays"),
+    ]:  # fmt: skip
+        answer = client.get(f"/game/{game}/data")
+        assert (answer.status_code, words in answer.json["error"]) == (status, True)
+        assert client.get(f"/game/{game}").status_code == 404
+    assert "no replay kept" in client.get("/games").text
+
+
+# --- live games ---------------------------------------------------------------------------------
+
+
+def test_a_game_that_is_on_grows(empty: Pages) -> None:
+    client, broadcast = empty.client, empty.broadcast
+    board = web_site.announce(broadcast, "on", 2)
+    (card,) = client.get("/live.json").json
+    assert card["page"] == "/game/on"
+    assert card["frame"]["turn"] == 2
+    game = client.get("/game/on/data").json
+    assert (game["over"], len(game["frames"])) == (False, 3)
+    assert game["frames"][1]["snakes"][0]["next"]["move"] == "down"
+    assert game["frames"][2]["snakes"][0]["next"] is None
+    assert game["frames"][2]["snakes"][0]["shout"] == "hey"
+    began = time.monotonic()
+    timer = threading.Timer(0.3, broadcast.announce, ("on", None))
+    timer.start()
+    rest = client.get("/game/on/data?since=2&wait").json
+    assert 0.2 < time.monotonic() - began < 10
+    assert (rest["over"], rest["from"], len(rest["frames"])) == (True, 2, 1)
+    assert rest["frames"][0]["snakes"][0]["body"] == [list(c) for c in board.snakes[0].body]
+    assert client.get("/live.json").json == []
+    timer.join()
+
+
+def test_only_the_last_games_stay_in_memory() -> None:
+    broadcast = Broadcast()
+    for number in range(KEPT_AFTER_THE_END + 5):
+        web_site.announce(broadcast, str(number), 1, end=number != 0)
+    assert broadcast.find("0") is not None, "it is still on"
+    assert broadcast.find("1") is None
+    assert broadcast.find(str(KEPT_AFTER_THE_END + 4)) is not None
+    broadcast.announce("unknown", None)
+
+
+def test_a_tournament_s_processes_announce_every_turn(tmp_path: Path) -> None:
+    broadcast = Broadcast()
+    results = list(play_all(web_site.SETUP, 1, 2, replays=tmp_path, announce=broadcast.announce))
+    assert len(results) == 3
+    for result in results:
+        course = broadcast.find(result.uuid)
+        assert course is not None
+        assert course.over
+        assert course.boards == list(Replay.load(result.replay).boards())
+
+
+# --- playing ------------------------------------------------------------------------------------
+
+WISH = {"snakes": ["hungry", "hungry"], "width": 7, "height": 7, "timeout": 2000, "seed": 3}
+
+
+def test_people_start_games_and_they_are_kept(empty: Pages) -> None:
+    client = empty.client
+    answer = client.post("/play", json=WISH)
+    assert answer.status_code == 201
+    assert answer.json["page"] == f"/game/{answer.json['game']}"
+    game = wait_until_over(client, answer.json["game"])
+    assert [snake["name"] for snake in game["snakes"]] == ["hungry", "hungry (2)"]
+    (row,) = rows(empty)
+    assert (row.uuid, row.seed, row.turns) == (game["id"], 3, len(game["frames"]) - 1)
+    assert Replay.load(row.replay).last.turn == row.turns
+    assert "Games from these pages" in client.get("/").text
+    assert client.post("/play", json=WISH).status_code == 201  # the second finds the first's row
+    limit = time.monotonic() + 20
+    while len(rows(empty)) < 2 and time.monotonic() < limit:
+        time.sleep(0.02)
+    assert [row.number for row in rows(empty)] == [0, 1]
+    assert len({row.tournament_id for row in rows(empty)}) == 1
+
+
+def test_a_human_steers_by_keys(empty: Pages) -> None:
+    client = empty.client
+    wish = {**WISH, "snakes": ["straight"], "human": "Ann", "width": 11, "height": 11}
+    answer = client.post("/play", json=wish)
+    game_id = answer.json["game"]
+    key = answer.json["page"].partition("?key=")[2]
+    assert f'data-key="{key}"' in client.get(answer.json["page"]).text
+    assert "data-key" not in client.get(f"/game/{game_id}?key=guess").text
+
+    def press(move: str, with_key: str = key) -> tuple[int, dict[str, Any]]:
+        sent = client.post(f"/game/{game_id}/press", json={"key": with_key, "move": move})
+        return sent.status_code, sent.json
+
+    game = client.get(f"/game/{game_id}/data").json
+    assert (len(game["frames"]), game["snakes"][0]["name"]) == (1, "Ann")
+    x, y = game["frames"][0]["snakes"][0]["body"][0]
+    assert press("left", "guess") == (403, {"error": "key is not that of a seat in this game"})
+    assert press("left")[0] == 200
+    game = client.get(f"/game/{game_id}/data?since=0&wait").json
+    assert game["frames"][-1]["snakes"][0]["body"][0] == [x - 1, y]
+    press("right")  # back into the own neck: a slip that costs nothing
+    time.sleep(0.2)
+    assert len(client.get(f"/game/{game_id}/data").json["frames"]) == 2
+    while not client.get(f"/game/{game_id}/data").json["over"]:
+        press("left")
+        time.sleep(0.02)
+    wait_until_over(client, game_id)
+    assert press("left") == (200, {"over": True})
+
+
+def test_with_a_pace_the_game_goes_on_by_itself(empty: Pages) -> None:
+    wish = {"snakes": [], "human": "Ann", "pace": 20, "width": 7, "height": 7}
+    game_id = empty.client.post("/play", json=wish).json["game"]
+    game = wait_until_over(empty.client, game_id)
+    heads = [frame["snakes"][0]["body"][0] for frame in game["frames"]]
+    assert [y for _, y in heads] == list(range(heads[0][1], 8)), "straight up into the wall"
+
+
+def test_who_is_gone_goes_straight_on(empty: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(human, "PATIENCE", 0.05)
+    wish = {"snakes": ["straight"], "human": "Ann", "width": 7, "height": 7}
+    game = wait_until_over(empty.client, empty.client.post("/play", json=wish).json["game"])
+    assert game["deaths"][0]["cause"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"snakes": ["nobody"]}, "snakes[0]: unknown snake 'nobody'; choose one of "),
+        ({"snakes": ["hungry", {"a": 1}]}, "snakes[1]: unknown snake {'a': 1}"),
+        ({"snakes": ["os.system"]}, "snakes[0]: unknown snake"),
+        ({"snakes": ["../policy.onnx"]}, "snakes[0]: unknown snake"),
+        ({"snakes": ["http://127.0.0.1:1/"]}, "start the arena with --allow-urls"),
+        ({"snakes": []}, "snakes: between 1 and 8 play, got 0"),
+        ({"snakes": ["hungry"] * 9}, "snakes: between 1 and 8 play, got 9"),
+        ({"snakes": "hungry"}, "snakes must be a list, got 'hungry'"),
+        ({"width": 1}, "width must be between 3 and 25, got 1"),
+        ({"height": "11"}, "height must be a whole number, got '11'"),
+        ({"ruleset": "chess"}, "ruleset must be one of standard, "),
+        ({"map": "atlantis"}, "map must be one of standard, "),
+        ({"map": "arcade_maze"}, "arcade_maze"),
+        ({"timeout": 10**9}, "timeout must be between 20 and 5000"),
+        ({"pace": -1}, "pace must be between 0 and 5000, got -1"),
+        ({"human": ""}, "human must be a name of 1 to 24 characters, got ''"),
+        ({"human": 7}, "human must be a name of 1 to 24 characters, got 7"),
+        ({"human": "minimax"}, "human: 'minimax' is the name of a snake; take another"),
+        ({"seed": 0}, "seed must be between 1 and"),
+    ],
+)
+def test_wishes_that_are_refused(empty: Pages, change: dict[str, Any], words: str) -> None:
+    for address in ("/play", "/play/preview"):
+        answer = empty.client.post(address, json={**WISH, **change})
+        assert answer.status_code == 400
+        assert words in answer.json["error"]
+    assert empty.client.get("/live.json").json == []
+
+
+@pytest.mark.parametrize(
+    "address", ["/play", "/lab/ask", "/lab/read", "/lab/scenario", "/game/x/press"]
+)
+def test_only_json_objects_are_read(empty: Pages, address: str) -> None:
+    client = empty.client
+    for sent, words in [
+        ({"data": "{}"}, "content type application/json"),
+        ({"data": "{", "content_type": "application/json"}, "is not JSON"),
+        ({"json": [1]}, "must be a JSON object, got list"),
+        ({"data": "[" * 10**5, "content_type": "application/json"}, "is not JSON"),
+        ({"data": b"\xff", "content_type": "application/json"}, "is not JSON"),
+    ]:
+        answer = client.post(address, **sent)
+        assert (answer.status_code, words in answer.json["error"]) == (400, True)
+    large = client.post(address, data=b" " * (LARGEST_REQUEST + 1), content_type="application/json")
+    assert large.status_code in (400, 413)
+
+
+def test_the_hall_is_full_at_some_time(empty: Pages) -> None:
+    wish = {"snakes": ["straight"], "human": "Ann", "pace": 400}
+    codes = [empty.client.post("/play", json=wish).status_code for _ in range(hall.MOST_GAMES + 1)]
+    assert codes == [201] * hall.MOST_GAMES + [503]
+
+
+def test_the_preview_is_how_a_game_begins(client: FlaskClient) -> None:
+    sent = {
+        **WISH,
+        "snakes": ["hungry"],
+        "human": "Ann",
+        "map": "hz_rings",
+        "width": 11,
+        "height": 11,
+    }
+    preview = client.post("/play/preview", json=sent).json
+    assert [snake["name"] for snake in preview["snakes"]] == ["Ann", "hungry"]
+    assert len(preview["frame"]["snakes"]) == 2
+
+
+def test_invited_snakes_and_allowed_urls_play(
+    tmp_path: Path, policy_file: Path, cautious: str
+) -> None:
+    pages = web_site.make(
+        tmp_path, f"mine={policy_file}", f"far={cautious}", games=0, allow_urls=True
+    )
+    assert '<option value="mine">' in pages.client.get("/play").text
+    wish = {**WISH, "snakes": ["mine", "far", cautious], "width": 11, "height": 11}
+    game = wait_until_over(pages.client, pages.client.post("/play", json=wish).json["game"])
+    assert [snake["name"] for snake in game["snakes"]] == ["mine", "far", cautious]
+    (row,) = rows(pages)
+    assert all(not seat.problems for seat in row.seats)
+    for url in ("http://", "http://[", "http://h\n/", "http://" + "h" * 600):
+        answer = pages.client.post("/play", json={**WISH, "snakes": [url, "hungry"]})
+        assert answer.status_code == 400
+        assert "is not a URL" in answer.json["error"]
+
+
+# --- asking -------------------------------------------------------------------------------------
+
+
+def request_of(board: Board) -> dict[str, Any]:
+    return board.to_api(board.you_id or board.snakes[0].id)
+
+
+def example() -> Board:
+    return Board.from_text(EXAMPLE)
+
+
+@pytest.mark.parametrize("snake", ["minimax", "cautious", "tree"])
+def test_a_snake_is_asked_what_it_would_do(client: FlaskClient, snake: str) -> None:
+    sent = {"snake": snake, "milliseconds": 50, "board": request_of(example())}
+    answer = client.post("/lab/ask", json=sent)
+    assert answer.status_code == 200
+    next_ = answer.json["next"]
+    assert next_["move"] in example().safe_moves("a")
+    assert next_["reasons"]
+    if snake == "minimax":
+        assert set(next_["line"]) == {"a", "b"}
+        assert next_["line"]["a"][0] == next_["move"]
+
+
+def test_policies_and_urls_are_asked_too(tmp_path: Path, policy_file: Path, cautious: str) -> None:
+    pages = web_site.make(tmp_path, f"mine={policy_file}", f"far={cautious}", games=0)
+    board = example()
+    for snake in ("mine", "far"):
+        sent = {"snake": snake, "milliseconds": 1000, "board": request_of(board)}
+        answer = pages.client.post("/lab/ask", json=sent).json
+        assert answer["next"]["move"] in board.safe_moves("a")
+        assert bool(answer["next"]["scores"]) == (snake == "mine")
+    small = Board.from_text("A < .\n. . .\n. . B")
+    sent = {"snake": "mine", "board": request_of(small)}
+    answer = pages.client.post("/lab/ask", json=sent)
+    assert answer.status_code == 400
+    assert (
+        "mine cannot play this: the policy plays boards of 11x11, not 3x3" in answer.json["error"]
+    )
+
+
+def test_a_silent_url_is_told(tmp_path: Path) -> None:
+    pages = web_site.make(tmp_path, f"far=http://127.0.0.1:{free_port()}", games=0)
+    sent = {"snake": "far", "milliseconds": 100, "board": request_of(example())}
+    answer = pages.client.post("/lab/ask", json=sent)
+    assert answer.status_code == 400
+    assert answer.json["error"] == "far gave no move (connection)"
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """The example's request with the field at ``path`` set."""
+    request: Any = json.loads(json.dumps(request_of(example())))
+    place = request
+    *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+    for key in way:
+        place = place[key]
+    place[last] = value
+    return {"snake": "cautious", "board": request}
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        ({"snake": "nobody"}, "snake: unknown snake 'nobody'"),
+        ({"snake": "http://127.0.0.1:1"}, "--allow-urls"),
+        ({"snake": "cautious"}, "board is missing"),
+        ({"snake": "cautious", "board": 7}, "board must be a JSON object, got 7"),
+        ({"snake": "cautious", "milliseconds": 10**7}, "milliseconds must be between 10 and 5000"),
+        (changed("board.width", 60), "board.width must be at most 25, got 60"),
+        (changed("board.height", 10**9), "board.height"),
+        (changed("board.food", [{"x": 1}]), "board.food[0].y is missing"),
+        (changed("board.food", [{"x": 99, "y": 1}]), "board.food[0] lies off the board: (99, 1)"),
+        (changed("board.food", [{"x": 1, "y": 1}] * 2), "board.food[0] is there twice: (1, 1)"),
+        (changed("board.hazards", [{"x": 1, "y": 1}] * 300), "more than 255 times"),
+        (changed("board.snakes.0.body.1", {"x": 9, "y": 9}), "body[1] does not touch the cell"),
+        (changed("board.snakes.1.health", 0), "board.snakes[1].health must be 1 to 100, got 0"),
+        (changed("board.snakes.1.id", "a"), "board.snakes[1].id"),
+        (changed("you", None), "you must be a living snake of the board"),
+        (changed("game.ruleset.name", "chess"), "game.ruleset.name must be one of standard"),
+        (changed("board.snakes", [{"id": str(i), "health": 9, "body": [{"x": i % 11, "y": i // 11}]}
+                                  for i in range(17)]), "board.snakes: at most 16 fit, got"),
+    ],
+)  # fmt: skip
+def test_positions_that_cannot_be_asked_about(
+    client: FlaskClient, sent: dict[str, Any], words: str
+) -> None:
+    answer = client.post("/lab/ask", json=sent)
+    assert answer.status_code == 400
+    assert words in answer.json["error"]
+
+
+def test_a_position_becomes_a_scenario_and_comes_back(client: FlaskClient) -> None:
+    board = example()
+    sent = {
+        "name": "corner",
+        "note": "why",
+        "allowed": ["left", "down"],
+        "board": request_of(board),
+    }
+    text = client.post("/lab/scenario", json=sent).text
+    (scenario,) = scenarios.from_text(text)
+    assert (scenario.name, scenario.note, scenario.allowed) == ("corner", "why", ("left", "down"))
+    assert [(s.body, s.health) for s in scenario.board.snakes] == [
+        (s.body, s.health) for s in board.snakes
+    ]
+    assert sorted(scenario.board.food) == sorted(board.food)
+    assert scenario.board.you_id == "a"
+    for form in (text, json.dumps(scenario.to_json())):
+        back = client.post("/lab/read", json={"text": form}).json
+        assert back["scenario"] == {"name": "corner", "note": "why", "allowed": ["left", "down"]}
+        assert [s["body"] for s in back["frame"]["snakes"]] == [
+            [list(cell) for cell in s.body] for s in board.snakes
+        ]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"allowed": []}, "allowed must list some of up, down, left, right, got none"),
+        ({"allowed": ["jump"]}, "got jump"),
+        ({"name": "two\nlines"}, "name must be one line"),
+        ({"note": 5}, "note must be a text, got 5"),
+        ({"board": {}}, "board"),
+    ],
+)
+def test_scenarios_that_are_refused(
+    client: FlaskClient, change: dict[str, Any], words: str
+) -> None:
+    sent = {"name": "n", "note": "", "allowed": ["up"], "board": request_of(example()), **change}
+    answer = client.post("/lab/scenario", json=sent)
+    assert answer.status_code == 400
+    assert words in answer.json["error"]
+
+
+def test_boards_requests_and_shipped_scenarios_are_opened(client: FlaskClient) -> None:
+    board = example()
+    for text in (str(board), json.dumps(request_of(board))):
+        back = client.post("/lab/read", json={"text": text}).json
+        assert (back["width"], back["you"], "scenario" in back) == (11, "a", False)
+        assert sorted(map(tuple, back["frame"]["food"])) == sorted(board.food)
+    shipped = [scenario for path in scenarios.SHIPPED for scenario in scenarios.load(path)]
+    for number, scenario in enumerate(shipped):
+        told = client.get(f"/lab/shipped/{number}").json
+        assert told["scenario"]["name"] == scenario.name
+    for text, words in [
+        ("scenario: x\nallowed: up\n? ?", "x: "), ("{", "Expecting"), ("[]", "no scenario"),
+        ("A . ?", "?"), ("", "text must be a text"), ("[" * 10**5, "")]:  # fmt: skip
+        answer = client.post("/lab/read", json={"text": text})
+        assert answer.status_code == 400
+        assert words in answer.json["error"]
+
+
+def test_the_lab_opens_any_turn_of_a_game(pages: Pages, client: FlaskClient) -> None:
+    row = rows(pages)[0]
+    board = Replay.load(row.replay).board(4)
+    you = board.snakes[1].id
+    page = client.get(f"/lab?game={row.uuid}&turn=4&you={you}").text
+    start = json.loads(re.search(r'id="start">(.*?)</script>', page, re.DOTALL).group(1))
+    assert (start["frame"]["turn"], start["you"]) == (4, you)
+    assert [s["body"] for s in start["frame"]["snakes"]] == [
+        [list(c) for c in s.body] for s in board.snakes
+    ]
+
+
+# --- the official board's protocol ----------------------------------------------------------------
+
+
+@pytest.fixture
+def address(empty: Pages) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, empty.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_the_engine_s_protocol_over_http(empty: Pages) -> None:
+    board = web_site.announce(empty.broadcast, "on", 3)
+    answer = empty.client.get("/games/on")
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    game = answer.json["Game"]
+    assert (game["Status"], game["Width"], game["Height"]) == ("running", 6, 4)
+    assert game["Ruleset"]["name"] == game["RulesetName"] == "standard"
+    assert all(isinstance(value, str) for value in game["Ruleset"].values())
+    frames = empty.client.get("/games/on/frames?offset=1&limit=2")
+    assert frames.headers["Access-Control-Allow-Origin"] == "*"
+    assert frames.json["Count"] == 2
+    assert [frame["Turn"] for frame in frames.json["Frames"]] == [1, 2]
+    (last,) = empty.client.get("/games/on/frames?offset=-1").json["Frames"]
+    snake = last["Snakes"][0]
+    assert snake["Body"] == [{"X": x, "Y": y} for x, y in board.snakes[0].body]
+    assert (snake["Name"], snake["Health"], snake["Shout"]) == ("Ann", 97, "hey")
+    assert set(snake) == {
+        "ID", "Name", "Body", "Health", "Death", "Color", "HeadType", "TailType", "Latency",
+        "Shout", "Squad", "Author", "StatusCode", "Error", "IsBot", "IsEnvironment",
+    }  # fmt: skip
+    assert "Access-Control-Allow-Origin" not in empty.client.get("/live.json").headers
+
+
+def test_the_engine_s_events_follow_a_live_game(empty: Pages, address: str) -> None:
+    board = web_site.announce(empty.broadcast, "on", 2)
+    socket = simple_websocket.Client.connect(f"ws://{address}/games/on/events")
+    events = [json.loads(socket.receive(timeout=10)) for _ in range(3)]
+    assert [event["Data"]["Turn"] for event in events] == [0, 1, 2]
+    empty.broadcast.announce("on", None)
+    end = json.loads(socket.receive(timeout=10))
+    assert (end["Type"], end["Data"]["Status"]) == ("game_end", "complete")
+    assert events[-1]["Data"]["Snakes"][1]["Health"] == board.snakes[1].health
+    with pytest.raises(simple_websocket.ConnectionClosed):
+        socket.receive(timeout=10)
+    lost = simple_websocket.Client.connect(f"ws://{address}/games/nothing/events")
+    with pytest.raises(simple_websocket.ConnectionClosed, match="there is no game"):
+        lost.receive(timeout=10)
+
+
+def test_deaths_are_told_as_the_engine_tells_them(empty: Pages) -> None:
+    web_site.announce(empty.broadcast, "over", 4, end=True)
+    (last,) = empty.client.get("/games/over/frames?offset=-1").json["Frames"]
+    deaths = [snake["Death"] for snake in last["Snakes"]]
+    assert {death["Cause"] for death in deaths if death} == {"wall-collision"}
+    assert {death["Turn"] for death in deaths if death} == {4}
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_no_page_may_load_from_elsewhere(client: FlaskClient) -> None:
+    for address in ("/", "/games", "/live", "/play", "/lab", "/static/lab.js"):
+        with client.get(address) as answer:
+            policy = answer.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; ")
+        assert "script-src 'self'" in policy
+
+
+@pytest.mark.parametrize("tournament", [True, False])
+def test_the_command_plays_shows_and_ends(tmp_path: Path, tournament: bool) -> None:
+    snakes = ["hungry", "straight", "--games=2", "--width=7", "--height=7"] if tournament else []
+    process = subprocess.Popen(
+        [sys.executable, "-m", "battlesnake_gym", "arena", *snakes, "--web", "--port=0", "--jobs=1",
+         f"--database=sqlite:///{tmp_path / 'arena.sqlite'}"],
+        cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        line = process.stderr.readline()
+        url = line.split()[5]
+        assert line.startswith("the arena is open at http://127.0.0.1:")
+        if tournament:
+            assert process.stdout.readline().startswith("snake ")  # the table: all is played
+        with urllib.request.urlopen(f"{url}games", timeout=10) as answer:
+            assert answer.read().count(b'href="/game/') == (2 if tournament else 0)
+        assert len(list(tmp_path.glob("replays/*"))) == (2 if tournament else 0)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_wrong_call_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from server import arena
+
+    assert arena.main([]) == 2
+    assert "name the snakes that play, or give --web" in capsys.readouterr().err
+    database = f"--database=sqlite:///{tmp_path / 'arena.sqlite'}"
+    assert arena.main(["--web", "--invite=nobody", "--port=0", database]) == 2
+    assert "unknown snake 'nobody'" in capsys.readouterr().err

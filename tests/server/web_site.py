@@ -1,0 +1,69 @@
+"""The arena's pages for tests: a database with some games, and the application over it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from flask import Flask
+from flask.testing import FlaskClient
+from sqlalchemy.engine import Engine
+from sqlalchemy.orm import Session
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.replay import Turn
+from server.arena import run
+from server.database import Tournament, open_database
+from server.tournament import Setup
+from server.web import create_app
+from server.web.course import Broadcast
+from server.web.roster import Roster
+
+SETUP = Setup(("hungry", "cautious", "NAME<b>=straight"), 2, 7, 7, timeout=2000, max_turns=80)
+GAMES = 2
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The application, the games that it is told of, and where everything is kept."""
+
+    app: Flask
+    broadcast: Broadcast
+    database: Engine
+    folder: Path
+
+    @property
+    def client(self) -> FlaskClient:
+        return self.app.test_client()
+
+
+def make(folder: Path, *invited: str, allow_urls: bool = False, games: int = GAMES) -> Pages:
+    """Pages over a fresh database, after a small tournament where ``games`` are asked for."""
+    database = open_database(f"sqlite:///{folder / 'arena.sqlite'}")
+    if games:
+        with Session(database) as session:
+            tournament = Tournament(setup=SETUP.to_dict())
+            session.add(tournament)
+            session.commit()
+            number = tournament.id
+        run(database, number, SETUP, games, jobs=1, replays=folder / "replays")
+    broadcast = Broadcast()
+    roster = Roster(invited, allow_urls=allow_urls)
+    return Pages(
+        create_app(database, roster, broadcast, folder / "replays"), broadcast, database, folder
+    )
+
+
+def announce(broadcast: Broadcast, game_id: str, turns: int, *, end: bool = False) -> Board:
+    """Let a game of two straight snakes be on, as far as some turns."""
+    board = Board.from_text(
+        "A < . . . .\n. . . . . .\n. . . . . .\n. . . . > B\nA: name=Ann\nB: name=Bob"
+    )
+    broadcast.announce(game_id, board.copy())
+    for _ in range(turns):
+        turn = Turn({"a": "down", "b": "up"}, latency={"a": 3.0, "b": 4.0}, shouts={"a": "hey"})
+        turn.play(board)
+        broadcast.announce(game_id, turn)
+    if end:
+        broadcast.announce(game_id, None)
+    return board
