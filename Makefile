@@ -25,7 +25,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.packages: $(PACKAGING) | $(BIN)/python
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel -e ".[rllib,server,dev]"
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel -e ".[rllib,server,procgen,dev]"
 	@touch $@ $(VENV)/.engine
 
 $(VENV)/.engine: $(COMPILED) $(VENV)/.packages

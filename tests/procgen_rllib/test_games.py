@@ -1,0 +1,27 @@
+"""What stands in the table of games, and the levels held out of a training."""
+
+import pytest
+
+from procgen_rllib.env_config import held_out
+from procgen_rllib.games import GAMES, normalized_score
+
+
+def test_all_games() -> None:
+    assert len(GAMES) == 16
+    for game in GAMES.values():
+        assert game.easy.blind < game.easy.best
+        assert game.hard.blind < game.hard.best
+
+
+def test_normalized_scores() -> None:
+    assert normalized_score(2.5, "starpilot") == 0
+    assert normalized_score(35, "starpilot", "hard") == 1
+    with pytest.raises(ValueError, match="'memory' has no published range"):
+        normalized_score(1.0, "maze", "memory")
+
+
+def test_held_out_levels() -> None:
+    later = held_out({"env_name": "maze", "num_levels": 200, "start_level": 10})
+    assert (later["start_level"], later["num_levels"]) == (210, 200)
+    with pytest.raises(ValueError, match="num_levels is 0, so training saw all levels"):
+        held_out({"env_name": "maze"})
