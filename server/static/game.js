@@ -88,6 +88,7 @@ async function begin() {
     if (!answer.ok) throw new Error(game.error);
     root.hidden = false;
     $("message").hidden = true;
+    document.title = game.snakes.map((snake) => snake.name).join(" · ");
     const player = new Player(game, root.dataset.turn);
     $("official").href = "https://board.battlesnake.com/?autoplay=true" +
       `&engine=${encodeURIComponent($("official").dataset.engine)}&game=${game.id}`;

@@ -1,0 +1,441 @@
+"""The arena's pages in a real browser: following, playing, drawing and asking."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import web_site
+from browser import Browser
+from web_site import Pages
+from werkzeug.serving import make_server
+
+from battlesnake_gym import snakes
+from battlesnake_gym.board import Board
+from battlesnake_gym.replay import Turn
+from battlesnake_gym.rules import Game
+from heuristics import scenarios
+from server.web import human
+
+PATHS = ("/", "/live", "/games", "/play", "/lab", "/game/GAME")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
+    return web_site.make(tmp_path_factory.mktemp("arena"))
+
+
+@pytest.fixture(scope="module")
+def site(pages: Pages) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, pages.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def quiet(browser: Browser) -> Iterator[Browser]:
+    """The browser in a usual window; its console must stay empty."""
+    browser.look()
+    browser.complaints()
+    yield browser
+    assert browser.complaints() == []
+    browser.driver.get("about:blank")
+
+
+@pytest.fixture
+def game(pages: Pages) -> str:
+    """The id of a recorded game in which a search played."""
+    board = Board.new(7, 7, 2, game=Game(seed=5, id="searched"))
+    pages.broadcast.announce("searched", board.copy())
+    thinkers = {snake.id: snakes.make("minimax", 1) for snake in board.snakes}
+    for _ in range(3):
+        turn = Turn({})
+        for snake in board.living:
+            board.you_id = snake.id
+            decision = thinkers[snake.id](board.copy(), None)
+            turn.moves[snake.id] = decision.move
+            turn.decisions[snake.id] = decision
+        turn.play(board)
+        pages.broadcast.announce("searched", turn)
+    pages.broadcast.announce("searched", None)
+    return "searched"
+
+
+def point(browser: Browser, x: int, y: int) -> tuple[float, float]:
+    """Where the middle of a cell is in the window."""
+    where = browser.run(
+        "(board => { board.scrollIntoView({block: 'center'});"
+        " const p = new DOMPoint(arguments[0] + 0.5, arguments[2] - arguments[1] - 0.5)"
+        ".matrixTransform(board.getScreenCTM()); return [p.x, p.y]; })"
+        "(document.getElementById('board'))".replace("arguments[0]", str(x))
+        .replace("arguments[1]", str(y))
+        .replace("arguments[2]", "Math.round(board.viewBox.baseVal.height - 0.36)")
+    )
+    return float(where[0]), float(where[1])
+
+
+def drag(browser: Browser, *cells: tuple[int, int], shift: bool = False) -> None:
+    """Press the mouse on the first cell, move over the others, and let go."""
+    points = [point(browser, *cell) for cell in cells]
+    kinds = ["mousePressed", *["mouseMoved"] * (len(points) - 1), "mouseReleased"]
+    for kind, (x, y) in zip(kinds, [*points, points[-1]], strict=True):
+        event = {"type": kind, "x": x, "y": y, "button": "left", "buttons": 1, "clickCount": 1,
+                 "modifiers": 8 if shift else 0}  # fmt: skip
+        browser.driver.execute_cdp_cmd("Input.dispatchMouseEvent", event)
+
+
+def click(browser: Browser, selector: str) -> None:
+    browser.run("document.querySelector(arguments[0]).click()", selector)
+
+
+def head(browser: Browser, snake: int) -> list[float]:
+    """Where a snake's head is drawn, in the picture."""
+    found: list[float] = browser.run(
+        "(all => [all.at(-1).cx.baseVal.value, all.at(-1).cy.baseVal.value])"
+        f"([...document.querySelectorAll('#board [data-snake=\"{snake}\"] circle:not([class])')])"
+    )
+    return found
+
+
+# --- results and games ---------------------------------------------------------------------------
+
+
+def test_the_leaderboard_and_its_choice(quiet: Browser, site: str) -> None:
+    quiet.open(f"{site}/")
+    assert quiet.run("document.querySelectorAll('.standings tbody tr').length") == 3
+    quiet.run(
+        "(choice => { choice.value = '';"
+        " choice.dispatchEvent(new Event('change', {bubbles: true})); })"
+        "(document.querySelector('.choice select'))"
+    )
+    quiet.wait("location.search === '?tournament='")
+    click(quiet, ".standings tbody th a")
+    quiet.wait("location.pathname === '/games'")
+    quiet.wait("document.querySelectorAll('.thumbnail .snake').length > 0")
+    assert quiet.run("document.querySelectorAll('a.game').length") == 4
+    click(quiet, "a.game")
+    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+
+
+def test_live_games_come_and_go(quiet: Browser, site: str, pages: Pages) -> None:
+    quiet.open(f"{site}/live")
+    quiet.wait("!document.getElementById('nothing').hidden")
+    web_site.announce(pages.broadcast, "shown", 1)
+    quiet.wait("document.querySelectorAll('.game').length === 1")
+    assert quiet.text(".names").split() == ["Ann", "Bob"]
+    pages.broadcast.announce("shown", None)
+    quiet.wait("document.querySelectorAll('.game').length === 0")
+
+
+def test_a_live_game_is_followed_to_its_end(quiet: Browser, site: str, pages: Pages) -> None:
+    web_site.announce(pages.broadcast, "followed", 1)
+    quiet.open(f"{site}/game/followed")
+    quiet.wait("document.getElementById('turn').innerText.startsWith('1')")
+    assert quiet.text("#outcome") == "live"
+    turn = Turn({"a": "down", "b": "up"})
+    pages.broadcast.announce("followed", turn)
+    quiet.wait("document.getElementById('turn').innerText === '2 / 2'")
+    for _ in range(2):
+        pages.broadcast.announce("followed", turn)
+    pages.broadcast.announce("followed", None)
+    quiet.wait("document.getElementById('outcome').innerText === 'A draw'")
+    assert quiet.text("#turn") == "4 / 4"
+    assert quiet.run("document.body.classList.contains('playing')") is False
+    quiet.press("ArrowLeft")
+    assert quiet.text("#turn") == "3 / 4"
+    assert "board.battlesnake.com" in quiet.run("document.getElementById('official').href")
+
+
+def test_the_search_s_line_is_drawn(quiet: Browser, site: str, game: str) -> None:
+    quiet.open(f"{site}/game/{game}")
+    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    assert quiet.run("document.querySelectorAll('#board .line').length") == 0
+    quiet.press("1")
+    assert quiet.run("document.querySelectorAll('#board .line:not(.halo)').length") == 2
+    data = json.loads(quiet.run(
+        "(request => { request.open('GET', location.pathname + '/data', false); request.send();"
+        " return request.responseText; })(new XMLHttpRequest())"
+    ))  # fmt: skip
+    next_ = data["frames"][0]["snakes"][0]["next"]
+    arrows = {"up": "↑", "down": "↓", "left": "←", "right": "→"}
+    panel = quiet.text(".line-told")
+    for moves in next_["line"].values():
+        assert "".join(arrows[move] for move in moves) in panel
+    assert quiet.text("#board .value.chosen")
+    others = quiet.run(
+        "[...document.querySelectorAll('.scores li:not(.chosen) > span:last-child')]"
+        ".map(value => value.innerText)"
+    )
+    assert len(others) == 3
+    assert all(text.startswith(("≤", "\N{EN DASH}")) for text in others)
+    x, y = data["frames"][0]["snakes"][0]["body"][0]
+    start = quiet.run("document.querySelector('#board .line').getAttribute('d').slice(1)")
+    begun = [float(number) for number in start.split("L")[0].split()]
+    assert abs(begun[0] - x - 0.5) + abs(begun[1] - (7 - y - 0.5)) == 0.5
+
+
+# --- playing -------------------------------------------------------------------------------------
+
+
+def sit_down(browser: Browser, site: str, snake: str = "straight") -> None:
+    browser.open(f"{site}/play?against={snake}")
+    browser.wait("document.querySelectorAll('#preview .snake').length === 2")
+    click(browser, "#begin")
+    browser.wait("document.body.classList.contains('seated')")
+
+
+def test_a_human_plays_by_keyboard(quiet: Browser, site: str) -> None:
+    sit_down(quiet, site, "cautious")
+    x, y = head(quiet, 0)
+    for key, (right, down) in [("ArrowLeft", (-1, 0)), ("w", (-1, -1)), ("a", (-2, -1))]:
+        quiet.press(key)
+        quiet.wait(
+            f"(all => all.at(-1).cx.baseVal.value === {x + right}"
+            f" && all.at(-1).cy.baseVal.value === {y + down})"
+            "([...document.querySelectorAll('#board [data-snake=\"0\"] circle:not([class])')])"
+        )
+    assert quiet.text("#turn") == "3 / 3"
+    for key in itertools.islice(itertools.cycle(["a"]), 20):
+        if quiet.run("document.getElementById('again').hidden") is False:
+            break
+        quiet.press(key)
+        time.sleep(0.15)
+    quiet.wait("!document.getElementById('again').hidden")
+    assert quiet.text("#outcome") == "cautious won"
+    assert "hit the wall" in quiet.text("#snakes")
+    quiet.press("ArrowLeft")  # the keys are the viewer's again
+    assert not quiet.run("document.body.classList.contains('seated')")
+    assert "against=cautious" in quiet.run("document.getElementById('again').href")
+
+
+def test_a_human_plays_by_touch(quiet: Browser, site: str) -> None:
+    quiet.look(375, 780)
+    sit_down(quiet, site)
+    x, y = head(quiet, 0)
+    quiet.run(
+        "document.querySelector('[data-move=left]')"
+        ".dispatchEvent(new PointerEvent('pointerdown', {bubbles: true}))"
+    )
+    quiet.wait("document.getElementById('turn').textContent === '1 / 1'")
+    assert head(quiet, 0) == [x - 1, y]
+    left, top = point(quiet, 3, 3)
+    for kind, points in [
+        ("touchStart", [{"x": left, "y": top}]), ("touchMove", [{"x": left, "y": top + 30}]),
+        ("touchEnd", []),
+    ]:  # fmt: skip
+        event = {"type": kind, "touchPoints": points}
+        quiet.driver.execute_cdp_cmd("Input.dispatchTouchEvent", event)
+    quiet.wait("document.getElementById('turn').textContent === '2 / 2'")
+    assert head(quiet, 0) == [x - 1, y + 1]
+    box = quiet.run(
+        "(r => [r.top, r.bottom])(document.getElementById('pad').getBoundingClientRect())"
+    )
+    assert box[0] >= 0
+    assert box[1] <= 780, "board and buttons fit on the screen together"
+
+
+def test_the_form_refuses_and_adds(quiet: Browser, site: str) -> None:
+    quiet.open(f"{site}/play")
+    click(quiet, "#add")
+    quiet.wait("document.querySelectorAll('#preview .snake').length === 3")
+    quiet.run("(name => { name.value = 'minimax'; name.dispatchEvent(new Event('change',"
+              " {bubbles: true})); })(document.getElementById('human'))")  # fmt: skip
+    quiet.wait("document.getElementById('error').innerText.includes('is the name of a snake')")
+    quiet.complaints()  # the browser notes the refusal itself
+    quiet.run("(sit => { sit.checked = false; sit.dispatchEvent(new Event('change',"
+              " {bubbles: true})); })(document.getElementById('sit'))")  # fmt: skip
+    quiet.wait("document.querySelectorAll('#preview .snake').length === 2")
+    click(quiet, ".remove")
+    quiet.wait("document.querySelectorAll('#preview .snake').length === 1")
+    assert quiet.text("#error") == ""
+    click(quiet, "#begin")
+    quiet.wait("location.pathname.startsWith('/game/')")
+    quiet.wait("document.querySelectorAll('#board .snake').length === 1")
+
+
+# --- the lab -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lab(quiet: Browser, site: str) -> Browser:
+    """The lab with an empty board."""
+    quiet.open(f"{site}/lab")
+    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    click(quiet, "#clear")
+    quiet.wait("document.querySelectorAll('#board .snake, #board .food').length === 0")
+    return quiet
+
+
+def drawn(lab: Browser) -> Board:
+    """The board as the lab makes a scenario of it."""
+    lab.run("document.querySelector('#allowed input').checked = true")
+    lab.run("document.getElementById('text').value = ''")
+    click(lab, "#show")
+    lab.wait("document.getElementById('text').value !== ''")
+    (scenario,) = scenarios.from_text(lab.run("document.getElementById('text').value"))
+    return scenario.board
+
+
+def choose(lab: Browser, tool: str) -> None:
+    lab.run(
+        "[...document.querySelectorAll('.tool')]"
+        ".find(button => button.innerText === arguments[0]).click()",
+        tool,
+    )
+
+
+def test_a_position_is_drawn_with_the_mouse(lab: Browser) -> None:
+    drag(lab, (2, 3))
+    drag(lab, (4, 4))
+    drag(lab, (4, 4))  # and away again
+    choose(lab, "Hazard")
+    drag(lab, (0, 0))
+    drag(lab, (0, 0))
+    drag(lab, (1, 0))
+    drag(lab, (1, 0), shift=True)
+    choose(lab, "a")
+    drag(lab, (5, 5), (5, 4), (5, 3), (6, 3))
+    choose(lab, "b")
+    drag(lab, (9, 9), (9, 8), (9, 7), (9, 6), (9, 7))  # back again takes the tail in
+    board = drawn(lab)
+    assert board.food == [(2, 3)]
+    assert board.hazards == [(0, 0), (0, 0)]
+    assert [snake.body for snake in board.snakes] == [
+        [(5, 5), (5, 4), (5, 3), (6, 3)],
+        [(9, 9), (9, 8), (9, 7)],
+    ]
+    lab.run("(i => { i.value = 5; i.dispatchEvent(new Event('change')); })"
+            "(document.querySelector('[aria-label=\"length of b\"]'))")  # fmt: skip
+    lab.run("(i => { i.value = 33; i.dispatchEvent(new Event('change')); })"
+            "(document.querySelector('[aria-label=\"health of b\"]'))")  # fmt: skip
+    choose(lab, "Erase")
+    drag(lab, (5, 3), (2, 3))
+    board = drawn(lab)
+    assert board.food == []
+    assert [(snake.length, snake.health) for snake in board.snakes] == [(2, 60), (5, 33)]
+
+
+def test_a_position_is_drawn_with_keys(lab: Browser) -> None:
+    lab.run("document.getElementById('board').focus()")
+    lab.press("f", "Enter", "ArrowRight", "ArrowUp", "h", "Enter", "ArrowUp", "1", "Enter",
+              "ArrowUp", "Enter")  # fmt: skip
+    board = drawn(lab)
+    assert (board.food, board.hazards) == ([(0, 0)], [(1, 1)])
+    assert board.snakes[0].body == [(1, 2), (1, 3)]
+    assert lab.text("#spoken") == "column 1, row 3: body of a"
+
+
+def test_a_snake_is_asked_and_answers_on_the_board(lab: Browser) -> None:
+    click(lab, "#ask")
+    lab.wait("document.getElementById('error').innerText.includes('you must be a living snake')")
+    lab.complaints()  # the browser notes the refusal itself
+    lab.run("document.getElementById('shipped').selectedIndex = 1")
+    lab.run("document.getElementById('shipped').dispatchEvent(new Event('change'))")
+    lab.wait("document.querySelectorAll('#board .snake').length > 0")
+    shipped = scenarios.load(scenarios.SHIPPED[0])[0]
+    assert lab.run("document.getElementById('name').value") == shipped.name
+    for snake in ("cautious", "minimax"):
+        lab.run("document.getElementById('snake').value = arguments[0]", snake)
+        click(lab, "#ask")
+        lab.wait("document.querySelector('#board .value.chosen') !== null")
+        lab.wait("document.querySelector('#answer .reasons') !== null")
+        move = lab.text(".verdict b").split()[-1]
+        assert move in shipped.allowed
+        lines = lab.run("document.querySelectorAll('#board .line').length")
+        assert bool(lines) == (snake == "minimax")
+    drag(lab, (0, 0))
+    assert lab.run("document.querySelector('#answer').children.length") == 0, "no longer its answer"
+
+
+def test_a_turn_of_a_game_is_taken_to_the_lab(quiet: Browser, site: str, game: str) -> None:
+    quiet.open(f"{site}/game/{game}#turn=2")
+    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    quiet.press("2")
+    click(quiet, "#as-lab")
+    quiet.wait("location.pathname === '/lab'")
+    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    assert quiet.run("document.getElementById('turn').value") == "2"
+    assert quiet.run("document.getElementById('you').value") == "snake_1"
+
+
+# --- for everybody -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [320, 375, 800, 1280])
+def test_no_page_is_wider_than_its_window(
+    browser: Browser, site: str, game: str, width: int
+) -> None:
+    browser.look(width, 800)
+    for path in PATHS:
+        browser.open(site + path.replace("GAME", game))
+        browser.wait("document.readyState === 'complete'")
+        time.sleep(0.3)
+        assert browser.run("document.documentElement.scrollWidth") <= width, path
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_everything_that_takes_the_focus_has_a_name(
+    browser: Browser, site: str, game: str, path: str
+) -> None:
+    browser.look()
+    browser.open(site + path.replace("GAME", game))
+    browser.wait("document.readyState === 'complete'")
+    time.sleep(0.3)
+    tree = browser.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    named, nameless = 0, []
+    for node in tree:
+        properties = {p["name"]: p["value"].get("value") for p in node.get("properties", ())}
+        role = node.get("role", {}).get("value")
+        if node.get("ignored") or not properties.get("focusable") or role == "RootWebArea":
+            continue
+        named += 1
+        if not node.get("name", {}).get("value", "").strip():
+            nameless.append(role)
+    assert named > 4
+    assert nameless == []
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted([luminance(one), luminance(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_texts_and_edges_stand_out(browser: Browser, site: str, dark: bool) -> None:
+    browser.look(dark=dark)
+    browser.open(f"{site}/")
+
+    def colour(name: str) -> Any:
+        return browser.run(
+            "getComputedStyle(document.documentElement).getPropertyValue(arguments[0]).trim()",
+            f"--{name}",
+        )
+
+    for text, ground in itertools.product(("ink", "pale", "accent", "bad"), ("paper", "card")):
+        assert contrast(colour(text), colour(ground)) >= 4.5, (text, ground)
+    assert contrast(colour("on-accent"), colour("accent")) >= 4.5
+    assert contrast(colour("edge"), colour("card")) >= 3
+    assert (luminance(colour("paper")) < 0.1) == dark
+
+
+def test_nothing_moves_for_those_who_left(
+    quiet: Browser, site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(human, "PATIENCE", 0.1)
+    sit_down(quiet, site)
+    quiet.wait("!document.getElementById('again').hidden", seconds=15)
