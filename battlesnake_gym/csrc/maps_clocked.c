@@ -92,7 +92,7 @@ int check_pits(const Game *game) {
     return game->rules->shrink_every < 1 ? HALT_PITS_EVERY : 0;
 }
 
-/* The sum of the runs from `first` on at the same point; 0 if an earlier run is there too. */
+/* The sum of all runs at the point of run `first`; 0 if an earlier run is there too. */
 static int count_once(const HazardRun *runs, int num_runs, int first) {
     Point at = runs[first].at;
     int count = 0;
@@ -104,6 +104,39 @@ static int count_once(const HazardRun *runs, int num_runs, int first) {
     return count;
 }
 
+/* All hazards below the upper border, each cell once and in the order of the list, one layer less.
+ * Few can lie beside the board (only if a loaded position had them), so those may take longer. */
+static void fade(Game *game, const HazardRun *runs, int num_runs) {
+    const Record *record = game->record;
+    int total[MAX_CELLS];
+    memset(total, 0, sizeof *total * (size_t)(record->width * record->height));
+    for (int i = 0; i < num_runs; i++) {
+        Point at = runs[i].at;
+        if (on_board(record, at.x, at.y)) total[cell_at(record, at.x, at.y)] += runs[i].count;
+    }
+    for (int i = 0; i < num_runs; i++) {
+        Point at = runs[i].at;
+        if (on_board(record, at.x, at.y)) {
+            int *layers = &total[cell_at(record, at.x, at.y)];
+            if (*layers > 1) add_hazard(game, at.x, at.y, *layers - 1);
+            *layers = 0;
+        } else if (at.y < record->height) {
+            int layers = count_once(runs, num_runs, i);
+            if (layers > 1) add_hazard(game, at.x, at.y, layers - 1);
+        }
+    }
+}
+
+static int oldest_cell(const Game *game, int seat) {
+    const Record *record = game->record;
+    const uint16_t *marks = record_marks(game->layout, record);
+    int age = record->snakes[seat].extent - 1;
+    uint16_t oldest = (uint16_t)(seat << CLOCK_BITS | (record->clock - age));
+    int cell = 0;
+    while (cell < record->width * record->height - 1 && marks[cell] != oldest) cell++;
+    return cell;
+}
+
 /* Trails fade by one layer, new ones are laid, and those laid in the turn before appear. A new
  * trail waits for one turn above the board, at y + height. */
 void update_snail(Game *game) {
@@ -113,19 +146,14 @@ void update_snail(Game *game) {
     standard_food(game, false);
     memcpy(runs, cold_runs(game->cold), sizeof *runs * (size_t)num_runs);
     clear_hazards(game);
-    for (int i = 0; i < num_runs; i++) {
-        int layers = runs[i].at.y < height ? count_once(runs, num_runs, i) : 0;
-        if (layers > 1) add_hazard(game, runs[i].at.x, runs[i].at.y, layers - 1);
-    }
+    fade(game, runs, num_runs);
     unsigned rest;
     for (rest = record->alive_mask; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
         const Snake *snake = &record->snakes[seat];
         if (snake->extent < snake->length) continue; /* the last two segments coincide */
-        Point points[MAX_CELLS + 2];
-        body_points(game->layout, record, seat, points);
-        Point tail = points[snake->extent - 1];
-        add_hazard(game, tail.x, tail.y + height, snake->length);
+        int tail = oldest_cell(game, seat);
+        add_hazard(game, tail % record->width, tail / record->width + height, snake->length);
     }
     for (int i = 0; i < num_runs; i++) {
         int x = runs[i].at.x, y = runs[i].at.y - height;
