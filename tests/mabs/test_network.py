@@ -1,0 +1,115 @@
+"""The Q-network and what it hands to RLlib's loss."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra rllib")
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+SHAPE = (12, 7, 7)
+
+
+@pytest.fixture(scope="module")
+def module() -> Any:
+    from gymnasium.spaces import Box, Discrete
+
+    from mabs.network import SnakeQModule
+
+    torch.manual_seed(0)
+    built = SnakeQModule(
+        observation_space=Box(0, 255, SHAPE, np.uint8),
+        action_space=Discrete(4),
+        model_config={"bfloat16": False},
+    )
+    built.make_target_networks()
+    return built
+
+
+def planes(count: int, seed: int = 0) -> Any:
+    return torch.from_numpy(
+        np.random.default_rng(seed).integers(0, 256, (count, *SHAPE), dtype=np.uint8)
+    )
+
+
+@pytest.mark.parametrize("side", [1, 3, 7, 11, 19, 21, 25])
+def test_any_board_size(side: int) -> None:
+    from mabs.network import TRUNK, DuelingQNetwork
+
+    network = DuelingQNetwork((12, side, side), **TRUNK)
+    q_values = network(torch.zeros((2, 12, side, side), dtype=torch.uint8))
+    assert q_values.shape == (2, 4)
+    assert q_values.dtype == torch.float32
+
+
+def test_dueling_heads_leave_the_value_as_mean(module: Any) -> None:
+    boards = planes(5)
+    q_values = module.network(boards)
+    value = module.network.value(module.network.trunk(boards))
+    torch.testing.assert_close(q_values.mean(-1, keepdim=True), value)
+
+
+def test_forbidden_moves_never_reach_the_target(module: Any) -> None:
+    from ray.rllib.algorithms.dqn.dqn_learner import (
+        QF_NEXT_PREDS,
+        QF_PREDS,
+        QF_TARGET_NEXT_PREDS,
+    )
+
+    mask = torch.rand((64, 4), generator=torch.Generator().manual_seed(1)) < 0.5
+    mask[mask.sum(-1) == 0] = True
+    batch = {"obs": planes(64), "new_obs": planes(64, 1), "new_action_mask": mask}
+    outputs = module.forward_train(batch)
+    for key in (QF_NEXT_PREDS, QF_TARGET_NEXT_PREDS):
+        assert torch.isneginf(outputs[key][~mask]).all()
+        assert torch.isfinite(outputs[key][mask]).all()
+        assert not outputs[key].requires_grad
+    best = outputs[QF_NEXT_PREDS].argmax(-1)
+    assert mask[torch.arange(64), best].all()
+    free = module.network(batch["new_obs"]).argmax(-1)
+    assert (best != free).any(), "some best moves are forbidden, or this test shows nothing"
+    assert outputs[QF_PREDS].requires_grad
+    del batch["new_action_mask"]
+    assert torch.isfinite(module.forward_train(batch)[QF_NEXT_PREDS]).all()
+
+
+def test_bfloat16_says_nearly_the_same(module: Any) -> None:
+    boards = planes(32)
+    with torch.no_grad():
+        exact = module.network(boards)
+        with torch.autocast("cpu", torch.bfloat16):
+            rough = module.network(boards)
+    assert rough.dtype == torch.float32
+    torch.testing.assert_close(rough, exact, atol=0.02 * float(exact.abs().max()), rtol=0)
+
+
+def test_runners_get_no_target_network(module: Any) -> None:
+    from ray.rllib.core.columns import Columns
+
+    names = module.get_state(inference_only=True)
+    assert names
+    assert all(name.startswith("network.") for name in names)
+    assert any(name.startswith("target_network.") for name in module.get_state())
+    moves = module.forward_inference({"obs": planes(3)})[Columns.ACTIONS]
+    assert moves.shape == (3,)
+
+
+def test_rllibs_runners_explore_allowed_moves_only() -> None:
+    from gymnasium.spaces import Box, Dict, Discrete
+    from ray.rllib.core.columns import Columns
+
+    from mabs.network import SnakeQModule
+
+    space = Dict(observations=Box(0, 255, SHAPE, np.uint8), action_mask=Box(0, 1, (4,), np.int8))
+    module = SnakeQModule(
+        observation_space=space,
+        action_space=Discrete(4),
+        model_config={"epsilon": [[0, 1.0], [100, 0.0]], "bfloat16": False},
+    )
+    mask = torch.tensor([[1, 0, 1, 0]]).repeat(200, 1)
+    batch = {"obs": {"observations": planes(1).repeat(200, 1, 1, 1), "action_mask": mask}}
+    wild = module.forward_exploration(batch, t=0)[Columns.ACTIONS]
+    assert set(wild.tolist()) == {0, 2}
+    tame = module.forward_exploration(batch, t=100)[Columns.ACTIONS]
+    assert len(set(tame.tolist())) == 1

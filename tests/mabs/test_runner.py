@@ -1,0 +1,127 @@
+"""The batched runner: what it plays, counts and takes over."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+
+@pytest.fixture
+def runner(small_config: Any) -> Any:
+    from mabs.runner import BatchedEnvRunner
+
+    return BatchedEnvRunner(config=small_config("DQN"), worker_index=0, num_workers=0)
+
+
+def test_moves_are_the_best_allowed_or_any_allowed(ray_session: None) -> None:
+    from mabs.runner import choose_moves
+
+    random = np.random.default_rng(0)
+    q_values = random.normal(size=(3000, 2, 4)).astype(np.float32)
+    mask = random.random((3000, 2, 4)) < 0.6
+    mask[~mask.any(-1)] = True
+    exploring = np.zeros((3000, 2), dtype=np.bool_)
+    exploring[:, 1] = True
+    moves = choose_moves(q_values, mask, exploring, random)
+    assert np.take_along_axis(mask, moves[..., None].astype(int), -1).all()
+    best = np.where(mask, q_values, -np.inf).argmax(-1)
+    np.testing.assert_array_equal(moves[:, 0], best[:, 0])
+    # Exploring: each allowed move equally often.
+    all_allowed = mask[:, 1].all(-1)
+    counts = np.bincount(moves[all_allowed, 1], minlength=4) / all_allowed.sum()
+    np.testing.assert_allclose(counts, 0.25, atol=0.07)
+
+
+def test_counters_and_statistics_agree_with_the_fragments(runner: Any) -> None:
+    fragments = [runner.sample()[0] for _ in range(20)]
+    metrics = runner.get_metrics()
+    agent_steps = sum(fragment.agent_steps() for fragment in fragments)
+    env_steps = sum(fragment.env_steps() for fragment in fragments)
+    assert metrics["num_agent_steps_sampled_lifetime"]["default_agent"].peek() == agent_steps
+    assert metrics["num_env_steps_sampled_lifetime"].peek() == env_steps
+    assert runner.num_env_steps_sampled_lifetime == env_steps
+    assert env_steps < agent_steps <= 2 * env_steps
+    # Survival rewards: every move but the last of each dead snake is worth 1.
+    ended = sum(int(fragment.terminateds.sum()) for fragment in fragments)
+    assert ended > 0
+    games = metrics["num_episodes"].peek()
+    assert 0 < games <= 20 * 8 * 4
+    assert 0 < metrics["episode_return_mean_sum"].peek() <= agent_steps
+
+
+def test_statistics_equal_a_count_by_hand(ray_session: None) -> None:
+    from mabs.environment import make_vector
+    from mabs.metrics import GameStatistics, average_games
+
+    vector = make_vector(3, {"num_snakes": 2, "width": 5, "height": 5, "action_mask": "none"})
+    statistics = GameStatistics(3, 2)
+    random = np.random.default_rng(2)
+    vector.reset(seed=1)
+    lengths: list[int] = []
+    returns: list[float] = []
+    hits = 0
+    running = np.zeros(3)
+    for _ in range(60):
+        _, rewards, _, _, infos = vector.step(random.integers(0, 4, (3, 2)))
+        statistics.update(vector.last_turn, rewards, infos)
+        running[infos["reset"]] = 0
+        running += rewards.sum(-1)
+        for game in np.flatnonzero(~infos["alive"].any(-1) & infos["acted"].any(-1)):
+            lengths.append(int(infos["turn"][game]))
+            returns.append(float(running[game]) / 2)
+            hits += int((infos["cause"][game] == 1).sum())
+    results: dict[str, Any] = dict(statistics.drain())
+    average_games(results)
+    assert len(lengths) > 20
+    assert results["num_episodes"] == len(lengths)
+    assert results["episode_len_mean"] == pytest.approx(np.mean(lengths))
+    assert results["episode_return_mean"] == pytest.approx(np.mean(returns))
+    assert results["Snake_hit_wall"] == pytest.approx(hits / len(lengths))
+    assert results["Snake_hit_wall"] > 0
+    assert statistics.num_games == 0
+    empty: dict[str, Any] = dict(statistics.drain())
+    average_games(empty)
+    assert np.isnan(empty["episode_len_mean"])
+
+
+def test_older_weights_are_not_taken_over(runner: Any) -> None:
+    def state(number: int, fill: float) -> dict[str, Any]:
+        weights = runner.get_state()["rl_module"]
+        for array in weights["default_policy"].values():
+            array[...] = fill
+        return {"rl_module": weights, "weights_seq_no": number}
+
+    def held() -> float:
+        weights = runner.get_state()["rl_module"]["default_policy"]
+        return float(next(iter(weights.values())).flat[0])
+
+    for number, fill, expected in [(5, 1.0, 1.0), (4, 2.0, 1.0), (5, 3.0, 1.0), (6, 4.0, 4.0),
+                                   (0, 5.0, 5.0), (6, 6.0, 5.0)]:  # fmt: skip
+        runner.set_state(state(number, fill))
+        assert held() == expected
+
+
+def test_epsilon_follows_the_schedule(runner: Any) -> None:
+    runner.config.epsilon = [(0, 1.0), (1000, 0.0)]
+    np.testing.assert_allclose(runner._epsilons(), 1.0)
+    runner.set_state({"num_env_steps_sampled_lifetime": 750})
+    np.testing.assert_allclose(runner._epsilons(), 0.25)
+    runner.config.epsilon = 0.3
+    np.testing.assert_allclose(runner._epsilons(), 0.3)
+
+
+def test_greedy_play_repeats_itself(runner: Any) -> None:
+    moves = []
+    for _ in range(2):
+        runner._random = np.random.default_rng(3)
+        fragment = runner.sample(explore=False, force_reset=True, num_timesteps=40)[0]
+        assert fragment.num_env_steps <= 40
+        moves.append(fragment.actions)
+    np.testing.assert_array_equal(moves[0], moves[1])
+
+
+def test_a_number_of_games_can_be_asked_for(runner: Any) -> None:
+    runner.sample(num_episodes=30)
+    assert 30 <= runner.get_metrics()["num_episodes"].peek() < 30 + 4 * 8
