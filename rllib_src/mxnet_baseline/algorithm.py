@@ -12,7 +12,9 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
+
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 import battlesnake_gym
 import mabs
@@ -116,20 +118,16 @@ class MXNet:
             ) from error
 
 
-class MXNetConfig:
-    """What to train, with the methods and fields of RLlib's configurations that the launcher uses.
+class MXNetConfig(AlgorithmConfig):  # type: ignore[misc]
+    """RLlib's configuration for the launcher's sake; beside games and seed, `Settings` counts.
 
     ``settings`` are the published ones unless ``update_from_dict`` is told otherwise.
     """
 
-    algo_class: ClassVar[type[MXNet]] = MXNet
-
     def __init__(self) -> None:
+        super().__init__(algo_class=MXNet)
         self.settings = Settings()
-        self.env_config: dict[str, Any] = {}
-        self.model_config: dict[str, Any] = {}
         self.num_env_runners = 0
-        self.seed: int | None = None
 
     def environment(self, env: str, *, env_config: Mapping[str, Any]) -> MXNetConfig:
         """Play what ``env_config`` says, seen as the baseline sees it.
@@ -143,12 +141,7 @@ class MXNetConfig:
                 f"{OBSERVATION['name']!r} of the last {OBSERVATION['frames']} turns only; "
                 "leave the option out"
             )
-        self.env_config = {**env_config, "observation": OBSERVATION}
-        return self
-
-    def debugging(self, *, seed: int | None, log_level: str) -> MXNetConfig:
-        """Set the random seed."""
-        self.seed = seed
+        super().environment(env, env_config={**env_config, "observation": OBSERVATION})
         return self
 
     def validate(self) -> None:
@@ -168,12 +161,12 @@ class MXNetConfig:
         interpreter()
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings, by name."""
+        """The settings, by name: what can be changed."""
         return asdict(self.settings)
 
-    def update_from_dict(self, changes: Mapping[str, Any]) -> MXNetConfig:
+    def update_from_dict(self, config_dict: Mapping[str, Any]) -> MXNetConfig:
         """Change settings."""
-        self.settings = replace(self.settings, **changes)
+        self.settings = replace(self.settings, **config_dict)
         return self
 
     def build_algo(self) -> MXNet:

@@ -58,4 +58,4 @@ def quick_config(mxnet_python: Path) -> Any:
     from mxnet_baseline.algorithm import MXNetConfig
 
     config = MXNetConfig().environment("battlesnake", env_config=SMALL)
-    return config.debugging(seed=7, log_level="ERROR").update_from_dict(QUICK)
+    return config.debugging(seed=7).update_from_dict(QUICK)
