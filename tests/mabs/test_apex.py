@@ -40,13 +40,7 @@ def test_runners_and_learner_keep_each_others_pace(small_config: Any) -> None:
         )
         updates = trained / 32
         assert all(updates / 2 < number <= updates for number in numbers)
-    finally:
-        algorithm.stop()
-
-
-def test_runners_explore_on_different_rungs(small_config: Any) -> None:
-    algorithm = small_config("APEX").env_runners(num_env_runners=2).build_algo()
-    try:
+        # Together the games of both stand on every rung of the ladder.
         rungs = np.concatenate(
             algorithm.env_runner_group.foreach_env_runner(
                 lambda runner: runner._epsilons(), local_env_runner=False
@@ -58,6 +52,7 @@ def test_runners_explore_on_different_rungs(small_config: Any) -> None:
         algorithm.stop()
 
 
+@pytest.mark.slow
 def test_training_goes_on_when_a_runner_and_a_shard_die(small_config: Any) -> None:
     import ray
 
@@ -96,6 +91,7 @@ def test_training_goes_on_when_a_runner_and_a_shard_die(small_config: Any) -> No
         algorithm.stop()
 
 
+@pytest.mark.slow
 def test_a_bug_in_a_runner_is_not_taken_for_its_death(small_config: Any) -> None:
     algorithm = small_config("APEX").build_algo()
     try:
@@ -110,6 +106,7 @@ def test_a_bug_in_a_runner_is_not_taken_for_its_death(small_config: Any) -> None
         algorithm.stop()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_can_hold_the_shards(small_config: Any, tmp_path: Any) -> None:
     config = small_config("APEX").training(store_buffer_in_checkpoints=True, num_replay_shards=2)
     algorithm = config.build_algo()

@@ -8,18 +8,18 @@ from mabs.replay import PRIORITY_FLOOR, Fragment, Replay, SumTree
 FRAME = (2, 3, 3)
 
 
-def fragment(numbers: list[int], td_error: float = 1.0) -> Fragment:
-    """One transition from each row to the next; a row's frame is filled with its number."""
+def fragment(numbers: list[int], td_error: float = 1.0, step: int = 1) -> Fragment:
+    """Transitions from each row to the ``step``-th after it; a frame is filled with its number."""
     count = len(numbers)
-    starts = np.arange(count) < count - 1
+    starts = np.arange(count) < count - step
     return Fragment(
         frames=np.array(numbers, dtype=np.uint8)[:, None, None, None] * np.ones(FRAME, np.uint8),
         action_mask=np.tile(np.array(numbers)[:, None] % 2 == 0, (1, 4)),
-        next_offset=starts.astype(np.int32),
+        next_offset=step * starts.astype(np.int32),
         actions=np.array(numbers, dtype=np.uint8) % 4,
         rewards=np.array(numbers, dtype=np.float32),
         terminateds=np.zeros(count, dtype=np.bool_),
-        n_step=starts.astype(np.uint8),
+        n_step=step * starts.astype(np.uint8),
         td_errors=np.full(count, td_error, dtype=np.float32),
         num_env_steps=count - 1,
         num_agent_steps=count - 1,
@@ -54,12 +54,12 @@ def test_sum_tree_never_finds_an_empty_leaf_at_the_very_end() -> None:
 def test_transitions_keep_their_frames_while_the_ring_turns() -> None:
     replay = Replay(10, FRAME, seed=0)
     number = 0
-    for length in [4, 3, 5, 2, 6, 4, 7]:
-        replay.add(fragment(list(range(number, number + length))))
+    for turn, length in enumerate([4, 3, 5, 3, 6, 4, 7]):
+        replay.add(fragment(list(range(number, number + length)), step=1 + turn % 2))
         number += length
         batch = replay.sample(64)
         now, then = batch.obs[:, 0, 0, 0], batch.new_obs[:, 0, 0, 0]
-        np.testing.assert_array_equal(then, now + 1)
+        np.testing.assert_array_equal(then, now + batch.n_step)
         np.testing.assert_array_equal(batch.rewards, now)
         np.testing.assert_array_equal(batch.actions, now % 4)
         np.testing.assert_array_equal(batch.new_action_mask[:, 0], then % 2 == 0)
