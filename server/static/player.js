@@ -95,7 +95,7 @@ export class Player {
   }
 
   play() {
-    if (this.index === this.last) this.place = 0;
+    if (this.index === this.last && this.game.over !== false) this.place = 0;
     this.playing = true;
     document.body.classList.add("playing");
     $("play").setAttribute("aria-label", "pause");
@@ -238,11 +238,22 @@ export class Player {
     const name = this.game.snakes[this.view.selected].name;
     const title = html("h2", "", name, next ? ` goes ${next.move || "nowhere"}` : " is done");
     const parts = next ? thoughts(next, this.names) : [];
-    if (next && !parts.length) parts.push(html("p", "pale", "This game keeps no reasons."));
+    if (next && !parts.length) parts.push(html("p", "pale", this.silence()));
     if (next?.guessed) {
       parts.unshift(html("p", "pale", "The file does not tell this move; it fits."));
     }
     panel.replaceChildren(title, ...parts);
+  }
+
+  /** Why there are no reasons for the move of the selected snake. */
+  silence() {
+    const { timeout, frames } = this.game;
+    const took = Number(frames[this.index + 1]?.snakes[this.view.selected].latency);
+    if (timeout && took > timeout) {
+      return `Its answer came too late, after ${milliseconds(took)} ms of ${timeout}: it repeats ` +
+        "its last move.";
+    }
+    return "This game keeps no reasons.";
   }
 
   /** The timeline: how long each snake was on each turn, and where they died. */

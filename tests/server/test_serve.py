@@ -25,6 +25,7 @@ from launch import free_port, wait_for
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game
 from server import serve as module
+from server.worker import SILENT_SECONDS
 
 
 class Engine:
@@ -101,12 +102,11 @@ def test_broken_bodies_are_refused(engine: Engine, path: str, name: str) -> None
     assert accepted or answer["error"]
 
 
-def raw(address: str, data: bytes, pause: float = 0.0) -> bytes:
+def raw(address: str, data: bytes, timeout: float = 3) -> bytes:
     """What comes back for these bytes, until the server closes or says no more."""
     parts = urlsplit(address)
-    with socket.create_connection((parts.hostname, parts.port), timeout=3) as connection:
+    with socket.create_connection((parts.hostname, parts.port), timeout) as connection:
         connection.sendall(data)
-        time.sleep(pause)
         received = b""
         try:
             while chunk := connection.recv(65536):
@@ -154,25 +154,56 @@ def test_chunked_bodies_are_read_and_limited(cautious: str) -> None:
     assert raw(cautious, chunked(b" " * 2_000_000)).split()[1] in (b"400", b"413")
 
 
-def test_clients_that_stop_midway_hold_no_thread_for_long(
-    serve: Callable[..., str],
+STALLED = {
+    "silent": b"",
+    "half a line": b"POST /mo",
+    "half a head": HEAD,
+    "half a body": HEAD + b"Content-Length: 1000\r\n\r\n{",
+    "half a chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\n100\r\n{",
+}
+
+
+@pytest.mark.parametrize("name", STALLED)
+def test_clients_that_stop_midway_keep_nobody_waiting(
+    cautious: str, engine: Engine, name: str
 ) -> None:
-    address = serve("--snake", "cautious", "--threads", "4")
-    parts = urlsplit(address)
-    stalled = [socket.create_connection((parts.hostname, parts.port)) for _ in range(4)]
+    parts = urlsplit(cautious)
+    stalled = [socket.create_connection((parts.hostname, parts.port)) for _ in range(200)]
     try:
         for connection in stalled:
-            connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n{")
+            connection.sendall(STALLED[name])
         time.sleep(0.2)
-        began = time.monotonic()
-        engine = Engine(address)
-        engine._connection.timeout = 30
-        assert engine.post("/move", GOOD)[0] == 200
-        engine.close()
-        assert time.monotonic() - began < 3 * module.STALLED_SECONDS
+        began = time.perf_counter()
+        for _ in range(10):
+            assert engine.post("/move", GOOD)[0] == 200
+        assert time.perf_counter() - began < 0.5 * module.STALLED_SECONDS
     finally:
         for connection in stalled:
             connection.close()
+
+
+def test_a_client_that_stops_midway_loses_its_connection(cautious: str) -> None:
+    began = time.monotonic()
+    for sent in STALLED.values():
+        answer = raw(cautious, sent, timeout=10)
+        assert not answer or answer.split()[1].startswith(b"4"), (sent, answer)
+    assert time.monotonic() - began < 4 * (module.STALLED_SECONDS + 1) + SILENT_SECONDS + 2
+
+
+def test_requests_in_pieces_and_in_a_row_are_answered(cautious: str) -> None:
+    """Piece by piece, and two at once on one connection."""
+    parts = urlsplit(cautious)
+    request = b"POST /move HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(TEXT) + TEXT
+    with socket.create_connection((parts.hostname, parts.port), timeout=10) as connection:
+        for piece in (request[:9], request[9:60], request[60:500], request[500:]):
+            connection.sendall(piece)
+            time.sleep(0.05)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        connection.sendall(request + request)
+        received = b""
+        while received.count(b'"move"') < 2:
+            received += connection.recv(65536)
+        assert received.count(b"HTTP/1.1 200") == 2
 
 
 LEAVES = (

@@ -139,7 +139,8 @@ def test_live_games_come_and_go(quiet: Browser, site: str, pages: Pages) -> None
 def test_a_live_game_is_followed_to_its_end(quiet: Browser, site: str, pages: Pages) -> None:
     web_site.announce(pages.broadcast, "followed", 1)
     quiet.open(f"{site}/game/followed")
-    quiet.wait("document.getElementById('turn').innerText.startsWith('1')")
+    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    assert quiet.text("#turn") == "1 / 1", "who comes late sees the game as it stands"
     assert quiet.text("#outcome") == "live"
     turn = Turn({"a": "down", "b": "up"})
     pages.broadcast.announce("followed", turn)
@@ -152,6 +153,8 @@ def test_a_live_game_is_followed_to_its_end(quiet: Browser, site: str, pages: Pa
     assert quiet.run("document.body.classList.contains('playing')") is False
     quiet.press("ArrowLeft")
     assert quiet.text("#turn") == "3 / 4"
+    quiet.press("1")
+    assert quiet.text("#thoughts p") == "This game keeps no reasons."
     assert "board.battlesnake.com" in quiet.run("document.getElementById('official').href")
 
 
@@ -181,6 +184,17 @@ def test_the_search_s_line_is_drawn(quiet: Browser, site: str, game: str) -> Non
     start = quiet.run("document.querySelector('#board .line').getAttribute('d').slice(1)")
     begun = [float(number) for number in start.split("L")[0].split()]
     assert abs(begun[0] - x - 0.5) + abs(begun[1] - (7 - y - 0.5)) == 0.5
+
+
+def test_a_late_answer_is_told(quiet: Browser, site: str, pages: Pages) -> None:
+    web_site.announce(pages.broadcast, "late", 0)
+    turn = Turn({"a": "down", "b": "up"}, latency={"a": 501.7, "b": 4.0})
+    pages.broadcast.announce("late", turn)
+    pages.broadcast.announce("late", None)
+    quiet.open(f"{site}/game/late")
+    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    quiet.press("1")
+    assert quiet.text("#thoughts p").startswith("Its answer came too late, after 502 ms of 500")
 
 
 # --- playing -------------------------------------------------------------------------------------
