@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from played_games import MAX_TURNS, batches, play
 
 from battlesnake_gym import masks
 from battlesnake_gym.engine import Games
 from battlesnake_gym.masks import BODY, HEAD, HEALTH, KINDS, NECK, WALL
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake, State, step
+from tests.battlesnake_gym.played_games import MAX_TURNS, batches, play
 
 STANDARD = Game()
 Kinds = st.lists(st.sampled_from(KINDS), min_size=1, max_size=3).map("+".join)

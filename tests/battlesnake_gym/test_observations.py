@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from played_games import MAX_TURNS, batches, play
 
 from battlesnake_gym import observations
 from battlesnake_gym.engine import Games
 from battlesnake_gym.observations import MAX_BORDERED, NAMES, PLANES, TURNED, Observation, get
 from battlesnake_gym.rules import MOVES, OFFSETS, Game, Snake, State
+from tests.battlesnake_gym.played_games import MAX_TURNS, batches, play
 
 Observations = st.builds(Observation, st.sampled_from(NAMES), st.integers(1, 3))
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from played_games import MAX_TURNS, batches
 
 from battlesnake_gym.engine import Games
 from battlesnake_gym.rewards import (
@@ -18,6 +17,7 @@ from battlesnake_gym.rewards import (
     reversals,
 )
 from battlesnake_gym.rules import CAUSES, MOVES, Game, Snake, State
+from tests.battlesnake_gym.played_games import MAX_TURNS, batches
 
 DEATHS = (
     "hit_wall",

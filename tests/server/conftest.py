@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import browser as browser
-from launch import free_port, wait_for
 
 from battlesnake_gym import observations
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game
+from tests.server.browser import browser as browser
+from tests.server.launch import free_port, wait_for
 
 
 @pytest.fixture(scope="session")

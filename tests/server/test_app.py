@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES
-from server.app import create_app
+from server.app import create_app, from_environment
 
 Body = dict[str, Any]
 
@@ -227,11 +227,33 @@ def test_the_debug_page_stands_in_development_only(board: Board) -> None:
         ({}, "either"),
         ({"SNAKE": "nobody"}, "unknown snake"),
         ({"POLICY": "nowhere.onnx"}, "nowhere.json: No such file"),
+        ({"SNAKE": "random", "COLOR": "red"}, "'red' is no colour"),
     ],
 )
 def test_a_wrong_configuration_is_refused_at_once(config: Body, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         create_app(config)
+
+
+def test_the_environment_configures_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SNAKE", "POLICY", "FILTERS", "COLOR", "HEAD", "TAIL", "AUTHOR", "DEBUG"):
+        monkeypatch.setenv(f"BATTLESNAKE_{name}", "")
+    assert from_environment() == {}
+    monkeypatch.setenv("BATTLESNAKE_POLICY", "/policy/policy.onnx")
+    monkeypatch.setenv("BATTLESNAKE_FILTERS", "bodies dead_ends")
+    monkeypatch.setenv("BATTLESNAKE_COLOR", "#102030")
+    monkeypatch.setenv("BATTLESNAKE_DEBUG", "true")
+    assert from_environment() == {
+        "POLICY": "/policy/policy.onnx",
+        "FILTERS": ["bodies", "dead_ends"],
+        "COLOR": "#102030",
+    }, "and nobody switches on debugging there"
+
+
+def test_metrics_tell_of_the_process(client: FlaskClient) -> None:
+    text = client.get("/metrics").text
+    assert "process_resident_memory_bytes" in text
+    assert "process_cpu_seconds_total" in text
 
 
 def test_metrics_count_moves_and_refusals(client: FlaskClient, body: Body) -> None:

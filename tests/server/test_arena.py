@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zoo
-from launch import free_port
 
 from battlesnake_gym.replay import Replay
 from server import arena
+from tests.server import zoo
+from tests.server.launch import free_port
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launch import free_port
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -24,6 +23,7 @@ from server.database import (
     load_games,
     open_database,
 )
+from tests.server.launch import free_port
 
 
 def postgres_folder() -> Path:

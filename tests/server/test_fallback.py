@@ -30,6 +30,28 @@ def test_it_is_safe_and_prefers_room() -> None:
     assert decision.reasons[0].note == "no time"
 
 
+def test_it_does_not_walk_into_a_dead_end() -> None:
+    decision = safe_move(
+        board_of("""
+        . . . . . . . . .
+        B < < < < . . . .
+        . . . A . . . . .
+        . . . ^ < < . . .
+        . . . > > ^ . . .
+        A: length=20
+        B: length=40
+        """),
+        "no time",
+    )
+    assert decision.move == "right", "left has more exits, and no way out"
+    assert [reason.rule for reason in decision.reasons] == [
+        "fallback",
+        "values",
+        "bodies",
+        "dead_ends",
+    ]
+
+
 @pytest.mark.parametrize("picture", ["A", "A <", "v <\nA ^", "B A C"])
 def test_there_is_always_a_move(picture: str) -> None:
     assert safe_move(board_of(picture), "").move in MOVES

@@ -8,13 +8,13 @@ import time
 from typing import Any
 
 import pytest
-import zoo
-from launch import free_port
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.snakes import Decision
 from server.budget import margin
 from server.players import Answer, AnswerError, HttpPlayer, LocalPlayer, open_client, parse_move
+from tests.server import zoo
+from tests.server.launch import free_port
 
 TIMEOUT = 0.3
 BODY = {"game": {"id": "ä"}, "turn": 0}

@@ -11,7 +11,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-import zoo
 
 from battlesnake_gym import rules, snakes
 from battlesnake_gym.board import Board
@@ -20,6 +19,7 @@ from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Decision
 from server.players import HttpPlayer, LocalPlayer, open_client
 from server.referee import GameRecord, play
+from tests.server import zoo
 
 Table = Sequence[str | Callable[..., Decision]]
 

@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from launch import free_port, wait_for
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game
 from server import serve as module
 from server.worker import SILENT_SECONDS
+from tests.server.launch import free_port, wait_for
 
 
 class Engine:

@@ -170,3 +170,46 @@ def test_the_observed_round_trip_shortens_the_thinking(metrics: Metrics, positio
         decide(thinker, session, position)
     assert given[1] > given[0], "a near engine: less is held back than before anything was known"
     assert given[2] == pytest.approx(given[1] - 0.1, abs=0.02)
+
+
+def test_a_quick_strategy_thinks_where_it_is_asked(metrics: Metrics, position: Board) -> None:
+    threads: list[str] = []
+
+    def strategy(board: Board, seconds: float | None = None) -> Decision:
+        threads.append(threading.current_thread().name)
+        return Decision("left")
+
+    for quick in (True, False):
+        decide(Thinker(metrics, quick=quick), Session(strategy), position)
+    assert threads[0] == threading.current_thread().name
+    assert threads[1].startswith("thinker")
+
+
+def test_a_request_that_waited_too_long_is_answered_by_the_fallback(
+    metrics: Metrics, position: Board
+) -> None:
+    thinker = Thinker(metrics, quick=True)
+    session = Session(lambda board, seconds=None: Decision("left"))
+    now = time.perf_counter()
+    assert thinker.decide(session, position, now - 0.1 * TIMEOUT).move == "left"
+    assert thinker.decide(session, position, now - TIMEOUT).reasons[0].note == LATE
+
+
+def test_a_quick_strategy_plays_one_move_at_a_time(metrics: Metrics, position: Board) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    def strategy(board: Board, seconds: float | None = None) -> Decision:
+        begun.set()
+        let_go.wait(10)
+        return Decision("left")
+
+    thinker, session = Thinker(metrics, quick=True), Session(strategy)
+    with ThreadPoolExecutor(1) as engine:
+        first = engine.submit(decide, thinker, session, position)
+        begun.wait(10)
+        try:
+            assert decide(thinker, session, position)[0].reasons[0].note == LATE
+        finally:
+            let_go.set()
+        assert first.result()[0].move == "left"
+    assert decide(thinker, session, position)[0].move == "left", "and goes on afterwards"

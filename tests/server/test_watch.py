@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Browser
 from flask.testing import FlaskClient
 from PIL import Image
 from werkzeug.serving import make_server
@@ -26,6 +25,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
 from battlesnake_gym.snakes import Decision, Reason
 from server import watch
+from tests.server.browser import Browser
 
 NAUGHTY = "<img src=x onerror=alert(1)>"
 START = """

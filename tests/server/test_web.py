@@ -16,11 +16,8 @@ from typing import Any
 
 import pytest
 import simple_websocket
-import web_site
 from flask.testing import FlaskClient
-from launch import free_port
 from sqlalchemy.orm import Session
-from web_site import Pages
 from werkzeug.serving import make_server
 
 from battlesnake_gym.board import Board
@@ -32,6 +29,9 @@ from server.tournament import play_all
 from server.web import LARGEST_REQUEST, hall, human
 from server.web.course import KEPT_AFTER_THE_END, Broadcast
 from server.web.lab import EXAMPLE
+from tests.server import web_site
+from tests.server.launch import free_port
+from tests.server.web_site import Pages
 
 
 @pytest.fixture(scope="module")

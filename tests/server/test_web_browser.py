@@ -10,9 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import web_site
-from browser import Browser
-from web_site import Pages
 from werkzeug.serving import make_server
 
 from battlesnake_gym import snakes
@@ -21,6 +18,9 @@ from battlesnake_gym.replay import Turn
 from battlesnake_gym.rules import Game
 from heuristics import scenarios
 from server.web import human
+from tests.server import web_site
+from tests.server.browser import Browser
+from tests.server.web_site import Pages
 
 PATHS = ("/", "/live", "/games", "/play", "/lab", "/game/GAME")
 
