@@ -1,12 +1,12 @@
 # Everything runs in a virtual environment of its own; `make demo` and `make test` set it up.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 DEMO ?= demo
 MINUTES ?= 3
 MXNET_VENV ?= .venv-mxnet
 
-.PHONY: demo mxnet test test-all lint types build sanitize clean help
+.PHONY: help demo test test-all system-packages mxnet lint build sanitize clean
 
 help:
 	@echo "make demo      set up, train three minutes, export, serve, play; then look at the games"
@@ -26,10 +26,13 @@ $(BIN)/python:
 
 $(VENV)/.packages: $(PACKAGING) | $(BIN)/python
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel -e ".[rllib,server,procgen,dev]"
-	@touch $@ $(VENV)/.engine
+	@touch $@
 
+# The old ones go first: a source that does not compile must not leave yesterday's in its place.
 $(VENV)/.engine: $(COMPILED) $(VENV)/.packages
+	@rm -f battlesnake_gym/_engine*.so heuristics/_search*.so
 	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@$(BIN)/python -c "import battlesnake_gym._engine, heuristics._search"
 	@touch $@
 
 build: $(VENV)/.engine
@@ -52,11 +55,14 @@ lint: $(VENV)/.engine
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: system-packages lint
-	$(BIN)/pytest -m "not slow" --cov --cov-report=term:skip-covered
+# One process a core; a file stays in one process, since its tests share a Ray or a server.
+PYTEST = $(BIN)/pytest -n auto --dist loadfile --cov --cov-report=term:skip-covered
 
-test-all: system-packages lint
-	$(BIN)/pytest --cov --cov-report=term:skip-covered
+test: system-packages mxnet lint
+	$(PYTEST) -m "not slow"
+
+test-all: system-packages mxnet lint
+	$(PYTEST)
 
 sanitize:
 	tools/sanitize.sh
