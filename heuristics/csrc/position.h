@@ -33,6 +33,7 @@ typedef struct {
     uint16_t ring[MAX_SNAKES][RING];
     struct Entry *table;
     uint32_t history[MAX_SNAKES][MAX_CELLS];
+    uint8_t refutation[MAX_DEPTH + 2][4][MAX_SNAKES]; /* by ply and our move: what answered it best */
     int64_t evaluated, visited;
     double deadline;
     int stopped;

@@ -75,7 +75,10 @@ static int deepen(Search *search, const Position *root, int depth, uint8_t *opti
     int best = -WIN - 1, best_at = 0;
     for (int i = 0; i < count; i++) {
         moves[0] = options[i];
-        int value = worst_answer(search, root, moves, depth, 1, best, WIN + 1);
+        int value = best + 1;
+        if (i > 0) value = worst_answer(search, root, moves, depth, 1, best, best + 1);
+        if (!search->stopped && value > best)
+            value = worst_answer(search, root, moves, depth, 1, best, WIN + 1);
         if (search->stopped) break;
         answer->scores[options[i]] = value;
         answer->searched[options[i]] = 1;

@@ -13,7 +13,7 @@ typedef struct Entry {
     uint8_t bound, move;
 } Entry;
 
-#define TABLE_SIZE (1u << 18)
+#define TABLE_SIZE (1u << 20)
 
 /* A decided game is decided at any depth. */
 static int proven(const Entry *entry) {
@@ -119,10 +119,10 @@ static int distance(const Search *search, int a, int b) {
 static int worst_answer(Search *search, const Position *at, uint8_t *moves, int depth, int ply,
                         int alpha, int beta) {
     int snakes = search->ask->snakes, counts[MAX_SNAKES] = {0}, answered = 0, worst = WIN;
-    uint8_t options[MAX_SNAKES][4];
+    uint8_t options[MAX_SNAKES][4], *refutation = search->refutation[ply][moves[0]];
     for (int s = 1; s < snakes; s++) {
         if (!at->snake[s].alive) continue;
-        counts[s] = moves_of(search, at, s, 4, options[s]);
+        counts[s] = moves_of(search, at, s, refutation[s] ? refutation[s] - 1 : 4, options[s]);
         moves[s] = options[s][0];
     }
     for (int s = 1; s < snakes && alpha < beta; s++) {
@@ -132,10 +132,20 @@ static int worst_answer(Search *search, const Position *at, uint8_t *moves, int 
                                              head_of(search, at, s)) > 2 * depth + 2;
         for (int i = answered ? 1 : 0; i < (far && answered ? 1 : counts[s]); i++) {
             moves[s] = options[s][i];
-            int value = value_after(search, at, moves, depth, ply, alpha, beta);
+            int value;
+            if (!answered || depth < 2) {
+                value = value_after(search, at, moves, depth, ply, alpha, beta);
+            } else {
+                value = value_after(search, at, moves, depth, ply, beta - 1, beta);
+                if (!search->stopped && value < beta && value > alpha)
+                    value = value_after(search, at, moves, depth, ply, alpha, beta);
+            }
             if (search->stopped) return 0;
             answered = 1;
-            if (value < worst) worst = value;
+            if (value < worst) {
+                worst = value;
+                refutation[s] = moves[s] + 1;
+            }
             if (worst < beta) beta = worst;
             if (alpha >= beta) {
                 int cell = search->next[head_of(search, at, s)][moves[s]];
@@ -165,7 +175,14 @@ static int best_for_us(Search *search, const Position *at, int depth, int ply, i
     int count = moves_of(search, at, 0, first, options);
     for (int i = 0; i < count; i++) {
         moves[0] = options[i];
-        int value = worst_answer(search, at, moves, depth, ply, alpha, beta);
+        int value;
+        if (i == 0 || depth < 2) {
+            value = worst_answer(search, at, moves, depth, ply, alpha, beta);
+        } else {
+            value = worst_answer(search, at, moves, depth, ply, alpha, alpha + 1);
+            if (!search->stopped && value > alpha && value < beta)
+                value = worst_answer(search, at, moves, depth, ply, alpha, beta);
+        }
         if (search->stopped) return 0;
         if (value > best || i == 0) {
             best = value;
