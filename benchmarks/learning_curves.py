@@ -247,8 +247,8 @@ def draw(path: Path, points: Mapping[str, Sequence[Point]], floor: Point) -> Non
     plt.switch_backend("Agg")
     figure, axes = plt.subplots(1, 2, figsize=(12, 4.5), layout="constrained")
     for axis, what in zip(axes, ("reward", "length"), strict=True):
-        for curve in CURVES:
-            rows = points.get(curve.name, [])
+        for curve in (curve for curve in CURVES if curve.name in points):
+            rows = points[curve.name]
             axis.errorbar(
                 [row.minutes for row in rows],
                 [getattr(row, what) for row in rows],
@@ -258,7 +258,7 @@ def draw(path: Path, points: Mapping[str, Sequence[Point]], floor: Point) -> Non
                 capsize=2,
             )
         axis.axhline(getattr(floor, what), color="grey", linestyle="--", label="safe-random play")
-        axis.set(xlabel="minutes of training", ylim=(0, None))
+        axis.set(xlabel="minutes of training", xlim=(0, None), ylim=(0, None))
         axis.grid(alpha=0.3)
     axes[0].set_title("mean reward of a snake (turns alive)")
     axes[1].set_title("mean length of a game (turns)")

@@ -30,5 +30,5 @@ class Settings:
     epsilon_decay: float = 0.995
     """Epsilon is multiplied by it after every game."""
     epsilon_end: float = 0.01
-    turns_per_iteration: int = 200
+    turns_per_iteration: int = 100
     """Not published: how often a row of the learning curve is written."""
