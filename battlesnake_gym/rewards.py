@@ -133,6 +133,7 @@ PRESETS: dict[str, dict[str, float]] = {
     "survival": {"another_turn": 1.0},
     "starter-pack": {"another_turn": 1.0, "won": 2.0, "died": -3.0, "forbidden_move": -1.0},
     "winning": {"won": 1.0, "died": -1.0},
+    "survival-and-win": {"another_turn": 1.0, "won": 30.0},
     "zero-sum": {"outlived": 1.0, "died": -1.0},
 }
 """Named schemes: event to weight."""

@@ -19,16 +19,26 @@ DEFAULTS: dict[str, Any] = {
     "map": "standard",
     "settings": {},
     "observation": "planes",
-    "rewards": "survival",
+    "rewards": "survival-and-win",
     "action_mask": "forbidden",
     "max_turns": 500,
     "food": "fast",
+    "curriculum": [],
 }
-"""Every key of an ``env_config`` and its default; ``settings`` holds fields of `rules.Settings`."""
+"""Every key of an ``env_config`` and its default; ``settings`` holds fields of `rules.Settings`.
+
+``curriculum``: ``[[env_steps, side], ...]``, from how many turns of training on games are played on
+which square boards; none: always on ``width`` x ``height``.
+"""
 
 
-def make_vector(num_games: int, env_config: Mapping[str, Any]) -> VectorBattlesnake:
+def make_vector(
+    num_games: int, env_config: Mapping[str, Any], side: int | None = None
+) -> VectorBattlesnake:
     """Build ``num_games`` games from an ``env_config`` (missing keys: `DEFAULTS`).
+
+    With ``side``, all games but the last are played on ``side`` x ``side`` boards. One stays as
+    large as the board will be, so that observations keep their shape.
 
     Raises:
         ValueError: an unknown key, or a value that the environment refuses.
@@ -36,9 +46,39 @@ def make_vector(num_games: int, env_config: Mapping[str, Any]) -> VectorBattlesn
     if unknown := sorted(set(env_config) - set(DEFAULTS)):
         raise ValueError(f"unknown env_config keys {unknown}; known are {sorted(DEFAULTS)}")
     values = DEFAULTS | dict(env_config)
+    _check_curriculum(values.pop("curriculum"), min(values["width"], values["height"]))
+    if side is not None:
+        for name in ("width", "height"):
+            values[name] = [side] * (num_games - 1) + [values[name]]
     game = Game(
         ruleset=values.pop("ruleset"),
         map=values.pop("map"),
         settings=Settings(**values.pop("settings")),
     )
     return VectorBattlesnake(num_games, game=game, **values)
+
+
+def side_at(env_config: Mapping[str, Any], env_steps: int) -> int | None:
+    """The side of the boards after so many turns of training; None without a curriculum."""
+    sides = [side for start, side in env_config.get("curriculum", []) if start <= env_steps]
+    return sides[-1] if sides else None
+
+
+def board_sizes(env_config: Mapping[str, Any]) -> list[list[int]]:
+    """The widths and heights of all boards that are trained on, smallest first."""
+    sides = {(side, side) for _, side in env_config.get("curriculum", [])}
+    return [list(size) for size in sorted({*sides, (env_config["width"], env_config["height"])})]
+
+
+def _check_curriculum(curriculum: Any, largest: int) -> None:
+    try:
+        steps, sides = zip(*curriculum, strict=True) if curriculum else ((0,), (1,))
+        fits = steps[0] == 0 and list(steps) == sorted(steps) and max(sides) <= largest
+        if fits and all(type(number) is int and number >= 0 for number in (*steps, *sides)):
+            return
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(
+        "curriculum must be a list of [env_steps, side] that begins at 0 and goes up, with sides "
+        f"of at most {largest} (the map size), like [[0, 7], [500000, 11]]; got {curriculum!r}"
+    )

@@ -24,6 +24,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from torch import nn
 
 from battlesnake_gym.files import write_atomically
+from mabs.environment import board_sizes
 from mxnet_baseline import algorithm as mxnet
 from sagemaker_rl import checkpoints
 
@@ -52,7 +53,7 @@ def export_checkpoint(checkpoint: Path, target: Path) -> Path:
     metadata = {
         "format": FORMAT,
         "observation": identity["observation"],
-        "board_sizes": [identity["board size"]],
+        "board_sizes": board_sizes(facts["env_config"]),
         "actions": identity["actions"],
         "training": {
             "algorithm": identity["algorithm"],

@@ -30,11 +30,14 @@ class BattlesnakeHyperparameters(Hyperparameters):
     experiment: str | None = option(None, "a named experiment: hyperparameters from a file")
     num_agents: int = option(4, "snakes in a game")
     map_size: int = option(11, "width and height of the board")
+    curriculum: list[list[int]] | None = option(  # noqa: RUF009  (it makes a field)
+        None, "smaller boards at first: [[env_steps, side], ...], up to the map size"
+    )
     ruleset: str = option("standard", "the game's ruleset")
     map: str = option("standard", "the game's map")
     observation: str = option("planes", "what a snake sees (battlesnake_gym.observations)")
     rewards: str | dict[str, float] = option(  # noqa: RUF009  (it makes a field)
-        "survival", "what it is rewarded for: a name or weights (battlesnake_gym.rewards)"
+        "survival-and-win", "what it is rewarded for: a name or weights (battlesnake_gym.rewards)"
     )
     action_mask: str = option("forbidden", "moves it never makes (battlesnake_gym.masks), or none")
 
@@ -73,6 +76,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "num_snakes": hyperparameters.num_agents,
                 "width": hyperparameters.map_size,
                 "height": hyperparameters.map_size,
+                "curriculum": hyperparameters.curriculum or [],
                 "ruleset": hyperparameters.ruleset,
                 "map": hyperparameters.map,
                 "observation": hyperparameters.observation,

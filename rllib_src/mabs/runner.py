@@ -25,7 +25,7 @@ from ray.rllib.utils.metrics import (
 )
 
 from battlesnake_gym.vector import VectorBattlesnake
-from mabs.environment import make_vector
+from mabs.environment import make_vector, side_at
 from mabs.metrics import GameStatistics
 from mabs.replay import Fragment
 from mabs.transitions import Turns, build_fragment
@@ -56,7 +56,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
     def make_env(self) -> None:
         """Build the games; the next `sample` starts them anew."""
-        self.env = make_vector(self.config.num_envs_per_env_runner, self.config.env_config)
+        self._side = self._curriculum_side()
+        self.env = make_vector(
+            self.config.num_envs_per_env_runner, self.config.env_config, self._side
+        )
         self._statistics = GameStatistics(self.env.num_games, self.env.num_snakes)
         self._needs_reset = True
 
@@ -98,6 +101,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
         Without ``explore`` (default: the configuration's) all moves are greedy.
         """
+        if self._curriculum_side() != self._side:
+            self.make_env()
         assert self.env is not None
         if force_reset or self._needs_reset:
             self._reset()
@@ -120,6 +125,9 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             "num_agent_steps": fragment.num_agent_steps,
             "metrics": self.get_metrics(),
         }
+
+    def _curriculum_side(self) -> int | None:
+        return side_at(self.config.env_config, self.num_env_steps_sampled_lifetime)
 
     def _reset(self) -> None:
         assert self.env is not None

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-SMALL: dict[str, Any] = {"num_snakes": 2, "width": 5, "height": 5, "max_turns": 30}
+SMALL: dict[str, Any] = {
+    "num_snakes": 2,
+    "width": 5,
+    "height": 5,
+    "max_turns": 30,
+    "rewards": "survival",
+}
 """An ``env_config`` whose games are over in a moment."""
 
 

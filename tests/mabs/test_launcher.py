@@ -179,7 +179,7 @@ def test_it_must_be_told_when_to_stop(
     ray_session: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert train(run_folder) == 2
-    assert "--num-iters N or --minutes M" in capsys.readouterr().err
+    assert "say when to stop: --num-iters N" in capsys.readouterr().err
 
 
 def test_sigterm_leaves_a_checkpoint_to_resume_from(
