@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import signal
@@ -257,6 +258,17 @@ def test_people_start_games_and_they_are_kept(empty: Pages) -> None:
     assert len({row.tournament_id for row in rows(empty)}) == 1
 
 
+def test_games_of_people_do_not_hide_the_tournament(tmp_path: Path) -> None:
+    pages = web_site.make(tmp_path, games=1)
+    wait_until_over(pages.client, pages.client.post("/play", json=WISH).json["game"])
+    limit = time.monotonic() + 20
+    while len(rows(pages)) < 4 and time.monotonic() < limit:
+        time.sleep(0.02)
+    page = pages.client.get("/").text
+    assert "Games from these pages" in page
+    assert page.count('scope="row"') == 3, "the tournament's snakes"
+
+
 def test_a_human_steers_by_keys(empty: Pages) -> None:
     client = empty.client
     wish = {**WISH, "snakes": ["straight"], "human": "Ann", "width": 11, "height": 11}
@@ -293,6 +305,19 @@ def test_with_a_pace_the_game_goes_on_by_itself(empty: Pages) -> None:
     game = wait_until_over(empty.client, game_id)
     heads = [frame["snakes"][0]["body"][0] for frame in game["frames"]]
     assert [y for _, y in heads] == list(range(heads[0][1], 8)), "straight up into the wall"
+
+
+def test_a_slip_into_the_own_neck_costs_nothing(empty: Pages) -> None:
+    wish = {"snakes": [], "human": "Ann", "pace": 60, "width": 11, "height": 11}
+    answer = empty.client.post("/play", json=wish).json
+    key = answer["page"].partition("?key=")[2]
+    for move in itertools.cycle(["up", "down"]):
+        sent = {"key": key, "move": move}
+        if empty.client.post(f"/game/{answer['game']}/press", json=sent).json["over"]:
+            break
+        time.sleep(0.025)
+    game = wait_until_over(empty.client, answer["game"])
+    assert [death["cause"] for death in game["deaths"]] == ["wall-collision"]
 
 
 def test_who_is_gone_goes_straight_on(empty: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,7 +458,7 @@ def test_policies_and_urls_are_asked_too(tmp_path: Path, policy_file: Path, caut
 
 def test_a_silent_url_is_told(tmp_path: Path) -> None:
     pages = web_site.make(tmp_path, f"far=http://127.0.0.1:{free_port()}", games=0)
-    sent = {"snake": "far", "milliseconds": 100, "board": request_of(example())}
+    sent = {"snake": "far", "milliseconds": 5000, "board": request_of(example())}
     answer = pages.client.post("/lab/ask", json=sent)
     assert answer.status_code == 400
     assert answer.json["error"] == "far gave no move (connection)"

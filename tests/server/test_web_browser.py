@@ -226,7 +226,9 @@ def test_a_human_plays_by_keyboard(quiet: Browser, site: str) -> None:
     quiet.wait("!document.getElementById('again').hidden")
     assert quiet.text("#outcome") == "cautious won"
     assert "hit the wall" in quiet.text("#snakes")
+    end = quiet.text("#turn")
     quiet.press("ArrowLeft")  # the keys are the viewer's again
+    assert quiet.text("#turn") != end
     assert not quiet.run("document.body.classList.contains('seated')")
     assert "against=cautious" in quiet.run("document.getElementById('again').href")
 
