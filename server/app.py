@@ -2,20 +2,23 @@
 
     create_app({"SNAKE": "hungry", "COLOR": "#3366cc"})
 
-The configuration, all of it optional:
+The configuration: a snake or a policy, the rest is optional.
 
 =============  ==================================================================================
 ``SNAKE``      name of a heuristic snake (`battlesnake-gym snakes` lists them)
 ``POLICY``     path of a ``policy.onnx``; instead of ``SNAKE``
-``FILTERS``    names of move filters that overrule the policy
+``FILTERS``    names of move filters that overrule the policy, in order
 ``COLOR``      ``#rrggbb``; ``HEAD`` and ``TAIL`` name the looks, ``AUTHOR`` the player
 ``DEBUG``      true adds the page ``/debug``; never in production
 =============  ==================================================================================
+
+`from_environment` reads all but the last from ``BATTLESNAKE_SNAKE`` and so on, for containers.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -42,6 +45,9 @@ DEFAULTS: Mapping[str, Any] = {
     "MAX_CONTENT_LENGTH": LARGEST_BODY,
 }
 
+PREFIX = "BATTLESNAKE_"
+"""What the names of the environment variables begin with."""
+
 log = logging.getLogger(__name__)
 
 
@@ -50,6 +56,8 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     app = Flask(__name__, static_folder=None, template_folder=None)
     app.config.from_mapping(DEFAULTS)
     app.config.from_mapping(config or {})
+    if not re.fullmatch("#[0-9a-fA-F]{6}", app.config["COLOR"]):
+        raise ValueError(f"{app.config['COLOR']!r} is no colour; give one like #3366cc")
     factory = strategy_factory(
         snake=app.config["SNAKE"], policy=app.config["POLICY"], filters=app.config["FILTERS"]
     )
@@ -66,6 +74,18 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     return app
 
 
+def from_environment() -> dict[str, Any]:
+    """The configuration in the environment; empty variables count as missing.
+
+    The names in ``BATTLESNAKE_FILTERS`` are separated by spaces.
+    """
+    keys = ("SNAKE", "POLICY", "FILTERS", "COLOR", "HEAD", "TAIL", "AUTHOR")
+    config: dict[str, Any] = {key: os.environ.get(PREFIX + key) for key in keys}
+    if config["FILTERS"]:
+        config["FILTERS"] = config["FILTERS"].split()
+    return {key: value for key, value in config.items() if value}
+
+
 def _error(error: Exception) -> tuple[Response, int]:
     """Every error leaves as JSON; what is our own fault is also logged."""
     if isinstance(error, HTTPException):
@@ -75,7 +95,7 @@ def _error(error: Exception) -> tuple[Response, int]:
 
 
 def _entrance(application: Callable[..., Any]) -> Callable[..., Any]:
-    """Note when a request arrived unless the web server did, and read ``//move/`` as ``/move`` instead of redirecting."""
+    """Note when a request arrived, unless the web server did; read ``//move/`` as ``/move``."""
 
     def enter(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         environ.setdefault("server.arrived", time.perf_counter())

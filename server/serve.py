@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
-import os
-import re
 import socket
 import struct
 import sys
@@ -17,15 +15,15 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 
 from heuristics.filters import SAFE
-from server.app import DEFAULTS, create_app
+from server.app import DEFAULTS, create_app, from_environment
 from server.worker import Worker, stamped
 
 STALLED_SECONDS = 2
 """A client that stops in the middle of a request for this long loses its connection."""
 
-THREADS_QUICK = 2 * (os.cpu_count() or 1)
-"""Requests answered at once by snakes that answer as soon as they can. More threads than there are
-cores to run them serve nobody sooner, and some much later."""
+THREADS_QUICK = 8
+"""Requests answered at once by snakes that answer as soon as they can. Only networks run beside
+each other; more threads would serve nobody sooner, and some much later."""
 
 THREADS = 256
 """Requests answered at once by snakes that take their time: most threads wait for a search."""
@@ -37,16 +35,7 @@ CAREFUL = tuple(rule.name for rule in SAFE)
 def main(argv: list[str] | None = None) -> int:
     """Serve until interrupted; the exit status is 2 where the configuration is refused."""
     arguments = _parser().parse_args(argv)
-    config = {
-        "SNAKE": arguments.snake,
-        "POLICY": arguments.policy,
-        "FILTERS": _filters(arguments.heuristics),
-        "COLOR": arguments.color,
-        "HEAD": arguments.head,
-        "TAIL": arguments.tail,
-        "AUTHOR": arguments.author,
-        "DEBUG": arguments.dev,
-    }
+    config = _configuration(arguments)
     try:
         app = create_app(config)
     except ValueError as error:
@@ -115,9 +104,11 @@ def _parser() -> argparse.ArgumentParser:
         prog="battlesnake-gym serve",
         description="Answer the Battlesnake API: GET /, POST /start, /move and /end, under any "
         "base path. /healthz and /metrics are for those who run it.",
-        epilog="example: battlesnake-gym serve --policy runs/demo/policy.onnx --port 8000",
+        epilog="What is left out is read from the environment: BATTLESNAKE_SNAKE, _POLICY, "
+        "_FILTERS, _COLOR, _HEAD, _TAIL, _AUTHOR. "
+        "Example: battlesnake-gym serve --policy runs/demo/policy.onnx --port 8000",
     )
-    who = parser.add_mutually_exclusive_group(required=True)
+    who = parser.add_mutually_exclusive_group()
     who.add_argument("--snake", metavar="NAME", help="a named snake; `battlesnake-gym snakes`")
     who.add_argument("--policy", metavar="FILE", help="a policy.onnx with policy.json beside it")
     parser.add_argument(
@@ -129,26 +120,34 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--host", default="127.0.0.1", help="address (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="port (default: %(default)s)")
-    parser.add_argument(
-        "--color", type=_color, default=DEFAULTS["COLOR"], help="#rrggbb (default: %(default)s)"
-    )
-    parser.add_argument("--head", default=DEFAULTS["HEAD"], help="head (default: %(default)s)")
-    parser.add_argument("--tail", default=DEFAULTS["TAIL"], help="tail (default: %(default)s)")
-    parser.add_argument("--author", default=DEFAULTS["AUTHOR"], help="your name")
+    parser.add_argument("--color", help=f"#rrggbb (default: {DEFAULTS['COLOR']})")
+    parser.add_argument("--head", help=f"name of the head (default: {DEFAULTS['HEAD']})")
+    parser.add_argument("--tail", help=f"name of the tail (default: {DEFAULTS['TAIL']})")
+    parser.add_argument("--author", help="your name on play.battlesnake.com")
     parser.add_argument(
         "--dev", action="store_true", help="reload on changes, and show the games on /debug"
     )
     return parser
 
 
-def _filters(named: list[str] | None) -> tuple[str, ...]:
-    """The option left out: none; given without names: the careful snake's; else those named."""
-    if named is None:
-        return ()
-    return tuple(named) or CAREFUL
+def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What was typed, and the environment for what was not."""
+    typed = {
+        "SNAKE": arguments.snake,
+        "POLICY": arguments.policy,
+        "FILTERS": _filters(arguments.heuristics),
+        "COLOR": arguments.color,
+        "HEAD": arguments.head,
+        "TAIL": arguments.tail,
+        "AUTHOR": arguments.author,
+    }
+    config = from_environment()
+    if arguments.snake or arguments.policy:  # another snake has no use for this one's policy
+        config = {key: config[key] for key in config.keys() - {"SNAKE", "POLICY", "FILTERS"}}
+    config |= {key: value for key, value in typed.items() if value is not None}
+    return config | {"DEBUG": arguments.dev}
 
 
-def _color(text: str) -> str:
-    if not re.fullmatch("#[0-9a-fA-F]{6}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no colour like #3366cc")
-    return text
+def _filters(named: list[str] | None) -> tuple[str, ...] | None:
+    """None where the option was left out; the careful snake's where it came without names."""
+    return None if named is None else tuple(named) or CAREFUL

@@ -66,10 +66,10 @@ class Thinker:
     """Runs strategies against the clock.
 
     ``quick`` ones answer in milliseconds and run where they are asked. All others run in threads of
-    their own, so that a slow one can be left behind. With more games than seats the time is shared: by how many asked at once of late, so that the
-    first to come leave something to the others; who gets no seat in time is answered by the
-    fallback. A thread cannot be stopped: a strategy that overruns goes on without a seat, and its
-    game is answered by the fallback until it is done.
+    their own, so that a slow one can be left behind. With more games than seats the time is shared:
+    by how many asked at once of late, so that the first to come leave something to the others; who
+    gets no seat in time is answered by the fallback. A thread cannot be stopped: a strategy that
+    overruns goes on without a seat, and its game is answered by the fallback until it is done.
     """
 
     def __init__(self, metrics: Metrics, *, quick: bool = False, seats: int = SEATS) -> None:

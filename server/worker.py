@@ -92,11 +92,11 @@ def is_whole(sent: bytes) -> bool:
     False
     """
     head, end, body = sent.partition(b"\r\n\r\n")
-    if not end:
+    if not end or b"transfer-encoding" in head.lower():
         return False
     lengths = CONTENT_LENGTH.findall(head + b"\r\n")
     if not lengths:
-        return sent.startswith((b"GET ", b"HEAD ")) and b"chunked" not in head.lower()
+        return sent.startswith((b"GET ", b"HEAD "))
     return len(body) >= int(lengths[0])
 
 

@@ -44,12 +44,8 @@ def test_it_does_not_walk_into_a_dead_end() -> None:
         "no time",
     )
     assert decision.move == "right", "left has more exits, and no way out"
-    assert [reason.rule for reason in decision.reasons] == [
-        "fallback",
-        "values",
-        "bodies",
-        "dead_ends",
-    ]
+    rules = [reason.rule for reason in decision.reasons]
+    assert rules == ["fallback", "values", "neck", "bodies", "dead_ends"]
 
 
 @pytest.mark.parametrize("picture", ["A", "A <", "v <\nA ^", "B A C"])

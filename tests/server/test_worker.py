@@ -32,6 +32,7 @@ def test_a_request_that_is_there(sent: bytes) -> None:
         POST + b"Content-Length: -1\r\n\r\n",
         POST + b"Content-Length: 99999999999999999999\r\n\r\n",
         POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
         b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"GET / HTTP/1.1\r\nContent-Length: 3\r\n\r\n",
     ],

@@ -1,0 +1,222 @@
+"""What the load tests of the live snake share: recorded games, a network, servers and players."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym import observations, snakes
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import MOVES, Game
+
+GAME_ID = "a-game-id-of-its-own"
+CHANNELS, STRIDES, WIDTH = (32, 64, 64), (1, 2, 2), 256
+GIVEN_UP = 10.0
+"""Seconds after which an answer is no longer waited for."""
+
+PlayedGame = list[bytes]
+"""The bodies of a game's requests, in the order they were asked."""
+
+
+def played_games(timeout: int, count: int = 8) -> list[PlayedGame]:
+    """Play games of four careful snakes; ``timeout`` in milliseconds is what they tell."""
+    games = []
+    for seed in range(1, count + 1):
+        game = Game(seed=1_000_000 * seed, id=GAME_ID, timeout=timeout)
+        board = Board.new(11, 11, 4, game=game)
+        players = {snake.id: snakes.make("cautious", seed) for snake in board.snakes}
+        bodies = []
+        while not board.is_over():
+            bodies.append(json.dumps(board.to_api(board.living[0].id)).encode())
+            moves = {}
+            for snake in board.living:
+                board.you_id = snake.id
+                moves[snake.id] = players[snake.id](board).move
+            board.step(moves)
+        games.append(bodies)
+    return games
+
+
+@dataclass
+class Tally:
+    """What came of the requests: the seconds of every valid move, and the requests without one."""
+
+    seconds: list[float] = field(default_factory=list)
+    lost: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Count what ``other`` counted too."""
+        self.seconds += other.seconds
+        self.lost += other.lost
+
+    def clear(self) -> None:
+        """Begin to count anew."""
+        self.seconds.clear()
+        self.lost = 0
+
+
+class Connection:
+    """One engine's kept-alive connection to the snake."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def post(self, path: str, body: bytes) -> Any:
+        """The JSON of the answer; ``OSError`` or ``ValueError`` where there is none."""
+        try:
+            async with asyncio.timeout(GIVEN_UP):
+                return await self._post(path, body)
+        except (OSError, EOFError, ValueError) as error:
+            self.close()
+            raise ConnectionError(str(error)) from error
+
+    async def _post(self, path: str, body: bytes) -> Any:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = self._streams
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        length = int(answer.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        content = await reader.readexactly(length)
+        if not answer.startswith(b"HTTP/1.1 200"):
+            raise ValueError(f"{answer.splitlines()[0]!r}: {content!r}")
+        return json.loads(content)
+
+    def close(self) -> None:
+        """Close; the next request connects anew."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+
+async def play(
+    connection: Connection,
+    game: PlayedGame,
+    name: str,
+    pause: float,
+    tally: Tally,
+    end: float,
+    *,
+    ends: bool = True,
+) -> None:
+    """Ask all of a game's moves, or those until ``end`` (`time.perf_counter`).
+
+    As an engine does: ``/start``, the moves with the latency of the one before, ``/end``, unless
+    the game just stops.
+    """
+    latency = b"0"
+    last = [("/end", game[-1])] if ends else []
+    for path, recorded in [("/start", game[0]), *(("/move", body) for body in game), *last]:
+        body = recorded.replace(GAME_ID.encode(), name.encode())
+        body = body.replace(b'"latency": "0"', b'"latency": "%s"' % latency)
+        began = time.perf_counter()
+        try:
+            answer = await connection.post(path, body)
+            if path == "/move":
+                if answer["move"] not in MOVES:
+                    raise ValueError(f"no move: {answer}")
+                tally.seconds.append(time.perf_counter() - began)
+        except (OSError, ValueError, KeyError):
+            tally.lost += 1
+        latency = b"%d" % (1000 * (time.perf_counter() - began))
+        if time.perf_counter() > end:
+            break
+        await asyncio.sleep(pause)
+
+
+def metric(port: int, name: str) -> float:
+    """A number of the server's ``/metrics``."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        found = re.search(rf"^{re.escape(name)} (\S+)$", answer.read().decode(), re.MULTILINE)
+    if found is None:
+        raise KeyError(f"/metrics has no {name}")
+    return float(found[1])
+
+
+@contextmanager
+def served(command: list[str]) -> Iterator[int]:
+    """Run a server (the port is the command's last word) while the block lasts."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    process = subprocess.Popen([*command, str(port)], stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(300):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        else:
+            raise SystemExit(f"{' '.join(command)} does not answer")
+        yield port
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def random_policy(folder: Path) -> Path:
+    """A network of the shape that training makes by default, with random weights."""
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    encoder = observations.get("planes")
+    channels, height, width = shape = encoder.shape(11, 11)
+    rng = np.random.default_rng(1)
+    nodes = [
+        helper.make_node("Cast", ["observations"], ["x"], to=TensorProto.FLOAT),
+        helper.make_node("Div", ["x", "scale"], ["layer0"]),
+    ]
+    weights: dict[str, NDArray[np.float32]] = {"scale": np.array(255, np.float32)}
+    for i, (count, stride) in enumerate(zip(CHANNELS, STRIDES, strict=True)):
+        weights[f"w{i}"] = rng.normal(0, 0.05, (count, channels, 3, 3)).astype(np.float32)
+        conv = helper.make_node("Conv", [f"layer{i}", f"w{i}"], [f"conv{i}"])
+        for attribute, value in (("strides", [stride] * 2), ("pads", [1] * 4)):
+            conv.attribute.append(helper.make_attribute(attribute, value))
+        nodes += [
+            conv,
+            helper.make_node("Relu", [f"conv{i}"], [f"layer{i + 1}"]),
+        ]
+        channels, height, width = count, (height - 1) // stride + 1, (width - 1) // stride + 1
+    sizes = [channels * height * width, WIDTH, len(MOVES)]
+    weights["dense"] = rng.normal(0, 0.05, sizes[:2]).astype(np.float32)
+    weights["head"] = rng.normal(0, 0.05, sizes[1:]).astype(np.float32)
+    nodes += [
+        helper.make_node("Flatten", [f"layer{len(CHANNELS)}"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "dense"], ["hidden"]),
+        helper.make_node("Relu", ["hidden"], ["features"]),
+        helper.make_node("MatMul", ["features", "head"], ["q_values"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "random",
+        [helper.make_tensor_value_info("observations", TensorProto.UINT8, ["batch", *shape])],
+        [helper.make_tensor_value_info("q_values", TensorProto.FLOAT, ["batch", len(MOVES)])],
+        [numpy_helper.from_array(weight, name) for name, weight in weights.items()],
+    )
+    path = folder / "policy.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+    metadata: dict[str, Any] = {
+        "format": 1,
+        "observation": encoder.to_dict(),
+        "board_sizes": [[11, 11]],
+        "actions": list(MOVES),
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    }
+    path.with_suffix(".json").write_text(json.dumps(metadata))
+    return path
