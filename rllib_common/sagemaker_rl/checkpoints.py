@@ -11,6 +11,9 @@ from typing import Any
 FACTS_FILE = "facts.json"
 """In every checkpoint: what it was trained on and how far (the launcher's ``describe``)."""
 
+_FILES = "files"
+"""Entry in the facts: the checkpoint's files and their sizes, to tell a part from the whole."""
+
 _PREFIX = "checkpoint_"
 _UNFINISHED = ".unfinished"
 
@@ -23,13 +26,15 @@ def save(algorithm: Any, folder: Path, facts: Mapping[str, Any], keep: int = 2) 
     """Write ``algorithm`` into a new checkpoint in ``folder`` and delete all but the last ``keep``.
 
     The checkpoint gets its name only when everything is written, so that a job that is killed
-    meanwhile leaves the one before as the newest.
+    meanwhile leaves the one before as the newest. SageMaker copies the folder to S3 and back file
+    by file, so a checkpoint also says what belongs to it.
     """
     target = folder / f"{_PREFIX}{algorithm.training_iteration:06d}"
     draft = folder / (target.name + _UNFINISHED)
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     algorithm.save_to_path(str(draft.absolute()))
+    facts = {**facts, _FILES: _sizes(draft)}
     (draft / FACTS_FILE).write_text(json.dumps(facts, indent=2) + "\n")
     shutil.rmtree(target, ignore_errors=True)
     draft.rename(target)
@@ -46,7 +51,7 @@ def delete_all(folder: Path) -> None:
 
 def newest(folder: Path) -> Path | None:
     """The newest whole checkpoint in ``folder``, or None."""
-    return next(iter(reversed(_all(folder))), None)
+    return next((path for path in reversed(_all(folder)) if _is_whole(path)), None)
 
 
 def find(path: Path) -> Path:
@@ -69,6 +74,7 @@ def find(path: Path) -> Path:
 def read_facts(checkpoint: Path) -> dict[str, Any]:
     """What `save` was told about the checkpoint."""
     facts: dict[str, Any] = json.loads((checkpoint / FACTS_FILE).read_text())
+    facts.pop(_FILES, None)
     return facts
 
 
@@ -92,6 +98,23 @@ def check_same(checkpoint: Path, now: Mapping[str, Any]) -> None:
             "--name, or repeat the command that this checkpoint is from, or add --no-resume to "
             "delete it and start anew"
         )
+
+
+def _sizes(checkpoint: Path) -> dict[str, int]:
+    return {
+        str(path.relative_to(checkpoint)): path.stat().st_size
+        for path in sorted(checkpoint.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        wanted = json.loads((checkpoint / FACTS_FILE).read_text()).get(_FILES, {})
+    except (OSError, ValueError):
+        return False
+    sizes = _sizes(checkpoint)
+    return all(sizes.get(name) == size for name, size in wanted.items())
 
 
 def _all(folder: Path) -> list[Path]:

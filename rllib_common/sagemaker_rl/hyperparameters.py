@@ -14,7 +14,7 @@ import difflib
 import json
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 CONFIG_PREFIX = "rl.training.config."
@@ -54,6 +54,16 @@ def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
         help=f"any other, such as {CONFIG_PREFIX}lr=5e-5; may be repeated. "
         f"--{CONFIG_PREFIX}lr 5e-5 means the same",
     )
+
+
+def own_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """``argv`` without SageMaker's.
+
+    ``sagemaker-training`` repeats all hyperparameters as flags, in a form that does not keep their
+    types (``True``, ``a=1,b=2``, nothing for null); ``SM_HPS`` has them as they were.
+    """
+    repeated = json.loads(environ.get("SM_USER_ARGS") or "[]")
+    return [] if list(argv) == [str(word) for word in repeated] else list(argv)
 
 
 def collect(

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sagemaker_rl.failure import base_folder
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -28,7 +30,7 @@ class Job:
         """Folders as SageMaker names them, where it runs us; else all of them in ``runs/NAME``."""
         in_sagemaker = "SM_MODEL_DIR" in environ
         run = runs / name
-        base = Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
+        base = base_folder(environ)
         return cls(
             name=environ.get("TRAINING_JOB_NAME", name),
             output_dir=Path(environ.get("SM_OUTPUT_DATA_DIR", base / "output" / "data"))

@@ -14,12 +14,14 @@ SageMaker's environment, Ray, curves, checkpoints and signals are taken care of 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,20 +29,35 @@ import ray
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from sagemaker_rl import checkpoints, hyperparameters
+from sagemaker_rl.cluster import leading, lend, own_cpus
+from sagemaker_rl.discovery import DiscoveryError
+from sagemaker_rl.failure import report_failure
 from sagemaker_rl.hyperparameters import HyperparameterError, option
 from sagemaker_rl.job import Job
+from sagemaker_rl.membership import ClusterHyperparameters, Membership
+from sagemaker_rl.ray_node import RayNodeError
+from sagemaker_rl.rendezvous import ClusterError
 from sagemaker_rl.training_run import CSV_COLUMNS, TrainingRun, say
+
+PARAMS_FILE = "params.json"
+"""Beside the model of a SageMaker job: the hyperparameters and what they made."""
 
 
 @dataclass(frozen=True)
-class Hyperparameters:
-    """What every experiment may be told; subclass to add to it."""
+class TrainingHyperparameters:
+    """What to train with and for how long."""
 
     algorithm: str = option("DQN", "what to train with")
     num_iters: int | None = option(None, "stop after this many training iterations in all")
     minutes: float | None = option(None, "stop after this many minutes of training in all")
+    timesteps: int | None = option(None, "stop after this many environment steps in all")
     num_workers: int | None = option(None, "runner processes; null: as many as make sense")
     seed: int | None = option(None, "random seed")
+
+
+@dataclass(frozen=True)
+class Hyperparameters(ClusterHyperparameters, TrainingHyperparameters):
+    """What every experiment may be told; subclass to add to it."""
 
 
 class SageMakerRayLauncher:
@@ -72,7 +89,10 @@ class SageMakerRayLauncher:
         return {}
 
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
-        """Runner processes where no number is given: one for each CPU but the driver's."""
+        """Runner processes where no number is given: one for each CPU but the driver's.
+
+        ``cpus`` are those of all instances together.
+        """
         return max(cpus - 1, 1)
 
     def default_name(self, hyperparameters: Any) -> str:
@@ -98,20 +118,35 @@ class SageMakerRayLauncher:
     def train_main(cls, argv: list[str] | None = None, prog: str | None = None) -> int:
         """Train as told by ``argv`` and the environment; returns the exit status.
 
-        0: trained to the end. 2: refused, with the reason on stderr, before any work. 143 or 130:
-        stopped by SIGTERM or Ctrl-C after writing a checkpoint; the same command resumes.
+        0: trained to the end. 1: the cluster did not form, or broke. 2: refused, with the reason
+        on stderr, before any work. 143 or 130: stopped by SIGTERM or Ctrl-C after writing a
+        checkpoint; the same command resumes. In a cluster every instance calls this; all but the
+        master only lend their processors, and end as the master does.
         """
         # RLlib warns at length about choices that are ours.
         for name in ("ray", "ray.rllib"):
             logging.getLogger(name).setLevel(logging.ERROR)
         launcher = cls()
-        arguments, rest = launcher._parser(prog).parse_known_args(argv)
+        words = hyperparameters.own_arguments(sys.argv[1:] if argv is None else argv, os.environ)
+        arguments, rest = launcher._parser(prog).parse_known_args(words)
         try:
-            run = launcher._plan(arguments, rest)
+            settings = launcher._read(arguments, rest)
+            membership = Membership.from_environment(settings.plain)
+            # Also where it will not run: a mistake ends all instances at once.
+            run = launcher._plan(arguments, settings, membership)
         except ValueError as error:
-            sys.stderr.write(f"{error}\n")
+            report_failure(str(error))
             return 2
-        return launcher._run(run)
+        try:
+            if not membership.is_master:
+                return lend(membership, settings.plain)
+            return launcher._run(run, settings.plain, membership)
+        except (ClusterError, DiscoveryError, RayNodeError, HyperparameterError) as error:
+            report_failure(str(error))
+            return 1
+        except Exception as error:
+            report_failure(f"{type(error).__name__}: {error}")
+            raise
 
     def _parser(self, prog: str | None) -> argparse.ArgumentParser:
         parser = argparse.ArgumentParser(
@@ -134,27 +169,46 @@ class SageMakerRayLauncher:
         hyperparameters.add_flags(parser, self.hyperparameters_class)
         return parser
 
-    def _plan(self, arguments: argparse.Namespace, rest: list[str]) -> TrainingRun:
-        """Everything that can be checked before work starts."""
+    def _read(self, arguments: argparse.Namespace, rest: list[str]) -> _Settings:
+        """All hyperparameters, with known names and possible types."""
         given = hyperparameters.collect(arguments, rest, os.environ)
         values = self.presets(given) | given
         plain, overrides = hyperparameters.split(values, self.hyperparameters_class)
-        if plain.num_iters is None and plain.minutes is None:
-            raise HyperparameterError("say when to stop: --num-iters N or --minutes M (or both)")
+        if plain.num_iters is None and plain.minutes is None and plain.timesteps is None:
+            raise HyperparameterError(
+                "say when to stop: --num-iters N or --minutes M or --timesteps N"
+            )
+        if "num_env_runners" in overrides:
+            raise HyperparameterError(
+                f"{hyperparameters.CONFIG_PREFIX}num_env_runners is set by num_workers; give that"
+            )
+        return _Settings(values, plain, overrides)
+
+    def _plan(
+        self, arguments: argparse.Namespace, settings: _Settings, membership: Membership
+    ) -> TrainingRun:
+        """Everything that can be checked before work starts."""
+        plain = settings.plain
         self.register_env_creator()
         config = self.get_experiment_config(plain)
-        cpus = len(os.sched_getaffinity(0))
-        wanted = plain.num_workers
-        if wanted is None:
-            wanted = self.default_workers(config, cpus)
-        config.num_env_runners = check_workers(wanted, cpus)
-        override_config(config, overrides)
+        override_config(config, settings.overrides)
+        # How many CPUs the others have is known when they have come; equal instances till then.
+        instances = 1 + len(membership.others)
+        config.num_env_runners = self._workers(config, plain.num_workers, own_cpus() * instances)
+        if membership.alone:
+            check_cpus(config, own_cpus())
+        elif config.num_env_runners == 0:
+            raise HyperparameterError(
+                f"there are {instances} instances, but num_workers is 0, so that all but one would "
+                "do nothing; choose an algorithm for many processors (APEX, IMPALA, PPO), give "
+                "num_workers, or take one instance"
+            )
         config.validate()
         job = Job.from_environment(arguments.name or self.default_name(plain), arguments.runs)
         facts = {
             "identity": self.identity(config),
             "env_config": config.env_config,
-            "hyperparameters": values,
+            "hyperparameters": without_cluster(settings.values),
         }
         checkpoint = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
         if checkpoint is not None:
@@ -166,21 +220,47 @@ class SageMakerRayLauncher:
             checkpoint=checkpoint,
             num_iters=plain.num_iters,
             minutes=plain.minutes,
+            timesteps=plain.timesteps,
             columns=self.csv_columns,
         )
 
-    def _run(self, run: TrainingRun) -> int:
+    def _workers(self, config: AlgorithmConfig, wanted: int | None, cpus: int) -> int:
+        return self.default_workers(config, cpus) if wanted is None else wanted
+
+    def _run(self, run: TrainingRun, plain: Hyperparameters, membership: Membership) -> int:
         if run.checkpoint is None:
             checkpoints.delete_all(run.job.checkpoint_dir)
-        if not run.finished:
-            with started_ray():
-                run.train()
+        if membership.alone:
+            if not run.finished:
+                with started_ray():
+                    run.train()
+        else:
+            with leading(membership, plain) as leader:
+                run.config.num_env_runners = self._workers(
+                    run.config, plain.num_workers, leader.cpus
+                )
+                check_cpus(run.config, leader.cpus)
+                if not run.finished:
+                    run.train()
+                if run.stopped_by:
+                    leader.stopped()
         if run.stopped_by:
             say(f"stopped; the same command resumes from {run.checkpoint}")
             return 128 + run.stopped_by
         assert run.checkpoint is not None
         self.export(run.checkpoint, run.job.model_dir)
+        if run.job.in_sagemaker:
+            deliver(run.checkpoint, run.job.model_dir, run.facts)
         return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """Hyperparameters: all values, the plain ones as a dataclass, and RLlib's."""
+
+    values: dict[str, Any]
+    plain: Any
+    overrides: dict[str, Any]
 
 
 @contextmanager
@@ -189,27 +269,44 @@ def started_ray() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    ray.init(address="local", include_dashboard=False, logging_level=logging.ERROR)
+    ray.init(
+        address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+    )
     try:
         yield
     finally:
         ray.shutdown()
 
 
-def check_workers(wanted: int, cpus: int) -> int:
-    """The number of runner processes that is wanted.
+def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
+    """Refuse more processes than there are CPUs: Ray would wait for them for ever.
 
     Raises:
         HyperparameterError: there are not enough CPUs.
     """
+    learners = config.num_learners if config.num_gpus_per_learner == 0 else 0
+    others = learners + (config.evaluation_num_env_runners or 0)
     # On a single CPU one runner may share it with the driver.
-    most = max(cpus - 1, 1)
-    if not 0 <= wanted <= most:
+    most = int((max(cpus - 1, 1) - others) / (config.num_cpus_per_env_runner or 1))
+    if not 0 <= config.num_env_runners <= most:
+        also = f", {others} go to learners and evaluation" if others else ""
         raise HyperparameterError(
-            f"num_workers must be between 0 and {most}, got {wanted}: there are {cpus} CPUs, and "
-            "one is the driver's (with 0 workers the driver plays the games itself)"
+            f"num_workers must be between 0 and {max(most, 0)}, got {config.num_env_runners}: "
+            f"there are {cpus} CPUs, and one is the driver's{also} "
+            "(with 0 workers the driver plays the games itself)"
         )
-    return wanted
+
+
+def without_cluster(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` without how the instances found each other, which no checkpoint depends on."""
+    names = {field.name for field in fields(ClusterHyperparameters)}
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def deliver(checkpoint: Path, model_dir: Path, facts: Mapping[str, Any]) -> None:
+    """Put the checkpoint and `PARAMS_FILE` beside the model, for ``model.tar.gz``."""
+    shutil.copytree(checkpoint, model_dir / "checkpoint", dirs_exist_ok=True)
+    (model_dir / PARAMS_FILE).write_text(json.dumps(facts, indent=2) + "\n")
 
 
 def override_config(config: AlgorithmConfig, overrides: Mapping[str, Any]) -> None:

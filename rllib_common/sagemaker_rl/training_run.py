@@ -16,7 +16,7 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from tqdm import tqdm
 
-from sagemaker_rl import checkpoints
+from sagemaker_rl import checkpoints, metric_lines
 from sagemaker_rl.curves import ITERATION, Curves, flatten
 from sagemaker_rl.job import Job
 
@@ -40,11 +40,12 @@ class TrainingRun:
     config: AlgorithmConfig
     job: Job
     facts: dict[str, Any]
-    """Goes into every checkpoint, with ``training_iteration`` and ``time_total_s`` added."""
+    """Goes into every checkpoint, with the iteration, the seconds and the steps so far."""
     checkpoint: Path | None
     """Where to resume from; afterwards the last checkpoint."""
     num_iters: int | None
     minutes: float | None
+    timesteps: int | None = None
     """When to stop, whichever comes first; earlier parts of a resumed run count."""
     columns: Mapping[str, str] = field(default_factory=lambda: CSV_COLUMNS)
     stopped_by: int = 0
@@ -54,6 +55,7 @@ class TrainingRun:
         then = checkpoints.read_facts(self.checkpoint) if self.checkpoint else {}
         self._iterations = int(then.get(ITERATION, 0))
         self._seconds = float(then.get("time_total_s", 0.0))
+        self._steps = int(then.get("env_steps", 0))
 
     @property
     def finished(self) -> bool:
@@ -92,44 +94,51 @@ class TrainingRun:
                 self._seconds = before + time.monotonic() - began
                 results["time_total_s"] = self._seconds
                 curves.add(results)
-                self._show(bar, results)
+                numbers = dict(flatten(results))
+                self._steps = int(numbers.get(self.columns["env_steps"], self._steps))
+                self._show(bar, numbers)
                 if time.monotonic() - saved > CHECKPOINT_EVERY_SECONDS:
                     self._save(algorithm)
                     saved = time.monotonic()
 
     def _save(self, algorithm: Algorithm) -> None:
-        facts = {**self.facts, ITERATION: self._iterations, "time_total_s": round(self._seconds, 3)}
+        facts = {
+            **self.facts,
+            ITERATION: self._iterations,
+            "time_total_s": round(self._seconds, 3),
+            "env_steps": self._steps,
+        }
         self.checkpoint = checkpoints.save(algorithm, self.job.checkpoint_dir, facts)
 
     def _left(self) -> float:
         """What is left to do, as a part of the whole."""
         iterations = 1 - self._iterations / self.num_iters if self.num_iters else 1.0
         minutes = 1 - self._seconds / (60 * self.minutes) if self.minutes else 1.0
-        return min(iterations, minutes)
+        steps = 1 - self._steps / self.timesteps if self.timesteps else 1.0
+        return min(iterations, minutes, steps)
 
     def _bar(self) -> Any:
         return tqdm(
             total=100,
             desc=self.job.name,
+            # A log has no place for a bar that moves.
+            disable=self.job.in_sagemaker,
             bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed} < {remaining}{postfix}",
         )
 
-    def _show(self, bar: Any, results: Mapping[str, Any]) -> None:
-        numbers = dict(flatten(results))
-        reward, length, steps = (
+    def _show(self, bar: Any, numbers: Mapping[str, float]) -> None:
+        reward, length = (
             numbers.get(self.columns[name], float("nan"))
-            for name in ("episode_reward_mean", "episode_len_mean", "env_steps")
+            for name in ("episode_reward_mean", "episode_len_mean")
         )
         bar.n = 100 * min(1 - self._left(), 1.0)
         bar.set_postfix_str(
-            f"reward {reward:.1f}, length {length:.1f}, {steps / self._seconds:.0f} turns/s"
+            f"reward {reward:.1f}, length {length:.1f}, {self._steps / self._seconds:.0f} turns/s"
         )
         if self.job.in_sagemaker:
             # CloudWatch takes its metrics out of the log.
-            say(
-                f"training_iteration={self._iterations} episode_reward_mean={reward:.4f} "
-                f"episode_len_mean={length:.4f} env_steps={steps:.0f}"
-            )
+            shown = (self._iterations, reward, length, self._steps)
+            say(metric_lines.line(dict(zip(metric_lines.METRICS, shown, strict=True))))
 
 
 @contextmanager

@@ -1,0 +1,28 @@
+"""Why a job failed: on stderr, and where SageMaker looks for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+FAILURE_FILE = Path("output") / "failure"
+"""Under ``/opt/ml``. SageMaker shows its first 1024 characters as the job's ``FailureReason``."""
+
+
+def base_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """SageMaker's ``/opt/ml``, which a rehearsal puts elsewhere."""
+    return Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
+
+
+def report_failure(reason: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Tell ``reason``; the first one told stays in the file."""
+    sys.stderr.write(f"{reason}\n")
+    sys.stderr.flush()
+    if "SM_MODEL_DIR" not in environ:
+        return
+    path = base_folder(environ) / FAILURE_FILE
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(reason)

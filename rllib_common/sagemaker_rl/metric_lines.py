@@ -1,0 +1,32 @@
+"""One line of the log for every iteration, and the patterns by which CloudWatch reads it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+METRICS = ("training_iteration", "episode_reward_mean", "episode_len_mean", "env_steps")
+"""What stands in a line."""
+
+METRIC_DEFINITIONS = [
+    {"Name": name, "Regex": rf"\b{name}=(-?[0-9.]+(?:e[+-]?[0-9]+)?)"} for name in METRICS
+]
+"""``metric_definitions`` of an estimator.
+
+>>> import re
+>>> re.findall(METRIC_DEFINITIONS[1]["Regex"], "training_iteration=2 episode_reward_mean=-1.5")
+['-1.5']
+"""
+
+
+def line(numbers: Mapping[str, float]) -> str:
+    """The line for one iteration; a number that does not exist yet is left out.
+
+    >>> line({"training_iteration": 2, "episode_reward_mean": float("nan"), "env_steps": 2e6})
+    'training_iteration=2 env_steps=2000000'
+    """
+    return " ".join(
+        f"{name}={numbers[name]:.8g}"
+        for name in METRICS
+        if math.isfinite(numbers.get(name, math.nan))
+    )

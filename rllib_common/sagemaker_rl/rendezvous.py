@@ -1,0 +1,243 @@
+"""Instances meet: the master waits for the others by name, and each notices when one is lost."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from sagemaker_rl.discovery import Discovery, DiscoveryError, Run
+from sagemaker_rl.link import SILENCE_SECONDS, Link, LinkError
+
+HELLO_SECONDS = 5.0
+"""How long either side waits for the other's first words."""
+
+POLL_SECONDS = 1.0
+
+
+class ClusterError(RuntimeError):
+    """The cluster cannot form, or has broken; the message says who and why."""
+
+
+@dataclass(slots=True)
+class _Peer:
+    link: Link
+    cpus: int
+    ready: bool = False
+
+
+class Master:
+    """The master's side: who has come, who is ready, who was lost.
+
+    ``on_trouble`` is called, in a thread of this class and once, when an instance is lost or asks
+    to stop after all had been ready; it gets the reason, and whether the instance only asks.
+    """
+
+    def __init__(
+        self, others: Sequence[str], discovery: Discovery, address: str, ray_address: str
+    ) -> None:
+        self._discovery = discovery
+        self._server = socket.create_server(("", discovery.port), backlog=128)
+        self.run = Run.new(address, self._server.getsockname()[1])
+        self.ray_address = ray_address
+        self._others = tuple(others)
+        self._peers: dict[str, _Peer] = {}
+        self._refused: dict[str, str] = {}
+        self._changed = threading.Condition()
+        self._trouble = ""
+        self._on_trouble: Callable[[str, bool], None] | None = None
+        self._ended = False
+
+    def open(self) -> None:
+        """Let the others come.
+
+        Raises:
+            DiscoveryError: the master cannot be announced.
+        """
+        threading.Thread(target=self._accept, daemon=True).start()
+        self._discovery.announce(self.run)
+
+    def wait(self, seconds: float, show: Callable[[str], None] = lambda text: None) -> int:
+        """Wait until all others have joined and are ready; returns their CPUs.
+
+        Raises:
+            ClusterError: naming who is missing, or who was lost.
+        """
+        deadline = time.monotonic() + seconds
+        shown = -1
+        with self._changed:
+            while True:
+                if self._trouble:
+                    raise ClusterError(self._trouble)
+                ready = [name for name, peer in self._peers.items() if peer.ready]
+                if len(ready) > shown:
+                    shown = len(ready)
+                    show(f"{shown} of {len(self._others)} other instances are ready")
+                if shown == len(self._others):
+                    return sum(peer.cpus for peer in self._peers.values())
+                if not self._changed.wait(deadline - time.monotonic()):
+                    raise ClusterError(f"after {seconds:g} s: {self._who_is_missing()}")
+
+    def watch(self, on_trouble: Callable[[str, bool], None]) -> None:
+        """From now on tell about trouble, also about one that has just come."""
+        with self._changed:
+            self._on_trouble = on_trouble
+            trouble = self._trouble
+        if trouble:
+            on_trouble(trouble, False)
+
+    def end(self, status: int, reason: str) -> None:
+        """Tell all that it is over (0: as planned), and stop listening."""
+        with self._changed:
+            if self._ended:
+                return
+            self._ended = True
+            peers = list(self._peers.values())
+        for peer in peers:
+            # Whoever is lost already needs no word.
+            with suppress(LinkError):
+                peer.link.send({"end": status, "reason": reason})
+            peer.link.close()
+        self._server.close()
+        with suppress(DiscoveryError):
+            self._discovery.withdraw(self.run)
+
+    def _who_is_missing(self) -> str:
+        never = [name for name in self._others if name not in self._peers]
+        late = [name for name, peer in self._peers.items() if not peer.ready]
+        parts = []
+        if never:
+            parts.append(f"{', '.join(never)} did not come")
+        if late:
+            parts.append(f"{', '.join(late)} came but did not start Ray")
+        parts += [f"refused {name}: {reason}" for name, reason in self._refused.items()]
+        return "; ".join(parts)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        """One peer, from its first word to its last."""
+        connection.settimeout(HELLO_SECONDS)
+        try:
+            link = Link(connection)
+            hello = link.receive()
+            reason = self._why_not(hello, link)
+            if reason:
+                link.send({"refused": reason})
+                link.close()
+                return
+            link.send({"run_id": self.run.run_id, "token": self.run.token, "ray": self.ray_address})
+            # Whoever only knocked is gone by now, and may knock again.
+            link.receive()
+        except (LinkError, OSError):
+            connection.close()
+            return
+        name = str(hello["name"])
+        with self._changed:
+            self._peers[name] = _Peer(link, int(hello["cpus"]))
+            self._changed.notify_all()
+        link.start_beating()
+        self._listen(name, link)
+
+    def _why_not(self, hello: Mapping[str, Any], link: Link) -> str:
+        reason = self._discovery.why_not(self.run, hello, link.peer_address)
+        name = str(hello.get("name"))
+        if not reason and name not in self._others:
+            reason = f"the cluster is made of {', '.join(self._others)}, without {name}"
+        if not reason and name in self._peers:
+            reason = f"{name} is here already"
+        if reason:
+            with self._changed:
+                self._refused[name] = reason
+        return reason
+
+    def _listen(self, name: str, link: Link) -> None:
+        while True:
+            try:
+                message = link.receive()
+            except LinkError as error:
+                self._tell(f"{name} was lost: {error}", asks=False)
+                return
+            if "ready" in message:
+                with self._changed:
+                    self._peers[name].ready = True
+                    self._changed.notify_all()
+            elif "failed" in message:
+                self._tell(f"{name} failed: {message['failed']}", asks=False)
+                return
+            elif "stopping" in message:
+                self._tell(f"{name} was told to stop", asks=True)
+
+    def _tell(self, reason: str, asks: bool) -> None:
+        with self._changed:
+            if self._ended or self._trouble:
+                return
+            if self._on_trouble is None or not asks:
+                self._trouble = reason
+            self._changed.notify_all()
+            tell = self._on_trouble
+        if tell is not None:
+            tell(reason, asks)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A worker's place in the cluster."""
+
+    link: Link
+    run_id: str
+    token: str
+    ray_address: str
+
+
+def join(
+    name: str, host: str, master: str, discovery: Discovery, cpus: int, seconds: float
+) -> Joined:
+    """Find the master and join its cluster.
+
+    Raises:
+        ClusterError: it did not appear in time, or it refuses this instance.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            run = discovery.find()
+            return _knock(run, {"name": name, "host": host, "cpus": cpus})
+        except (DiscoveryError, LinkError, OSError) as error:
+            reason = error
+        if time.monotonic() > deadline:
+            raise ClusterError(
+                f"{master} did not come within {seconds:g} s: {reason}. Start both jobs with the "
+                "same settings, and let security groups pass all traffic between the instances"
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _knock(run: Run, hello: Mapping[str, Any]) -> Joined:
+    connection = socket.create_connection((run.address, run.port), timeout=HELLO_SECONDS)
+    link = Link(connection)
+    try:
+        link.send({**hello, "run_id": run.run_id, "token": run.token})
+        connection.settimeout(HELLO_SECONDS)
+        answer = link.receive()
+        if "refused" in answer:
+            raise LinkError(f"the master at {run.address} refuses: {answer['refused']}")
+        if not {"run_id", "token", "ray"} <= answer.keys():
+            raise LinkError(f"something else answers at {run.address}")
+        link.send({"joined": True})
+    except LinkError:
+        link.close()
+        raise
+    connection.settimeout(SILENCE_SECONDS)
+    link.start_beating()
+    return Joined(link, str(answer["run_id"]), str(answer["token"]), str(answer["ray"]))
