@@ -7,6 +7,7 @@ import asyncio
 import json
 import math
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +56,8 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError, OverflowError) as error:
         sys.stderr.write(f"battlesnake-gym arena: {error}\n")
         return 2
+    # Whoever stops services sends SIGTERM; processes that play games must not outlive this one.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         status = _play(arguments, setup, engine, site) if arguments.snakes else 0
         if site is not None and status == 0:
@@ -64,6 +67,7 @@ def main(argv: list[str] | None = None) -> int:
         if site is not None:
             site.close()
         engine.dispose()
+        signal.signal(signal.SIGTERM, before)
 
 
 def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:

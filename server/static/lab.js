@@ -227,8 +227,7 @@ class Lab {
       const button = html("button", "tool", this.toolIcon(tool), html("span", "", name));
       button.type = "button";
       button.title = `${name} (${shortcut})`;
-      button.setAttribute("role", "radio");
-      button.setAttribute("aria-checked", String(tool === this.tool));
+      button.setAttribute("aria-pressed", String(tool === this.tool));
       button.addEventListener("click", () => this.choose(tool));
       return button;
     }));

@@ -677,6 +677,32 @@ def test_the_command_plays_shows_and_ends(tmp_path: Path, tournament: bool) -> N
         process.communicate()
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks into Linux's /proc")
+def test_no_process_outlives_the_command(tmp_path: Path) -> None:
+    def children(process: int) -> list[int]:
+        found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        return [int(child) for child in found]
+
+    with subprocess.Popen(
+        [sys.executable, "-m", "battlesnake_gym", "arena", "minimax", "minimax", "--games=9",
+         "--timeout=100", "--web", "--port=0", "--jobs=2", "--max-turns=20",
+         f"--database=sqlite:///{tmp_path / 'arena.sqlite'}"],
+        cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+    ) as process:  # fmt: skip
+        try:
+            limit = time.monotonic() + 20
+            while len(players := children(process.pid)) < 3 and time.monotonic() < limit:
+                time.sleep(0.05)
+            process.terminate()
+            assert process.wait(30) == 130
+        finally:
+            process.kill()
+    assert len(players) >= 3, "two that play, and multiprocessing's own"
+    time.sleep(0.5)
+    alive = [child for child in players if Path(f"/proc/{child}/exe").exists()]
+    assert alive == []
+
+
 def test_a_wrong_call_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from server import arena
 
