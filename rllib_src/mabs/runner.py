@@ -127,6 +127,9 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         }
 
     def _curriculum_side(self) -> int | None:
+        # Evaluation is for what training leads to.
+        if self.config.in_evaluation:
+            return None
         return side_at(self.config.env_config, self.num_env_steps_sampled_lifetime)
 
     def _reset(self) -> None:

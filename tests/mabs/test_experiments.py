@@ -1,6 +1,6 @@
 """The named experiments: every file is one, and says something to the game."""
 
-from pathlib import Path
+import argparse
 from typing import Any
 
 import pytest
@@ -8,46 +8,58 @@ import pytest
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 
-def configured(*arguments: str) -> Any:
-    """What the command would train, without training it."""
+def configured(*arguments: str) -> tuple[str, Any]:
+    """The run's name and what the command would train, without training it."""
     from mabs.launcher import BattlesnakeLauncher
+    from sagemaker_rl import hyperparameters
+    from sagemaker_rl.ray_launcher import override_config
 
     launcher = BattlesnakeLauncher()
-    known, rest = launcher._parser(None).parse_known_args(["--num-iters", "1", *arguments])
-    return launcher._plan(known, rest)
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    hyperparameters.add_flags(parser, launcher.hyperparameters_class)
+    given = hyperparameters.collect(*parser.parse_known_args(arguments), {})
+    values = launcher.presets(given) | given
+    plain, overrides = hyperparameters.split(values, launcher.hyperparameters_class)
+    config = launcher.get_experiment_config(plain)
+    override_config(config, overrides)
+    return launcher.default_name(plain), config
 
 
-def test_every_file_is_an_experiment(tmp_path: Path) -> None:
+def test_every_file_is_an_experiment() -> None:
     from mabs import experiments
+    from mabs.environment import make_vector
 
     names = experiments.names()
-    assert len(names) >= 8
+    assert len(names) >= 9
     described = set()
     for name in names:
-        run = configured("--experiment", name, "--runs", str(tmp_path))
-        assert run.job.name == name
-        described.add((str(run.config.env_config), str(run.facts["hyperparameters"])))
+        named, config = configured("--experiment", name)
+        assert named == name
+        make_vector(1, config.env_config)
+        described.add(str(config.env_config))
     assert len(described) == len(names)
 
 
-def test_an_experiment_sets_rewards_masks_and_rllib(tmp_path: Path) -> None:
-    run = configured("--experiment", "hill-reward-kill", "--runs", str(tmp_path))
-    assert run.config.env_config["rewards"]["ate_another_snake"] == 2
-    assert run.config.env_config["num_snakes"] == 5
-    assert run.config.reward_scale == 0.1
-    run = configured("--experiment", "hill-mask-wall", "--runs", str(tmp_path))
-    assert run.config.env_config["action_mask"] == "wall"
+def test_an_experiment_sets_rewards_masks_and_rllib() -> None:
+    _, config = configured("--experiment", "hill-reward-kill")
+    assert config.env_config["rewards"]["ate_another_snake"] == 2
+    assert config.env_config["num_snakes"] == 5
+    assert config.reward_scale == 0.1
+    _, config = configured("--experiment", "hill-mask-wall")
+    assert config.env_config["action_mask"] == "wall"
+    _, config = configured("--experiment", "hill-curriculum")
+    assert config.env_config["curriculum"][0] == [0, 7]
 
 
-def test_flags_win_over_the_experiment(tmp_path: Path) -> None:
-    run = configured(
-        *("--experiment", "hill-vanilla", "--num-agents", "3", "--runs", str(tmp_path)),
+def test_flags_win_over_the_experiment() -> None:
+    _, config = configured(
+        *("--experiment", "hill-vanilla", "--num-agents", "3"),
         *("--rewards", '{"won": 1}', "--rl.training.config.reward_scale", "0.5"),
     )
-    assert run.config.env_config["num_snakes"] == 3
-    assert run.config.env_config["rewards"] == {"won": 1}
-    assert run.config.reward_scale == 0.5
-    assert run.config.env_config["action_mask"] == "none"
+    assert config.env_config["num_snakes"] == 3
+    assert config.env_config["rewards"] == {"won": 1}
+    assert config.reward_scale == 0.5
+    assert config.env_config["action_mask"] == "none"
 
 
 def test_an_unknown_experiment_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

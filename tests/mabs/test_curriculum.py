@@ -1,0 +1,100 @@
+"""Smaller boards at first: what is played when, and that the policy file knows."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.mabs.conftest import SMALL
+
+pytestmark = [
+    pytest.mark.rllib,
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.timeout(150),
+]
+
+CURRICULUM = {"width": 7, "height": 7, "curriculum": [[0, 3], [200, 5], [400, 7]]}
+
+
+def test_which_boards_when() -> None:
+    from mabs.environment import board_sizes, side_at
+
+    assert [side_at(CURRICULUM, steps) for steps in (0, 199, 200, 399, 400, 10**6)] == [
+        *(3, 3, 5, 5, 7, 7)
+    ]
+    assert board_sizes(CURRICULUM) == [[3, 3], [5, 5], [7, 7]]
+    assert side_at({"width": 7, "height": 7}, 0) is None
+    assert board_sizes({"width": 9, "height": 7}) == [[9, 7]]
+
+
+@pytest.mark.parametrize(
+    "curriculum",
+    [[[0, 8]], [[5, 3]], [[0, 5], [-1, 7]], [[0, 5], [9, "7"]], [[0]], 7, [0, 7], [[0.0, 5]]],
+)
+def test_an_impossible_curriculum_is_refused(curriculum: Any) -> None:
+    from mabs.environment import make_vector
+
+    with pytest.raises(ValueError, match="curriculum must be a list of"):
+        make_vector(2, {"width": 7, "height": 7, "curriculum": curriculum})
+
+
+def test_small_boards_look_as_the_live_snake_will_see_them() -> None:
+    from mabs.environment import make_vector
+
+    vector = make_vector(3, SMALL | CURRICULUM, side=5)
+    seen, infos = vector.reset(seed=4)
+    for _ in range(3):
+        for game, side in enumerate((5, 5, 7)):
+            state = vector.games.state(game)
+            assert (state.width, state.height) == (side, side)
+            for seat, snake in enumerate(state.snakes):
+                alone = np.zeros(seen.shape[2:], np.uint8)
+                vector.observation.encode(state, snake.id, out=alone)
+                np.testing.assert_array_equal(alone, seen[game, seat])
+        seen, _, _, _, infos = vector.step(infos["action_mask"].argmax(-1))
+
+
+def test_boards_grow_while_training(small_config: Any) -> None:
+    config = small_config("DQN", **CURRICULUM)
+    algorithm = config.build_algo()
+    try:
+        sizes = []
+        for _ in range(5):
+            algorithm.train()
+            games = algorithm.env_runner.env.games
+            sizes.append([games.state(game).width for game in (0, 3)])
+    finally:
+        algorithm.stop()
+    # An iteration is a little more than 128 turns; one game is on the largest board all along.
+    assert sizes[:2] == [[3, 7], [5, 7]]
+    assert sizes[2:] in ([[5, 7], [7, 7], [7, 7]], [[7, 7], [7, 7], [7, 7]])
+
+
+def test_only_our_algorithms_have_one() -> None:
+    from mabs import algorithms
+
+    for name in ("PPO", "MXNET"):
+        with pytest.raises(ValueError, match=f"needs DQN or APEX, got {name}"):
+            algorithms.configure(name, CURRICULUM)
+
+
+def test_the_policy_plays_all_of_its_boards(ray_session: None, tmp_path: Path) -> None:
+    from battlesnake_gym.board import Board
+    from mabs.launcher import main
+    from server.policy import Policy
+    from server.strategies import PolicySnake
+
+    settings = [
+        *("--num-agents", "2", "--map-size", "7", "--curriculum", "[[0, 5], [300, 7]]"),
+        *("--num-iters", "1", "--seed", "3", "--num-workers", "0"),
+        *("--rl.training.config.num_envs_per_env_runner", "4"),
+        *("--rl.training.config.min_sample_timesteps_per_iteration", "128"),
+    ]
+    assert main([*settings, "--runs", str(tmp_path), "--name", "run"]) == 0
+    policy = Policy.load(tmp_path / "run" / "model" / "policy.onnx")
+    assert policy.board_sizes == {(5, 5), (7, 7)}
+    for side in (5, 7):
+        board = Board.new(side, side, 2)
+        board.you_id = board.snakes[0].id
+        assert PolicySnake(policy)(board).move in board.safe_moves()
