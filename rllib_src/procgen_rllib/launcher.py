@@ -1,0 +1,187 @@
+"""``train-procgen.py``: the Procgen experiments on the base launcher."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.tune.registry import register_env
+
+from procgen_rllib import experiments, plugins
+from procgen_rllib.env_config import complete
+from procgen_rllib.environment import ENV_NAME, STACKED_ENV_NAME, make_env, make_stacked_env
+from procgen_rllib.network import ImpalaModule, check_model_config
+from sagemaker_rl.hyperparameters import HyperparameterError, option
+from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
+
+ENVIRONMENTS = {ENV_NAME: make_env, STACKED_ENV_NAME: make_stacked_env}
+"""The environments by the names of the competition's starter kit."""
+
+DEFAULT_EXPERIMENT = "impala-baseline"
+
+
+@dataclass(frozen=True)
+class ProcgenHyperparameters(Hyperparameters):
+    """What to play and how to learn; an experiment file sets most of them."""
+
+    algorithm: str = option("PPO", "one of RLlib's, or a file in algorithms/")
+    experiment: str = option(DEFAULT_EXPERIMENT, "a named experiment, or an experiment file")
+    env: str = option(ENV_NAME, f"the environment: {' or '.join(ENVIRONMENTS)}")
+    env_name: str | None = option(None, "the game, over that of the experiment")
+    env_config: dict[str, Any] | None = option(  # noqa: RUF009  (it makes a field)
+        None, "what to play (procgen_rllib.env_config)"
+    )
+    custom_model: str | None = option(
+        "impala_cnn", "the network: impala_cnn or a file in models/; null: the algorithm's own"
+    )
+    custom_options: dict[str, Any] | None = option(  # noqa: RUF009
+        None, "settings of the network"
+    )
+    callbacks: str | None = option(None, "a file in callbacks/")
+
+
+class ProcgenLauncher(SageMakerRayLauncher):
+    """Train an agent on one of Procgen's 16 games.
+
+    An experiment, a name or a .yaml file, says with what and for how long; flags go over it. The
+    run goes to RUNS/NAME: progress.csv, tensorboard/ and checkpoints/. Examples:
+
+      train-procgen.py --env-name bigfish
+      train-procgen.py -f experiments/procgen/starter-example.yaml --env-name starpilot
+      train-procgen.py --run IMPALA --minutes 5 --rl.training.config.lr 1e-4
+    """
+
+    hyperparameters_class = ProcgenHyperparameters
+
+    def register_env_creator(self) -> None:
+        """Register the environments under the names that the starter kit has for them."""
+        register()
+
+    def presets(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The hyperparameters of the experiment; a stop condition that is given replaces all."""
+        values = experiments.read(given.get("experiment", DEFAULT_EXPERIMENT))
+        stops = ("num_iters", "minutes", "timesteps")
+        if any(name in given for name in stops):
+            values = {name: value for name, value in values.items() if name not in stops}
+        return values
+
+    def get_experiment_config(self, hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
+        """The configuration of the named algorithm, network and callbacks on the wanted game."""
+        game = {} if hyperparameters.env_name is None else {"env_name": hyperparameters.env_name}
+        return configure(
+            hyperparameters.algorithm,
+            env=hyperparameters.env,
+            env_config=(hyperparameters.env_config or {}) | game,
+            custom_model=hyperparameters.custom_model,
+            custom_options=hyperparameters.custom_options,
+            callbacks=hyperparameters.callbacks,
+        ).debugging(seed=hyperparameters.seed, log_level="ERROR")
+
+    def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
+        """None where there are few CPUs: sampling and learning in turn, both use all of them."""
+        return 0 if cpus <= 4 else super().default_workers(config, cpus)
+
+    def default_name(self, hyperparameters: ProcgenHyperparameters) -> str:
+        """The experiment and the game."""
+        game = hyperparameters.env_name or complete(hyperparameters.env_config or {})["env_name"]
+        return f"{Path(hyperparameters.experiment).stem}-{game}"
+
+    def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
+        """What decides whether a checkpoint can go on: algorithm, game and network."""
+        check_gpus(config, torch.cuda.device_count())
+        spec = config.rl_module_spec
+        return {
+            "algorithm": config.algo_class.__name__,
+            "env": config.env,
+            "env_config": dict(config.env_config),
+            "network": getattr(spec.module_class, "__name__", None),
+            "network settings": dict(spec.model_config or {}),
+        }
+
+    def _parser(self, prog: str | None) -> argparse.ArgumentParser:
+        parser = super()._parser(prog)
+        # The starter kit's words for two of the hyperparameters.
+        parser.add_argument(
+            *("-f", "--config-file"),
+            dest="hyperparameter.experiment",
+            default=argparse.SUPPRESS,
+            metavar="FILE",
+            help="the same as --experiment",
+        )
+        parser.add_argument(
+            "--run",
+            dest="hyperparameter.algorithm",
+            default=argparse.SUPPRESS,
+            metavar="NAME",
+            help="the same as --algorithm",
+        )
+        return parser
+
+
+def register() -> None:
+    """Register the environments with RLlib."""
+    for name, make in ENVIRONMENTS.items():
+        register_env(name, make)
+
+
+def configure(
+    algorithm: str,
+    *,
+    env: str = ENV_NAME,
+    env_config: Mapping[str, Any],
+    custom_model: str | None = "impala_cnn",
+    custom_options: Mapping[str, Any] | None = None,
+    callbacks: str | None = None,
+) -> AlgorithmConfig:
+    """RLlib's configuration of an algorithm on a game.
+
+    Raises:
+        ValueError: a name that nobody has, with those there are, or an impossible setting.
+    """
+    if env not in ENVIRONMENTS:
+        raise ValueError(f"unknown env {env!r}; choose one of {', '.join(ENVIRONMENTS)}")
+    stack = {"frame_stack": 4} if env == STACKED_ENV_NAME else {}
+    config = plugins.find_algorithm(algorithm).get_default_config()
+    config.environment(env, env_config=complete(stack | dict(env_config)))
+    # One batch of games a runner, and so one forward pass for all of them.
+    config.env_runners(gym_env_vectorize_mode="vector_entry_point")
+    config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))
+    if custom_model is not None:
+        model = plugins.find_model(custom_model)
+        options = dict(custom_options or {})
+        if model is ImpalaModule:
+            check_model_config(options)
+        config.rl_module(rl_module_spec=RLModuleSpec(module_class=model, model_config=options))
+    if callbacks is not None:
+        config.callbacks(plugins.find_callbacks(callbacks))
+    return config
+
+
+def check_gpus(config: AlgorithmConfig, there: int) -> None:
+    """Refuse an experiment that wants more GPUs than the machine has.
+
+    Raises:
+        HyperparameterError: naming the sum.
+    """
+    learners, runners = max(config.num_learners, 1), config.num_env_runners
+    wanted = learners * config.num_gpus_per_learner + runners * config.num_gpus_per_env_runner
+    if wanted > there:
+        raise HyperparameterError(
+            f"the experiment wants {wanted:g} GPUs and there are {there}: num_gpus_per_learner "
+            f"{config.num_gpus_per_learner:g} for {learners} learners and num_gpus_per_env_runner "
+            f"{config.num_gpus_per_env_runner:g} for {runners} runners; lower one of them"
+        )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Train; the exit status is that of `SageMakerRayLauncher.train_main`."""
+    # The learner in this process works while the runners wait, so that it may use every CPU.
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    return ProcgenLauncher.train_main(argv, prog="train-procgen.py")

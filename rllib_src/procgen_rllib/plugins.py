@@ -1,0 +1,113 @@
+"""Models, algorithms and callbacks of users: files in folders, named in an experiment.
+
+``models/my_vision_network.py`` holds one subclass of RLlib's ``RLModule`` and is called
+``my_vision_network``; in the same way ``algorithms/`` holds subclasses of ``Algorithm`` and
+``callbacks/`` subclasses of ``RLlibCallback``. Folders are looked for in the current directory,
+then beside the training script.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ray import cloudpickle
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.registry import ALGORITHMS, _get_algorithm_class
+from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.core.rl_module.rl_module import RLModule
+
+from procgen_rllib.network import ImpalaModule
+
+BESIDE_THE_SCRIPT = Path(__file__).resolve().parents[1]
+
+_BASES: dict[str, type[Any]] = {
+    "models": RLModule,
+    "algorithms": Algorithm,
+    "callbacks": RLlibCallback,
+}
+
+
+def find_model(name: str) -> type[RLModule]:
+    """The network called ``name``: ``impala_cnn``, or a file in ``models/``.
+
+    Raises:
+        ValueError: there is none (those there are get named), or its file is not as it must be.
+    """
+    return _find("models", name, {"impala_cnn": lambda: ImpalaModule})
+
+
+def find_algorithm(name: str) -> type[Algorithm]:
+    """The algorithm called ``name``: one of RLlib's, or a file in ``algorithms/``.
+
+    Raises:
+        ValueError: as `find_model`.
+    """
+    return _find(
+        "algorithms", name, {known: partial(_get_algorithm_class, known) for known in ALGORITHMS}
+    )
+
+
+def find_callbacks(name: str) -> type[RLlibCallback]:
+    """The callbacks called ``name``: a file in ``callbacks/``.
+
+    Raises:
+        ValueError: as `find_model`.
+    """
+    return _find("callbacks", name, {})
+
+
+def _find(kind: str, name: str, built_in: Mapping[str, Callable[[], type[Any]]]) -> type[Any]:
+    if name in built_in:
+        return built_in[name]()
+    files = {
+        path.stem: path
+        for folder in (BESIDE_THE_SCRIPT, Path.cwd())
+        for path in sorted((folder / kind).glob("*.py"))
+        if not path.stem.startswith("_")
+    }
+    if name not in files:
+        there = ", ".join(sorted([*files, *built_in])) or "none"
+        raise ValueError(
+            f"there is no {kind.removesuffix('s')} {name!r} among the {kind}: {there}. "
+            f"Put a file {kind}/{name}.py into the current directory or beside the script"
+        )
+    return _only_class(_load(kind, files[name]), _BASES[kind], files[name])
+
+
+def _load(kind: str, path: Path) -> ModuleType:
+    name = f"_procgen_{kind}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{path} cannot be imported: {error!r}") from error
+    # Runners on other machines may not have the file: the class travels as a whole.
+    cloudpickle.register_pickle_by_value(module)
+    return module
+
+
+def _only_class(module: ModuleType, base: type[Any], path: Path) -> type[Any]:
+    classes = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, base)
+        and value.__module__ == module.__name__
+    ]
+    if len(classes) != 1:
+        found = ", ".join(one.__name__ for one in classes) or "none"
+        raise ValueError(
+            f"{path} must define exactly one subclass of {base.__module__}.{base.__name__}; "
+            f"it defines {found}"
+        )
+    return classes[0]
