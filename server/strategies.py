@@ -53,7 +53,7 @@ def strategy_factory(
     Raises ``ValueError`` naming what is unknown or does not go together, before anything is played.
     """
     if (snake is None) == (policy is None):
-        raise ValueError(f"give either a snake's name or a policy, got {snake!r} and {policy!r}")
+        raise ValueError(f"give either a snake or a policy, got {snake!r} and {policy!r}")
     if policy is None:
         assert snake is not None
         if filters:

@@ -428,7 +428,7 @@ def test_development_reloads_and_shows_its_games(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "either a snake's name or a policy"),
+        ([], "either a snake or a policy"),
         (["--snake", "random", "--color", "red"], "'red' is no colour"),
         (["--snake", "nobody"], "unknown snake 'nobody'"),
         (["--policy", "nowhere.onnx"], "nowhere.json"),

@@ -1,0 +1,166 @@
+"""Events in the forms that API Gateway sends, and the answers it reads."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from battlesnake_gym.board import Board
+
+Event = dict[str, Any]
+Handler = Callable[[Event, object], Event]
+
+
+def http_api(method: str, path: str, body: str | None = None) -> Event:
+    """Payload format 2.0: HTTP APIs and function URLs."""
+    event: Event = {
+        "version": "2.0",
+        "routeKey": "$default",
+        "rawPath": path,
+        "rawQueryString": "key=x",
+        "headers": {
+            "accept-encoding": "gzip",
+            "content-length": str(len(body or "")),
+            "content-type": "application/json",
+            "host": "abc123.execute-api.us-west-2.amazonaws.com",
+            "user-agent": "Go-http-client/2.0",
+            "x-amzn-trace-id": "Root=1-5e6722a7-cc56xmpl46db7ae02d4da47e",
+            "x-forwarded-for": "205.255.255.176",
+            "x-forwarded-port": "443",
+            "x-forwarded-proto": "https",
+        },
+        "queryStringParameters": {"key": "x"},
+        "requestContext": {
+            "accountId": "123456789012",
+            "apiId": "abc123",
+            "domainName": "abc123.execute-api.us-west-2.amazonaws.com",
+            "domainPrefix": "abc123",
+            "http": {
+                "method": method,
+                "path": path,
+                "protocol": "HTTP/1.1",
+                "sourceIp": "205.255.255.176",
+                "userAgent": "Go-http-client/2.0",
+            },
+            "requestId": "JKJaXmPLvHcESHA=",
+            "routeKey": "$default",
+            "stage": "$default",
+            "time": "10/Mar/2020:05:16:23 +0000",
+            "timeEpoch": 1583817383220,
+        },
+        "isBase64Encoded": False,
+    }
+    if body is not None:
+        event["body"] = body
+    return event
+
+
+def rest_api(method: str, path: str, body: str | None = None) -> Event:
+    """Payload format 1.0: REST APIs with a proxy resource."""
+    headers = {
+        "Content-Type": "application/json",
+        "Host": "abc123.execute-api.us-west-2.amazonaws.com",
+        "User-Agent": "Go-http-client/1.1",
+        "X-Forwarded-For": "205.255.255.176, 70.132.1.1",
+        "X-Forwarded-Port": "443",
+        "X-Forwarded-Proto": "https",
+    }
+    return {
+        "resource": "/{proxy+}",
+        "path": path,
+        "httpMethod": method,
+        "headers": headers,
+        "multiValueHeaders": {name: [value] for name, value in headers.items()},
+        "queryStringParameters": None,
+        "multiValueQueryStringParameters": None,
+        "pathParameters": {"proxy": path.lstrip("/")},
+        "stageVariables": None,
+        "requestContext": {
+            "resourcePath": "/{proxy+}",
+            "httpMethod": method,
+            "path": f"/prod{path}",
+            "accountId": "123456789012",
+            "protocol": "HTTP/1.1",
+            "stage": "prod",
+            "requestId": "c6af9ac6-7b61-11e6-9a41-93e8deadbeef",
+            "identity": {"sourceIp": "205.255.255.176", "userAgent": "Go-http-client/1.1"},
+        },
+        "body": body,
+        "isBase64Encoded": False,
+    }
+
+
+FORMATS = pytest.mark.parametrize("event", [http_api, rest_api])
+
+
+@pytest.fixture
+def handler(monkeypatch: pytest.MonkeyPatch) -> Handler:
+    monkeypatch.setenv("BATTLESNAKE_SNAKE", "cautious")
+    monkeypatch.setenv("BATTLESNAKE_AUTHOR", "somebody")
+    monkeypatch.delitem(sys.modules, "server.lambda_handler", raising=False)
+    function: Handler = importlib.import_module("server.lambda_handler").handler
+    return function
+
+
+@FORMATS
+def test_the_snake_introduces_itself(handler: Handler, event: Callable[..., Event]) -> None:
+    answer = handler(event("GET", "/"), None)
+    assert answer["statusCode"] == 200
+    assert answer["isBase64Encoded"] is False
+    assert json.loads(answer["body"])["author"] == "somebody"
+
+
+@FORMATS
+def test_a_game_is_played(handler: Handler, event: Callable[..., Event], board: Board) -> None:
+    text = json.dumps(board.to_api("snake_0"))
+    for path in ("/start", "/move", "/move", "/prod/move", "/end"):
+        answer = handler(event("POST", path, text), None)
+        assert answer["statusCode"] == 200, answer
+        if path.endswith("/move"):
+            assert json.loads(answer["body"])["move"] in board.safe_moves("snake_0")
+
+
+@FORMATS
+def test_bodies_in_base64_are_read(
+    handler: Handler, event: Callable[..., Event], board: Board
+) -> None:
+    data = base64.b64encode(json.dumps(board.to_api("snake_0")).encode()).decode()
+    answer = handler(event("POST", "/move", data) | {"isBase64Encoded": True}, None)
+    assert answer["statusCode"] == 200
+
+
+@FORMATS
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/move", None, 400),
+        ("POST", "/move", "{", 400),
+        ("POST", "/move", '{"game": {"id": "g"}, "you": {"id": "y"}}', 400),
+        ("POST", "/move", " " * (1 << 20) + "{}", 413),
+        ("DELETE", "/move", None, 405),
+    ],
+)
+def test_broken_requests_are_refused(
+    handler: Handler,
+    event: Callable[..., Event],
+    method: str,
+    path: str,
+    body: str | None,
+    status: int,
+) -> None:
+    answer = handler(event(method, path, body), None)
+    assert answer["statusCode"] == status
+    assert json.loads(answer["body"])["error"]
+
+
+def test_a_wrong_configuration_fails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATTLESNAKE_SNAKE", "nobody")
+    monkeypatch.delitem(sys.modules, "server.lambda_handler", raising=False)
+    with pytest.raises(ValueError, match="unknown snake 'nobody'"):
+        importlib.import_module("server.lambda_handler")
