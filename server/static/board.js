@@ -239,9 +239,10 @@ export class BoardView {
   drawLine(frame, share) {
     const line = frame.snakes[this.selected]?.next?.line;
     if (!line || share < 1) return [];
-    return this.game.snakes.flatMap(({ id, color }, i) => {
+    const [halos, lines] = [[], []];
+    this.game.snakes.forEach(({ id, color }, i) => {
       const moves = (line[id] ?? []).slice(0, LONGEST_LINE);
-      if (!moves.length) return [];
+      if (!moves.length) return;
       let cell = frame.snakes[i].body[0];
       const [headX, headY] = this.centre(cell);
       const [right, up] = OFFSETS[moves[0]];
@@ -254,12 +255,12 @@ export class BoardView {
         cell = over;
       }
       const [x, y] = this.centre(cell);
-      return [
-        element("path", { class: "line halo", d }),
+      halos.push(element("path", { class: "line halo", d }));
+      lines.push(
         element("path", { class: "line", d, stroke: color }),
-        element("circle", { class: "line-end", cx: x, cy: y, r: 0.16, fill: color }),
-      ];
+        element("circle", { class: "line-end", cx: x, cy: y, r: 0.16, fill: color }));
     });
+    return [...halos, ...lines];
   }
 
   /** What the selected snake thought of its moves, in the cells beside its head. */
@@ -277,10 +278,12 @@ export class BoardView {
       const [x, y] = this.centre(cell);
       const kind = move === next.move ? "chosen" : vetoed.has(move) ? "vetoed" : "other";
       const bound = searched && kind === "other";
-      const group = element("g", { class: `value ${kind}${bound ? " bound" : ""}` },
+      const text = score == null ? (move === next.move ? "✓" : "✕") :
+        (bound ? "≤" : "") + brief(score);
+      const long = text.length > 5 ? " longer" : text.length > 4 ? " long" : "";
+      const group = element("g", { class: `value ${kind}${long}` },
         element("rect", { x: x - 0.44, y: y - 0.3, width: 0.88, height: 0.6, rx: 0.16 }));
-      group.append(element("text", { x, y: y + 0.1, "text-anchor": "middle" },
-        score == null ? (move === next.move ? "✓" : "✕") : (bound ? "≤" : "") + brief(score)));
+      group.append(element("text", { x, y: y + 0.1, "text-anchor": "middle" }, text));
       return [group];
     });
   }

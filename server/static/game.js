@@ -22,8 +22,10 @@ async function follow(player, address) {
 /** How the game stands, in words. */
 function outcome(player, frame, atEnd, seated) {
   const { game } = player;
+  const { death } = frame.snakes[MINE];
   if (!game.over || !atEnd) {
-    if (seated && !frame.snakes[MINE].death) return "Your turn: arrow keys, or swipe";
+    if (seated && death) return `You are out since turn ${death.turn}`;
+    if (seated) return "Your turn: arrow keys, or swipe";
     return game.over ? "" : "live";
   }
   const winners = game.snakes.filter((_, i) => !frame.snakes[i].death);

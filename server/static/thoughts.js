@@ -64,7 +64,7 @@ function reasonTable(reasons) {
 
 /** The moves that a search expects of everybody; the board draws them too. */
 function expectedLine(line, names) {
-  const rows = Object.entries(line).map(([id, moves]) => html("li", "",
-    html("b", "", names[id] ?? id), ` ${moves.map((move) => ARROWS[move] ?? "?").join("")}`));
+  const rows = Object.keys(names).filter((id) => line[id]).map((id) => html("li", "",
+    html("b", "", names[id]), ` ${line[id].map((move) => ARROWS[move] ?? "?").join("")}`));
   return html("div", "line-told", html("h3", "", "Expected line"), html("ul", "", ...rows));
 }
