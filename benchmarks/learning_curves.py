@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from battlesnake_gym.files import write_atomically
-from mabs.environment import DEFAULTS, make_vector
+from mabs.environment import make_vector
 from mabs.export import export_checkpoint
 from sagemaker_rl import checkpoints
 
@@ -153,7 +153,7 @@ def scores(kept: Path, games: int, seed: int) -> Point:
 def safe_random(games: int, seed: int) -> Point:
     """Any move that the mask "forbidden" leaves."""
     random = np.random.default_rng(seed)
-    env_config = {**DEFAULTS, "num_snakes": 5, "action_mask": "forbidden"}
+    env_config = {"num_snakes": 5, "rewards": "survival", "action_mask": "forbidden"}
     return play(
         lambda boards: random.random((len(boards), 4), dtype=np.float32), env_config, games, seed, 0
     )

@@ -12,16 +12,16 @@ pytest.importorskip("matplotlib", reason="needs the extra rllib")
 
 from benchmarks import learning_curves
 from benchmarks.learning_curves import CURVES, Point, play, safe_random, table
-from mabs.environment import DEFAULTS
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
+GAME = {"num_snakes": 2, "rewards": "survival"}
 SETTINGS = {"minutes": 1.0, "games": 4, "seed": 1}
 
 
 def test_a_score_is_turns_alive() -> None:
     # On 5x5 whoever only goes up from the middle or below is dead within five turns.
-    env_config = DEFAULTS | {"num_snakes": 2, "width": 5, "height": 5, "action_mask": "none"}
+    env_config = GAME | {"width": 5, "height": 5, "action_mask": "none"}
     upwards = np.array([[3.0, 2.0, 1.0, 0.0]], np.float32)
     point = play(lambda boards: upwards.repeat(len(boards), 0), env_config, 40, 1, minutes=2.0)
     assert point.minutes == 2.0
@@ -33,7 +33,7 @@ def test_a_score_is_turns_alive() -> None:
 
 def test_a_game_counts_once_however_often_its_board_is_used() -> None:
     # Turns are cut at 3, except for games that end before: nobody does who moves safely that long.
-    env_config = DEFAULTS | {"num_snakes": 2, "max_turns": 3}
+    env_config = GAME | {"max_turns": 3}
     point = play(lambda boards: np.zeros((len(boards), 4), np.float32), env_config, 8, 1, 0)
     assert (point.length, point.length_error, point.reward) == (3, 0, 3)
 

@@ -13,6 +13,7 @@ SMALL: dict[str, Any] = {
     "height": 5,
     "max_turns": 30,
     "observation": "planes",
+    "rewards": "survival",
     "action_mask": "none",
 }
 """An ``env_config`` whose games are over in a moment."""

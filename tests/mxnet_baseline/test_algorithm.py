@@ -69,6 +69,7 @@ def test_training_counts_and_explores_less_and_less(quick_config: Any) -> None:
     assert 0 < results["episode_return_mean"] < results["episode_len_mean"]
 
 
+@pytest.mark.slow
 def test_the_same_seed_learns_the_same(quick_config: Any) -> None:
     results = []
     for _ in range(2):
@@ -78,6 +79,7 @@ def test_the_same_seed_learns_the_same(quick_config: Any) -> None:
     assert results[0] == results[1]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_goes_on(quick_config: Any, tmp_path: Path) -> None:
     from mxnet_baseline.algorithm import write_onnx
 
