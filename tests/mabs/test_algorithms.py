@@ -117,6 +117,8 @@ def test_rllibs_own_dqn_trains_our_network(ray_session: None) -> None:
             replay_buffer_config={
                 "type": "MultiAgentPrioritizedEpisodeReplayBuffer",
                 "capacity": 5_000,
+                "alpha": 0.6,
+                "beta": 0.4,
             },
         )
         .reporting(min_sample_timesteps_per_iteration=200)
