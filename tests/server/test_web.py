@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 import simple_websocket
 from flask.testing import FlaskClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 from werkzeug.serving import make_server
 
@@ -506,6 +508,52 @@ def test_positions_that_cannot_be_asked_about(
     assert words in answer.json["error"]
 
 
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+
+
+def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The ways to all fields within a JSON value."""
+    keys = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
+    for key in keys:
+        yield (*way, key)
+        yield from places(value[key], (*way, key))
+
+
+SENT = {
+    "/lab/ask": {"snake": "tree", "milliseconds": 20, "board": request_of(example())},
+    "/lab/scenario": {"name": "n", "note": "", "allowed": ["up"], "board": request_of(example())},
+    "/play/preview": {**WISH, "human": "Ann", "pace": 5, "map": "hz_rings"},
+    "/lab/read": {"text": json.dumps(request_of(example()))},
+}
+
+
+@given(address=st.sampled_from(sorted(SENT)), data=st.data())
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_whatever_a_field_holds_the_answer_is_a_refusal_or_right(
+    pages: Pages, address: str, data: st.DataObject
+) -> None:
+    sent = json.loads(json.dumps(SENT[address]))
+    for _ in range(data.draw(st.integers(1, 2))):
+        *way, last = data.draw(st.sampled_from(sorted(places(sent), key=str)))
+        place = sent
+        for key in way:
+            place = place[key]
+        place[last] = data.draw(JUNK)
+    text = json.dumps(sent)
+    if data.draw(st.booleans()) and address == "/lab/read":
+        text = json.dumps({"text": data.draw(st.text())})
+    answer = pages.client.post(address, data=text, content_type="application/json")
+    assert answer.status_code in (200, 400), answer.text
+    if answer.status_code == 400:
+        assert answer.json["error"]
+
+
 def test_a_position_becomes_a_scenario_and_comes_back(client: FlaskClient) -> None:
     board = example()
     sent = {
@@ -684,8 +732,8 @@ def test_no_process_outlives_the_command(tmp_path: Path) -> None:
         return [int(child) for child in found]
 
     with subprocess.Popen(
-        [sys.executable, "-m", "battlesnake_gym", "arena", "minimax", "minimax", "--games=9",
-         "--timeout=100", "--web", "--port=0", "--jobs=2", "--max-turns=20",
+        [sys.executable, "-m", "battlesnake_gym", "arena", "minimax", "minimax", "--games=40",
+         "--timeout=100", "--web", "--port=0", "--jobs=2", "--max-turns=8",
          f"--database=sqlite:///{tmp_path / 'arena.sqlite'}"],
         cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
     ) as process:  # fmt: skip
