@@ -7,6 +7,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,10 @@ from server.database import (
     load_games,
     open_database,
 )
+from server.tournament import Setup
+from server.web import create_app
+from server.web.course import Broadcast
+from server.web.roster import Roster
 from tests.server.launch import free_port
 
 
@@ -140,3 +145,27 @@ def test_a_wrong_url_says_so(tmp_path: Path) -> None:
     ):
         with pytest.raises(DatabaseError, match="give a URL like sqlite:///"):
             open_database(url)
+
+
+def test_the_pages_read_and_write_it(url: str, tmp_path: Path) -> None:
+    engine = open_database(url)
+    with Session(engine) as session:
+        tournament = Tournament(setup=Setup(("ä0", "ä1"), 2).to_dict())
+        session.add(tournament)
+        session.commit()
+        session.add_all([a_game(0, tournament.id), a_game(1, tournament.id)])
+        session.commit()
+        number = tournament.id
+    client = create_app(engine, Roster(), Broadcast(), tmp_path).test_client()
+    (best, worst) = client.get(f"/leaderboard.json?tournament={number}").json
+    assert (best["snake"], best["wins"], worst["snake"]) == ("ä0", 2, "ä1")
+    assert "ä0, ä1 · standard 11x11" in client.get("/").text
+    page = client.get(f"/games?snake=ä1&tournament={number}").text
+    assert page.count("no replay kept") == 2
+    sent = {"snakes": ["straight", "straight"], "width": 7, "height": 7}
+    game = client.post("/play", json=sent).json["game"]
+    limit = time.monotonic() + 20
+    while f"/game/{game}" not in (page := client.get("/games").text) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert f"/game/{game}" in page
+    engine.dispose()
