@@ -81,8 +81,9 @@ def configure(name: str, env_config: Mapping[str, Any]) -> AlgorithmConfig:
     """
     if name not in ALGORITHMS:
         raise ValueError(f"unknown algorithm {name!r}; choose one of {', '.join(ALGORITHMS)}")
-    if env_config.get("curriculum") and name not in ("DQN", "APEX"):
-        raise ValueError(f"a curriculum needs DQN or APEX, got {name}; leave it out")
+    for key in ("curriculum", "opponents"):
+        if env_config.get(key) and name not in ("DQN", "APEX"):
+            raise ValueError(f"{key} needs DQN or APEX, got {name}; leave it out")
     return (
         ALGORITHMS[name]()
         .environment(ENV_NAME, env_config=DEFAULTS | dict(env_config))

@@ -7,6 +7,7 @@ from typing import Any
 
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.vector import VectorBattlesnake
+from mabs.opponents import check as check_opponents
 
 ENV_NAME = "battlesnake"
 """Under this name the environment is registered with RLlib."""
@@ -24,11 +25,13 @@ DEFAULTS: dict[str, Any] = {
     "max_turns": 500,
     "food": "fast",
     "curriculum": [],
+    "opponents": {},
 }
 """Every key of an ``env_config`` and its default; ``settings`` holds fields of `rules.Settings`.
 
 ``curriculum``: ``[[env_steps, side], ...]``, from how many turns of training on games are played on
-which square boards; none: always on ``width`` x ``height``.
+which square boards; none: always on ``width`` x ``height``. ``opponents``: the parts of the seats
+that others than the learner take (`mabs.opponents`).
 """
 
 
@@ -47,6 +50,7 @@ def make_vector(
         raise ValueError(f"unknown env_config keys {unknown}; known are {sorted(DEFAULTS)}")
     values = DEFAULTS | dict(env_config)
     _check_curriculum(values.pop("curriculum"), min(values["width"], values["height"]))
+    check_opponents(values.pop("opponents"))
     if side is not None:
         for name in ("width", "height"):
             values[name] = [side] * (num_games - 1) + [values[name]]

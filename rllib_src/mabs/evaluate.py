@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from battlesnake_gym import snakes
-from battlesnake_gym.board import Board
-from battlesnake_gym.rules import MOVES
-from battlesnake_gym.vector import VectorBattlesnake
 from mabs.environment import make_vector
+from mabs.opponents import ask
 from sagemaker_rl import checkpoints
 
 Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
@@ -130,7 +128,7 @@ def play(
             allowed = infos["action_mask"][asked, own[asked]]
             actions[asked, own[asked]] = np.where(allowed, q_values, -np.inf).argmax(-1)
             for game in asked:
-                _ask_opponents(vector, int(game), strategies[game], infos["alive"], actions)
+                ask(vector, int(game), strategies[game], infos["alive"], actions)
             observations, _, _, truncations, infos = vector.step(actions)
             lived[playing] = infos["turn"][playing]
             survived = infos["cause"][lanes, own] == 0
@@ -148,26 +146,6 @@ def play(
         losses=int(games - won.sum() - drawn.sum()),
         mean_turns=float(lived.mean()),
     )
-
-
-def _ask_opponents(
-    vector: VectorBattlesnake,
-    game: int,
-    strategies: Mapping[int, snakes.Strategy],
-    alive: NDArray[np.bool_],
-    actions: NDArray[np.uint8],
-) -> None:
-    """Fill in the moves of one game's named snakes."""
-    board = Board.from_state(vector.games.state(game), vector.game)
-    for seat, strategy in strategies.items():
-        if alive[game, seat]:
-            board.you_id = board.snakes[seat].id
-            move = MOVES.index(strategy(board).move)
-            if vector.observation.relative:
-                facing = vector.games.facing[game, seat]
-                turned = vector.observation.absolute_actions(np.arange(4, dtype=np.uint8), facing)
-                move = int(np.flatnonzero(turned == move)[0])
-            actions[game, seat] = move
 
 
 def main(argv: list[str] | None = None) -> int:

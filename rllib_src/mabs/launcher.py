@@ -33,6 +33,9 @@ class BattlesnakeHyperparameters(Hyperparameters):
     curriculum: list[list[int]] | None = option(  # noqa: RUF009  (it makes a field)
         None, "smaller boards at first: [[env_steps, side], ...], up to the map size"
     )
+    opponents: dict[str, float] | None = option(  # noqa: RUF009  (it makes a field)
+        None, 'parts of the seats for others, like {"past": 0.3, "hungry": 0.1} (mabs.opponents)'
+    )
     ruleset: str = option("standard", "the game's ruleset")
     map: str = option("standard", "the game's map")
     observation: str = option("planes", "what a snake sees (battlesnake_gym.observations)")
@@ -77,6 +80,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "width": hyperparameters.map_size,
                 "height": hyperparameters.map_size,
                 "curriculum": hyperparameters.curriculum or [],
+                "opponents": hyperparameters.opponents or {},
                 "ruleset": hyperparameters.ruleset,
                 "map": hyperparameters.map,
                 "observation": hyperparameters.observation,

@@ -43,15 +43,18 @@ class GameStatistics:
         self._start(np.ones(len(self._returns), dtype=np.bool_))
 
     def update(self, turn: Turn, rewards: NDArray[np.float32], infos: dict[str, Any]) -> None:
-        """Take in one step of `VectorBattlesnake`: its ``last_turn``, rewards and infos."""
+        """Take in one step of `VectorBattlesnake`: its ``last_turn``, rewards and infos.
+
+        Only seats that ``turn`` says have acted count.
+        """
         self._start(infos["reset"])
         self._seats |= turn.acted
-        self._returns += rewards
+        self._returns += rewards * turn.acted
         for name, events in METRICS.items():
             for event in events:
                 self._events[name] += EVENTS[event](turn).sum(-1)
         self._longest = np.maximum(self._longest, infos["length"].max(-1))
-        ended = turn.acted.any(-1) & ~infos["alive"].any(-1)
+        ended = ~infos["alive"].any(-1) & ~infos["reset"]
         if ended.any():
             self._finish(ended, infos["turn"])
 

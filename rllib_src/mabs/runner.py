@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+from collections import deque
 from collections.abc import Collection
 from typing import Any
 
@@ -27,8 +30,15 @@ from ray.rllib.utils.metrics import (
 from battlesnake_gym.vector import VectorBattlesnake
 from mabs.environment import make_vector, side_at
 from mabs.metrics import GameStatistics
+from mabs.opponents import PAST, Opponents
 from mabs.replay import Fragment
 from mabs.transitions import Turns, build_fragment
+
+PAST_SELF_EVERY = 50_000
+"""Env steps between two past selves."""
+
+NUM_PAST_SELVES = 10
+"""The oldest go; a restored run begins with its present self."""
 
 
 class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
@@ -45,6 +55,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self.module: Any = None
         self._weights_seq_no = 0
         self._random = np.random.default_rng(self._seed)
+        self._past_selves: deque[Any] = deque(maxlen=NUM_PAST_SELVES)
+        self._next_past_self = 0
         # A local runner beside remote ones only holds the weights, unless told otherwise.
         if (
             self.worker_index > 0
@@ -61,6 +73,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             self.config.num_envs_per_env_runner, self.config.env_config, self._side
         )
         self._statistics = GameStatistics(self.env.num_games, self.env.num_snakes)
+        shares = {} if self.config.in_evaluation else self.config.env_config.get("opponents", {})
+        self._opponents = Opponents(shares, self.env, self._random)
         self._needs_reset = True
 
     def make_module(self) -> None:
@@ -106,6 +120,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         assert self.env is not None
         if force_reset or self._needs_reset:
             self._reset()
+        self._recall()
         explore = self.config.explore if explore is None else explore
         epsilon = self._epsilons() if explore else np.zeros(self.env.num_games)
         if random_actions:
@@ -138,7 +153,22 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         nobody = np.zeros(infos["alive"].shape, dtype=np.bool_)
         self._position = observations, infos["action_mask"], infos["alive"], nobody
         self._statistics.start()
+        self._opponents.sit_down(infos["reset"])
         self._needs_reset = False
+
+    def _recall(self) -> None:
+        """Keep a past self now and then, and draw the one that plays in this fragment."""
+        if PAST not in self.config.env_config.get("opponents", {}):
+            return
+        module = self.module[DEFAULT_MODULE_ID]
+        if not self._past_selves:
+            self._past_module = copy.deepcopy(module)
+        if self.num_env_steps_sampled_lifetime >= self._next_past_self:
+            self._past_selves.append(copy.deepcopy(module.get_state()))
+            self._next_past_self = self.num_env_steps_sampled_lifetime + PAST_SELF_EVERY
+        self._past_module.set_state(
+            self._past_selves[self._random.integers(len(self._past_selves))]
+        )
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Fragment:
         """Play ``num_turns`` turns of all games, exploring in game i with ``epsilon[i]``."""
@@ -155,15 +185,24 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             turns.actions[t] = choose_moves(
                 turns.q_values[t], turns.action_mask[t], exploring, self._random
             )
+            self._opponents.move(
+                turns.frames[t],
+                turns.action_mask[t],
+                self._position[2],
+                self._past_values,
+                turns.actions[t],
+            )
             observations, rewards, terminations, truncations, infos = self.env.step(
                 turns.actions[t]
             )
             assert self.env.last_turn is not None
             turns.rewards[t] = rewards * self.config.reward_scale
-            turns.acted[t] = infos["acted"]
+            turns.acted[t] = infos["acted"] & self._opponents.learning
             turns.terminateds[t] = terminations
             turns.truncateds[t] = truncations
-            self._statistics.update(self.env.last_turn, rewards, infos)
+            learned = dataclasses.replace(self.env.last_turn, acted=turns.acted[t])
+            self._statistics.update(learned, rewards, infos)
+            self._opponents.sit_down(infos["reset"])
             self._position = observations, infos["action_mask"], infos["alive"], truncations
         self._look(turns, num_turns)
         fragment = build_fragment(turns, n_step=self.config.n_step, gamma=self.config.gamma)
@@ -180,12 +219,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     def _q_values(self, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         if not len(frames):
             return np.zeros((0, 4), dtype=np.float32)
-        with torch.inference_mode():
-            batch = {Columns.OBS: torch.from_numpy(frames)}
-            q_values: NDArray[np.float32] = (
-                self.module[DEFAULT_MODULE_ID].compute_q_values(batch)[QF_PREDS].numpy()
-            )
-        return q_values
+        return q_values(self.module[DEFAULT_MODULE_ID], frames)
+
+    def _past_values(self, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+        return q_values(self._past_module, frames)
 
     def _epsilons(self) -> NDArray[np.float64]:
         """Probability of a random move in each game: a schedule over env steps, or a ladder.
@@ -271,6 +308,14 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
         """The network stands in a checkpoint folder of its own."""
         return [(COMPONENT_RL_MODULE, self.module)]
+
+
+def q_values(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """What a module thinks of the moves: (B, C, H, W) uint8 to (B, 4)."""
+    with torch.inference_mode():
+        batch = {Columns.OBS: torch.from_numpy(frames)}
+        values: NDArray[np.float32] = module.compute_q_values(batch)[QF_PREDS].numpy()
+    return values
 
 
 def choose_moves(

@@ -75,7 +75,7 @@ def test_only_our_algorithms_have_one() -> None:
     from mabs import algorithms
 
     for name in ("PPO", "MXNET"):
-        with pytest.raises(ValueError, match=f"needs DQN or APEX, got {name}"):
+        with pytest.raises(ValueError, match=f"curriculum needs DQN or APEX, got {name}"):
             algorithms.configure(name, CURRICULUM)
 
 
