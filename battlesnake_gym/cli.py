@@ -27,6 +27,9 @@ COMMANDS = {
     "plot": Command("mabs.plot:main", "draw the learning curves of several runs", "rllib"),
     "evaluate": Command("mabs.evaluate:main", "measure a checkpoint against opponents", "rllib"),
     "export": Command("mabs.export:main", "turn a checkpoint into policy.onnx", "rllib"),
+    "sagemaker-local": Command(
+        "sagemaker_rl.local:main", "rehearse a SageMaker training job here", "sagemaker-local"
+    ),
     "conformance": Command(
         "battlesnake_gym.conformance:main", "check the rules against recorded games"
     ),

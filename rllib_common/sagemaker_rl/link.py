@@ -88,3 +88,4 @@ class Link:
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
+        self._lines.close()

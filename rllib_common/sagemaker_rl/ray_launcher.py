@@ -18,6 +18,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -51,6 +52,7 @@ class TrainingHyperparameters:
     num_iters: int | None = option(None, "stop after this many training iterations in all")
     minutes: float | None = option(None, "stop after this many minutes of training in all")
     timesteps: int | None = option(None, "stop after this many environment steps in all")
+    checkpoint_minutes: float = option(1.0, "time between checkpoints")
     num_workers: int | None = option(None, "runner processes; null: as many as make sense")
     seed: int | None = option(None, "random seed")
 
@@ -126,6 +128,9 @@ class SageMakerRayLauncher:
         # RLlib warns at length about choices that are ours.
         for name in ("ray", "ray.rllib"):
             logging.getLogger(name).setLevel(logging.ERROR)
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+            # Inherited from the image, where it keeps sagemaker-training alive meanwhile.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         launcher = cls()
         words = hyperparameters.own_arguments(sys.argv[1:] if argv is None else argv, os.environ)
         arguments, rest = launcher._parser(prog).parse_known_args(words)
@@ -221,6 +226,7 @@ class SageMakerRayLauncher:
             num_iters=plain.num_iters,
             minutes=plain.minutes,
             timesteps=plain.timesteps,
+            checkpoint_minutes=plain.checkpoint_minutes,
             columns=self.csv_columns,
         )
 

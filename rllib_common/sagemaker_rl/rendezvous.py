@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from sagemaker_rl.discovery import Discovery, DiscoveryError, Run
 from sagemaker_rl.link import SILENCE_SECONDS, Link, LinkError
 
 HELLO_SECONDS = 5.0
-"""How long either side waits for the other's first words."""
+"""How long a worker waits for an answer before it knocks again."""
 
 POLL_SECONDS = 1.0
 
@@ -127,27 +127,35 @@ class Master:
 
     def _serve(self, connection: socket.socket) -> None:
         """One peer, from its first word to its last."""
-        connection.settimeout(HELLO_SECONDS)
         try:
             link = Link(connection)
-            hello = link.receive()
-            reason = self._why_not(hello, link)
-            if reason:
-                link.send({"refused": reason})
-                link.close()
-                return
-            link.send({"run_id": self.run.run_id, "token": self.run.token, "ray": self.ray_address})
-            # Whoever only knocked is gone by now, and may knock again.
-            link.receive()
-        except (LinkError, OSError):
+        except OSError:
             connection.close()
             return
+        with closing(link):
+            try:
+                name = self._welcome(link)
+            except LinkError:
+                # Whoever only knocked may knock again.
+                return
+            if name:
+                link.start_beating()
+                self._listen(name, link)
+
+    def _welcome(self, link: Link) -> str:
+        """Let a peer join, and return its name; or refuse it, and return ""."""
+        hello = link.receive()
+        reason = self._why_not(hello, link)
+        if reason:
+            link.send({"refused": reason})
+            return ""
+        link.send({"run_id": self.run.run_id, "token": self.run.token, "ray": self.ray_address})
+        link.receive()
         name = str(hello["name"])
         with self._changed:
             self._peers[name] = _Peer(link, int(hello["cpus"]))
             self._changed.notify_all()
-        link.start_beating()
-        self._listen(name, link)
+        return name
 
     def _why_not(self, hello: Mapping[str, Any], link: Link) -> str:
         reason = self._discovery.why_not(self.run, hello, link.peer_address)

@@ -20,8 +20,6 @@ from sagemaker_rl import checkpoints, metric_lines
 from sagemaker_rl.curves import ITERATION, Curves, flatten
 from sagemaker_rl.job import Job
 
-CHECKPOINT_EVERY_SECONDS = 60.0
-
 CSV_COLUMNS = {
     ITERATION: ITERATION,
     "time_total_s": "time_total_s",
@@ -48,6 +46,8 @@ class TrainingRun:
     timesteps: int | None = None
     """When to stop, whichever comes first; earlier parts of a resumed run count."""
     columns: Mapping[str, str] = field(default_factory=lambda: CSV_COLUMNS)
+    checkpoint_minutes: float = 1.0
+    """Time between checkpoints; there is one at the end in any case."""
     stopped_by: int = 0
     """The signal that ended `train` early, or 0."""
 
@@ -97,7 +97,7 @@ class TrainingRun:
                 numbers = dict(flatten(results))
                 self._steps = int(numbers.get(self.columns["env_steps"], self._steps))
                 self._show(bar, numbers)
-                if time.monotonic() - saved > CHECKPOINT_EVERY_SECONDS:
+                if time.monotonic() - saved > 60 * self.checkpoint_minutes:
                     self._save(algorithm)
                     saved = time.monotonic()
 

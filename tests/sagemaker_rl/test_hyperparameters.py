@@ -13,6 +13,7 @@ from sagemaker_rl.hyperparameters import (
     collect,
     option,
     override,
+    own_arguments,
     split,
 )
 
@@ -150,3 +151,12 @@ def test_flags_that_make_no_sense(argv: list[str], message: str) -> None:
 def test_sm_hps_must_be_a_json_object(text: str, message: str) -> None:
     with pytest.raises(HyperparameterError, match=message):
         collect(argparse.Namespace(hyperparameter=[]), [], {"SM_HPS": text})
+
+
+def test_the_flags_that_sagemaker_repeats_are_left_to_sm_hps() -> None:
+    # sagemaker-training writes str(value), and dictionaries as a=1,b=2.
+    repeated = ["--masked", "False", "--name", "", "--rewards", "kill=1.0,won=2.0"]
+    environ = {"SM_USER_ARGS": json.dumps(repeated)}
+    assert own_arguments(repeated, environ) == []
+    assert own_arguments(["--name", "snake"], environ) == ["--name", "snake"]
+    assert own_arguments(repeated, {}) == repeated

@@ -1,0 +1,385 @@
+"""``battlesnake-gym sagemaker-local``: a SageMaker training job rehearsed on this machine.
+
+Each instance is a process of the real ``sagemaker-training`` program in an ``/opt/ml`` of its own;
+S3 is played by moto. The code travels as it does with ``RLEstimator``: packed, dependencies flat
+beside the script, uploaded and unpacked again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sagemaker_rl.failure import FAILURE_FILE
+from sagemaker_rl.hyperparameters import HyperparameterError, parse
+from sagemaker_rl.membership import PRIMARY, SECONDARY
+
+BUCKET = "sagemaker-local"
+REGION = "us-east-1"
+DEPENDENCIES = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
+
+
+@dataclass(slots=True)
+class Instance:
+    """One instance of a job: its ``/opt/ml``, and its process while it runs."""
+
+    name: str
+    folder: Path
+    hosts: Sequence[str]
+    hyperparameters: Mapping[str, Any]
+    cpus: set[int]
+    process: subprocess.Popen[str] | None = field(default=None, repr=False)
+
+    @property
+    def failure(self) -> str:
+        """Why it failed, or ""."""
+        path = self.folder / FAILURE_FILE
+        return path.read_text() if path.exists() else ""
+
+    def prepare(self) -> None:
+        """Lay out ``input``, and clear what an earlier attempt left; checkpoints stay."""
+        for old in ("code", "input", "output", "model"):
+            shutil.rmtree(self.folder / old, ignore_errors=True)
+        config = self.folder / "input" / "config"
+        config.mkdir(parents=True)
+        for folder in ("model", "output/data", "checkpoints"):
+            (self.folder / folder).mkdir(parents=True, exist_ok=True)
+        # SageMaker takes strings alone, so the SDK writes every value as JSON.
+        encoded = {name: json.dumps(value) for name, value in self.hyperparameters.items()}
+        resources = {
+            "current_host": self.folder.name,
+            "hosts": list(self.hosts),
+            "current_instance_type": "local",
+            "network_interface_name": "lo",
+        }
+        for name, content in (
+            ("hyperparameters", encoded),
+            ("resourceconfig", resources),
+            ("inputdataconfig", {}),
+        ):
+            (config / f"{name}.json").write_text(json.dumps(content, indent=2))
+
+    def start(self, job: str, environment: Mapping[str, str]) -> None:
+        """Run ``sagemaker-training``."""
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "sagemaker_training.cli.train"],
+            env=os.environ
+            | dict(environment)
+            | {
+                "SAGEMAKER_BASE_DIR": str(self.folder.absolute()),
+                "TRAINING_JOB_NAME": job,
+                # Host names of a rehearsal do not resolve; nobody shall wait for that.
+                "SM_STUDIO_LOCAL_MODE": "true",
+                "PYTHONUNBUFFERED": "1",
+            },
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            # A process group of its own, in which the script alone listens to SIGTERM.
+            start_new_session=True,
+            preexec_fn=_ignore_sigterm,
+        )
+        os.sched_setaffinity(self.process.pid, self.cpus)
+
+    def show_log(self) -> None:
+        """Pass on what it prints, to its end; every line under its name."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        with (self.folder / "log").open("w") as log, self.process.stdout as lines:
+            for line in lines:
+                log.write(line)
+                sys.stdout.write(f"{self.name} | {line}")
+
+    def send(self, number: int) -> None:
+        """Send a signal to all its processes."""
+        if self.process is not None and self.process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalJob:
+    """A training job, or a primary and a secondary one, with the arguments of an estimator."""
+
+    entry_point: str
+    source_dir: Path
+    dependencies: Sequence[Path]
+    hyperparameters: Mapping[str, Any]
+    folder: Path
+    """Where the instances have their ``/opt/ml``; a folder with checkpoints is resumed."""
+    instances: int = 1
+    secondary: int = 0
+    """Instances of a secondary job."""
+
+    def fit(self) -> int:
+        """Run to the end; returns the exit status of the first instance that failed, or 0.
+
+        Ctrl-C tells all instances to stop in order, a second one ends them at once.
+
+        Raises:
+            ValueError: the job is impossible.
+        """
+        self._check()
+        with _s3() as environment:
+            self._upload(environment)
+            everybody = self._instances()
+            for instance in everybody:
+                instance.prepare()
+                instance.start(self.folder.name, environment)
+            threads = [threading.Thread(target=instance.show_log) for instance in everybody]
+            for thread in threads:
+                thread.start()
+            with _passing_on_signals(everybody):
+                for thread in threads:
+                    thread.join()
+            statuses = [instance.process.wait() for instance in everybody if instance.process]
+        for instance in everybody:
+            if instance.failure:
+                sys.stdout.write(f"{instance.name} failed: {instance.failure}\n")
+        status = next((status for status in statuses if status), 0)
+        if status == 0:
+            self._pack_model(everybody[0].folder / "model")
+        return status
+
+    def _check(self) -> None:
+        script = self.source_dir / self.entry_point
+        if not script.is_file():
+            raise HyperparameterError(
+                f"there is no {script}; the entry point is a file in --source-dir"
+            )
+        for folder in self.dependencies:
+            if not folder.is_dir():
+                raise HyperparameterError(
+                    f"there is no folder {folder}; start this in the repository, or give "
+                    "--dependencies"
+                )
+        for name, count, least in (
+            ("instances", self.instances, 1),
+            ("secondary", self.secondary, 0),
+        ):
+            if count < least:
+                raise HyperparameterError(f"{name} must be at least {least}, got {count}")
+
+    def _instances(self) -> list[Instance]:
+        count = self.instances + self.secondary
+        meeting = {"s3_bucket": BUCKET, "s3_prefix": self.folder.name, "aws_region": REGION}
+        common = {
+            **(meeting if count > 1 else {}),
+            **self.hyperparameters,
+            "sagemaker_program": self.entry_point,
+            "sagemaker_submit_directory": f"s3://{BUCKET}/{self._source_key}",
+            "sagemaker_region": REGION,
+        }
+        if self.secondary == 0:
+            jobs = [("", self.instances, common)]
+        else:
+            common["rl_num_instances_secondary"] = self.secondary
+            jobs = [
+                (f"{kind}/", number, common | {"rl_cluster_type": kind})
+                for kind, number in ((PRIMARY, self.instances), (SECONDARY, self.secondary))
+            ]
+        cpus = sorted(os.sched_getaffinity(0))
+        made: list[Instance] = []
+        for prefix, number, values in jobs:
+            hosts = [f"algo-{i + 1}" for i in range(number)]
+            for host in hosts:
+                mine = set(cpus[len(made) :: count]) or {cpus[len(made) % len(cpus)]}
+                made.append(
+                    Instance(f"{prefix}{host}", self.folder / prefix / host, hosts, values, mine)
+                )
+        return made
+
+    @property
+    def _source_key(self) -> str:
+        return f"{self.folder.name}/source/sourcedir.tar.gz"
+
+    def _upload(self, environment: Mapping[str, str]) -> None:
+        packed = pack(self.source_dir, self.dependencies)
+        client = _client(environment)
+        client.create_bucket(Bucket=BUCKET)
+        client.put_object(Bucket=BUCKET, Key=self._source_key, Body=packed)
+
+    def _pack_model(self, model_dir: Path) -> None:
+        target = self.folder / "model.tar.gz"
+        draft = target.with_name(target.name + ".unfinished")
+        with tarfile.open(draft, "w:gz") as archive:
+            archive.add(model_dir, arcname=".")
+        draft.replace(target)
+        sys.stdout.write(f"wrote {target}\n")
+
+
+def pack(source_dir: Path, dependencies: Sequence[Path]) -> bytes:
+    """``sourcedir.tar.gz`` as the SageMaker SDK makes it: dependencies flat beside the script."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
+        for path in sorted(source_dir.iterdir()):
+            archive.add(path, arcname=path.name, filter=_wanted)
+        for folder in dependencies:
+            archive.add(folder, arcname=folder.name, filter=_wanted)
+    return buffer.getvalue()
+
+
+def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if Path(member.name).name == "__pycache__" else member
+
+
+@contextmanager
+def _s3() -> Iterator[dict[str, str]]:
+    """S3 on this machine; yields what its users need in their environment."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    try:
+        yield {
+            # The one for boto3, the other for sagemaker-training.
+            "AWS_ENDPOINT_URL": url,
+            "S3_ENDPOINT_URL": url,
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": "local",
+            "AWS_SECRET_ACCESS_KEY": "local",
+        }
+    finally:
+        server.stop()
+
+
+def _client(environment: Mapping[str, str]) -> Any:
+    import boto3
+
+    return boto3.client(
+        "s3",
+        region_name=REGION,
+        endpoint_url=environment["S3_ENDPOINT_URL"],
+        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
+@contextmanager
+def _passing_on_signals(instances: Sequence[Instance]) -> Iterator[None]:
+    """Within, the first SIGINT or SIGTERM becomes SIGTERM for all, the second SIGKILL."""
+    numbers = [signal.SIGTERM, signal.SIGKILL]
+
+    def pass_on(*_: Any) -> None:
+        number = numbers.pop(0) if len(numbers) > 1 else numbers[0]
+        for instance in instances:
+            instance.send(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {one: signal.signal(one, pass_on) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _ignore_sigterm() -> None:
+    # As in the training image: sagemaker-training would end at once and leave the script alone.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def read_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
+    """``NAME=VALUE`` words, JSON objects and JSON files, later ones over earlier ones.
+
+    >>> read_hyperparameters(["num_iters=3", '{"rl.training.config.lr": 5e-5}'])
+    {'num_iters': 3, 'rl.training.config.lr': 5e-05}
+
+    Raises:
+        HyperparameterError: a word is none of these.
+    """
+    values: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if word.endswith(".json") and Path(word).is_file():
+            word = Path(word).read_text()
+        if word.lstrip().startswith("{"):
+            try:
+                values |= json.loads(word)
+            except ValueError as error:
+                raise HyperparameterError(f"{word} is not JSON: {error}") from None
+        elif equals:
+            values[name] = parse(text)
+        else:
+            raise HyperparameterError(
+                f"hyperparameters are NAME=VALUE, a JSON object or a .json file, got {word!r}"
+            )
+    return values
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Rehearse a job; the exit status is that of the first instance that failed."""
+    parser = argparse.ArgumentParser(
+        prog="battlesnake-gym sagemaker-local",
+        description="Run a SageMaker training job on this machine: real sagemaker-training, "
+        "instances as processes, S3 by moto. Start it in the repository. Example: "
+        "sagemaker-local train-mabs.py --instances 3 --hyperparameters algorithm=APEX minutes=1",
+    )
+    parser.add_argument("entry_point", help="the script, such as train-mabs.py")
+    parser.add_argument(
+        "--source-dir", type=Path, default=Path("rllib_src"), help="its folder (%(default)s)"
+    )
+    parser.add_argument(
+        "--dependencies",
+        type=Path,
+        nargs="*",
+        default=[Path(folder) for folder in DEPENDENCIES],
+        help=f"folders to put beside it ({' '.join(DEPENDENCIES)})",
+    )
+    parser.add_argument("--instances", type=int, default=1, help="instances of the job (1)")
+    parser.add_argument(
+        "--secondary",
+        type=int,
+        default=0,
+        help="instances of a secondary job that plays for this one (none)",
+    )
+    parser.add_argument(
+        "--hyperparameters",
+        nargs="+",
+        default=[],
+        metavar="NAME=VALUE",
+        help="also JSON objects and .json files",
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("sagemaker-local") / "job",
+        help="where the job lives (%(default)s); its checkpoints are resumed",
+    )
+    arguments = parser.parse_args(argv)
+    try:
+        job = LocalJob(
+            entry_point=arguments.entry_point,
+            source_dir=arguments.source_dir,
+            dependencies=arguments.dependencies,
+            hyperparameters=read_hyperparameters(arguments.hyperparameters),
+            folder=arguments.folder,
+            instances=arguments.instances,
+            secondary=arguments.secondary,
+        )
+        return job.fit()
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2

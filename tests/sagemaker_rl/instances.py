@@ -1,0 +1,227 @@
+"""Instances of SageMaker jobs as processes, each in a network namespace of its own.
+
+Needs root and iproute2. Names are unique to a `Network`; `Network.close` leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SCRIPT = Path(__file__).parents[2] / "rllib_src" / "train-mabs.py"
+BUCKET = "runs"
+
+
+def possible() -> bool:
+    """Whether this machine lets us make network namespaces."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return False
+    name = f"bs-probe-{secrets.token_hex(3)}"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode == 0
+    if made:
+        _ip("netns", "delete", name)
+    return made
+
+
+class Network:
+    """A bridge; instances hang on it, and so does a `moto_server` at its own address."""
+
+    def __init__(self) -> None:
+        self.tag = f"bs{secrets.token_hex(3)}"
+        self._subnet = f"10.{random.randint(60, 250)}.{random.randint(0, 255)}"
+        self._namespaces: list[str] = []
+        self._moto: subprocess.Popen[bytes] | None = None
+        self.address = f"{self._subnet}.1"
+        self.instances: list[Instance] = []
+
+    def open(self) -> Network:
+        _ip("link", "add", self.tag, "type", "bridge")
+        _ip("address", "add", f"{self.address}/24", "dev", self.tag)
+        _ip("link", "set", self.tag, "up")
+        return self
+
+    def start_s3(self) -> dict[str, str]:
+        """Start S3 with an empty bucket; returns what its users need in their environment."""
+        import boto3
+
+        with socket.create_server((self.address, 0)) as server:
+            port = server.getsockname()[1]
+        environment = {
+            "AWS_ENDPOINT_URL": f"http://{self.address}:{port}",
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+        }
+        self._moto = subprocess.Popen(
+            [Path(sys.executable).with_name("moto_server"), "-H", self.address, "-p", str(port)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        until(lambda: _answers(self.address, port), 60)
+        boto3.client(
+            "s3",
+            "us-east-1",
+            endpoint_url=environment["AWS_ENDPOINT_URL"],
+            aws_access_key_id="testing",
+            aws_secret_access_key="testing",
+        ).create_bucket(Bucket=BUCKET)
+        return environment
+
+    def job(
+        self,
+        folder: Path,
+        hosts: Sequence[str],
+        hyperparameters: Mapping[str, Any],
+        environment: Mapping[str, str],
+    ) -> list[Instance]:
+        """The instances of one job, not started yet; host names resolve within the job alone."""
+        first = len(self._namespaces) + 2
+        addresses = {host: f"{self._subnet}.{first + i}" for i, host in enumerate(hosts)}
+        table = "".join(f"{address} {host}\n" for host, address in addresses.items())
+        made = []
+        for host, address in addresses.items():
+            namespace = f"{self.tag}-{len(self._namespaces)}"
+            self._add_namespace(namespace, address, f"127.0.0.1 localhost\n{table}")
+            made.append(
+                Instance(
+                    len(self._namespaces),
+                    namespace,
+                    folder / host,
+                    {
+                        **environment,
+                        "SM_HOSTS": json.dumps(list(hosts)),
+                        "SM_CURRENT_HOST": host,
+                        "SM_HPS": json.dumps(dict(hyperparameters)),
+                    },
+                )
+            )
+        self.instances += made
+        return made
+
+    def close(self) -> None:
+        for instance in self.instances:
+            instance.kill_all()
+        if self._moto is not None:
+            self._moto.kill()
+            self._moto.wait()
+        for namespace in self._namespaces:
+            subprocess.run(["ip", "netns", "delete", namespace], capture_output=True)
+            shutil.rmtree(Path("/etc/netns") / namespace, ignore_errors=True)
+        subprocess.run(["ip", "link", "delete", self.tag], capture_output=True)
+
+    def _add_namespace(self, name: str, address: str, hosts: str) -> None:
+        number = len(self._namespaces)
+        self._namespaces.append(name)
+        table = Path("/etc/netns") / name / "hosts"
+        table.parent.mkdir(parents=True)
+        table.write_text(hosts)
+        _ip("netns", "add", name)
+        outer, inner = f"{self.tag}v{number}", f"{self.tag}e{number}"
+        _ip("link", "add", outer, "type", "veth", "peer", "name", inner)
+        _ip("link", "set", inner, "netns", name)
+        _ip("link", "set", outer, "master", self.tag, "up")
+        _ip("-n", name, "address", "add", f"{address}/24", "dev", inner)
+        _ip("-n", name, "link", "set", inner, "up")
+        _ip("-n", name, "link", "set", "lo", "up")
+
+
+@dataclass
+class Instance:
+    """One instance: what it is given, and its process while it runs."""
+
+    number: int
+    namespace: str
+    folder: Path
+    environment: dict[str, str]
+    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "output" / "failure").unlink(missing_ok=True)
+        with (self.folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                ["ip", "netns", "exec", self.namespace, sys.executable, str(SCRIPT)],
+                env=os.environ
+                | self.environment
+                | {
+                    "SAGEMAKER_BASE_DIR": str(self.folder),
+                    "SM_MODEL_DIR": str(self.folder / "model"),
+                    "SM_OUTPUT_DATA_DIR": str(self.folder / "output" / "data"),
+                },
+                cwd=self.folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        # One CPU for each: what they have to do is small, and so may this machine be.
+        cpus = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(self._process.pid, {cpus[self.number % len(cpus)]})
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")
+
+    @property
+    def failure(self) -> str:
+        path = self.folder / "output" / "failure"
+        return path.read_text() if path.exists() else ""
+
+    @property
+    def iterations(self) -> int:
+        """Training iterations that the log tells of."""
+        return self.log.count("training_iteration=")
+
+    def wait(self, seconds: float) -> int:
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"{self.folder} still runs; its log:\n{self.log[-3000:]}"
+            ) from None
+
+    def kill_all(self) -> None:
+        """As when the machine loses its power: everything in the namespace ends at once."""
+        listed = subprocess.run(
+            ["ip", "netns", "pids", self.namespace], capture_output=True, text=True
+        )
+        for pid in listed.stdout.split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait(10)
+
+
+def until(condition: Callable[[], Any], seconds: float, what: str = "") -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def _answers(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _ip(*words: str) -> None:
+    done = subprocess.run(["ip", *words], capture_output=True, text=True)
+    assert done.returncode == 0, f"ip {' '.join(words)}: {done.stderr}"

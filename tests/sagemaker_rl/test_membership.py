@@ -1,0 +1,87 @@
+"""Who is in the cluster: SM_HOSTS, hyperparameters, and what contradicts itself."""
+
+import json
+from typing import Any
+
+import pytest
+
+from sagemaker_rl.hyperparameters import HyperparameterError
+from sagemaker_rl.membership import ClusterHyperparameters, Membership
+
+TWO_JOBS: dict[str, Any] = {
+    "rl_num_instances_secondary": 2,
+    "s3_bucket": "bucket",
+    "s3_prefix": "run-1",
+    "aws_region": "us-west-2",
+}
+
+
+def member(hosts: list[str] | None, current: str | None, **settings: Any) -> Membership:
+    environ = {} if hosts is None else {"SM_HOSTS": json.dumps(hosts)}
+    if current is not None:
+        environ["SM_CURRENT_HOST"] = current
+    return Membership.from_environment(ClusterHyperparameters(**settings), environ)
+
+
+def test_a_laptop_is_alone() -> None:
+    me = member(None, None)
+    assert me.alone
+    assert me.is_master
+    assert member(["algo-1"], "algo-1").alone
+
+
+def test_equal_instances_agree_on_the_master() -> None:
+    hosts = ["algo-2", "algo-1", "algo-10"]
+    members = [member(hosts, host) for host in hosts]
+    assert [one.is_master for one in members] == [False, True, False]
+    assert {one.master for one in members} == {"algo-1"}
+    assert set(members[1].others) == {"algo-10", "algo-2"}
+    assert not members[1].alone
+
+
+def test_names_are_compared_whole() -> None:
+    assert not member(["algo-1", "algo-10"], "algo-10").is_master
+    with pytest.raises(HyperparameterError, match="is 'algo-1', which is not one of"):
+        member(["algo-10", "algo-11"], "algo-1")
+
+
+def test_two_jobs_make_one_cluster() -> None:
+    primary = member(["algo-1"], "algo-1", rl_cluster_type="primary", **TWO_JOBS)
+    assert primary.is_master
+    assert primary.others == ("secondary/algo-1", "secondary/algo-2")
+    for host in ("algo-1", "algo-2"):
+        one = member(["algo-1", "algo-2"], host, rl_cluster_type="secondary", **TWO_JOBS)
+        assert one.me in primary.others
+        assert not one.is_master
+        assert one.master == primary.me
+
+
+def test_a_primary_job_may_have_several_instances() -> None:
+    hosts = ["algo-1", "algo-2"]
+    first, second = (member(hosts, h, rl_cluster_type="primary", **TWO_JOBS) for h in hosts)
+    assert first.others == ("primary/algo-2", "secondary/algo-1", "secondary/algo-2")
+    assert second.me == "primary/algo-2"
+    assert second.master == first.me
+    assert not second.is_master
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rl_cluster_type": "first"}, "must be primary or secondary, got 'first'"),
+        ({"rl_cluster_type": "primary"}, "needs s3_bucket too"),
+        ({"rl_cluster_type": "secondary", "s3_bucket": "b"}, "needs s3_prefix too"),
+        ({"rl_cluster_type": "primary", "s3_bucket": "b", "s3_prefix": "p"},
+         "needs rl_num_instances_secondary too"),
+        ({"rl_cluster_type": "primary"} | TWO_JOBS | {"rl_num_instances_secondary": 0},
+         "rl_num_instances_secondary must be at least 1, got 0"),
+        ({"rl_cluster_type": "secondary"} | TWO_JOBS | {"rl_num_instances_secondary": 3},
+         "rl_num_instances_secondary is 3, but this secondary job has 1 instances"),
+        ({"rl_num_instances_secondary": 2}, "but rl_cluster_type is not set"),
+        ({"rl_join_minutes": 0.0}, "rl_join_minutes must be more than 0"),
+    ],
+)  # fmt: skip
+def test_contradictions_are_refused_by_name(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(HyperparameterError) as error:
+        member(["algo-1"], "algo-1", **settings)
+    assert message in str(error.value)

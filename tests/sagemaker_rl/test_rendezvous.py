@@ -1,0 +1,290 @@
+"""Instances meet, refuse strangers, wait by name, notice a loss; without Ray, in one process."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from sagemaker_rl import link as link_module
+from sagemaker_rl import rendezvous
+from sagemaker_rl.discovery import Bucket, Discovery, DiscoveryError, HostNames, Run
+from sagemaker_rl.link import Link, LinkError
+from sagemaker_rl.ray_node import free_port
+from sagemaker_rl.rendezvous import ClusterError, Joined, Master, join
+
+RAY = "10.0.0.1:6379"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(link_module, "BEAT_SECONDS", 0.05)
+
+
+@pytest.fixture
+def names() -> HostNames:
+    return HostNames("localhost", free_port())
+
+
+class Meeting:
+    """Masters and workers that are all closed at the end of a test."""
+
+    def __init__(self) -> None:
+        self.masters: list[Master] = []
+        self.links: list[Link] = []
+        self._pool = ThreadPoolExecutor(8)
+
+    def master(self, others: list[str], discovery: Discovery, opened: bool = True) -> Master:
+        master = Master(others, discovery, "127.0.0.1", RAY)
+        self.masters.append(master)
+        if opened:
+            master.open()
+        return master
+
+    def joining(
+        self, name: str, discovery: Discovery, seconds: float = 10.0, host: str = "localhost"
+    ) -> "Future[Joined]":
+        return self._pool.submit(self._join, name, discovery, seconds, host)
+
+    def _join(self, name: str, discovery: Discovery, seconds: float, host: str) -> Joined:
+        joined = join(name, host, "algo-1", discovery, 4, seconds)
+        self.links.append(joined.link)
+        return joined
+
+    def close(self) -> None:
+        for master in self.masters:
+            master.end(0, "the test is over")
+        for link in self.links:
+            link.close()
+        self._pool.shutdown()
+
+
+@pytest.fixture
+def meeting() -> Iterator[Meeting]:
+    one = Meeting()
+    yield one
+    one.close()
+
+
+def until(condition: Callable[[], Any], seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def formed(
+    meeting: Meeting, discovery: Discovery, others: list[str]
+) -> tuple[Master, dict[str, Joined]]:
+    """A cluster in which everybody is ready."""
+    master = meeting.master(others, discovery)
+    joined = {name: meeting.joining(name, discovery) for name in others}
+    for one in joined.values():
+        one.result().link.send({"ready": True})
+    assert master.wait(5.0) == 4 * len(others)
+    return master, {name: one.result() for name, one in joined.items()}
+
+
+def test_all_meet_and_learn_the_same(meeting: Meeting, names: HostNames) -> None:
+    early = meeting.joining("algo-2", names)
+    time.sleep(0.2)
+    shown: list[str] = []
+    master = meeting.master(["algo-2", "algo-3"], names)
+    late = meeting.joining("algo-3", names)
+    for one in (early, late):
+        joined = one.result()
+        assert (joined.run_id, joined.token) == (master.run.run_id, master.run.token)
+        assert joined.ray_address == RAY
+        joined.link.send({"ready": True})
+    assert master.wait(5.0, shown.append) == 8
+    assert shown[-1] == "2 of 2 other instances are ready"
+    master.end(0, "done")
+    for one in (early, late):
+        assert one.result().link.receive() == {"end": 0, "reason": "done"}
+
+
+def test_a_timeout_names_who_is_missing(meeting: Meeting, names: HostNames) -> None:
+    master = meeting.master(["algo-10", "algo-2", "algo-3"], names)
+    meeting.joining("algo-10", names).result()
+    meeting.joining("algo-3", names).result().link.send({"ready": True})
+    with pytest.raises(ClusterError) as error:
+        master.wait(0.5)
+    assert "algo-2 did not come" in str(error.value)
+    assert "algo-10 came but did not start Ray" in str(error.value)
+    assert "algo-3" not in str(error.value)
+
+
+def test_a_worker_waits_only_so_long_for_the_master(meeting: Meeting, names: HostNames) -> None:
+    with pytest.raises(ClusterError, match=r"algo-1 did not come within 0.3 s.*refused"):
+        meeting.joining("algo-2", names, 0.3).result()
+    with pytest.raises(ClusterError, match=r"host name no-such-host.invalid does not resolve"):
+        meeting.joining("algo-2", HostNames("no-such-host.invalid"), 0.3).result()
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "message"),
+    [
+        ("algo-22", "localhost", "without algo-22"),
+        ("algo-2", "127.0.0.9", "it comes from 127.0.0.1 instead of 127.0.0.9"),
+        ("algo-2", "no-such-host.invalid", "does not resolve"),
+    ],
+)
+def test_strangers_are_refused(
+    meeting: Meeting, names: HostNames, name: str, host: str, message: str
+) -> None:
+    master = meeting.master(["algo-2"], names)
+    with pytest.raises(ClusterError, match=message):
+        meeting.joining(name, names, 0.2, host).result()
+    with pytest.raises(ClusterError) as error:
+        master.wait(0.1)
+    assert f"refused {name}: " in str(error.value)
+    assert message in str(error.value)
+
+
+def test_a_second_one_of_a_name_is_refused(meeting: Meeting, names: HostNames) -> None:
+    meeting.master(["algo-2"], names)
+    meeting.joining("algo-2", names).result()
+    with pytest.raises(ClusterError, match="algo-2 is here already"):
+        meeting.joining("algo-2", names, 0.2).result()
+
+
+def test_noise_on_the_port_disturbs_nobody(meeting: Meeting, names: HostNames) -> None:
+    master = meeting.master(["algo-2"], names)
+    noises = (b"", b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b'{"name": 1}\n', b"x" * 100_000)
+    for noise in noises:
+        with socket.create_connection(("localhost", names.port)) as connection, suppress(OSError):
+            connection.sendall(noise)
+    silent = socket.create_connection(("localhost", names.port))
+    meeting.joining("algo-2", names).result().link.send({"ready": True})
+    assert master.wait(5.0) == 4
+    silent.close()
+
+
+def test_workers_notice_at_once_when_the_master_ends(meeting: Meeting, names: HostNames) -> None:
+    master, joined = formed(meeting, names, ["algo-2", "algo-3"])
+    began = time.monotonic()
+    for peer in master._peers.values():
+        peer.link.close()
+    for one in joined.values():
+        with pytest.raises(LinkError, match="closed the connection without a word"):
+            one.link.receive()
+    assert time.monotonic() - began < 1.0
+
+
+def test_the_master_notices_at_once_when_a_worker_ends(meeting: Meeting, names: HostNames) -> None:
+    master, joined = formed(meeting, names, ["algo-2", "algo-3"])
+    told: list[tuple[str, bool]] = []
+    master.watch(lambda reason, asks: told.append((reason, asks)))
+    joined["algo-3"].link.close()
+    until(lambda: told, 1.0)
+    (reason, asks) = told[0]
+    assert reason.startswith("algo-3 was lost: ")
+    assert not asks
+    joined["algo-2"].link.close()
+    time.sleep(0.1)
+    assert len(told) == 1, "one reason is enough"
+
+
+def test_a_loss_before_all_are_ready_ends_the_waiting(meeting: Meeting, names: HostNames) -> None:
+    master = meeting.master(["algo-2", "algo-3"], names)
+    one = meeting.joining("algo-2", names).result()
+    until(lambda: master._peers)
+    threading.Timer(0.1, one.link.close).start()
+    with pytest.raises(ClusterError, match="algo-2 was lost"):
+        master.wait(5.0)
+
+
+def test_a_worker_may_ask_to_stop_or_fail(meeting: Meeting, names: HostNames) -> None:
+    master, joined = formed(meeting, names, ["algo-2", "algo-3"])
+    told: list[tuple[str, bool]] = []
+    master.watch(lambda reason, asks: told.append((reason, asks)))
+    joined["algo-2"].link.send({"stopping": True})
+    until(lambda: told)
+    joined["algo-3"].link.send({"failed": "no memory"})
+    until(lambda: len(told) == 2)
+    assert told == [("algo-2 was told to stop", True), ("algo-3 failed: no memory", False)]
+
+
+def test_silence_is_a_loss_and_heartbeats_are_not() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        theirs = socket.create_connection(server.getsockname())
+        ours, _ = server.accept()
+    listening, beating = Link(ours, silence=0.3), Link(theirs)
+    beating.start_beating()
+    threading.Timer(0.8, beating.send, [{"hello": 1}]).start()
+    assert listening.receive() == {"hello": 1}
+    beating._closed.set()
+    with pytest.raises(LinkError, match=r"it has said nothing for 0\.3 s"):
+        listening.receive()
+    listening.close()
+    beating.close()
+
+
+# Through S3
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    moto = pytest.importorskip("moto", reason="needs the extra sagemaker-local")
+    import boto3
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with moto.mock_aws():
+        boto3.client("s3", "us-east-1").create_bucket(Bucket="runs")
+        yield Bucket("runs", "/run-7/", "us-east-1")
+
+
+def test_two_jobs_meet_through_a_note(meeting: Meeting, bucket: Bucket) -> None:
+    early = meeting.joining("secondary/algo-1", bucket)
+    time.sleep(0.2)
+    master = meeting.master(["secondary/algo-1"], bucket)
+    assert early.result().run_id == master.run.run_id
+    early.result().link.send({"ready": True})
+    assert master.wait(5.0) == 4
+    master.end(0, "done")
+    with pytest.raises(DiscoveryError, match=r"there is no s3://runs/run-7/cluster.json yet"):
+        bucket.find()
+
+
+def test_notes_of_earlier_runs_are_ignored(meeting: Meeting, bucket: Bucket) -> None:
+    nobody = Run("old", "secret", "127.0.0.1", free_port())
+    bucket.announce(nobody)
+    joining = meeting.joining("secondary/algo-1", bucket)
+    time.sleep(0.2)
+    master = meeting.master(["secondary/algo-1"], bucket)
+    assert joining.result().run_id == master.run.run_id
+
+
+def test_another_run_at_the_address_of_a_note_is_not_joined(
+    meeting: Meeting, bucket: Bucket
+) -> None:
+    other = meeting.master(["secondary/algo-1"], bucket)
+    for changed in ({"run_id": "old"}, {"token": "guessed"}):
+        note = {"run_id": other.run.run_id, "token": other.run.token} | changed
+        bucket.announce(Run(**note, address="127.0.0.1", port=other.run.port))
+        joining = meeting.joining("secondary/algo-1", bucket, 0.3)
+        with pytest.raises(ClusterError, match=r"it looks for run old|does not know the secret"):
+            joining.result()
+
+
+def test_a_newer_note_is_left_alone(meeting: Meeting, bucket: Bucket) -> None:
+    old = meeting.master(["secondary/algo-1"], bucket)
+    new = meeting.master(["secondary/algo-1"], bucket)
+    old.end(0, "done")
+    assert bucket.find() == new.run
+
+
+def test_what_is_wrong_with_the_bucket_is_told(bucket: Bucket) -> None:
+    run = Run("a", "b", "127.0.0.1", 1)
+    with pytest.raises(DiscoveryError, match="there is no bucket nowhere; check s3_bucket"):
+        Bucket("nowhere", "run-7", "us-east-1").announce(run)
+    bucket._call("put_object", Body=b"[1, 2]")
+    with pytest.raises(DiscoveryError, match="not a note of ours; use an s3_prefix of its own"):
+        bucket.find()
