@@ -8,6 +8,7 @@ a `Board` is one position to look at and play with. Names are loaded when first 
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from battlesnake_gym.rules import Settings as Settings
     from battlesnake_gym.single import BattlesnakeEnv as BattlesnakeEnv
     from battlesnake_gym.vector import VectorBattlesnake as VectorBattlesnake
+
+# A SageMaker job brings these sources along, and its image the compiled part of an installation.
+__path__ = pkgutil.extend_path(__path__, __name__)
 
 __all__ = [
     "BattlesnakeEnv",

@@ -22,14 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import engine_input, masks, words
+from battlesnake_gym.compiled import check_same_sources
 from battlesnake_gym.engine_input import FOODS, NO_MOVE, STANDARD_GAME, Sizes
 from battlesnake_gym.observations import Observation
 from battlesnake_gym.rules import Game, State
 from battlesnake_gym.slow_engine import SlowGames
 
 try:
+    from battlesnake_gym import _engine
     from battlesnake_gym._engine import Batch
 
+    check_same_sources(_engine)
     COMPILED = True
 except ImportError:
     COMPILED = False

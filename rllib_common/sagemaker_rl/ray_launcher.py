@@ -137,13 +137,12 @@ class SageMakerRayLauncher:
         try:
             settings = launcher._read(arguments, rest)
             membership = Membership.from_environment(settings.plain)
-            # Also where it will not run: a mistake ends all instances at once.
-            run = launcher._plan(arguments, settings, membership)
+            run = launcher._plan(arguments, settings, membership) if membership.is_master else None
         except ValueError as error:
             report_failure(str(error))
             return 2
         try:
-            if not membership.is_master:
+            if run is None:
                 return lend(membership, settings.plain)
             return launcher._run(run, settings.plain, membership)
         except (ClusterError, DiscoveryError, RayNodeError, HyperparameterError) as error:
