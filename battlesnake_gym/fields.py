@@ -89,6 +89,10 @@ def string(parent: Mapping[str, Any], key: str, path: str, default: str | None =
 
 def point(value: object, path: str) -> Point:
     """A cell ``{"x": ..., "y": ...}``."""
+    if type(value) is dict:  # cells are most of a request, and nearly all of them are in order
+        x, y = value.get("x"), value.get("y")
+        if type(x) is int and type(y) is int:
+            return x, y
     if not isinstance(value, Mapping):
         raise BoardError(f'{path} must be an object like {{"x": 0, "y": 0}}, got {shown(value)}')
     return integer(value, "x", path), integer(value, "y", path)

@@ -28,7 +28,7 @@ class PolicySnake:
 
     def __init__(self, policy: Policy, filters: Sequence[Filter] = ()) -> None:
         self._policy = policy
-        self._filters = (*ALIVE, *filters)
+        self._filters = tuple(dict.fromkeys((*ALIVE, *filters)))
         self._frames = np.zeros(policy.shape, np.uint8)
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
