@@ -170,6 +170,8 @@ int SEARCH(const Question *question, Answer *answer) {
         if (!deepen(search, &root, depth, options, count, answer)) break;
         answer->depth = depth;
         if (count == 1) break; /* forced */
+        /* the next depth takes several times as long as all before it: it would not be finished */
+        if (question->seconds > 0 && search->deadline - seconds_now() < 0.4 * question->seconds) break;
     }
     trace_line(search, &root, answer);
     answer->evaluated = search->evaluated;
