@@ -92,6 +92,10 @@ def _check(settings: ClusterHyperparameters, instances: int) -> None:
         raise HyperparameterError(
             f"rl_join_minutes must be more than 0, got {settings.rl_join_minutes}"
         )
+    if settings.s3_bucket is not None and not settings.s3_prefix:
+        raise HyperparameterError(
+            "s3_bucket needs s3_prefix too: a folder in the bucket, one of its own for every run"
+        )
     if kind is None:
         if secondary is not None:
             raise HyperparameterError(

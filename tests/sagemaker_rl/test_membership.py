@@ -71,6 +71,7 @@ def test_a_primary_job_may_have_several_instances() -> None:
         ({"rl_cluster_type": "first"}, "must be primary or secondary, got 'first'"),
         ({"rl_cluster_type": "primary"}, "needs s3_bucket too"),
         ({"rl_cluster_type": "secondary", "s3_bucket": "b"}, "needs s3_prefix too"),
+        ({"s3_bucket": "b"}, "s3_bucket needs s3_prefix too"),
         ({"rl_cluster_type": "primary", "s3_bucket": "b", "s3_prefix": "p"},
          "needs rl_num_instances_secondary too"),
         ({"rl_cluster_type": "primary"} | TWO_JOBS | {"rl_num_instances_secondary": 0},

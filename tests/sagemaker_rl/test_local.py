@@ -1,0 +1,184 @@
+"""Jobs rehearsed here: what is packed and handed over, and, slowly, the real programs."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagemaker_rl.hyperparameters import HyperparameterError
+from sagemaker_rl.local import LocalJob, main, pack, read_hyperparameters
+from tests.sagemaker_rl.test_clusters import SMALL
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    for name in ("src/train.py", "src/mabs/dqn.py", "common/rl/job.py", "src/__pycache__/x.pyc"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return tmp_path
+
+
+def job(sources: Path, **changes: Any) -> LocalJob:
+    arguments: dict[str, Any] = {
+        "entry_point": "train.py",
+        "source_dir": sources / "src",
+        "dependencies": [sources / "common" / "rl"],
+        "hyperparameters": {"num_agents": 4, "rl.training.config.lr": 5e-5, "name": "a b"},
+        "folder": sources / "job",
+    }
+    return LocalJob(**(arguments | changes))
+
+
+def test_dependencies_lie_flat_beside_the_script(sources: Path) -> None:
+    packed = pack(sources / "src", [sources / "common" / "rl"])
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        files = sorted(member.name for member in archive if member.isfile())
+    assert files == ["mabs/dqn.py", "rl/job.py", "train.py"]
+
+
+def test_every_instance_is_told_who_it_is(sources: Path) -> None:
+    instances = job(sources, instances=1, secondary=2)._instances()
+    assert [one.name for one in instances] == [
+        "primary/algo-1",
+        "secondary/algo-1",
+        "secondary/algo-2",
+    ]
+    last = instances[-1]
+    (last.folder / "checkpoints").mkdir(parents=True)
+    (last.folder / "checkpoints" / "old").touch()
+    (last.folder / "output").mkdir()
+    (last.folder / "output" / "failure").write_text("long ago")
+    last.prepare()
+    assert (last.folder / "checkpoints" / "old").exists()
+    assert not last.failure
+    config = last.folder / "input" / "config"
+    resources = json.loads((config / "resourceconfig.json").read_text())
+    assert resources["current_host"] == "algo-2"
+    assert resources["hosts"] == ["algo-1", "algo-2"]
+    encoded = json.loads((config / "hyperparameters.json").read_text())
+    assert all(isinstance(value, str) for value in encoded.values())
+    values = {name: json.loads(value) for name, value in encoded.items()}
+    assert values["rl.training.config.lr"] == 5e-5
+    assert values["rl_cluster_type"] == "secondary"
+    assert values["rl_num_instances_secondary"] == 2
+    assert values["s3_bucket"]
+
+
+def test_one_instance_needs_nobody(sources: Path) -> None:
+    (one,) = job(sources)._instances()
+    assert not any(name.startswith(("rl_", "s3_")) for name in one.hyperparameters)
+    assert one.cpus == os.sched_getaffinity(0)
+
+
+def test_instances_share_the_processors(sources: Path) -> None:
+    instances = job(sources, instances=3)._instances()
+    assert set.union(*(one.cpus for one in instances)) == os.sched_getaffinity(0)
+    assert all(one.cpus for one in instances)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"entry_point": "tran.py"}, "there is no "),
+        ({"dependencies": [Path("nowhere")]}, "there is no folder nowhere"),
+        ({"instances": 0}, "instances must be at least 1, got 0"),
+        ({"secondary": -1}, "secondary must be at least 0, got -1"),
+    ],
+)
+def test_impossible_jobs_are_refused(sources: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(HyperparameterError, match=message):
+        job(sources, **changes).fit()
+    assert not (sources / "job").exists()
+
+
+def test_hyperparameters_in_three_forms(tmp_path: Path) -> None:
+    file = tmp_path / "some.json"
+    file.write_text('{"seed": 1, "map": "royale"}')
+    words = [str(file), "seed=2", '{"rl.training.config.lr": 5e-5}', "name=a=b"]
+    assert read_hyperparameters(words) == {
+        "seed": 2,
+        "map": "royale",
+        "rl.training.config.lr": 5e-5,
+        "name": "a=b",
+    }
+    for wrong in ("seed", "{seed}"):
+        with pytest.raises(HyperparameterError):
+            read_hyperparameters([wrong])
+
+
+def test_the_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train.py", "--source-dir", "nowhere"]) == 2
+    assert "there is no nowhere/train.py" in capsys.readouterr().err
+
+
+# The real programs
+
+
+def command(folder: Path, *words: str, **hyperparameters: Any) -> list[str]:
+    pytest.importorskip("sagemaker_training", reason="needs the extra sagemaker-local")
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    return [
+        *(sys.executable, "-m", "battlesnake_gym", "sagemaker-local", "train-mabs.py"),
+        *("--folder", str(folder), *words),
+        *("--hyperparameters", json.dumps(SMALL | hyperparameters)),
+    ]
+
+
+def run(*arguments: Any, **hyperparameters: Any) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command(*arguments, **hyperparameters), cwd=ROOT, capture_output=True, text=True
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_three_instances_by_the_real_programs(tmp_path: Path) -> None:
+    done = run(tmp_path / "job", "--instances", "3", num_iters=2)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "algo-1 | training_iteration=2 " in done.stdout
+    assert "algo-3 | the master algo-1 ends the cluster: training is done" in done.stdout
+    with tarfile.open(tmp_path / "job" / "model.tar.gz") as archive:
+        names = archive.getnames()
+    assert {"./policy.onnx", "./policy.json", "./params.json"} <= set(names)
+    assert not list((tmp_path / "job").glob("*/output/failure"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_an_interrupted_job_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    with subprocess.Popen(
+        command(folder, num_iters=1_000_000), cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        began = time.monotonic()
+        while "training_iteration=2 " not in process.stdout.readline():
+            assert time.monotonic() - began < 200
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+    assert process.returncode != 0
+    assert "stopped; the same command resumes from" in rest
+    done = run(folder, num_iters=3)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "resuming from" in done.stdout or "training_iteration=" not in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_mistake_is_the_reason_of_the_failure(tmp_path: Path) -> None:
+    done = run(tmp_path / "job", num_iters=1, map_sise=7)
+    assert done.returncode != 0
+    failure = (tmp_path / "job" / "algo-1" / "output" / "failure").read_text()
+    assert failure == "unknown hyperparameter map_sise; did you mean map_size?"
+    assert f"algo-1 failed: {failure}" in done.stdout
