@@ -362,6 +362,7 @@ def test_a_snake_is_asked_and_answers_on_the_board(lab: Browser) -> None:
     for snake in ("cautious", "minimax"):
         lab.run("document.getElementById('snake').value = arguments[0]", snake)
         click(lab, "#ask")
+        lab.wait("!document.getElementById('ask').disabled")  # it is while the snake thinks
         lab.wait("document.querySelector('#board .value.chosen') !== null")
         lab.wait("document.querySelector('#answer .reasons') !== null")
         move = lab.text(".verdict b").split()[-1]
