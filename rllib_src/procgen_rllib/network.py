@@ -119,7 +119,7 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         """Features in full precision; the trunk computes in half where that is faster."""
         choice = self.settings["bfloat16"]
         enabled = bfloat16_pays(pictures.device) if choice == "auto" else bool(choice)
-        pieces = pictures.split(PICTURES_AT_ONCE[pictures.device.type])
+        pieces = torch.split(pictures, PICTURES_AT_ONCE[pictures.device.type])
         with torch.autocast(pictures.device.type, torch.bfloat16, enabled=enabled):
             features = torch.cat([self.trunk(piece) for piece in pieces])
         return features.float()

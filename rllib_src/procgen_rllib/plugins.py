@@ -74,7 +74,8 @@ def _find(kind: str, name: str, built_in: Mapping[str, Callable[[], type[Any]]])
     if name not in files:
         there = ", ".join(sorted([*files, *built_in])) or "none"
         raise ValueError(
-            f"there is no {kind.removesuffix('s')} {name!r} among the {kind}: {there}. "
+            f"found no {kind.removesuffix('s') if kind != 'callbacks' else kind} {name!r} "
+            f"among the {kind}: {there}. "
             f"Put a file {kind}/{name}.py into the current directory or beside the script"
         )
     return _only_class(_load(kind, files[name]), _BASES[kind], files[name])

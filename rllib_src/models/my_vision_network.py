@@ -1,0 +1,53 @@
+"""An example of a network of one's own: three convolutions, two heads.
+
+Write ``custom_model: my_vision_network`` into an experiment to train it. A file here holds one
+subclass of RLlib's ``RLModule``; what stands under ``custom_options`` is ``self.model_config``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.apis import ValueFunctionAPI
+from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
+from torch import Tensor, nn
+
+
+class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
+    """Policy and value on one small trunk; ``conv_filters``: [channels, kernel, stride] each."""
+
+    def setup(self) -> None:
+        """Build the network; the spaces and ``self.model_config`` are there."""
+        filters = self.model_config.get("conv_filters", [[16, 8, 4], [32, 4, 2], [32, 3, 1]])
+        *_, channels = self.observation_space.shape
+        layers: list[nn.Module] = []
+        for count, kernel, stride in filters:
+            layers += [nn.Conv2d(channels, count, kernel, stride), nn.ReLU()]
+            channels = count
+        self.trunk = nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(256), nn.ReLU())
+        # A first picture tells the lazy layer its size.
+        self._features(torch.zeros(1, *self.observation_space.shape))
+        self.policy = nn.Linear(256, int(self.action_space.n))
+        self.value = nn.Linear(256, 1)
+
+    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
+        """What all algorithms need: the logits of the actions."""
+        embeddings = self._features(batch[Columns.OBS])
+        return {
+            Columns.ACTION_DIST_INPUTS: self.policy(embeddings),
+            Columns.EMBEDDINGS: embeddings,
+        }
+
+    def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
+        """What PPO and IMPALA need beside: the value of each picture, (B,)."""
+        if embeddings is None:
+            with torch.no_grad():
+                embeddings = self._features(batch[Columns.OBS])
+        values: Tensor = self.value(embeddings).squeeze(-1)
+        return values
+
+    def _features(self, pictures: Tensor) -> Tensor:
+        features: Tensor = self.trunk(pictures.permute(0, 3, 1, 2).float() / 255)
+        return features

@@ -1,0 +1,143 @@
+"""Experiment files: those that are there can be planned, those with faults are refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+experiments = pytest.importorskip("procgen_rllib.experiments", reason="needs the extra rllib")
+
+
+Plan = Callable[..., Any]
+
+
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
+    """From arguments to what would be run."""
+    from procgen_rllib.launcher import ProcgenLauncher
+
+    def make(*arguments: str) -> Any:
+        planned: list[Any] = []
+        monkeypatch.setattr(
+            ProcgenLauncher, "_run", lambda self, run, *rest: planned.append(run) or 0
+        )
+        assert ProcgenLauncher.train_main([*arguments, "--runs", str(tmp_path)]) == 0
+        return planned[0]
+
+    return make
+
+
+def test_names() -> None:
+    assert {"impala-baseline", "homogeneous-cpu", "homogeneous-gpu", "heterogeneous"} <= set(
+        experiments.names()
+    )
+
+
+@pytest.mark.parametrize("name", experiments.names())
+def test_all_experiments_can_be_planned(
+    name: str, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As on the machines that the experiment is for.
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    run = plan("--experiment", name)
+    assert run.timesteps
+    assert run.config.gym_env_vectorize_mode == "vector_entry_point"
+    assert run.job.name == f"{name}-coinrun"
+
+
+def test_the_published_baseline(plan: Plan) -> None:
+    config = plan("--env-name", "bigfish").config
+    assert config.env_config["env_name"] == "bigfish"
+    assert (config.gamma, config.lambda_, config.lr) == (0.999, 0.95, 5e-4)
+    assert (config.num_epochs, config.minibatch_size) == (3, 2048)
+    assert config.train_batch_size_per_learner == 16384
+    assert (config.clip_param, config.entropy_coeff) == (0.2, 0.01)
+    assert (config.vf_loss_coeff, config.grad_clip) == (0.5, 0.5)
+    config.num_env_runners = 0
+    assert config.get_rollout_fragment_length() == 256
+
+
+def test_flags_go_over_the_file(plan: Plan) -> None:
+    run = plan("-f", "starter-example", "--minutes", "2", "--rl.training.config.lr", "0.5")
+    assert (run.minutes, run.timesteps, run.config.lr) == (2, None, 0.5)
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "mine.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_file_by_its_path(plan: Plan, tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "mine:\n  run: IMPALA\n  stop: {time_total_s: 90, training_iteration: 7}\n"
+        "  config: {env_config: {env_name: maze}, num_env_runners: 1, num_learners: 0}\n",
+    )
+    run = plan("-f", path)
+    assert run.config.algo_class.__name__ == "IMPALA"
+    assert (run.minutes, run.num_iters, run.config.num_env_runners) == (1.5, 7, 1)
+    assert run.job.name == "mine-maze"
+
+
+def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "old:\n  run: PPO\n  checkpoint_freq: 100\n  stop: {episodes: 1}\n  config:\n"
+        "    num_sgd_iter: 3\n    use_pytorch: true\n    model: {use_lstm: true}\n",
+    )
+    with pytest.raises(experiments.ExperimentError) as caught:
+        experiments.read(path)
+    message = str(caught.value)
+    assert "checkpoint_freq: delete it" in message
+    assert "stop.episodes: unknown; there are timesteps_total" in message
+    assert "config.num_sgd_iter: its name is num_epochs now" in message
+    assert "config.use_pytorch: delete it; everything is PyTorch now" in message
+    assert "config.model: there are custom_model and custom_options" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: {}\nb: {}\n", "must hold one experiment"),
+        ("a: [\n", "is not YAML"),
+        ("a:\n  config: 3\n", "config: must be a table"),
+        ("a:\n  run: PPO\n  color: red\n", "color: unknown; there are env, run, stop and config"),
+        ("a: 1\n", "under the name must stand"),
+    ],
+)
+def test_files_that_are_no_experiments(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(experiments.ExperimentError, match=message):
+        experiments.read(write(tmp_path, text))
+
+
+def test_missing_experiments(tmp_path: Path) -> None:
+    with pytest.raises(experiments.ExperimentError, match=r"choose one of .*impala-baseline"):
+        experiments.read("baseline")
+    with pytest.raises(experiments.ExperimentError, match="there is no experiment file"):
+        experiments.read(str(tmp_path / "none.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--num-workers", "100"), "num_workers must be between 0 and"),
+        (("--rl.training.config.num_gpus_per_learner", "3"), "wants 3 GPUs and there are"),
+        (("--env", "procgen"), "unknown env 'procgen'; choose one of procgen_env_wrapper"),
+        (("--env-name", "pong"), "env_name must be one of bigfish"),
+        (("--hyperparameter", 'env_config={"levels": 3}'), "env_config has no key 'levels'"),
+        (("--hyperparameter", 'custom_options={"depth": 3}'), "has no key 'depth'"),
+        (("--rl.training.config.gama", "1"), "did you mean rl.training.config.gamma"),
+    ],
+)
+def test_impossible_plans(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from procgen_rllib.launcher import ProcgenLauncher
+
+    assert ProcgenLauncher.train_main(list(arguments)) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,170 @@
+"""Whole commands: train, resume, with models, algorithms and callbacks of users; then roll out."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [
+    pytest.mark.rllib,
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.timeout(240),
+]
+
+SMALL = [
+    *("-f", "starter-example", "--num-workers", "0", "--seed", "3"),
+    *("--rl.training.config.train_batch_size_per_learner", "256"),
+    *("--rl.training.config.minibatch_size", "64", "--rl.training.config.num_epochs", "1"),
+    *("--rl.training.config.num_envs_per_env_runner", "8"),
+]  # fmt: skip
+
+
+def train(runs: Path, *arguments: str) -> int:
+    from procgen_rllib.launcher import ProcgenLauncher
+
+    return ProcgenLauncher.train_main([*arguments, "--runs", str(runs)])
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    with (run / "progress.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def trained(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on three levels of a game whose episodes are short, made in two parts."""
+    runs = tmp_path_factory.mktemp("runs")
+    game = json.dumps({"env_name": "bossfight", "num_levels": 3})
+    arguments = [*SMALL, "--hyperparameter", f"env_config={game}"]
+    assert train(runs, *arguments, "--timesteps", "250") == 0
+    assert train(runs, *arguments, "--timesteps", "700") == 0
+    return runs / "starter-example-bossfight"
+
+
+def test_a_run_leaves_a_curve_and_goes_on_from_its_checkpoint(trained: Path) -> None:
+    table = rows(trained)
+    steps = [float(row["env_steps"]) for row in table]
+    assert [row["training_iteration"] for row in table] == ["1", "2", "3"]
+    assert steps == sorted(steps)
+    assert 250 <= steps[0] < 700 <= steps[-1]
+    assert float(table[-1]["episode_len_mean"]) > 0
+
+
+def test_the_network_learns(trained: Path) -> None:
+    from procgen_rllib.rollout import MODULE
+
+    first, last = (
+        sorted((trained / "checkpoints").glob("checkpoint_*"))[i] / MODULE for i in (0, -1)
+    )
+    from ray.rllib.core.rl_module.rl_module import RLModule
+
+    before, after = (RLModule.from_checkpoint(str(path)).get_state() for path in (first, last))
+    assert type(RLModule.from_checkpoint(str(last))).__name__ == "MyVisionNetwork"
+    for name, weights in before.items():
+        assert (weights != after[name]).any(), name
+
+
+def test_another_game_is_another_run(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [*SMALL, "--name", trained.name, "--timesteps", "900"]
+    assert train(trained.parent, *arguments, "--env-name", "maze") == 2
+    assert "cannot resume from" in capsys.readouterr().err
+
+
+def test_callbacks_of_users(trained: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(trained / "tensorboard"))
+    events.Reload()
+    assert "env_runners/levels_completed" in events.Tags()["scalars"]
+
+
+def test_curves_of_several_games_in_one_picture(trained: Path, tmp_path: Path) -> None:
+    from mabs.plot import main
+
+    picture = tmp_path / "curves.svg"
+    assert main([str(trained), str(trained), "-o", str(picture), "--x", "env_steps"]) == 0
+    assert picture.read_text().count("starter-example-bossfight") >= 2
+
+
+def test_rollouts(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from procgen_rllib.rollout import main
+
+    out = tmp_path / "rollouts.npz"
+    arguments = [str(trained), "--run", "PPO", "--env", "procgen_env_wrapper"]
+    arguments += ["--episodes", "5", "--num-envs", "2", "--out", str(out)]
+    assert main([*arguments, "--video-dir", str(tmp_path), "--video-format", "gif"]) == 0
+    assert "bossfight on training levels: reward" in capsys.readouterr().out
+    saved = np.load(out)
+    lengths = saved["lengths"]
+    assert len(lengths) == len(saved["terminated"]) == 5
+    assert len(saved["actions"]) == len(saved["rewards"]) == lengths.sum()
+    assert saved["observations"].shape == (lengths.sum() + 5, 64, 64, 3)
+    assert set(saved["level_seeds"]) <= {0, 1, 2}
+    check_replay(saved)
+    assert len(list(tmp_path.glob("bossfight-*.gif"))) == 5
+
+
+def check_replay(saved: Any) -> None:
+    """The first rollout, played again on its level, shows the same."""
+    from procgen_rllib.environment import VectorProcgen
+
+    level, length = int(saved["level_seeds"][0]), int(saved["lengths"][0])
+    games = VectorProcgen(1, {"env_name": "bossfight", "num_levels": 1, "start_level": level})
+    observation, _ = games.reset(seed=99)
+    for turn in range(length):
+        np.testing.assert_array_equal(observation[0], saved["observations"][turn])
+        observation, rewards, terminations, _, _ = games.step(saved["actions"][turn : turn + 1])
+        assert rewards[0] == saved["rewards"][turn]
+    np.testing.assert_array_equal(observation[0], saved["observations"][length])
+    assert terminations[0] == saved["terminated"][0]
+
+
+def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from procgen_rllib.rollout import main
+
+    arguments = ["--levels", "training", "held-out", "all", "--episodes", "4"]
+    assert main([str(trained), *arguments]) == 0
+    output = capsys.readouterr().out
+    for words in (
+        "bossfight on held-out levels: reward",
+        "gap from training to held-out levels:",
+        "gap from training to all levels:",
+    ):
+        assert words in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--run", "IMPALA"], "--run is IMPALA but"),
+        (["--steps", "1"], "no episode ended within 1 steps"),
+        (["--out", "x.pkl"], "--out must end in .npz"),
+        (["--levels", "training", "all", "--out", "x.npz"], "one kind of --levels at a time"),
+        (["--config", '{"env_name": "tetris"}'], "env_name must be one of"),
+        (["--episodes", "-1"], "must be positive"),
+    ],
+)
+def test_rollouts_that_are_refused(
+    trained: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from procgen_rllib.rollout import main
+
+    assert main([str(trained), *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_algorithm_of_users(
+    ray_session: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from procgen_rllib.rollout import main
+
+    arguments = ["-f", "random-agent", "--env-name", "bossfight", "--num-iters", "2"]
+    arguments += ["--rl.training.config.train_batch_size_per_learner", "600"]
+    assert train(tmp_path, *arguments, "--num-workers", "0") == 0
+    run = tmp_path / "random-agent-bossfight"
+    assert [float(row["episode_len_mean"]) > 0 for row in rows(run)] == [True, True]
+    assert main([str(run), "--run", "RandomAgent", "--episodes", "3"]) == 0
+    assert "over 3 episodes" in capsys.readouterr().out

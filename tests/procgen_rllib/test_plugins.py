@@ -1,0 +1,81 @@
+"""Files of users: found by name, refused where they are missing or not as they must be."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+plugins = pytest.importorskip("procgen_rllib.plugins", reason="needs the extra rllib")
+
+MODEL = """
+from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
+class Mine(TorchRLModule):
+    pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory of a user."""
+    monkeypatch.chdir(tmp_path)
+    for kind in ("models", "algorithms", "callbacks"):
+        (tmp_path / kind).mkdir()
+    return tmp_path
+
+
+def test_what_is_there() -> None:
+    assert plugins.find_model("impala_cnn").__name__ == "ImpalaModule"
+    assert plugins.find_model("my_vision_network").__name__ == "MyVisionNetwork"
+    assert plugins.find_algorithm("PPO").__name__ == "PPO"
+    assert plugins.find_algorithm("random_agent").__name__ == "RandomAgent"
+    assert plugins.find_callbacks("level_counter").__name__ == "LevelCounter"
+
+
+def test_a_file_of_ones_own(folder: Path) -> None:
+    (folder / "models" / "mine.py").write_text(MODEL)
+    assert plugins.find_model("mine").__name__ == "Mine"
+
+
+def test_ones_own_file_goes_before_the_example(folder: Path) -> None:
+    (folder / "models" / "my_vision_network.py").write_text(MODEL)
+    assert plugins.find_model("my_vision_network").__name__ == "Mine"
+
+
+def test_a_class_travels_without_its_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray import cloudpickle
+
+    (folder / "models" / "mine.py").write_text(MODEL)
+    model = plugins.find_model("mine")
+    pickled = cloudpickle.dumps(model)
+    # As in a runner on another machine, which never read the file.
+    monkeypatch.delitem(sys.modules, model.__module__)
+    assert cloudpickle.loads(pickled).__name__ == "Mine"
+
+
+def test_missing_names() -> None:
+    with pytest.raises(
+        ValueError, match=r"no model 'mine' among the models: impala_cnn, my_vision_network\. Put"
+    ):
+        plugins.find_model("mine")
+    with pytest.raises(ValueError, match=r"no algorithm 'ppo' among the algorithms: APPO, .*PPO"):
+        plugins.find_algorithm("ppo")
+    with pytest.raises(
+        ValueError, match=r"no callbacks 'mine' among the callbacks: level_counter\."
+    ):
+        plugins.find_callbacks("mine")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must define exactly one subclass of .*RLModule; it defines none"),
+        (MODEL + "class Other(Mine):\n    pass\n", "it defines Mine, Other"),
+        ("import nothing_of_that_name\n", "cannot be imported: ModuleNotFoundError"),
+    ],
+)
+def test_files_that_are_no_models(folder: Path, text: str, message: str) -> None:
+    (folder / "models" / "mine.py").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        plugins.find_model("mine")

@@ -1,0 +1,38 @@
+"""Videos: both formats can be read again, at 512 pixels."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from procgen_rllib.environment import VectorProcgen
+
+imageio = pytest.importorskip("imageio.v3", reason="needs the extra procgen")
+
+# The reader of imageio leaves closing its process to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.mark.parametrize("kind", ["mp4", "gif"])
+def test_videos(kind: str, tmp_path: Path) -> None:
+    from procgen_rllib.video import write_video
+
+    games = VectorProcgen(1, {"env_name": "bigfish"})
+    frames = [games.reset(seed=1)[0][0]]
+    frames += [games.step(np.array([turn % 9]))[0][0] for turn in range(20)]
+    path = tmp_path / f"film.{kind}"
+    write_video(path, frames)
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    film = np.stack([frame[..., :3] for frame in imageio.imiter(path)])
+    assert film.shape == (21, 512, 512, 3)
+    for shown, frame in zip(film, frames, strict=True):
+        # The middle of each square has the pixel's colour, but for what compression takes.
+        error = np.abs(shown[4::8, 4::8].astype(int) - frame).mean()
+        assert error < 12
+
+
+def test_other_formats(tmp_path: Path) -> None:
+    from procgen_rllib.video import write_video
+
+    with pytest.raises(ValueError, match=r"must end in \.mp4 or \.gif, got"):
+        write_video(tmp_path / "film.avi", [])
