@@ -1,0 +1,213 @@
+"""Boards to play with in a notebook: watch a game, edit a situation, see why a snake moves so.
+
+`record` plays a game and keeps the reasons of every move, `GameView` steps through it, `Editor`
+asks a snake about a position that one draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+import ipywidgets as widgets
+
+from battlesnake_gym import drawing, snakes
+from battlesnake_gym.board import Board
+from battlesnake_gym.replay import Replay
+from battlesnake_gym.rules import MOVES
+from battlesnake_gym.snakes import Decision, Strategy
+
+SECONDS = 0.2
+"""How long a snake may think about one move."""
+
+MILLISECONDS_PER_TURN = 300
+CELL = "padding: 1px 10px; text-align: left; white-space: nowrap"
+
+
+def decide(board: Board, strategies: Mapping[str, Strategy]) -> dict[str, Decision]:
+    """What each living snake, by id, would do; ``strategies`` has one for each."""
+    decisions = {}
+    for snake in board.living:
+        seen = board.copy()
+        seen.you_id = snake.id
+        decisions[snake.id] = strategies[snake.id](seen, SECONDS)
+    return decisions
+
+
+def record(board: Board, strategies: Mapping[str, Strategy], max_turns: int = 500) -> Replay:
+    """Play from ``board`` until the game is over or on turn ``max_turns``, keeping all reasons."""
+    replay = Replay(board)
+    board = board.copy()
+    while not board.is_over() and board.turn < max_turns:
+        decisions = decide(board, strategies)
+        moves = {snake_id: decision.move for snake_id, decision in decisions.items()}
+        replay.append(moves, decisions=decisions)
+        board.step(moves)
+    return replay
+
+
+def reasons_table(decision: Decision | None) -> str:
+    """HTML: a line for each rule that spoke, a column for each move; the move taken is marked."""
+    if decision is None:
+        return "<i>No move: the snake is out, or the game is over.</i>"
+    head = "".join(
+        f"<th style='{CELL}'>{'► ' if move == decision.move else ''}{move}</th>" for move in MOVES
+    )
+    rows = [
+        _row(
+            reason.rule,
+            {**_numbers(reason.scores), **dict.fromkeys(reason.vetoed, "✗")},
+            reason.note,
+        )
+        for reason in decision.reasons
+    ]
+    total = _row("sum", _numbers(decision.scores), "of the moves that are left")
+    return (
+        f"<table><tr><th style='{CELL}'>rule</th>{head}<th style='{CELL}'>says</th></tr>"
+        f"{''.join(rows)}{total}</table>"
+    )
+
+
+def _row(rule: str, cells: Mapping[str, str], note: str) -> str:
+    texts = [rule, *(cells.get(move, "") for move in MOVES), note]
+    return "<tr>" + "".join(f"<td style='{CELL}'>{escape(text)}</td>" for text in texts) + "</tr>"
+
+
+def _numbers(scores: Mapping[str, float]) -> dict[str, str]:
+    return {move: f"{score:+.2f}" for move, score in scores.items()}
+
+
+class GameView(widgets.VBox):
+    """A recorded game to play, step and scrub, and what one of its snakes thought.
+
+    ``turn`` (a slider) and ``snake`` (a drop-down of ids) hold what is shown; `board` is that
+    position, and `decision` the recorded decision on it. The arrow keys move the slider.
+    """
+
+    def __init__(self, replay: Replay, snake_id: str | None = None) -> None:
+        self.replay = replay
+        self._boards = list(replay.boards())
+        first, last = self._boards[0].turn, self._boards[-1].turn
+        ids = [snake.id for snake in replay.first.snakes]
+        names = [(snake.name or snake.id, snake.id) for snake in replay.first.snakes]
+        self.turn = widgets.IntSlider(first, first, last, description="turn")
+        self.play = widgets.Play(
+            value=first, min=first, max=last, interval=MILLISECONDS_PER_TURN, show_repeat=False
+        )
+        widgets.link((self.play, "value"), (self.turn, "value"))
+        self.back = widgets.Button(description="◀ step", layout={"width": "80px"})
+        self.forward = widgets.Button(description="step ▶", layout={"width": "80px"})
+        self.back.on_click(lambda _: self._go(-1))
+        self.forward.on_click(lambda _: self._go(+1))
+        deaths = [(f"{who} out on turn {turn}: {why}", turn) for turn, who, why in replay.deaths()]
+        self.death = widgets.Dropdown(options=[("jump to …", None), *deaths])
+        self.snake = widgets.Dropdown(options=names, value=snake_id or ids[0], description="snake")
+        self.picture = widgets.HTML()
+        self.reasons = widgets.HTML()
+        self.death.observe(self._jump, "value")
+        for chooser in (self.turn, self.snake):
+            chooser.observe(lambda _: self._show(), "value")
+        self._show()
+        super().__init__(
+            [
+                widgets.HBox([self.play, self.back, self.forward, self.turn]),
+                widgets.HBox([self.snake, self.death]),
+                self.picture,
+                self.reasons,
+            ]
+        )
+
+    @property
+    def board(self) -> Board:
+        """The position shown, as the chosen snake sees it; yours to change."""
+        board = self._boards[self.turn.value - self._boards[0].turn].copy()
+        board.you_id = self.snake.value
+        return board
+
+    @property
+    def decision(self) -> Decision | None:
+        """What the chosen snake decided on this turn; None where it made no move."""
+        index = self.turn.value - self._boards[0].turn
+        if index == len(self.replay.turns):
+            return None
+        return self.replay.turns[index].decisions.get(self.snake.value)
+
+    def _go(self, turns: int) -> None:
+        self.turn.value += turns  # a slider keeps to its ends by itself
+
+    def _jump(self, change: dict[str, object]) -> None:
+        """Show the turn before the death: its moves are what brought it."""
+        if self.death.value is not None:
+            self.snake.value = self.replay.deaths()[self.death.index - 1][1]
+            self.turn.value = self.death.value - 1
+            self.death.value = None
+
+    def _show(self) -> None:
+        self.picture.value = drawing.svg(self.board)
+        self.reasons.value = reasons_table(self.decision)
+
+
+class Editor(widgets.VBox):
+    """A situation as text, beside its picture and what a named snake says of it.
+
+    Type in the text: the picture and the reasons follow. ``name`` chooses who is asked, the button
+    lets all snakes of the board play one turn as that one would. `board` is the position, None
+    while the text is no board; `decision` is the answer.
+    """
+
+    def __init__(self, board: Board, name: str = "cautious") -> None:
+        self.board: Board | None = None
+        self.decision: Decision | None = None
+        self.text = widgets.Textarea(
+            str(board), layout={"width": "320px", "height": f"{24 * (board.height + 6)}px"}
+        )
+        self.text.add_class("board-text")
+        self.name = widgets.Dropdown(options=snakes.names(), value=name, description="ask")
+        self.on = widgets.Button(description="play a turn ▶")
+        self.undo = widgets.Button(description="◀ back")
+        self.picture = widgets.HTML()
+        self.reasons = widgets.HTML()
+        self._past: list[str] = []
+        self.text.observe(lambda _: self._ask(), "value")
+        self.name.observe(lambda _: self._ask(), "value")
+        self.on.on_click(lambda _: self._play_on())
+        self.undo.on_click(lambda _: self._take_back())
+        self._ask()
+        super().__init__(
+            [
+                widgets.HBox([self.name, self.undo, self.on]),
+                widgets.HBox([self.text, self.picture]),
+                self.reasons,
+                widgets.HTML("<style>.board-text textarea {font-family: monospace}</style>"),
+            ]
+        )
+
+    def _ask(self) -> None:
+        """Read the text, draw it and ask; an error takes the place of the reasons."""
+        self.board = self.decision = None
+        try:
+            board = Board.from_text(self.text.value)
+            if board.you_id is None and board.living:
+                board.you_id = board.living[0].id
+            self.picture.value = drawing.svg(board)
+            self.board = board
+            if board.you_id is not None and board.you.alive:
+                self.decision = snakes.make(self.name.value)(board.copy(), SECONDS)
+            self.reasons.value = reasons_table(self.decision)
+        except Exception as error:  # also those of a strategy that is still being written
+            said = str(error) if isinstance(error, ValueError) else repr(error)
+            self.reasons.value = f"<b style='color: #b00020'>{escape(said)}</b>"
+
+    def _play_on(self) -> None:
+        if self.board is None or not self.board.living or self.board.is_over():
+            return
+        board = self.board.copy()
+        strategies = {snake.id: snakes.make(self.name.value) for snake in board.living}
+        decisions = decide(board, strategies)
+        board.step({snake_id: decision.move for snake_id, decision in decisions.items()})
+        self._past.append(self.text.value)
+        self.text.value = str(board)
+
+    def _take_back(self) -> None:
+        if self._past:
+            self.text.value = self._past.pop()

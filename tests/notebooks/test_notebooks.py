@@ -1,0 +1,113 @@
+"""The notebooks run from top to bottom, as a newcomer would run them, and stay small and clean."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+SECONDS_A_CELL = 400  # for a busy machine; the training takes half a minute
+
+FILES = sorted(NOTEBOOKS.glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory):
+    """A copy of the notebooks without what an earlier run left there; later ones use what earlier
+    ones made."""
+    folder = tmp_path_factory.mktemp("notebooks")
+    for path in [*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("*.py")]:
+        shutil.copy(path, folder)
+    (folder / "my_snake.py").unlink(missing_ok=True)
+    return folder
+
+
+def execute(path):
+    """Run a notebook in its folder; returns what its cells printed and returned, as text."""
+    settings = path.parent / ".jupyter"
+    command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, f"--nbmake-timeout={SECONDS_A_CELL}", path.name],
+        cwd=path.parent,
+        env={
+            **{key: value for key, value in os.environ.items() if not key.startswith("PYTEST")},
+            "IPYTHONDIR": str(settings),
+            "JUPYTER_DATA_DIR": str(settings),
+            "JUPYTER_RUNTIME_DIR": str(settings),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    outputs = [
+        output
+        for cell in json.loads(path.read_text())["cells"]
+        if cell["cell_type"] == "code"
+        for output in cell["outputs"]
+    ]
+    texts = [output.get("text", output.get("data", {}).get("text/plain", "")) for output in outputs]
+    return "\n".join("".join(text) for text in texts)
+
+
+@pytest.mark.rllib
+@pytest.mark.timeout(900)
+def test_introduction(workplace):
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    said = execute(workplace / "1_introduction.ipynb")
+    for made in ("runs/first/curve.svg", "runs/first/model/policy.json", "replays/first.gif"):
+        assert (workplace / made).stat().st_size > 0, said
+    assert re.search(r"^first +\d+\.\d ± ", said, re.MULTILINE), said
+    assert re.search(r"^ *search .* depth 6, ", said, re.MULTILINE), said
+
+
+@pytest.mark.timeout(600)
+def test_heuristics_developer(workplace):
+    said = execute(workplace / "5_heuristics_developer.ipynb")
+    assert "hungry: FAILED" in said
+    assert "mine: passed" in said
+    assert "2 of 2 scenarios passed" in said
+    assert not re.search(r"^FAIL ", said, re.MULTILINE), said
+    assert re.search(r"^mine +\d+\.\d ± ", said, re.MULTILINE), said
+
+
+@pytest.mark.rllib
+@pytest.mark.timeout(900)
+def test_deploy_and_compete(workplace):
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    said = execute(workplace / "7_deploy_and_compete.ipynb")
+    for label in ("learned", "hunter", "unguarded"):
+        assert re.search(rf"^{label} +\d+\.\d ± ", said, re.MULTILINE), said
+    assert "'apiversion': '1'" in said
+    moves = re.search(r'moves_total\{chosen_by="strategy"\} (\S+)', said)
+    assert moves, said
+    assert float(moves[1]) > 1
+    assert (workplace / "replays/online.gif").stat().st_size > 0
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_nothing_is_kept_that_cannot_be_repeated(path):
+    notebook = json.loads(path.read_text())
+    assert set(notebook["metadata"]) == {"kernelspec", "language_info"}
+    assert notebook["metadata"]["language_info"] == {"name": "python"}
+    for cell in notebook["cells"]:
+        assert cell["metadata"] == {}
+        if cell["cell_type"] == "code":
+            assert (cell["outputs"], cell["execution_count"]) == ([], None)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_links_lead_somewhere(path):
+    text = "".join(
+        "".join(cell["source"])
+        for cell in json.loads(path.read_text())["cells"]
+        if cell["cell_type"] == "markdown"
+    )
+    links = re.findall(r"\]\(([^)#]+)", text)
+    broken = [link for link in links if "://" not in link and not (NOTEBOOKS / link).exists()]
+    assert links
+    assert not broken
