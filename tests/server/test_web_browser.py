@@ -17,7 +17,6 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Turn
 from battlesnake_gym.rules import Game
 from heuristics import scenarios
-from server.web import human
 from tests.server import web_site
 from tests.server.browser import Browser
 from tests.server.web_site import Pages
@@ -448,11 +447,3 @@ def test_texts_and_edges_stand_out(browser: Browser, site: str, dark: bool) -> N
     assert contrast(colour("on-accent"), colour("accent")) >= 4.5
     assert contrast(colour("edge"), colour("card")) >= 3
     assert (luminance(colour("paper")) < 0.1) == dark
-
-
-def test_nothing_moves_for_those_who_left(
-    quiet: Browser, site: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(human, "PATIENCE", 0.1)
-    sit_down(quiet, site)
-    quiet.wait("!document.getElementById('again').hidden", seconds=15)
