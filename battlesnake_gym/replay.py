@@ -23,23 +23,20 @@ official command line too; `battlesnake_gym.replay_cli` writes them.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
-import gzip
-import json
 import math
 import os
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym import fields
+from battlesnake_gym import fields, replay_cli
 from battlesnake_gym.board import Board
 from battlesnake_gym.fields import BoardError
-from battlesnake_gym.files import write_atomically
+from battlesnake_gym.json_lines import ReplayError as ReplayError
+from battlesnake_gym.json_lines import at_line, read_lines, write_lines
 from battlesnake_gym.rules.state import CAUSES, Game, Point, Settings, Snake, State
 from battlesnake_gym.snakes import Decision, Reason
 
@@ -48,10 +45,6 @@ FORMAT = 1
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
 """How the names of recorded games end."""
-
-
-class ReplayError(ValueError):
-    """A game that cannot be read or replayed; the message names file, line and field."""
 
 
 @dataclass(slots=True)
@@ -202,12 +195,14 @@ class Replay:
         Raises `ReplayError` with the file, the line and the field of what cannot be read, and
         ``OSError`` where there is no such file.
         """
-        from battlesnake_gym import replay_cli  # which builds on this module
-
-        lines = read_lines(path)
-        if lines and "replay" not in lines[0]:
-            return replay_cli.read(lines, Path(path).name)
-        return Replay.from_lines(lines, Path(path).name)
+        lines, name = read_lines(path), Path(path).name
+        if "replay" in lines[0]:
+            return Replay.from_lines(lines, name)
+        first, turns = replay_cli.read(lines, name)
+        replay = Replay(first)
+        for turn in turns:
+            replay.append(turn.moves, after=turn.after, guessed=turn.guessed, latency=turn.latency)
+        return replay
 
     @staticmethod
     def from_lines(lines: list[dict[str, Any]], name: str = "replay") -> Replay:
@@ -231,50 +226,6 @@ class Replay:
                     "or was recorded under other rules"
                 )
         return replay
-
-
-@contextlib.contextmanager
-def at_line(name: str, number: int) -> Iterator[None]:
-    """Let errors say in which file and line they arose."""
-    try:
-        yield
-    except ValueError as error:
-        raise ReplayError(f"{name}, line {number}: {error}") from error
-
-
-def write_lines(path: str | os.PathLike[str], lines: list[dict[str, Any]]) -> None:
-    """Write JSON objects to a file, one a line, whole or not at all; compressed for ``.gz``."""
-    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-    content = text.encode()
-    if Path(path).suffix == ".gz":
-        content = gzip.compress(content, mtime=0)  # the same replay, the same bytes
-    write_atomically(path, lambda part: part.write_bytes(content))
-
-
-def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The JSON objects of a file, one a line; raises `ReplayError` with the line of a bad one."""
-    name = Path(path).name
-    content = Path(path).read_bytes()
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ReplayError(f"{name} is a damaged gzip file: {error}") from error
-    lines = []
-    for number, raw in enumerate(content.splitlines(), 1):
-        if not raw.strip():
-            continue
-        try:
-            line = json.loads(raw)
-        except (ValueError, RecursionError) as error:
-            raise ReplayError(f"{name}, line {number} is not JSON: {error}") from error
-        if not isinstance(line, dict):
-            got = fields.shown(line)
-            raise ReplayError(f"{name}, line {number} must be a JSON object, got {got}")
-        lines.append(line)
-    if not lines:
-        raise ReplayError(f"{name} is empty; the recorder may have stopped before the game's end")
-    return lines
 
 
 # --- between objects and JSON -------------------------------------------------------------------

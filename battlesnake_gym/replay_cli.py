@@ -12,11 +12,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from battlesnake_gym import board_json, fields
 from battlesnake_gym.board import UNKNOWN_SEED, Board
-from battlesnake_gym.replay import Replay, at_line, write_lines
+from battlesnake_gym.json_lines import at_line, write_lines
 from battlesnake_gym.rules import default_move
 from battlesnake_gym.rules.state import MOVES, Point, Snake, State
 
@@ -24,9 +26,25 @@ MOST_TRIES = 4096
 """How many combinations of moves are tried where several snakes are gone at once (six: 4^6)."""
 
 
-def save(replay: Replay, path: str | os.PathLike[str]) -> None:
-    """Write a replay as the official command line does; what its form cannot hold is left out."""
-    boards = list(replay.boards())
+@dataclass(frozen=True, slots=True)
+class FoundTurn:
+    """What a turn must have been: the moves, whose are guesses, and the position that they led to.
+
+    ``latency`` is in milliseconds, by snake id.
+    """
+
+    moves: dict[str, str]
+    guessed: list[str]
+    after: Board
+    latency: dict[str, float]
+
+
+def save(boards: Iterable[Board], path: str | os.PathLike[str]) -> None:
+    """Write all boards of a game, such as `Replay.boards` gives, as the official command line does.
+
+    What its form cannot hold is left out.
+    """
+    boards = list(boards)
     bodies = [board.to_api((board.living or board.snakes)[0].id) for board in boards]
     last = boards[-1]
     winner = last.winner
@@ -35,11 +53,11 @@ def save(replay: Replay, path: str | os.PathLike[str]) -> None:
         "winnerName": winner.name if winner else "",
         "isDraw": len(last.snakes) > 1 and not last.living,
     }
-    write_lines(path, [board_json.write_game(replay.game), *bodies, result])
+    write_lines(path, [board_json.write_game(last.game), *bodies, result])
 
 
-def read(lines: list[dict[str, Any]], name: str) -> Replay:
-    """The replay in the lines of such a file; ``name`` is how errors call it.
+def read(lines: list[dict[str, Any]], name: str) -> tuple[Board, list[FoundTurn]]:
+    """The first board and all turns in the lines of such a file; ``name`` is how errors call it.
 
     Raises `ReplayError` with the line of what cannot be read or follow by the rules.
     """
@@ -60,11 +78,13 @@ def read(lines: list[dict[str, Any]], name: str) -> Replay:
             raise ValueError("the first position is missing; the file is cut off")
         solo = len(frames[0].snakes) < 2
         game = board_json.read_game(lines[0], UNKNOWN_SEED, solo)
-        replay = Replay(Board.from_state(frames[0], game))
+        first = board = Board.from_state(frames[0], game)
+    turns = []
     for number, frame in enumerate(frames[1:], 3):
         with at_line(name, number):
-            _append(replay, frame, last_heads)
-    return replay
+            turns.append(_find_turn(board, frame, last_heads))
+        board = turns[-1].after
+    return first, turns
 
 
 def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
@@ -77,9 +97,8 @@ def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
     return frame, {fields.string(you, "id", "you"): body[0]}
 
 
-def _append(replay: Replay, frame: State, last_heads: dict[str, Point]) -> None:
-    """Add the turn that leads to ``frame``."""
-    board = replay.last
+def _find_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> FoundTurn:
+    """The turn that leads from ``board`` to ``frame``."""
     if frame.turn != board.turn + 1:
         raise ValueError(f"turn must be {board.turn + 1}, got {frame.turn}; lines are missing")
     shown = {snake.id: snake for snake in frame.snakes}
@@ -100,7 +119,7 @@ def _append(replay: Replay, frame: State, last_heads: dict[str, Point]) -> None:
             )
     latency = {snake.id: _milliseconds(snake.latency) for snake in frame.snakes}
     known = {snake_id: value for snake_id, value in latency.items() if value is not None}
-    replay.append(moves, after=after, guessed=guessed, latency=known)
+    return FoundTurn(moves, guessed, after, known)
 
 
 def _find_moves(

@@ -293,7 +293,7 @@ def visible(board: Board) -> object:
 @pytest.mark.parametrize(("ruleset", "map_id"), ALL)
 def test_the_official_form_keeps_what_it_shows(tmp_path: Path, ruleset: str, map_id: str) -> None:
     replay = record(11, ruleset=ruleset, map_id=map_id, wild=0.0)
-    replay_cli.save(replay, tmp_path / "game.jsonl")
+    replay_cli.save(replay.boards(), tmp_path / "game.jsonl")
     loaded = Replay.load(tmp_path / "game.jsonl")
     assert [visible(board) for board in loaded.boards()] == [
         visible(board) for board in replay.boards()
@@ -307,7 +307,7 @@ def test_the_official_form_keeps_what_it_shows(tmp_path: Path, ruleset: str, map
         assert mine.latency.keys() >= its.latency.keys()
         for snake_id in set(its.moves) - set(its.guessed):
             assert mine.moves[snake_id] == its.moves[snake_id]
-    replay_cli.save(loaded, tmp_path / "again.jsonl")
+    replay_cli.save(loaded.boards(), tmp_path / "again.jsonl")
     assert Replay.load(tmp_path / "again.jsonl").deaths() == loaded.deaths()
     loaded.save(tmp_path / "own.jsonl")
     assert Replay.load(tmp_path / "own.jsonl") == loaded
@@ -316,7 +316,7 @@ def test_the_official_form_keeps_what_it_shows(tmp_path: Path, ruleset: str, map
 def test_the_official_form_line_by_line(tmp_path: Path) -> None:
     replay = Replay(Board.from_text("id=g1 timeout=300\nA . . . B\nA: name=Ann\nB: name=Bob"))
     replay.append({"a": "up", "b": "left"}, latency={"a": 5, "b": 8})
-    replay_cli.save(replay, tmp_path / "game.jsonl")
+    replay_cli.save(replay.boards(), tmp_path / "game.jsonl")
     game, *turns, result = map(json.loads, (tmp_path / "game.jsonl").read_text().splitlines())
     assert list(game) == ["id", "ruleset", "map", "timeout", "source"]
     assert (game["id"], game["timeout"], game["ruleset"]["version"]) == ("g1", 300, "cli")

@@ -72,7 +72,7 @@ def story() -> Replay:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("games")
     story().save(root / "deep" / "story.jsonl.gz")
-    replay_cli.save(story(), root / "official.jsonl")
+    replay_cli.save(story().boards(), root / "official.jsonl")
     (root / "damaged.jsonl").write_text('{"replay": 1}\n')
     (root / "notes.txt").write_text("no game")
     return root
