@@ -68,10 +68,12 @@ static void prepare_root(Search *search, Position *root) {
         }
 }
 
-/* Searches every move of ours to `depth`; the best first next time. Returns 0 when stopped. */
+/* Searches every move of ours to `depth`; the best first next time. Returns 0 when stopped: then a
+ * better move that was found counts, and else the answer stays that of the depth before. */
 static int deepen(Search *search, const Position *root, int depth, uint8_t *options, int count,
                   Answer *answer) {
-    uint8_t moves[MAX_SNAKES] = {0};
+    uint8_t moves[MAX_SNAKES] = {0}, searched[4] = {0};
+    int32_t scores[4];
     int best = -WIN - 1, best_at = 0;
     for (int i = 0; i < count; i++) {
         moves[0] = options[i];
@@ -80,19 +82,21 @@ static int deepen(Search *search, const Position *root, int depth, uint8_t *opti
         if (!search->stopped && value > best)
             value = worst_answer(search, root, moves, depth, 1, best, WIN + 1);
         if (search->stopped) break;
-        answer->scores[options[i]] = value;
-        answer->searched[options[i]] = 1;
+        scores[options[i]] = value;
+        searched[options[i]] = 1;
         if (value > best) {
             best = value;
             best_at = i;
         }
     }
-    if (best < -WIN) return 0;
+    if (search->stopped && best_at == 0 && depth > 1) return 0;
     uint8_t move = options[best_at];
     memmove(options + 1, options, best_at);
     options[0] = move;
     answer->move = move;
-    answer->proven = abs(best) >= PROVEN;
+    answer->proven = searched[move] && abs(best) >= PROVEN;
+    memcpy(answer->scores, scores, sizeof scores);
+    memcpy(answer->searched, searched, sizeof searched);
     return !search->stopped;
 }
 

@@ -125,6 +125,22 @@ def test_without_a_clock_the_same_question_has_the_same_answer():
     assert Search()(board) == Search()(board)
 
 
+@pytest.mark.parametrize("nodes", [1, 50, 700, 3001])
+def test_wherever_it_is_cut_off_the_chosen_move_has_the_best_score(nodes):
+    for seed in range(1, 6):
+        board = Board.new(11, 11, 3, game=Game(seed=seed * 99_991))
+        for _ in range(10):
+            moves = {}
+            for snake in board.living:
+                board.you_id = snake.id
+                decision = Search(nodes=nodes)(board)
+                assert decision.scores.get(decision.move) == max(
+                    decision.scores.values(), default=None
+                )
+                moves[snake.id] = decision.move
+            board.step(moves)
+
+
 @pytest.mark.parametrize("size", [3, 11, 12, 19, 20, 25])
 @pytest.mark.parametrize("ruleset", ["standard", "wrapped"])
 def test_every_board_size_fits(size, ruleset):
