@@ -31,8 +31,8 @@ from server import debug_page, views
 from server.live import LiveSnake
 from server.strategies import strategy_factory
 
-LARGEST_BODY = 1 << 20
-"""Bytes of a request; the largest board that is played needs a tenth."""
+LARGEST_BODY = 1 << 18
+"""Bytes of a request; the largest board that is played needs a fifth."""
 
 DEFAULTS: Mapping[str, Any] = {
     "SNAKE": None,
@@ -61,7 +61,7 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     factory = strategy_factory(
         snake=app.config["SNAKE"], policy=app.config["POLICY"], filters=app.config["FILTERS"]
     )
-    app.extensions["live_snake"] = LiveSnake(factory)
+    app.extensions["live_snake"] = LiveSnake(factory, watched=app.config["DEBUG"])
     app.register_blueprint(views.blueprint)
     app.url_map.strict_slashes = False  # a redirect would turn an engine's POST into a GET
     # Engines append /move to whatever URL they were given, so any base path is ours too.

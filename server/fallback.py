@@ -10,15 +10,28 @@ from battlesnake_gym.snakes import Decision, Reason
 from heuristics.filters import SAFE
 from heuristics.pipeline import filtered
 
+LARGEST_ORDINARY, MOST_ORDINARY = 25 * 25, 16
+"""Cells and snakes of the largest boards that games are played on."""
+
+
+def is_ordinary(board: Board) -> bool:
+    """Whether ``board`` is of a size that rules look through in milliseconds."""
+    return board.width * board.height <= LARGEST_ORDINARY and len(board.living) <= MOST_ORDINARY
+
 
 def safe_move(board: Board, why: str) -> Decision:
     """Choose among the moves that the filters of a careful snake leave the one with most exits.
 
-    ``why`` says what kept the real strategy from answering. Never raises, whatever the board.
+    Boards larger than any game's get no more than a look at the next cells. ``why`` says what kept
+    the real strategy from answering. Never raises, whatever the board.
     """
     try:
-        exits = {move: float(_exits(board, move)) for move in MOVES}
-        decision = filtered(exits, board, SAFE)
+        moves = board.safe_moves() or MOVES
+        exits = {move: float(_exits(board, move)) for move in moves}
+        if is_ordinary(board):
+            decision = filtered(exits, board, SAFE)
+        else:
+            decision = Decision(max(exits, key=exits.__getitem__), scores=exits)
     except Exception:  # The last resort must answer: an engine punishes silence, not a bad move.
         decision = Decision(MOVES[0])
     return replace(decision, reasons=(Reason("fallback", note=why), *decision.reasons))

@@ -13,10 +13,13 @@ from server.thinker import Thinker
 class LiveSnake:
     """Plays any number of games at once; every public method may be called from any thread.
 
-    ``quick`` tells whether its strategies answer as soon as they can, in milliseconds.
+    ``quick`` tells whether its strategies answer as soon as they can, in milliseconds. If
+    ``watched``, the sessions keep what was last seen and said; otherwise that would only be memory
+    that somebody else's large requests could fill.
     """
 
-    def __init__(self, factory: Factory) -> None:
+    def __init__(self, factory: Factory, *, watched: bool = False) -> None:
+        self._watched = watched
         self.quick = is_quick(factory(0))
         self.sessions = Sessions(factory)
         self.metrics = Metrics(games_alive=self.count_games)
@@ -28,7 +31,11 @@ class LiveSnake:
 
     def move(self, key: Key, board: Board, arrived: float) -> Decision:
         """Answer a move that was asked for at ``arrived`` (`time.perf_counter`)."""
-        return self._thinker.decide(self.sessions.get(key), board, arrived)
+        session = self.sessions.get(key)
+        decision = self._thinker.decide(session, board, arrived)
+        if self._watched:
+            session.board, session.decision = board, decision
+        return decision
 
     def end(self, key: Key) -> None:
         """A game is over: forget it."""

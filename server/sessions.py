@@ -30,7 +30,8 @@ class Session:
 
     A strategy object plays one move at a time: ``playing`` is held by the thread that asks it,
     ``thinking`` is its current work in a thread of its own, if any.
-    ``board`` and ``decision`` are the latest ones, for the debug page.
+    ``board`` and ``decision`` are the latest ones, where there is a debug page to show them.
+    ``failed`` is whether the strategy has raised an exception in this game.
     """
 
     strategy: Strategy
@@ -39,6 +40,7 @@ class Session:
     playing: threading.Lock = field(default_factory=threading.Lock)
     lock: threading.Lock = field(default_factory=threading.Lock)
     last_heard: float = 0.0
+    failed: bool = False
     board: Board | None = None
     decision: Decision | None = None
 

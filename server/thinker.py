@@ -15,7 +15,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision
 from server.budget import DEFAULT_TIMEOUT, budget, margin
-from server.fallback import safe_move
+from server.fallback import is_ordinary, safe_move
 from server.metrics import Metrics
 from server.sessions import Session
 
@@ -65,11 +65,12 @@ class Crowd:
 class Thinker:
     """Runs strategies against the clock.
 
-    ``quick`` ones answer in milliseconds and run where they are asked. All others run in threads of
-    their own, so that a slow one can be left behind. With more games than seats the time is shared:
-    by how many asked at once of late, so that the first to come leave something to the others; who
-    gets no seat in time is answered by the fallback. A thread cannot be stopped: a strategy that
-    overruns goes on without a seat, and its game is answered by the fallback until it is done.
+    ``quick`` ones answer in milliseconds on ordinary boards, and run where they are asked. All
+    else runs in threads of their own, so that a slow one can be left behind. With more games than
+    seats the time is shared: by how many asked at once of late, so that the first to come leave
+    something to the others; who gets no seat in time is answered by the fallback. A thread cannot
+    be stopped: a strategy that overruns goes on without a seat, and its game is answered by the
+    fallback until it is done.
     """
 
     def __init__(self, metrics: Metrics, *, quick: bool = False, seats: int = SEATS) -> None:
@@ -93,14 +94,13 @@ class Thinker:
         spent = time.perf_counter() - arrived
         with session.lock:
             session.round_trip.answered(spent)
-            session.board, session.decision = board, decision
         self._metrics.seconds.observe(spent)
         return decision
 
     def _think(self, session: Session, board: Board, deadline: float, grace: float) -> Decision:
         """Ask the strategy to be done at ``deadline``, and give up ``grace`` seconds later."""
         try:
-            if self._quick:
+            if self._quick and is_ordinary(board):
                 decision = self._think_here(session, board, deadline)
             else:
                 decision = self._think_aside(session, board, deadline, grace)
@@ -110,7 +110,9 @@ class Thinker:
             self._metrics.timeouts_avoided.inc()
             return self._fall_back(board, "the strategy was not ready in time")
         except Exception as error:
-            log.exception("the strategy failed in game %r", board.game.id)
+            if not session.failed:  # what fails once may fail on every turn; one trace tells it all
+                log.exception("the strategy failed in game %r", board.game.id)
+            session.failed = True
             self._metrics.strategy_errors.inc()
             return self._fall_back(board, f"the strategy failed: {error}")
         self._metrics.moves.labels("strategy").inc()

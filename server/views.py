@@ -16,6 +16,9 @@ from server.sessions import Key
 
 VERSION = "1.0"
 
+MOST_SNAKES = 64
+"""Snakes on a board; four times as many as in any game, and few enough to think about."""
+
 blueprint = Blueprint("snake", __name__)
 operations = Blueprint("operations", __name__)
 
@@ -118,6 +121,8 @@ def _board(body: dict[str, Any]) -> Board:
         board = Board.from_api(body)
     except (ValueError, OverflowError) as error:
         raise _refuse(str(error)) from error
+    if len(board.snakes) > MOST_SNAKES:
+        raise _refuse(f"board.snakes has {len(board.snakes)} snakes; at most {MOST_SNAKES} play")
     if board.you_id is None:
         raise _refuse("you.body is missing or empty; list its cells, head first")
     return board

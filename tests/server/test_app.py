@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,26 @@ def test_everything_engines_send_is_played(client: FlaskClient, body: Body, name
     assert client.post("/move", json=body).json["move"] in MOVES
 
 
+def test_the_largest_boards_are_answered_in_time(body: Body) -> None:
+    """A hundred cells a side and no end of snakes: too much for any strategy."""
+    row = [{"x": x, "y": y} for y in range(0, 100, 2) for x in range(100)]
+    for lengths in ([2000, 2000], [50] * 64, [3] * 64):
+        snakes, used = [], 0
+        for i, length in enumerate(lengths):
+            snakes.append({"id": f"s{i}", "health": 9, "body": row[used : used + length]})
+            used += length
+        body["board"] = {"width": 100, "height": 100, "snakes": snakes, "hazards": row[:900]}
+        body["you"] = snakes[0]
+        for name in ("cautious", "lookahead", "minimax"):
+            client = create_app({"SNAKE": name}).test_client()
+            seconds = []
+            for _ in range(3):
+                began = time.perf_counter()
+                assert client.post("/move", json=body).json["move"] in MOVES
+                seconds.append(time.perf_counter() - began)
+            assert min(seconds) < 0.5
+
+
 def test_content_type_is_not_looked_at(client: FlaskClient, body: Body) -> None:
     import json
 
@@ -171,6 +192,15 @@ def test_content_type_is_not_looked_at(client: FlaskClient, body: Body) -> None:
         (lambda b: b["board"].update(width=10**9), "board.width"),
         (lambda b: b["board"].update(width=10**400), "board.width"),
         (lambda b: b["board"].update(height=None), "board.height"),
+        (
+            lambda b: b["board"].update(
+                snakes=[
+                    b["you"] | {"id": f"s{i}", "body": [{"x": i % 11, "y": i // 11}]}
+                    for i in range(65)
+                ]
+            ),
+            "board.snakes has 6",
+        ),
         (lambda b: b["board"].update(food=[{"x": 1}]), "board.food[0].y"),
         (lambda b: b["board"].update(hazards=3), "board.hazards"),
         (lambda b: b["board"]["snakes"][1].update(id=""), "board.snakes[1].id"),
@@ -195,7 +225,7 @@ def test_errors_are_json(client: FlaskClient) -> None:
 
 
 def test_bodies_are_limited(client: FlaskClient) -> None:
-    answer = client.post("/move", data=b" " * (1 << 20) + b"{}")
+    answer = client.post("/move", data=b" " * (1 << 18) + b"{}")
     assert answer.status_code == 413
     assert answer.is_json
 

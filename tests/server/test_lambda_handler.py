@@ -142,7 +142,7 @@ def test_bodies_in_base64_are_read(
         ("POST", "/move", None, 400),
         ("POST", "/move", "{", 400),
         ("POST", "/move", '{"game": {"id": "g"}, "you": {"id": "y"}}', 400),
-        ("POST", "/move", " " * (1 << 20) + "{}", 413),
+        ("POST", "/move", " " * (1 << 18) + "{}", 413),
         ("DELETE", "/move", None, 405),
     ],
 )

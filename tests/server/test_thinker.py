@@ -148,6 +148,20 @@ def test_a_broken_strategy_is_replaced_and_counted(
     assert "the strategy failed" in caplog.text
 
 
+def test_a_strategy_that_always_fails_is_logged_once_a_game(
+    metrics: Metrics, position: Board, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(board: Board, seconds: float | None = None) -> Decision:
+        raise ZeroDivisionError("oops")
+
+    thinker = Thinker(metrics, quick=True)
+    for session in (Session(broken), Session(broken)):
+        for _ in range(3):
+            decide(thinker, session, position)
+    assert caplog.text.count("Traceback") == 2
+    assert count(metrics, "battlesnake_strategy_errors_total") == 6
+
+
 def test_a_far_engine_gets_the_fallback_at_once(metrics: Metrics, position: Board) -> None:
     session = Session(lambda board, seconds=None: Decision("left"))
     session.round_trip.seconds = 1.0
