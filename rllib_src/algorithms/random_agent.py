@@ -35,6 +35,9 @@ class RandomModule(TorchRLModule):  # type: ignore[misc]
 class NoLearner(TorchLearner):  # type: ignore[misc]
     """A learner that is never asked to learn."""
 
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        """There is nothing to optimize."""
+
     def compute_loss_for_module(self, **kwargs: Any) -> Any:
         """There is no loss."""
         raise NotImplementedError
@@ -46,7 +49,6 @@ class RandomAgentConfig(AlgorithmConfig):  # type: ignore[misc]
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or RandomAgent)
         self.training(train_batch_size_per_learner=2000)
-        self.multi_agent(policies_to_train=[])
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
         """What chooses the actions."""
