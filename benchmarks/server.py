@@ -29,8 +29,10 @@ import numpy as np
 from flask import Flask, request
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-# This file's folder comes first on the path, where the file hides the package of its name.
-sys.path[0] = str(Path(__file__).resolve().parents[1])
+# A script's own folder comes first on the path, where a file hides the package `server`.
+HERE = Path(__file__).resolve().parent
+if sys.path[0] == str(HERE):
+    sys.path[0] = str(HERE.parent)
 
 from benchmarks.load import (  # noqa: E402
     Connection,

@@ -25,8 +25,10 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-# This file's folder comes first on the path, where a file hides the package of its name.
-sys.path[0] = str(Path(__file__).resolve().parents[1])
+# A script's own folder comes first on the path, where a file hides the package `server`.
+HERE = Path(__file__).resolve().parent
+if sys.path[0] == str(HERE):
+    sys.path[0] = str(HERE.parent)
 
 from benchmarks.load import (  # noqa: E402
     Connection,
