@@ -25,7 +25,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.packages: $(PACKAGING) | $(BIN)/python
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel -e ".[rllib,server,procgen,dev]"
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel -e ".[rllib,server,procgen,sagemaker-local,dev]"
 	@touch $@
 
 # The old ones go first: a source that does not compile must not leave yesterday's in its place.

@@ -14,13 +14,13 @@ from types import FrameType
 
 import ray
 
+from sagemaker_rl.console import say
 from sagemaker_rl.discovery import Bucket, Discovery, HostNames, own_address
 from sagemaker_rl.failure import base_folder, report_failure
 from sagemaker_rl.link import Link, LinkError
 from sagemaker_rl.membership import ClusterHyperparameters, Membership
 from sagemaker_rl.ray_node import RayNode, RayNodeError, free_port, use_token
 from sagemaker_rl.rendezvous import ClusterError, Master, join
-from sagemaker_rl.training_run import say
 
 STOPPED = 128 + signal.SIGTERM
 """Exit status of a job that was told to stop and did so in order."""

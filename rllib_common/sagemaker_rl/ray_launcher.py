@@ -31,6 +31,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from sagemaker_rl import checkpoints, hyperparameters
 from sagemaker_rl.cluster import leading, lend, own_cpus
+from sagemaker_rl.console import say
 from sagemaker_rl.discovery import DiscoveryError
 from sagemaker_rl.failure import report_failure
 from sagemaker_rl.hyperparameters import HyperparameterError, option
@@ -38,7 +39,7 @@ from sagemaker_rl.job import Job
 from sagemaker_rl.membership import ClusterHyperparameters, Membership
 from sagemaker_rl.ray_node import RayNodeError
 from sagemaker_rl.rendezvous import ClusterError
-from sagemaker_rl.training_run import CSV_COLUMNS, TrainingRun, say
+from sagemaker_rl.training_run import CSV_COLUMNS, TrainingRun
 
 PARAMS_FILE = "params.json"
 """Beside the model of a SageMaker job: the hyperparameters and what they made."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from tqdm import tqdm
 
 from sagemaker_rl import checkpoints, metric_lines
+from sagemaker_rl.console import say
 from sagemaker_rl.curves import ITERATION, Curves, flatten
 from sagemaker_rl.job import Job
 
@@ -157,9 +157,3 @@ def stop_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def say(text: str) -> None:
-    """One line on stdout, at once."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()

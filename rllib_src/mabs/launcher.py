@@ -18,9 +18,10 @@ from mabs.export import export_checkpoint
 from mabs.metrics import GAME_METRICS
 from mabs.network import trunk_settings
 from mxnet_baseline.algorithm import MXNet
+from sagemaker_rl.console import say
 from sagemaker_rl.hyperparameters import option
 from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
-from sagemaker_rl.training_run import CSV_COLUMNS, say
+from sagemaker_rl.training_run import CSV_COLUMNS
 
 
 @dataclass(frozen=True)

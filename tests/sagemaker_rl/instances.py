@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-SCRIPT = Path(__file__).parents[2] / "rllib_src" / "train-mabs.py"
+TRAIN = Path(__file__).parents[2] / "rllib_src" / "train-mabs.py"
+COUNT = Path(__file__).with_name("counting.py")
 BUCKET = "runs"
 
 
@@ -36,40 +37,63 @@ def possible() -> bool:
     return made
 
 
+CLEANER = """
+cat >/dev/null  # to the end of the pipe: the tests are over, or were killed
+for namespace in $(ip netns list | cut -d' ' -f1 | grep "^$0-"); do
+    ip netns pids "$namespace" | xargs -r kill -9
+    ip netns delete "$namespace"
+    rm -rf "/etc/netns/$namespace"
+done
+ip link delete "$0"
+"""
+
+
 class Network:
-    """A bridge; instances hang on it, and so does a `moto_server` at its own address."""
+    """A bridge; instances hang on it, and so does a `moto_server`."""
 
     def __init__(self) -> None:
         self.tag = f"bs{secrets.token_hex(3)}"
         self._subnet = f"10.{random.randint(60, 250)}.{random.randint(0, 255)}"
         self._namespaces: list[str] = []
-        self._moto: subprocess.Popen[bytes] | None = None
+        self._s3: subprocess.Popen[bytes] | None = None
         self.address = f"{self._subnet}.1"
-        self.instances: list[Instance] = []
 
     def open(self) -> Network:
+        """Make the bridge, and have it cleaned up whatever happens to this process."""
+        self._cleaner = subprocess.Popen(
+            ["sh", "-c", CLEANER, self.tag],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         _ip("link", "add", self.tag, "type", "bridge")
         _ip("address", "add", f"{self.address}/24", "dev", self.tag)
         _ip("link", "set", self.tag, "up")
         return self
 
+    def close(self) -> None:
+        self._cleaner.communicate(timeout=60)
+        if self._s3 is not None:
+            self._s3.wait(10)
+
     def start_s3(self) -> dict[str, str]:
         """Start S3 with an empty bucket; returns what its users need in their environment."""
         import boto3
 
-        with socket.create_server((self.address, 0)) as server:
-            port = server.getsockname()[1]
-        environment = {
-            "AWS_ENDPOINT_URL": f"http://{self.address}:{port}",
-            "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing",
-        }
-        self._moto = subprocess.Popen(
-            [Path(sys.executable).with_name("moto_server"), "-H", self.address, "-p", str(port)],
+        address = self._add_namespaces(["s3"])[0][1]
+        server = Path(sys.executable).with_name("moto_server")
+        self._s3 = subprocess.Popen(
+            ["ip", "netns", "exec", self._namespaces[-1], server, "-H", address, "-p", "5000"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until(lambda: _answers(self.address, port), 60)
+        until(lambda: _answers(address, 5000), 60)
+        environment = {
+            "AWS_ENDPOINT_URL": f"http://{address}:5000",
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+        }
         boto3.client(
             "s3",
             "us-east-1",
@@ -82,44 +106,43 @@ class Network:
     def job(
         self,
         folder: Path,
+        script: Path,
         hosts: Sequence[str],
         hyperparameters: Mapping[str, Any],
         environment: Mapping[str, str],
     ) -> list[Instance]:
         """The instances of one job, not started yet; host names resolve within the job alone."""
-        first = len(self._namespaces) + 2
-        addresses = {host: f"{self._subnet}.{first + i}" for i, host in enumerate(hosts)}
-        table = "".join(f"{address} {host}\n" for host, address in addresses.items())
-        made = []
-        for host, address in addresses.items():
-            namespace = f"{self.tag}-{len(self._namespaces)}"
-            self._add_namespace(namespace, address, f"127.0.0.1 localhost\n{table}")
-            made.append(
-                Instance(
-                    len(self._namespaces),
-                    namespace,
-                    folder / host,
-                    {
-                        **environment,
-                        "SM_HOSTS": json.dumps(list(hosts)),
-                        "SM_CURRENT_HOST": host,
-                        "SM_HPS": json.dumps(dict(hyperparameters)),
-                    },
-                )
+        return [
+            Instance(
+                number,
+                namespace,
+                folder / host,
+                script,
+                {
+                    **environment,
+                    "SM_HOSTS": json.dumps(list(hosts)),
+                    "SM_CURRENT_HOST": host,
+                    "SM_HPS": json.dumps(dict(hyperparameters)),
+                },
             )
-        self.instances += made
-        return made
+            for number, (host, (namespace, _)) in enumerate(
+                zip(hosts, self._add_namespaces(hosts), strict=True)
+            )
+        ]
 
-    def close(self) -> None:
-        for instance in self.instances:
-            instance.kill_all()
-        if self._moto is not None:
-            self._moto.kill()
-            self._moto.wait()
-        for namespace in self._namespaces:
-            subprocess.run(["ip", "netns", "delete", namespace], capture_output=True)
-            shutil.rmtree(Path("/etc/netns") / namespace, ignore_errors=True)
-        subprocess.run(["ip", "link", "delete", self.tag], capture_output=True)
+    def _add_namespaces(self, hosts: Sequence[str]) -> list[tuple[str, str]]:
+        """A namespace and an address for each host; they know each other by name."""
+        first = len(self._namespaces)
+        made = [
+            (f"{self.tag}-{first + i}", f"{self._subnet}.{first + i + 2}")
+            for i in range(len(hosts))
+        ]
+        table = "127.0.0.1 localhost\n" + "".join(
+            f"{address} {host}\n" for host, (_, address) in zip(hosts, made, strict=True)
+        )
+        for namespace, address in made:
+            self._add_namespace(namespace, address, table)
+        return made
 
     def _add_namespace(self, name: str, address: str, hosts: str) -> None:
         number = len(self._namespaces)
@@ -144,6 +167,7 @@ class Instance:
     number: int
     namespace: str
     folder: Path
+    script: Path
     environment: dict[str, str]
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
@@ -152,7 +176,7 @@ class Instance:
         (self.folder / "output" / "failure").unlink(missing_ok=True)
         with (self.folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
-                ["ip", "netns", "exec", self.namespace, sys.executable, str(SCRIPT)],
+                ["ip", "netns", "exec", self.namespace, sys.executable, str(self.script)],
                 env=os.environ
                 | self.environment
                 | {

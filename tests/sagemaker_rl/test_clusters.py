@@ -1,4 +1,4 @@
-"""Whole clusters, as separate processes in network namespaces: they train, and die, and resume."""
+"""Whole clusters, as separate processes in network namespaces: they train, die and resume."""
 
 import json
 import signal
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.sagemaker_rl import instances
-from tests.sagemaker_rl.instances import BUCKET, Instance, Network, until
+from tests.sagemaker_rl.instances import BUCKET, COUNT, TRAIN, Instance, Network, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -67,9 +67,17 @@ class Cluster:
         self.network, self.folder, self.s3 = network, folder, s3
         self.instances: list[Instance] = []
 
-    def start(self, num_iters: int, without: int | None = None, **more: Any) -> list[Instance]:
+    @property
+    def names(self) -> list[str]:
+        if self.s3 is None:
+            return ["algo-1", "algo-2", "algo-3"]
+        return ["primary/algo-1", "secondary/algo-1", "secondary/algo-2"]
+
+    def start(
+        self, script: Path, num_iters: int, without: int | None = None, **more: Any
+    ) -> list[Instance]:
         if not self.instances:
-            self.instances = self._make()
+            self.instances = self._make(script)
         for number, one in enumerate(self.instances):
             hyperparameters = json.loads(one.environment["SM_HPS"])
             hyperparameters |= {"num_iters": num_iters, **more}
@@ -78,9 +86,9 @@ class Cluster:
                 one.start()
         return self.instances
 
-    def _make(self) -> list[Instance]:
+    def _make(self, script: Path) -> list[Instance]:
         if self.s3 is None:
-            return self.network.job(self.folder, ["algo-1", "algo-2", "algo-3"], SMALL, {})
+            return self.network.job(self.folder, script, self.names, SMALL, {})
         both = SMALL | {
             "s3_bucket": BUCKET,
             "s3_prefix": self.folder.name,
@@ -92,7 +100,7 @@ class Cluster:
             instance
             for kind, hosts in jobs.items()
             for instance in self.network.job(
-                self.folder / kind, hosts, both | {"rl_cluster_type": kind}, self.s3
+                self.folder / kind, script, hosts, both | {"rl_cluster_type": kind}, self.s3
             )
         ]
 
@@ -106,14 +114,67 @@ def cluster(request: pytest.FixtureRequest, network: Network, tmp_path: Path) ->
         instance.kill_all()
 
 
-def names(cluster: Cluster) -> list[str]:
-    if cluster.s3 is None:
-        return ["algo-1", "algo-2", "algo-3"]
-    return ["primary/algo-1", "secondary/algo-1", "secondary/algo-2"]
+# The cluster itself, with a script that only counts
+
+
+@pytest.mark.parametrize("victim", [0, 2], ids=["master", "worker"])
+def test_one_that_never_comes_is_named(cluster: Cluster, victim: int) -> None:
+    everybody = cluster.start(COUNT, 3, without=victim, rl_join_minutes=0.5)
+    for number, one in enumerate(everybody):
+        if number != victim:
+            assert one.wait(STARTED) == 1, one.log
+            assert f"{cluster.names[victim]} did not come" in one.failure
+            others = set(cluster.names) - {cluster.names[victim]}
+            assert not any(f"{other} did not come" in one.failure for other in others)
+
+
+@pytest.mark.parametrize("victim", [0, 2], ids=["master", "worker"])
+@pytest.mark.parametrize("moment", ["joined", "counting"])
+def test_a_kill_ends_all_and_the_next_run_is_another(
+    cluster: Cluster, moment: str, victim: int
+) -> None:
+    everybody = cluster.start(COUNT, ENDLESS)
+    wanted = {"joined": "has joined", "counting": "training_iteration=2 "}[moment]
+    watched = everybody[0] if moment == "counting" else everybody[2]
+    until(lambda: wanted in watched.log, STARTED, watched.log)
+    everybody[victim].kill_all()
+    killed = time.monotonic()
+    for number, one in enumerate(everybody):
+        if number != victim:
+            assert one.wait(NOTICED) == 1, one.log
+            assert f"{cluster.names[victim]} was lost" in one.failure
+    assert time.monotonic() - killed < NOTICED
+    # With two jobs, the note of a killed master is still there: nobody must follow it.
+    cluster.start(COUNT, 2)
+    for one in everybody:
+        assert one.wait(STARTED) == 0, one.log
+    assert "training_iteration=2 nodes=3 cpus=3" in everybody[0].log
+
+
+def test_a_worker_that_is_killed_after_the_end_harms_nobody(cluster: Cluster) -> None:
+    everybody = cluster.start(COUNT, 2)
+    until(lambda: "ends the cluster: training is done" in everybody[1].log, STARTED)
+    everybody[1].kill_all()
+    for one in (everybody[0], everybody[2]):
+        assert one.wait(60) == 0, one.log
+        assert not one.failure
+
+
+@pytest.mark.parametrize("told", [0, 1], ids=["master", "worker"])
+def test_sigterm_stops_all_in_order(cluster: Cluster, told: int) -> None:
+    everybody = cluster.start(COUNT, ENDLESS)
+    until(lambda: everybody[0].iterations >= 2, STARTED, everybody[0].log)
+    everybody[told].process.send_signal(signal.SIGTERM)
+    for one in everybody:
+        assert one.wait(60) == 143, one.log
+        assert not one.failure
+
+
+# Training
 
 
 def test_a_cluster_trains_to_the_end(cluster: Cluster) -> None:
-    everybody = cluster.start(3)
+    everybody = cluster.start(TRAIN, 3)
     for one in everybody:
         assert one.wait(STARTED) == 0, one.log
         assert not one.failure
@@ -128,66 +189,30 @@ def test_a_cluster_trains_to_the_end(cluster: Cluster) -> None:
     assert sum((one.folder / "model" / "policy.onnx").exists() for one in everybody) == 1
 
 
-def test_one_that_never_comes_is_named(cluster: Cluster) -> None:
-    everybody = cluster.start(3, without=2, rl_join_minutes=0.75)
-    missing = names(cluster)[2]
-    for one in everybody[:2]:
-        assert one.wait(STARTED) == 1, one.log
-        assert f"{missing} did not come" in one.failure
-    assert names(cluster)[1] not in everybody[0].failure
-
-
-@pytest.mark.parametrize("victim", [0, 2], ids=["master", "worker"])
-def test_a_kill_in_the_middle_ends_all_and_training_resumes(cluster: Cluster, victim: int) -> None:
-    everybody = cluster.start(ENDLESS)
+def test_training_resumes_after_a_kill(cluster: Cluster) -> None:
+    everybody = cluster.start(TRAIN, ENDLESS)
     until(lambda: everybody[0].iterations >= 4, STARTED, everybody[0].log)
+    # Master or worker, in turn.
+    victim = 0 if cluster.s3 is None else 1
     everybody[victim].kill_all()
-    killed = time.monotonic()
-    lost = f"{names(cluster)[victim]} was lost"
     for number, one in enumerate(everybody):
         if number != victim:
             assert one.wait(NOTICED) == 1, one.log
-            assert lost in one.failure
-    assert time.monotonic() - killed < NOTICED
+            assert f"{cluster.names[victim]} was lost" in one.failure
     folder = everybody[0].folder / "checkpoints"
     done = max(int(path.name[-6:]) for path in folder.glob("checkpoint_??????"))
-    # With two jobs, the note of the killed master is still there: nobody must follow it.
-    cluster.start(done + 2)
+    cluster.start(TRAIN, done + 2)
     for one in everybody:
         assert one.wait(STARTED) == 0, one.log
     assert f"resuming from {folder}/checkpoint_" in everybody[0].log
     assert 2 <= everybody[0].iterations <= 3
 
 
-def test_a_kill_at_the_end_loses_nothing(cluster: Cluster) -> None:
-    everybody = cluster.start(3)
-    until(lambda: everybody[0].iterations == 3, STARTED, everybody[0].log)
-    everybody[1].kill_all()
-    for one in (everybody[0], everybody[2]):
-        one.wait(60)
-    cluster.start(3)
-    for one in everybody:
-        assert one.wait(STARTED) == 0, one.log
-    assert everybody[0].iterations <= 1
-    assert (everybody[0].folder / "model" / "policy.onnx").is_file()
-
-
-@pytest.mark.parametrize("told", [0, 1], ids=["master", "worker"])
-def test_sigterm_stops_all_in_order(cluster: Cluster, told: int) -> None:
-    everybody = cluster.start(ENDLESS)
-    until(lambda: everybody[0].iterations >= 2, STARTED, everybody[0].log)
-    everybody[told].process.send_signal(signal.SIGTERM)
-    for one in everybody:
-        assert one.wait(60) == 143, one.log
-        assert not one.failure
-    assert "the same command resumes from" in everybody[0].log
-
-
 @pytest.mark.parametrize("moment", ["start", "middle", "end"])
 def test_one_instance_killed_and_started_again(
     network: Network, tmp_path: Path, moment: str
 ) -> None:
-    (one,) = network.job(tmp_path, ["algo-1"], SMALL | {"num_iters": 6}, {})
+    (one,) = network.job(tmp_path, TRAIN, ["algo-1"], SMALL | {"num_iters": 6}, {})
     one.start()
     if moment == "start":
         time.sleep(1.0)
@@ -198,7 +223,8 @@ def test_one_instance_killed_and_started_again(
     done = one.iterations
     one.start()
     assert one.wait(STARTED) == 0, one.log
-    assert ("resuming from" in one.log) == (moment == "middle") or moment == "end"
+    if moment == "middle":
+        assert "resuming from" in one.log
     # At most the iteration whose checkpoint was not complete is trained again.
     assert 6 - done <= one.iterations <= 6 - done + 1
     assert (one.folder / "model" / "policy.onnx").is_file()
