@@ -76,3 +76,15 @@ def test_every_difference_is_named(tmp_path: Path) -> None:
 def test_nothing_found_says_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="neither a checkpoint nor a folder with one"):
         checkpoints.find(tmp_path)
+
+
+def test_a_checkpoint_that_came_only_in_part_does_not_count(tmp_path: Path) -> None:
+    # S3 gets the files one by one, so an interrupted job may leave any part of a checkpoint.
+    whole = checkpoints.save(Algorithm(1), tmp_path, FACTS)
+    part = checkpoints.save(Algorithm(2), tmp_path, FACTS)
+    (part / "weights").write_text("")
+    assert checkpoints.newest(tmp_path) == whole
+    (part / "weights").unlink()
+    assert checkpoints.newest(tmp_path) == whole
+    (whole / checkpoints.FACTS_FILE).write_text("{")
+    assert checkpoints.newest(tmp_path) is None

@@ -1,0 +1,96 @@
+"""What the base launcher refuses before a job costs anything, and what it delivers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.rllib.algorithms.ppo import PPOConfig
+
+from sagemaker_rl.hyperparameters import HyperparameterError
+from sagemaker_rl.ray_launcher import (
+    SageMakerRayLauncher,
+    check_cpus,
+    deliver,
+    without_cluster,
+)
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+
+class CartPole(SageMakerRayLauncher):
+    """An experiment of somebody else."""
+
+    def register_env_creator(self) -> None:
+        """It is registered already."""
+
+    def get_experiment_config(self, hyperparameters: Any) -> PPOConfig:
+        return PPOConfig().environment("CartPole-v1")
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The master of three instances."""
+    for name, value in {
+        "SM_HOSTS": '["algo-1", "algo-2", "algo-3"]',
+        "SM_CURRENT_HOST": "algo-1",
+        "SM_MODEL_DIR": str(tmp_path / "model"),
+        "SM_OUTPUT_DATA_DIR": str(tmp_path / "output" / "data"),
+        "SAGEMAKER_BASE_DIR": str(tmp_path),
+    }.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"num_workers": 0}, "there are 3 instances, but num_workers is 0"),
+        ({"num_itres": 1}, "unknown hyperparameter num_itres; did you mean num_iters?"),
+        ({"rl.training.config.num_env_runners": 4}, "is set by num_workers"),
+        ({"rl.training.config.gamma": "high"}, "rl.training.config.gamma must be float"),
+        ({"rl_cluster_type": "primary"}, "rl_cluster_type primary needs s3_bucket too"),
+    ],
+)
+def test_mistakes_are_the_reason_of_the_failure(
+    job: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], message: str
+) -> None:
+    monkeypatch.setenv("SM_HPS", json.dumps({"num_iters": 1} | values))
+    assert CartPole.train_main([]) == 2
+    assert message in (job / "output" / "failure").read_text()
+    assert not (job / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("cpus", "settings", "most"),
+    [
+        (1, {}, 1),
+        (2, {}, 1),
+        (8, {}, 7),
+        (8, {"num_learners": 2, "num_gpus_per_learner": 0}, 5),
+        (8, {"num_learners": 2, "num_gpus_per_learner": 1}, 7),
+        (8, {"evaluation_num_env_runners": 3}, 4),
+        (9, {"num_cpus_per_env_runner": 2}, 4),
+        (9, {"num_cpus_per_env_runner": 0.5}, 16),
+    ],
+)
+def test_one_cpu_is_the_drivers(cpus: int, settings: dict[str, Any], most: int) -> None:
+    config = PPOConfig().update_from_dict(settings)
+    for fitting in (0, most):
+        config.num_env_runners = fitting
+        check_cpus(config, cpus)
+    config.num_env_runners = most + 1
+    with pytest.raises(HyperparameterError, match=f"between 0 and {most}, got {most + 1}: there"):
+        check_cpus(config, cpus)
+
+
+def test_a_model_has_its_checkpoint_and_parameters_beside_it(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint_000003"
+    (checkpoint / "learner").mkdir(parents=True)
+    (checkpoint / "learner" / "weights").write_text("1")
+    model = tmp_path / "model"
+    values = {"seed": 3, "s3_bucket": "mine", "rl_cluster_type": "primary"}
+    for _ in range(2):
+        deliver(checkpoint, model, {"hyperparameters": without_cluster(values)})
+    assert (model / "checkpoint" / "learner" / "weights").read_text() == "1"
+    assert json.loads((model / "params.json").read_text()) == {"hyperparameters": {"seed": 3}}
