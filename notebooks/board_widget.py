@@ -159,7 +159,7 @@ class Editor(widgets.VBox):
         self.board: Board | None = None
         self.decision: Decision | None = None
         self.text = widgets.Textarea(
-            str(board), layout={"width": "320px", "height": f"{24 * (board.height + 6)}px"}
+            str(board), layout={"width": "250px", "height": f"{20 * (board.height + 6)}px"}
         )
         self.text.add_class("board-text")
         self.name = widgets.Dropdown(options=snakes.names(), value=name, description="ask")
