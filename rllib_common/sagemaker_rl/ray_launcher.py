@@ -138,7 +138,9 @@ class SageMakerRayLauncher:
         try:
             settings = launcher._read(arguments, rest)
             membership = Membership.from_environment(settings.plain)
-            run = launcher._plan(arguments, settings, membership) if membership.is_master else None
+            # On every instance, so that a mistake ends all of them at once.
+            config = launcher._configure(settings, membership)
+            run = launcher._plan(arguments, settings, config) if membership.is_master else None
         except ValueError as error:
             report_failure(str(error))
             return 2
@@ -189,10 +191,8 @@ class SageMakerRayLauncher:
             )
         return _Settings(values, plain, overrides)
 
-    def _plan(
-        self, arguments: argparse.Namespace, settings: _Settings, membership: Membership
-    ) -> TrainingRun:
-        """Everything that can be checked before work starts."""
+    def _configure(self, settings: _Settings, membership: Membership) -> AlgorithmConfig:
+        """RLlib's configuration, checked."""
         plain = settings.plain
         self.register_env_creator()
         config = self.get_experiment_config(plain)
@@ -209,6 +209,13 @@ class SageMakerRayLauncher:
                 "num_workers, or take one instance"
             )
         config.validate()
+        return config
+
+    def _plan(
+        self, arguments: argparse.Namespace, settings: _Settings, config: AlgorithmConfig
+    ) -> TrainingRun:
+        """What to train, from where on, and until when."""
+        plain = settings.plain
         job = Job.from_environment(arguments.name or self.default_name(plain), arguments.runs)
         facts = {
             "identity": self.identity(config),
