@@ -1,8 +1,7 @@
 """DQN on batches of games: sample, store, learn, in turn.
 
 Double, dueling, n-step, prioritized, with the next state's forbidden moves masked in the target.
-Everything that RLlib's `DQN` does with the learner stays as it is; runners, replay and the loop
-between them are ours.
+Loss and target are those of RLlib's `DQN`; runners, replay and the loop between them are ours.
 """
 
 from __future__ import annotations
@@ -11,9 +10,11 @@ from collections.abc import Collection
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.algorithms.dqn import dqn as rllib_dqn
+from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
@@ -33,7 +34,6 @@ from ray.rllib.utils.metrics import (
     TD_ERROR_KEY,
     TIMERS,
 )
-from ray.rllib.utils.numpy import convert_to_numpy
 
 from mabs.metrics import average_games
 from mabs.network import NEW_ACTION_MASK, TRUNK, SnakeQModule
@@ -43,6 +43,22 @@ from mabs.runner import BatchedEnvRunner
 REPLAY_STATE = "replay"
 STEPS_OWED = "steps_owed"
 TARGET_UPDATES = "last_target_updates"
+
+
+class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
+    """RLlib's learner, with the optimizer's step in one call for all weights."""
+
+    def configure_optimizers_for_module(
+        self, module_id: str, config: AlgorithmConfig | None = None
+    ) -> None:
+        """Adam."""
+        parameters = self.get_parameters(self.module[module_id])
+        self.register_optimizer(
+            module_id=module_id,
+            optimizer=torch.optim.Adam(parameters, fused=True),
+            params=parameters,
+            lr_or_lr_schedule=(config or self.config).lr,
+        )
 
 
 class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
@@ -119,6 +135,10 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
     def replay_arguments(self) -> dict[str, Any]:
         """The arguments of `Replay` that stand in ``replay_buffer_config``."""
         return {key: self.replay_buffer_config[key] for key in ("capacity", "alpha", "beta")}
+
+    def get_default_learner_class(self) -> type[SnakeDQNLearner]:
+        """Our learner."""
+        return SnakeDQNLearner
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
         """Our network."""
@@ -216,12 +236,12 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
                 timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled},
             )
         td_errors = [
-            convert_to_numpy(part)
+            np.asarray(part, dtype=np.float32)
             for result in results
             for part in result[DEFAULT_MODULE_ID].pop(TD_ERROR_KEY).peek()
         ]
         self.metrics.aggregate(results, key=LEARNER_RESULTS)
-        return np.concatenate(td_errors).astype(np.float32)
+        return np.concatenate(td_errors)
 
     def step(self) -> dict[str, Any]:
         """One iteration; the games' sums of all runners become means."""
