@@ -1,0 +1,360 @@
+"""What training costs: RLlib's own DQN and ours, DQN and APEX, for each second of processor time.
+
+    python benchmarks/training.py
+    python benchmarks/training.py --seconds 120 --only stock dqn
+
+5 snakes on 11x11, our network, batches of 512, a replay ratio of 2, one torch thread. RLlib's DQN
+plays 16 games through `BattlesnakeMultiAgentEnv` in float32, as it comes; ours is the default of
+``battlesnake-gym train``. Then APEX with two runners against DQN, both at a replay ratio of 0.25.
+Seconds are of CPU time, over all processes that play, store or learn (Ray's own servers do not
+count), because a busy machine changes them least. Every measurement is a process of its own:
+first it plays without learning, then it plays and learns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+BATCH = 512
+NEVER = 10**12
+SNAKES, SIDE = 5, 11
+EPSILON = 0.1
+CAPACITY = 100_000
+MEBIBYTE = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What is measured."""
+
+    algorithm: str
+    replay_ratio: float
+    runners: int = 0
+
+
+SETUPS = {
+    "stock": Setup("stock", 2.0),
+    "dqn": Setup("DQN", 2.0),
+    "dqn-0.25": Setup("DQN", 0.25),
+    "apex-0.25": Setup("APEX", 0.25, runners=2),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """What was seen."""
+
+    sampling: float
+    """Agent-steps for a CPU-second, without learning."""
+    agent_steps: float
+    """Agent-steps for a CPU-second while learning."""
+    updates: float
+    """Updates for a CPU-second while learning."""
+    agent_steps_wall: float
+    """Agent-steps for a second of the clock while learning."""
+    replay_ratio: float
+    torch_share: float
+    """Part of the learning phase's CPU time within the network's forward and backward passes."""
+    memory: float
+    """MiB of all processes at the end, Ray's own servers apart."""
+
+
+class Stopwatch:
+    """CPU time of some functions of this process."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def watch(self, owner: Any, name: str) -> None:
+        """Count the time of ``owner.name`` from now on. Watched ones must not call each other."""
+        function: Callable[..., Any] = getattr(owner, name)
+
+        def timed(*arguments: Any, **named: Any) -> Any:
+            start = time.process_time()
+            try:
+                return function(*arguments, **named)
+            finally:
+                self.seconds += time.process_time() - start
+
+        setattr(owner, name, timed)
+
+
+def stock_config(agents_alive: float) -> Any:
+    """RLlib's DQN; ``agents_alive`` because it counts its replay ratio in turns of games."""
+    from ray.rllib.algorithms.dqn import DQNConfig
+    from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+    from mabs.algorithms import MODULE
+    from mabs.environment import ENV_NAME
+    from mabs.network import SnakeQModule
+
+    ours = _ours()
+    return (
+        DQNConfig()
+        .environment(ENV_NAME, env_config=_games())
+        .env_runners(num_env_runners=0, num_envs_per_env_runner=16, rollout_fragment_length=32)
+        .multi_agent(policies={MODULE}, policy_mapping_fn=_share)
+        .rl_module(
+            rl_module_spec=MultiRLModuleSpec(
+                rl_module_specs={MODULE: RLModuleSpec(module_class=SnakeQModule)}
+            ),
+            model_config=ours.model_config | {"bfloat16": False},
+        )
+        .training(
+            lr=ours.lr,
+            gamma=ours.gamma,
+            n_step=ours.n_step,
+            epsilon=EPSILON,
+            train_batch_size_per_learner=BATCH,
+            training_intensity=SETUPS["stock"].replay_ratio * agents_alive,
+            target_network_update_freq=ours.target_network_update_freq,
+            num_steps_sampled_before_learning_starts=NEVER,
+            replay_buffer_config={
+                "type": "MultiAgentPrioritizedEpisodeReplayBuffer",
+                "capacity": CAPACITY,
+                "alpha": 0.6,
+                "beta": 0.4,
+            },
+        )
+    )
+
+
+def _share(agent: str, episode: Any, **_: Any) -> str:
+    from mabs.algorithms import MODULE
+
+    return MODULE
+
+
+def _games() -> dict[str, Any]:
+    from mabs.environment import DEFAULTS
+
+    games = {"num_snakes": SNAKES, "width": SIDE, "height": SIDE, "rewards": "survival"}
+    return DEFAULTS | games
+
+
+def _ours() -> Any:
+    from mabs.dqn import DQNConfig
+
+    return DQNConfig()
+
+
+def our_config(setup: Setup) -> Any:
+    """DQN or APEX, as ``battlesnake-gym train`` has them but for what is compared."""
+    from mabs.algorithms import configure
+
+    return (
+        configure(setup.algorithm, _games())
+        .env_runners(num_env_runners=setup.runners)
+        .training(
+            epsilon=EPSILON,
+            epsilon_ladder=None,
+            train_batch_size_per_learner=BATCH,
+            training_intensity=setup.replay_ratio,
+            num_steps_sampled_before_learning_starts=NEVER,
+            replay_buffer_config={"capacity": CAPACITY, "alpha": 0.6, "beta": 0.4},
+        )
+    )
+
+
+class Course:
+    """An algorithm in training, and what it has done and cost since `start`."""
+
+    def __init__(self, config: Any) -> None:
+        config.reporting(min_sample_timesteps_per_iteration=1_000, min_time_s_per_iteration=0)
+        config.debugging(seed=1, log_level="ERROR")
+        self.algorithm = config.build_algo()
+        self.stopwatch = Stopwatch()
+        self._pids = [os.getpid(), *self._actors()]
+        self.start({})
+
+    def _actors(self) -> Iterable[int]:
+        yield from self.algorithm.env_runner_group.foreach_env_runner(
+            lambda _: os.getpid(), local_env_runner=False
+        )
+        if shards := getattr(self.algorithm, "_shards", None):
+            import ray
+
+            yield from ray.get([shard.__ray_call__.remote(_own_pid) for shard in shards])
+
+    def start(self, results: dict[str, Any]) -> None:
+        """Count from here, from what ``results`` say."""
+        self._counts = _counts(results)
+        self._cpu, self._wall = self._cpu_seconds(), time.perf_counter()
+        self.stopwatch.seconds = 0.0
+
+    def run(self, cpu_seconds: float, warm_up: float = 3.0) -> dict[str, float]:
+        """Train for so long, and a little before it starts to count."""
+        until = self._cpu_seconds() + warm_up
+        while self._cpu_seconds() < until:
+            results = self.algorithm.train()
+        self.start(results)
+        while self._cpu_seconds() - self._cpu < cpu_seconds:
+            results = self.algorithm.train()
+        agent_steps, env_steps, trained = (
+            now - then for now, then in zip(_counts(results), self._counts, strict=True)
+        )
+        return {
+            "agent_steps": agent_steps,
+            "env_steps": env_steps,
+            "trained": trained,
+            "cpu": self._cpu_seconds() - self._cpu,
+            "wall": time.perf_counter() - self._wall,
+            "torch": self.stopwatch.seconds,
+        }
+
+    def memory(self) -> float:
+        """MiB that the processes hold now."""
+        page = os.sysconf("SC_PAGE_SIZE")
+        held = (Path(f"/proc/{pid}/statm").read_text().split() for pid in self._pids)
+        return sum(int(fields[1]) for fields in held) * page / MEBIBYTE
+
+    def _cpu_seconds(self) -> float:
+        ticks = 0
+        for pid in self._pids:
+            # The name, in parentheses, may hold anything; user and system time come 12 fields on.
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _own_pid(_: Any) -> int:
+    return os.getpid()
+
+
+def _counts(results: dict[str, Any]) -> tuple[float, float, float]:
+    """Agent-steps and env steps sampled, and samples trained on, ever."""
+    played, learners = results.get("env_runners", {}), results.get("learners", {})
+    return (
+        sum(
+            float(count)
+            for name, count in played.get("num_module_steps_sampled_lifetime", {}).items()
+            if not name.endswith("throughput")
+        ),
+        float(played.get("num_env_steps_sampled_lifetime", 0)),
+        float(
+            sum(
+                module.get("num_module_steps_trained_lifetime", 0)
+                for name, module in learners.items()
+                if name != "__all_modules__"
+            )
+        ),
+    )
+
+
+def measure(setup: Setup, cpu_seconds: float) -> Figures:
+    """Play for ``cpu_seconds`` / 3, then play and learn for ``cpu_seconds``."""
+    import ray
+    import torch
+    from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+    from ray.tune.registry import register_env
+
+    from mabs.algorithms import make_multi_agent_env
+    from mabs.environment import ENV_NAME
+    from mabs.network import SnakeQModule
+
+    torch.set_num_threads(1)
+    ray.init(address="local", include_dashboard=False, num_cpus=4, log_to_driver=False)
+    register_env(ENV_NAME, make_multi_agent_env)
+
+    def config(agents_alive: float) -> Any:
+        return stock_config(agents_alive) if setup.algorithm == "stock" else our_config(setup)
+
+    playing = Course(config(agents_alive=SNAKES))
+    played = playing.run(cpu_seconds / 3)
+    playing.algorithm.stop()
+
+    learning = Course(
+        config(played["agent_steps"] / played["env_steps"]).training(
+            num_steps_sampled_before_learning_starts=2_000
+        )
+    )
+    learning.stopwatch.watch(SnakeQModule, "_run")
+    learning.stopwatch.watch(TorchLearner, "compute_gradients")
+    while not _counts(learning.algorithm.train())[2]:
+        pass
+    learned = learning.run(cpu_seconds)
+    memory = learning.memory()
+    learning.algorithm.stop()
+    return Figures(
+        sampling=played["agent_steps"] / played["cpu"],
+        agent_steps=learned["agent_steps"] / learned["cpu"],
+        updates=learned["trained"] / BATCH / learned["cpu"],
+        agent_steps_wall=learned["agent_steps"] / learned["wall"],
+        replay_ratio=learned["trained"] / learned["agent_steps"],
+        torch_share=learned["torch"] / learned["cpu"],
+        memory=memory,
+    )
+
+
+def measure_apart(name: str, cpu_seconds: float) -> Figures:
+    """`measure` in a process of its own."""
+    command = [sys.executable, __file__, "--measure", name, "--seconds", str(cpu_seconds)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return Figures(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def table(figures: dict[str, Figures]) -> str:
+    """Markdown: a row for each measurement, then what is compared."""
+    lines = [
+        "| | sampling alone, agent-steps/CPU-s | learning, agent-steps/CPU-s | updates/CPU-s "
+        "| agent-steps/s of the clock | replay ratio | in torch's passes | memory, MiB |",
+        "|---|" + "---:|" * 7,
+    ]
+    for name, seen in figures.items():
+        # Runners in processes of their own are not watched.
+        share = "" if SETUPS[name].runners else f"{seen.torch_share:.1%}"
+        lines.append(
+            f"| {name} | {seen.sampling:,.0f} | {seen.agent_steps:,.0f} | {seen.updates:.1f} "
+            f"| {seen.agent_steps_wall:,.0f} | {seen.replay_ratio:.2f} | {share} "
+            f"| {seen.memory:,.0f} |"
+        )
+    if {"stock", "dqn"} <= set(figures):
+        stock, ours = figures["stock"], figures["dqn"]
+        lines += [
+            "",
+            f"DQN against RLlib's own: sampling {ours.sampling / stock.sampling:.1f} times as "
+            f"fast, updates {ours.updates / stock.updates:.1f} times.",
+        ]
+    if {"dqn-0.25", "apex-0.25"} <= set(figures):
+        dqn, apex = figures["dqn-0.25"], figures["apex-0.25"]
+        lines += [
+            "",
+            f"APEX against DQN: {apex.agent_steps / dqn.agent_steps:.2f} times the agent-steps "
+            f"for a CPU-second, {apex.agent_steps_wall / dqn.agent_steps_wall:.2f} times by the "
+            "clock.",
+        ]
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=60, help="CPU time of each learning phase")
+    parser.add_argument("--only", nargs="+", choices=SETUPS, default=list(SETUPS))
+    parser.add_argument("--measure", choices=SETUPS, help=argparse.SUPPRESS)
+    arguments = parser.parse_args(argv)
+    if arguments.measure:
+        warnings.simplefilter("ignore")
+        figures = measure(SETUPS[arguments.measure], arguments.seconds)
+        print(json.dumps(dataclasses.asdict(figures)))
+        return 0
+    print(table({name: measure_apart(name, arguments.seconds) for name in arguments.only}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
