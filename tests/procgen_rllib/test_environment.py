@@ -97,6 +97,24 @@ def test_time_runs_out(name: str, turns: int) -> None:
     assert ends == [turns, 2 * turns + 1]
 
 
+def test_turns_are_counted_from_the_start_of_each_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = 60
+    monkeypatch.setitem(GAMES, "bossfight", GAMES["bossfight"]._replace(max_turns=limit))
+    played = roll(4, 600, 1, env_name="bossfight")
+    ended = played["terminations"] | played["truncations"]
+    late = early = 0
+    for i in range(4):
+        begin = 0
+        for turn in np.flatnonzero(ended[:, i]):
+            length = turn + 1 - begin
+            assert played["truncations"][turn, i] == (length >= limit)
+            late, early = late + (length >= limit), early + (length < limit)
+            # One step more begins the next.
+            begin = turn + 2
+    assert late > 3
+    assert early > 3
+
+
 def test_last_and_first_frames() -> None:
     level, recorded = next(iter(ROLLED["maze"].items()))
     games = VectorProcgen(1, {"env_name": "maze", "num_levels": 1, "start_level": int(level)})
