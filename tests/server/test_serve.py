@@ -404,6 +404,44 @@ def test_a_strategy_that_overruns_is_answered_for_in_time(tmp_path: Path) -> Non
         process.wait(20)
 
 
+SLOW_FOR_ITS_KIND = """
+import sys, time
+from battlesnake_gym import snakes
+from heuristics.pipeline import Pipeline, Preference
+from server import serve
+
+@Preference
+def slow(view, move):
+    time.sleep(0.1)
+    return 0
+
+serve.THREADS_QUICK = 1
+snakes.register("slow", lambda seed: Pipeline(slow))
+sys.exit(serve.main(sys.argv[1:]))
+"""
+
+
+def test_what_waited_for_a_thread_is_answered_quickly(tmp_path: Path) -> None:
+    """One thread, 0.4 s a move, ten games at once: who waited too long gets the fallback."""
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SLOW_FOR_ITS_KIND, "--snake=slow", f"--port={port}"], stderr=log
+        )
+    try:
+        wait_for(address, process)
+        began = time.perf_counter()
+        with ThreadPoolExecutor(10) as engines:
+            games = list(engines.map(lambda number: play(address, number, 1), range(10)))
+        assert sum(map(len, games)) == 10
+        assert time.perf_counter() - began < 2, "ten moves would take four seconds"
+        assert metric(address, "battlesnake_timeouts_avoided_total") >= 7
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
 def test_development_reloads_and_shows_its_games(tmp_path: Path) -> None:
     port = free_port()
     address = f"http://127.0.0.1:{port}"
