@@ -59,7 +59,7 @@ def execute(path):
 def test_introduction(workplace):
     pytest.importorskip("ray", reason="needs the extra rllib")
     said = execute(workplace / "1_introduction.ipynb")
-    for made in ("runs/first/curve.svg", "runs/first/model/policy.json", "replays/first.gif"):
+    for made in ("runs/first/curve.png", "runs/first/model/policy.json", "replays/first.gif"):
         assert (workplace / made).stat().st_size > 0, said
     assert re.search(r"^first +\d+\.\d ± ", said, re.MULTILINE), said
     assert re.search(r"^ *search .* depth 6, ", said, re.MULTILINE), said
@@ -83,6 +83,8 @@ def test_deploy_and_compete(workplace):
     for label in ("learned", "hunter", "unguarded"):
         assert re.search(rf"^{label} +\d+\.\d ± ", said, re.MULTILINE), said
     assert "'apiversion': '1'" in said
+    assert "move {'move': " in said
+    assert "'error'" not in said
     moves = re.search(r'moves_total\{chosen_by="strategy"\} (\S+)', said)
     assert moves, said
     assert float(moves[1]) > 1
