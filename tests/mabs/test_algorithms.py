@@ -1,5 +1,6 @@
 """RLlib's own algorithms on the plain multi-agent environment."""
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,48 @@ def test_rllib_trains_on_it(ray_session: None, name: str, action_mask: str) -> N
         assert results["env_runners"]["episode_len_mean"] > 1
     finally:
         algorithm.stop()
+
+
+@pytest.mark.slow
+def test_one_policy_per_snake_and_a_frozen_opponent(ray_session: None) -> None:
+    from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+
+    from mabs import algorithms
+
+    config = algorithms.configure("PPO", SMALL)
+    spec = config.rl_module_spec.rl_module_specs[algorithms.MODULE]
+    names = ("snake_0", "snake_1")
+    config.multi_agent(
+        policies=set(names),
+        policy_mapping_fn=_by_name,
+        policies_to_train=["snake_0"],
+    )
+    config.rl_module(
+        rl_module_spec=MultiRLModuleSpec(rl_module_specs={name: copy(spec) for name in names})
+    )
+    config.env_runners(num_env_runners=0, num_envs_per_env_runner=2, rollout_fragment_length=16)
+    config.training(train_batch_size_per_learner=64, minibatch_size=32, num_epochs=1)
+    algorithm = config.debugging(log_level="ERROR", seed=3).build_algo()
+
+    def weights(name: str) -> dict[str, Any]:
+        return algorithm.get_weights([name])[name]
+
+    try:
+        before = {name: weights(name) for name in names}
+        algorithm.train()
+        changed = {
+            name: any(
+                not np.array_equal(before[name][key], value) for key, value in weights(name).items()
+            )
+            for name in names
+        }
+        assert changed == {"snake_0": True, "snake_1": False}
+    finally:
+        algorithm.stop()
+
+
+def _by_name(agent: str, episode: Any, **_: Any) -> str:
+    return agent
 
 
 @pytest.mark.slow

@@ -60,10 +60,12 @@ def test_training_updates_at_the_wanted_ratio_and_reports_games(small_config: An
         algorithm.stop()
 
 
-def test_same_seed_same_weights(small_config: Any) -> None:
+@pytest.mark.parametrize("remote_runners", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_same_seed_same_weights(small_config: Any, remote_runners: int) -> None:
     finals = []
     for seed in (7, 7, 8):
-        algorithm = small_config("DQN").debugging(seed=seed).build_algo()
+        config = small_config("DQN").env_runners(num_env_runners=remote_runners)
+        algorithm = config.debugging(seed=seed).build_algo()
         algorithm.train()
         algorithm.train()
         finals.append(weights(algorithm))
