@@ -18,7 +18,7 @@ from ray._raylet import Config  # type: ignore[attr-defined]  # it is compiled
 
 START_ATTEMPTS = 4
 START_SECONDS = 90.0
-STOP_SECONDS = 10.0
+STOP_SECONDS = 3.0
 STARTED = "Ray runtime started"
 
 _PR_SET_PDEATHSIG = 1
