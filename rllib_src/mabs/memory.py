@@ -16,8 +16,8 @@ def keep_freed_memory() -> bool:
     """Have the C library reuse freed blocks instead of giving them back to the system.
 
     Every pass of a batch through the network frees megabytes of activations and asks for them
-    again. Each time the system would have to clear thousands of pages, which costs a quarter of an
-    update's time. Changes the whole process; returns whether its C library can do so (glibc can).
+    again. Each time the system would have to clear thousands of pages, which costs a quarter of a
+    pass's time. Changes the whole process; returns whether its C library can do so (glibc can).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
