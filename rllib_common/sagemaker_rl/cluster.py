@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import ray
 
@@ -123,11 +124,14 @@ def lend(membership: Membership, settings: ClusterHyperparameters) -> int:
 
 def _serve(membership: Membership, link: Link, node: RayNode) -> int:
     with _asking_to_stop(link):
+        last_word = _LastWord(link)
+        last_word.start()
         try:
-            node.start()
-            link.send({"ready": True})
-            threading.Thread(target=_watch, args=(node, link), daemon=True).start()
-            end = link.receive()
+            node.start(give_up=last_word.has_come)
+            if not last_word.has_come():
+                link.send({"ready": True})
+                threading.Thread(target=_watch, args=(node, link), daemon=True).start()
+            end = last_word.wait()
         except LinkError as error:
             raise ClusterError(f"the master {membership.master} was lost: {error}") from None
     status = int(end.get("end", 1))
@@ -135,6 +139,34 @@ def _serve(membership: Membership, link: Link, node: RayNode) -> int:
         raise ClusterError(f"the master {membership.master} has failed: {end.get('reason')}")
     say(f"the master {membership.master} ends the cluster: {end.get('reason')}")
     return status
+
+
+class _LastWord(threading.Thread):
+    """Waits for the master's last word, also while Ray is started."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__(daemon=True)
+        self._link = link
+        self._come = threading.Event()
+        self._word: dict[str, Any] | LinkError = {}
+
+    def run(self) -> None:
+        try:
+            self._word = self._link.receive()
+        except LinkError as error:
+            self._word = error
+        self._come.set()
+
+    def has_come(self) -> bool:
+        """Whether there is nothing to wait for any more."""
+        return self._come.is_set()
+
+    def wait(self) -> dict[str, Any]:
+        """The message, or LinkError if the master was lost."""
+        self._come.wait()
+        if isinstance(self._word, LinkError):
+            raise self._word
+        return self._word
 
 
 def _watch(node: RayNode, link: Link) -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -49,14 +50,16 @@ class RayNode:
             [f"--address={ray_address}", f"--node-ip-address={address}", f"--num-cpus={cpus}"]
         )
 
-    def start(self) -> None:
+    def start(self, give_up: Callable[[], bool] = lambda: False) -> None:
         """Start it; it may take several attempts on a busy machine.
+
+        It returns without a running node as soon as ``give_up`` says so.
 
         Raises:
             RayNodeError: it did not start.
         """
         for _ in range(START_ATTEMPTS):
-            if self._started():
+            if self._started(give_up) or give_up():
                 return
             self.stop()
         raise RayNodeError(
@@ -82,7 +85,7 @@ class RayNode:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    def _started(self) -> bool:
+    def _started(self, give_up: Callable[[], bool]) -> bool:
         process = subprocess.Popen(
             [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *self._arguments],
             stdout=subprocess.PIPE,
@@ -99,7 +102,7 @@ class RayNode:
         started = threading.Event()
         threading.Thread(target=self._read, args=(process, started), daemon=True).start()
         deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and process.poll() is None:
+        while time.monotonic() < deadline and process.poll() is None and not give_up():
             if started.wait(0.1):
                 return True
         return False
