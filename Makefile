@@ -24,8 +24,14 @@ COMPILED = $(wildcard */csrc/*.c */csrc/*.h)
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
+INSTALL = $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel
+
 $(VENV)/.packages: $(PACKAGING) | $(BIN)/python
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel -e ".[rllib,server,procgen,sagemaker-local,dev]"
+	$(INSTALL) -e ".[rllib,server]"
+	@touch $@
+
+$(VENV)/.test-packages: $(VENV)/.packages
+	$(INSTALL) -e ".[rllib,server,procgen,sagemaker-local,dev]"
 	@touch $@
 
 # The old ones go first: a source that does not compile must not leave yesterday's in its place.
@@ -50,7 +56,7 @@ demo: $(VENV)/.engine
 system-packages:
 	@tools/system_packages.sh
 
-lint: $(VENV)/.engine
+lint: $(VENV)/.test-packages $(VENV)/.engine
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
