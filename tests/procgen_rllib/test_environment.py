@@ -14,7 +14,7 @@ from tests.procgen_rllib.recording import RECORDED, actions, play
 
 ROLLED = json.loads(RECORDED.read_text())
 PROVIDERS = ("envpool", "procgen") if find_spec("procgen") else ("envpool",)
-"""The original is tried where a user has it; it has no wheels for today's Python."""
+"""The original is tried where a user has it."""
 WAIT = 4
 """The action that does nothing."""
 
