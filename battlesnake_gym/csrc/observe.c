@@ -42,6 +42,8 @@ enum { OUTSIDE = 255, MAX_PLANES = PLANES, MAX_LAYERS = 5, FAR_TURNS = 32 };
  * is room: PLANE_SLACK), and written as many bytes too far. */
 enum { BLOCK = 32 };
 typedef uint8_t Block __attribute__((vector_size(BLOCK)));
+/* The same anywhere in memory. memcpy would move it in halves. */
+typedef uint8_t LooseBlock __attribute__((vector_size(BLOCK), aligned(1), may_alias));
 
 /* The number of cells in whole blocks. */
 INLINE int span_of(int cells) { return (cells + BLOCK - 1) & -BLOCK; }
@@ -171,22 +173,20 @@ INLINE void make_scene(const Layout *layout, const Record *record, int values, S
 
 INLINE void fill_plane(uint8_t value, int span, uint8_t *to) {
     Block block = (Block){0} + value;
-    for (int start = 0; start < span; start += BLOCK) memcpy(to + start, &block, BLOCK);
+    for (int start = 0; start < span; start += BLOCK) *(LooseBlock *)(to + start) = block;
 }
 
 INLINE void copy_plane(const Plane *plane, int span, uint8_t *to) {
-    for (int start = 0; start < span; start += BLOCK) memcpy(to + start, plane->cells + start, BLOCK);
+    const LooseBlock *from = (const LooseBlock *)plane->cells;
+    for (int start = 0; start < span; start += BLOCK) *(LooseBlock *)(to + start) = *from++;
 }
 
 /* The bodies of all but the own one: no two bodies share a cell. */
 INLINE void others_plane(const Plane *all, const Plane *own, int span, uint8_t *to) {
-    for (int start = 0; start < span; start += BLOCK) {
-        Block block, own_block;
-        memcpy(&block, all->cells + start, BLOCK);
-        memcpy(&own_block, own->cells + start, BLOCK);
-        block ^= own_block;
-        memcpy(to + start, &block, BLOCK);
-    }
+    const LooseBlock *all_block = (const LooseBlock *)all->cells;
+    const LooseBlock *own_block = (const LooseBlock *)own->cells;
+    for (int start = 0; start < span; start += BLOCK)
+        *(LooseBlock *)(to + start) = *all_block++ ^ *own_block++;
 }
 
 INLINE uint8_t turn_value(const Record *record) {
