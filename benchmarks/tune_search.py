@@ -2,7 +2,7 @@
 
 Simultaneous perturbation (SPSA, Spall 1992): in every round all weights are moved up or down at
 random, the two opposite versions play each other from the same starts in both seats, and the
-weights take a step towards the winner. Afterwards the result plays the version it began from.
+weights take a step towards the winner. ``--match`` lets the result play today's weights.
 
     python benchmarks/tune_search.py --rounds 300 --games 16 --state tuning.json
     python benchmarks/tune_search.py --match tuning.json --games 400

@@ -24,8 +24,7 @@ static inline Bits neighbours(const Search *search, Bits a) {
 }
 
 /* Cells that two snakes reach in the same turn go to the longer one, or to nobody. */
-static Bits settle_ties(const Position *at, const int *alive, int count, Bits *reached) {
-    Bits nobody = bits_none();
+static void settle_ties(const Position *at, const int *alive, int count, Bits *reached) {
     for (int i = 0; i < count; i++)
         for (int j = i + 1; j < count; j++) {
             Bits both = bits_and(reached[i], reached[j]);
@@ -33,9 +32,7 @@ static Bits settle_ties(const Position *at, const int *alive, int count, Bits *r
             int more = at->snake[alive[i]].length - at->snake[alive[j]].length;
             if (more <= 0) reached[i] = bits_minus(reached[i], both);
             if (more >= 0) reached[j] = bits_minus(reached[j], both);
-            if (more == 0) nobody = bits_or(nobody, both);
         }
-    return nobody;
 }
 
 /* The tail cell that snake `s` leaves with its `turn`-th move from here, or -1. */

@@ -85,7 +85,6 @@ static int health_on(const Search *search, const Position *at, int health, int c
 
 /* Moves every living snake; `target` gets its new cell, or OFF_BOARD for those that die at once. */
 static void move_all(Search *search, Position *at, const uint8_t *moves, uint16_t *target) {
-    Bits eaten = bits_none();
     int fed = 0;
     for (int s = 0; s < search->ask->snakes; s++) {
         Body *body = &at->snake[s];
@@ -98,7 +97,6 @@ static void move_all(Search *search, Position *at, const uint8_t *moves, uint16_
         if (!body->health) {
             target[s] = OFF_BOARD;
         } else if (bits_has(&at->food, cell)) {
-            bits_add(&eaten, cell);
             body->stacked++;
             body->length++;
             fed = 1;
@@ -106,8 +104,7 @@ static void move_all(Search *search, Position *at, const uint8_t *moves, uint16_
     }
     if (!fed) return;
     for (int s = 0; s < search->ask->snakes; s++)
-        if (at->snake[s].alive && target[s] != OFF_BOARD && bits_has(&eaten, target[s]) &&
-            bits_has(&at->food, target[s])) {
+        if (at->snake[s].alive && target[s] != OFF_BOARD && bits_has(&at->food, target[s])) {
             bits_drop(&at->food, target[s]);
             at->hash ^= search->food_key[target[s]];
         }

@@ -110,18 +110,16 @@ static const Entry *known(const Search *search, const Position *at) {
  * worst; `to` becomes the position after it. Returns whether the table knew any. */
 static int worst_known(Search *search, const Position *at, uint8_t *moves, Position *to) {
     uint8_t options[MAX_SNAKES][4], chosen[MAX_SNAKES];
-    int worst = WIN + 1;
+    int worst = WIN + 1, counts[MAX_SNAKES] = {0};
     for (int s = 1; s < search->ask->snakes; s++)
         if (at->snake[s].alive) {
-            moves_of(search, at, s, 4, options[s]);
+            counts[s] = moves_of(search, at, s, 4, options[s]);
             moves[s] = options[s][0];
         }
     memcpy(chosen, moves, sizeof chosen);
     for (int s = 1; s < search->ask->snakes; s++) {
-        if (!at->snake[s].alive) continue;
         uint8_t usual = moves[s];
-        int count = moves_of(search, at, s, 4, options[s]);
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < counts[s]; i++) {
             moves[s] = options[s][i];
             play(search, at, moves, to);
             const Entry *entry = known(search, to);
