@@ -35,8 +35,8 @@ from typing import Any, Self
 
 from battlesnake_gym import board_json, board_text, rules
 from battlesnake_gym.board_json import UNKNOWN_SEED
-from battlesnake_gym.board_text import wraps
 from battlesnake_gym.fields import BoardError, shown
+from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
 
 __all__ = ["UNKNOWN_SEED", "Board", "BoardError"]

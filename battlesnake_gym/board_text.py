@@ -44,6 +44,7 @@ from typing import Any
 
 from battlesnake_gym.board_json import UNKNOWN_SEED
 from battlesnake_gym.fields import BoardError, shown
+from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import (
     CAUSES,
     MAX_HEALTH,
@@ -63,11 +64,6 @@ _CELL = re.compile(r"\S[~2-9]?")
 _USUAL = Game(seed=UNKNOWN_SEED)
 
 _Facts = dict[str, str]
-
-
-def wraps(game: Game) -> bool:
-    """Whether snakes of this ruleset leave on one side and come back on the other."""
-    return game.ruleset in ("wrapped", "wrapped_constrictor")
 
 
 # --- writing ------------------------------------------------------------------------------------

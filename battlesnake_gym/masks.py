@@ -27,7 +27,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym.rules.rulesets import RULESETS, ruleset_name
+from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
 
 WALL, NECK, BODY, HEALTH, HEAD = 1, 2, 4, 8, 16
@@ -99,11 +99,6 @@ def faults(game: Game, state: State, snake_id: str, move: str) -> int:
         | HEALTH * (not _lives_on(game, state, own, cell))
         | HEAD * any(_can_contest(state, own, other, cell, wrapped) for other in others)
     )
-
-
-def wraps(game: Game) -> bool:
-    """Whether a snake that leaves the board enters it on the other side."""
-    return any(stage.name == "move_wrapped" for stage in RULESETS[ruleset_name(game.ruleset)])
 
 
 def _find(state: State, snake_id: str) -> Snake:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from battlesnake_gym.board import Board
-from battlesnake_gym.rules.state import MOVES, Snake
+from battlesnake_gym.rules import MOVES, Snake, grows_always, wraps
 from battlesnake_gym.snakes import Decision, Reason
 
 try:
@@ -99,8 +99,8 @@ class Search:
         move, depth, proven, evaluated, visited, scores, line = _search.think(
             board.width,
             board.height,
-            board.game.ruleset in ("wrapped", "wrapped_constrictor"),
-            board.game.ruleset in ("constrictor", "wrapped_constrictor"),
+            wraps(board.game),
+            grows_always(board.game),
             board.game.solo or board.game.ruleset == "solo",
             board.game.settings.hazard_damage_per_turn,
             np.array([len(snake.body) for snake in snakes], np.int32),

@@ -13,11 +13,8 @@ from operator import or_
 
 from battlesnake_gym import rules
 from battlesnake_gym.board import Board
-from battlesnake_gym.board_text import wraps
 from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake
 from heuristics.grid import grid
-
-CONSTRICTOR = ("constrictor", "wrapped_constrictor")
 
 
 class View:
@@ -32,7 +29,7 @@ class View:
         self.board = board
         self.you: Snake = board.you
         self.rivals = [snake for snake in board.living if snake.id != self.you.id]
-        self.grid = grid(board.width, board.height, wraps(board.game))
+        self.grid = grid(board.width, board.height, rules.wraps(board.game))
         self.food = self.grid.bits(board.food)
         self.hazards = Counter(board.hazards)
         self.targets = {move: self.grid.step(self.you.head, move) for move in MOVES}
@@ -42,7 +39,7 @@ class View:
             for snake in (self.you, *self.rivals)
         ]
         longest = max(snake.length for snake in (self.you, *self.rivals))
-        self._horizon = 1 if rules.ruleset_name(board.game.ruleset) in CONSTRICTOR else longest
+        self._horizon = 1 if rules.grows_always(board.game) else longest
         self._deadly = self.grid.bits(
             cell for cell in self.hazards if self.health_after(cell, MAX_HEALTH) <= 0
         )

@@ -13,7 +13,7 @@ from .errors import RulesError
 from .gorand import GoRand
 from .maps import MAPS, Map
 from .play import MAX_SIZE, start, step
-from .rulesets import RULESETS, is_over, ruleset_name
+from .rulesets import RULESETS, grows_always, is_over, ruleset_name, wraps
 from .stages import Moves, Stage, default_move
 from .state import (
     CAUSES,
@@ -48,8 +48,10 @@ __all__ = [
     "Stage",
     "State",
     "default_move",
+    "grows_always",
     "is_over",
     "ruleset_name",
     "start",
     "step",
+    "wraps",
 ]

@@ -43,6 +43,20 @@ def ruleset_name(name: str) -> str:
     return name if name in RULESETS else "standard"
 
 
+def _stages(game: Game) -> tuple[Stage, ...]:
+    return RULESETS[ruleset_name(game.ruleset)]
+
+
+def wraps(game: Game) -> bool:
+    """Whether snakes of this ruleset leave on one side and come back on the other."""
+    return _stages(game)[0] is WRAPPED[0]
+
+
+def grows_always(game: Game) -> bool:
+    """Whether snakes of this ruleset grow every turn, so that no tail ever leaves its cell."""
+    return _stages(game)[-1] is CONSTRICTOR[-1]
+
+
 def is_over(game: Game, state: State) -> bool:
     """Whether the game has ended: nobody is left, or only one where several began.
 
