@@ -1,7 +1,5 @@
-"""One Ray for all tests of the package, and small games to train on."""
+"""Small games to train on."""
 
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,8 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.fixture(scope="session")
-def ray_session() -> Iterator[None]:
-    """Ray on this machine, for as long as the tests run."""
-    ray = pytest.importorskip("ray", reason="needs the extra rllib")
+def ray_with_games(ray_session: None) -> None:
+    """Ray that can make the multi-agent environment by its name, torch on one thread."""
     import torch
     from ray.tune.registry import register_env
 
@@ -28,16 +25,11 @@ def ray_session() -> Iterator[None]:
     from mabs.environment import ENV_NAME
 
     torch.set_num_threads(1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
     register_env(ENV_NAME, algorithms.make_multi_agent_env)
-    yield
-    ray.shutdown()
 
 
 @pytest.fixture
-def small_config(ray_session: None) -> Any:
+def small_config(ray_with_games: None) -> Any:
     """A function from an algorithm's name to a configuration that trains in seconds."""
     from mabs import algorithms
 

@@ -16,7 +16,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def game(ray_session: None) -> Any:
+def game(ray_with_games: None) -> Any:
     from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
 
     return BattlesnakeMultiAgentEnv(SMALL | {"num_snakes": 3, "width": 7, "height": 7})
@@ -47,7 +47,7 @@ def test_a_game_as_rllib_sees_it(game: Any) -> None:
     assert len(again) == 3
 
 
-def test_a_whole_game_is_cut_at_max_turns(ray_session: None) -> None:
+def test_a_whole_game_is_cut_at_max_turns(ray_with_games: None) -> None:
     from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
 
     game = BattlesnakeMultiAgentEnv(SMALL | {"num_snakes": 2, "width": 11, "height": 11,
@@ -60,7 +60,7 @@ def test_a_whole_game_is_cut_at_max_turns(ray_session: None) -> None:
     assert all(seen["observations"].any() for seen in last.values())
 
 
-def test_without_a_mask_an_observation_is_the_planes(ray_session: None) -> None:
+def test_without_a_mask_an_observation_is_the_planes(ray_with_games: None) -> None:
     from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
 
     game = BattlesnakeMultiAgentEnv(SMALL | {"action_mask": "none"})
@@ -72,7 +72,7 @@ def test_without_a_mask_an_observation_is_the_planes(ray_session: None) -> None:
 @pytest.mark.parametrize(
     ("name", "action_mask"), [("PPO", "forbidden"), ("PPO", "none"), ("IMPALA", "forbidden")]
 )
-def test_rllib_trains_on_it(ray_session: None, name: str, action_mask: str) -> None:
+def test_rllib_trains_on_it(ray_with_games: None, name: str, action_mask: str) -> None:
     from mabs import algorithms
 
     config = algorithms.configure(name, SMALL | {"action_mask": action_mask})
@@ -94,7 +94,7 @@ def test_rllib_trains_on_it(ray_session: None, name: str, action_mask: str) -> N
 
 
 @pytest.mark.slow
-def test_one_policy_per_snake_and_a_frozen_opponent(ray_session: None) -> None:
+def test_one_policy_per_snake_and_a_frozen_opponent(ray_with_games: None) -> None:
     from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
     from mabs import algorithms
@@ -136,7 +136,7 @@ def _by_name(agent: str, episode: Any, **_: Any) -> str:
 
 
 @pytest.mark.slow
-def test_rllibs_own_dqn_trains_our_network(ray_session: None) -> None:
+def test_rllibs_own_dqn_trains_our_network(ray_with_games: None) -> None:
     from ray.rllib.algorithms.dqn import DQNConfig
     from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec

@@ -46,7 +46,7 @@ def rows(run: Path) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def trained(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of four iterations, made in two parts."""
     runs = tmp_path_factory.mktemp("runs")
     assert train(runs, "--num-iters", "2") == 0
@@ -164,7 +164,7 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(
     ],
 )  # fmt: skip
 def test_mistakes_are_refused_before_any_work(
-    ray_session: None,
+    ray_with_games: None,
     run_folder: Path,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
@@ -176,14 +176,14 @@ def test_mistakes_are_refused_before_any_work(
 
 
 def test_it_must_be_told_when_to_stop(
-    ray_session: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
+    ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert train(run_folder) == 2
     assert "say when to stop: --num-iters N" in capsys.readouterr().err
 
 
 def test_sigterm_leaves_a_checkpoint_to_resume_from(
-    ray_session: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
+    ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = run_folder / "DQN-5x5-2"
 
@@ -214,7 +214,7 @@ def test_sigterm_leaves_a_checkpoint_to_resume_from(
     assert float(table[done]["env_steps"]) > float(table[done - 1]["env_steps"])
 
 
-def test_no_resume_begins_anew(ray_session: None, run_folder: Path) -> None:
+def test_no_resume_begins_anew(ray_with_games: None, run_folder: Path) -> None:
     for _ in range(2):
         assert train(run_folder, "--num-iters", "1", "--no-resume") == 0
         assert len(rows(run_folder / "DQN-5x5-2")) == 1
