@@ -97,14 +97,19 @@ class Instance:
         )
         os.sched_setaffinity(self.process.pid, self.cpus)
 
-    def show_log(self) -> None:
-        """Pass on what it prints, to its end; every line under its name."""
+    def log(self) -> Iterator[str]:
+        """What it prints, line by line to its end; the file ``log`` keeps it."""
         assert self.process is not None
         assert self.process.stdout is not None
         with (self.folder / "log").open("w") as log, self.process.stdout as lines:
             for line in lines:
                 log.write(line)
-                sys.stdout.write(f"{self.name} | {line}")
+                yield line
+
+    def show_log(self) -> None:
+        """Pass on what it prints, to its end; every line under its name."""
+        for line in self.log():
+            sys.stdout.write(f"{self.name} | {line}")
 
     def send(self, number: int) -> None:
         """Send a signal to all its processes."""
@@ -136,7 +141,7 @@ class LocalJob:
             ValueError: the job is impossible.
         """
         self._check()
-        with _s3() as environment:
+        with aws() as environment:
             self._upload(environment)
             everybody = self._instances()
             for instance in everybody:
@@ -194,14 +199,13 @@ class LocalJob:
                 (f"{kind}/", number, common | {"rl_cluster_type": kind})
                 for kind, number in ((PRIMARY, self.instances), (SECONDARY, self.secondary))
             ]
-        cpus = sorted(os.sched_getaffinity(0))
         made: list[Instance] = []
         for prefix, number, values in jobs:
             hosts = [f"algo-{i + 1}" for i in range(number)]
             for host in hosts:
-                mine = set(cpus[len(made) :: count]) or {cpus[len(made) % len(cpus)]}
+                cpus = share_of_cpus(len(made), count)
                 made.append(
-                    Instance(f"{prefix}{host}", self.folder / prefix / host, hosts, values, mine)
+                    Instance(f"{prefix}{host}", self.folder / prefix / host, hosts, values, cpus)
                 )
         return made
 
@@ -217,11 +221,22 @@ class LocalJob:
 
     def _pack_model(self, model_dir: Path) -> None:
         target = self.folder / "model.tar.gz"
-        draft = target.with_name(target.name + ".unfinished")
-        with tarfile.open(draft, "w:gz") as archive:
-            archive.add(model_dir, arcname=".")
-        draft.replace(target)
+        pack_folder(model_dir, target)
         sys.stdout.write(f"wrote {target}\n")
+
+
+def pack_folder(folder: Path, target: Path) -> None:
+    """Write ``target``, a ``.tar.gz`` of what is in ``folder``."""
+    draft = target.with_name(target.name + ".unfinished")
+    with tarfile.open(draft, "w:gz") as archive:
+        archive.add(folder, arcname=".")
+    draft.replace(target)
+
+
+def share_of_cpus(position: int, instances: int) -> set[int]:
+    """The CPUs of the instance at ``position`` of so many that share this machine."""
+    cpus = sorted(os.sched_getaffinity(0))
+    return set(cpus[position::instances]) or {cpus[position % len(cpus)]}
 
 
 def pack(source_dir: Path, dependencies: Sequence[Path]) -> bytes:
@@ -240,8 +255,8 @@ def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 @contextmanager
-def _s3() -> Iterator[dict[str, str]]:
-    """S3 on this machine; yields what its users need in their environment."""
+def aws() -> Iterator[dict[str, str]]:
+    """AWS on this machine, S3 above all; yields what its users need in their environment."""
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
