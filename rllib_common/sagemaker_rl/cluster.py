@@ -97,13 +97,12 @@ def lend(membership: Membership, settings: ClusterHyperparameters) -> int:
 
     Raises:
         ClusterError: the master did not come in time, was lost, or has failed.
+        BucketError: the note about the master cannot be read.
         RayNodeError: Ray does not start here.
     """
     say(f"{membership.me} looks for {membership.master}")
     joined = join(
-        membership.me,
-        membership.host,
-        membership.master,
+        membership,
         _discovery(membership, settings),
         own_cpus(),
         60 * settings.rl_join_minutes,

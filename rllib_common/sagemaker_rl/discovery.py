@@ -20,6 +20,10 @@ class DiscoveryError(RuntimeError):
     """The master cannot be found, or cannot be announced; the message says what to do."""
 
 
+class BucketError(DiscoveryError):
+    """The bucket cannot be used, and waiting will not change that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """One run of a cluster: where its master listens, and what proves that a peer belongs to it."""
@@ -146,7 +150,7 @@ class Bucket:
         try:
             return call(Bucket=self._bucket, Key=self._key, **arguments)
         except ClientError as error:
-            raise DiscoveryError(self._explain(operation, error.response)) from None
+            raise self._explain(operation, error.response) from None
         except BotoCoreError as error:
             raise DiscoveryError(
                 f"{operation} of {self.place} failed: {error}; the instances need credentials "
@@ -154,17 +158,23 @@ class Bucket:
                 f"(now {self._region}) must be the bucket's"
             ) from None
 
-    def _explain(self, operation: str, response: Any) -> str:
-        code = str(response["Error"]["Code"])
+    def _explain(self, operation: str, response: Any) -> DiscoveryError:
+        code, message = (str(response["Error"].get(name, "")) for name in ("Code", "Message"))
         if code == "NoSuchKey":
-            return f"there is no {self.place} yet"
+            return DiscoveryError(f"there is no {self.place} yet")
+        region = f"aws_region (now {self._region}) must be the region of {self._bucket}"
         remedy = {
             "NoSuchBucket": f"there is no bucket {self._bucket}; check s3_bucket",
             "AccessDenied": "the job's role needs s3:GetObject, s3:PutObject, s3:DeleteObject and "
             f"s3:ListBucket on {self._bucket}",
-            "403": f"the job's role may not use {self._bucket}",
-        }.get(code, f"aws_region (now {self._region}) must be the region of {self._bucket}")
-        return f"{operation} of {self.place} failed with {code}: {remedy}"
+            "PermanentRedirect": region,
+            "AuthorizationHeaderMalformed": region,
+            "IllegalLocationConstraintException": region,
+        }.get(code)
+        failed = f"{operation} of {self.place} failed with {code}"
+        if remedy is None:
+            return DiscoveryError(f"{failed}: {message}")
+        return BucketError(f"{failed}: {remedy}")
 
 
 def own_address(host: str) -> str:

@@ -42,7 +42,7 @@ class Membership:
     master: str
     master_host: str
     others: tuple[str, ...]
-    """Everybody but the master; known to the master alone where there are two jobs."""
+    """Everybody but the master; a secondary job's instances know of themselves alone."""
 
     @property
     def is_master(self) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from sagemaker_rl.discovery import Discovery, DiscoveryError, Run
+from sagemaker_rl.discovery import BucketError, Discovery, DiscoveryError, Run
 from sagemaker_rl.link import SILENCE_SECONDS, Link, LinkError
+from sagemaker_rl.membership import Membership
 
 HELLO_SECONDS = 5.0
 """How long a worker waits for an answer before it knocks again."""
@@ -102,6 +103,10 @@ class Master:
             with suppress(LinkError):
                 peer.link.send({"end": status, "reason": reason})
             peer.link.close()
+        # Closing alone would leave it open until somebody has knocked. Linux wakes the thread that
+        # accepts; where it is not connected, others say so.
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         with suppress(DiscoveryError):
             self._discovery.withdraw(self.run)
@@ -145,29 +150,46 @@ class Master:
     def _welcome(self, link: Link) -> str:
         """Let a peer join, and return its name; or refuse it, and return ""."""
         hello = link.receive()
-        reason = self._why_not(hello, link)
-        if reason:
-            link.send({"refused": reason})
+        name = str(hello.get("name"))
+        for_now = self._why_not(name, hello, link)
+        for_good = "" if for_now else self._why_never(name, hello)
+        if reason := for_now or for_good:
+            self._refuse(name, reason, bool(for_good))
+            link.send({"refused": reason, "for_good": bool(for_good)})
             return ""
         link.send({"run_id": self.run.run_id, "token": self.run.token, "ray": self.ray_address})
         link.receive()
-        name = str(hello["name"])
         with self._changed:
+            if self._ended:
+                return ""
             self._peers[name] = _Peer(link, int(hello["cpus"]))
             self._changed.notify_all()
         return name
 
-    def _why_not(self, hello: Mapping[str, Any], link: Link) -> str:
+    def _why_not(self, name: str, hello: Mapping[str, Any], link: Link) -> str:
+        """Why a peer cannot join now; "" if it can."""
         reason = self._discovery.why_not(self.run, hello, link.peer_address)
-        name = str(hello.get("name"))
-        if not reason and name not in self._others:
-            reason = f"the cluster is made of {', '.join(self._others)}, without {name}"
         if not reason and name in self._peers:
             reason = f"{name} is here already"
-        if reason:
-            with self._changed:
-                self._refused[name] = reason
         return reason
+
+    def _why_never(self, name: str, hello: Mapping[str, Any]) -> str:
+        """Why a peer of this run can never join: its job is not as large as was agreed."""
+        mine, theirs = (_job_of(name, others) for others in (self._others, hello.get("others", [])))
+        if name in mine and mine == theirs:
+            return ""
+        return (
+            f"{name} is one of {len(theirs)}, and the master waits for "
+            f"{', '.join(sorted(mine)) or 'none'}; in both jobs, set rl_num_instances_secondary to "
+            "the instance_count of the secondary job"
+        )
+
+    def _refuse(self, name: str, reason: str, for_good: bool) -> None:
+        with self._changed:
+            self._refused[name] = reason
+            if for_good and self._on_trouble is None and not self._trouble:
+                self._trouble = reason
+                self._changed.notify_all()
 
     def _listen(self, name: str, link: Link) -> None:
         while True:
@@ -208,25 +230,26 @@ class Joined:
     ray_address: str
 
 
-def join(
-    name: str, host: str, master: str, discovery: Discovery, cpus: int, seconds: float
-) -> Joined:
+def join(me: Membership, discovery: Discovery, cpus: int, seconds: float) -> Joined:
     """Find the master and join its cluster.
 
     Raises:
-        ClusterError: it did not appear in time, or it refuses this instance.
+        ClusterError: it did not appear in time, or it refuses this instance for good.
+        BucketError: the note about the master cannot be read.
     """
+    hello = {"name": me.me, "host": me.host, "others": me.others, "cpus": cpus}
     deadline = time.monotonic() + seconds
     while True:
         try:
-            run = discovery.find()
-            return _knock(run, {"name": name, "host": host, "cpus": cpus})
+            return _knock(discovery.find(), hello)
+        except BucketError:
+            raise
         except (DiscoveryError, LinkError, OSError) as error:
             reason = error
         if time.monotonic() > deadline:
             raise ClusterError(
-                f"{master} did not come within {seconds:g} s: {reason}. Start both jobs with the "
-                "same settings, and let security groups pass all traffic between the instances"
+                f"{me.master} did not come within {seconds:g} s: {reason}. Start both jobs with "
+                "the same settings, and let security groups pass all traffic between the instances"
             )
         time.sleep(POLL_SECONDS)
 
@@ -239,13 +262,19 @@ def _knock(run: Run, hello: Mapping[str, Any]) -> Joined:
         connection.settimeout(HELLO_SECONDS)
         answer = link.receive()
         if "refused" in answer:
-            raise LinkError(f"the master at {run.address} refuses: {answer['refused']}")
+            refused = f"the master at {run.address} refuses: {answer['refused']}"
+            raise ClusterError(refused) if answer.get("for_good") else LinkError(refused)
         if not {"run_id", "token", "ray"} <= answer.keys():
             raise LinkError(f"something else answers at {run.address}")
         link.send({"joined": True})
-    except LinkError:
+    except (ClusterError, LinkError):
         link.close()
         raise
     connection.settimeout(SILENCE_SECONDS)
     link.start_beating()
     return Joined(link, str(answer["run_id"]), str(answer["token"]), str(answer["ray"]))
+
+
+def _job_of(name: str, others: Iterable[str]) -> set[str]:
+    """Those of ``others`` that are of the same job as ``name``."""
+    return {other for other in others if other.rpartition("/")[0] == name.rpartition("/")[0]}
