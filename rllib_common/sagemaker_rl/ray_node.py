@@ -17,6 +17,8 @@ from pathlib import Path
 
 from ray._raylet import Config  # type: ignore[attr-defined]  # it is compiled
 
+from sagemaker_rl.console import say
+
 START_ATTEMPTS = 4
 START_SECONDS = 90.0
 STOP_SECONDS = 3.0
@@ -58,14 +60,13 @@ class RayNode:
         Raises:
             RayNodeError: it did not start.
         """
-        for _ in range(START_ATTEMPTS):
+        for attempt in range(1, START_ATTEMPTS + 1):
             if self._started(give_up) or give_up():
                 return
             self.stop()
-        raise RayNodeError(
-            f"ray start failed {START_ATTEMPTS} times; its last words: "
-            + " | ".join(line for line in self._last_words if line)
-        )
+            last_words = " | ".join(line for line in self._last_words if line)
+            say(f"ray start failed, attempt {attempt} of {START_ATTEMPTS}: {last_words}")
+        raise RayNodeError(f"ray start failed {START_ATTEMPTS} times; its last words: {last_words}")
 
     @property
     def running(self) -> bool:

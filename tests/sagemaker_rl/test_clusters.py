@@ -15,7 +15,7 @@ from tests.sagemaker_rl.instances import BUCKET, COUNT, TRAIN, Instance, Network
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.rllib,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(2400),
     pytest.mark.skipif(not instances.possible(), reason="needs root and iproute2"),
 ]
 
@@ -25,7 +25,7 @@ SMALL = {
     "map_size": 5,
     "seed": 3,
     "checkpoint_minutes": 0.001,
-    "rl_join_minutes": 4,
+    "rl_join_minutes": 9,
     "rl.training.config.num_envs_per_env_runner": 4,
     "rl.training.config.rollout_fragment_length": 8,
     "rl.training.config.train_batch_size_per_learner": 32,
@@ -38,7 +38,7 @@ SMALL = {
 """Iterations of a moment, on one runner for each CPU but one."""
 
 ENDLESS = 1_000_000
-STARTED = 200
+STARTED = 600
 """Seconds in which a cluster has trained for the first time, on a busy machine."""
 NOTICED = 25
 """Seconds in which all others have ended after one was lost."""

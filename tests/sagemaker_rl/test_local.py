@@ -142,7 +142,7 @@ def run(*arguments: Any, **hyperparameters: Any) -> "subprocess.CompletedProcess
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_three_instances_by_the_real_programs(tmp_path: Path) -> None:
     done = run(tmp_path / "job", "--instances", "3", num_iters=2)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -155,7 +155,7 @@ def test_three_instances_by_the_real_programs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_an_interrupted_job_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "job"
     with subprocess.Popen(
@@ -164,7 +164,7 @@ def test_an_interrupted_job_goes_on(tmp_path: Path) -> None:
         assert process.stdout is not None
         began = time.monotonic()
         while "training_iteration=2 " not in process.stdout.readline():
-            assert time.monotonic() - began < 200
+            assert time.monotonic() - began < 600
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
     assert process.returncode != 0
@@ -175,7 +175,7 @@ def test_an_interrupted_job_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_a_mistake_is_the_reason_of_the_failure(tmp_path: Path) -> None:
     done = run(tmp_path / "job", num_iters=1, map_sise=7)
     assert done.returncode != 0
