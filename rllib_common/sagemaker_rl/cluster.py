@@ -35,11 +35,13 @@ def own_cpus() -> int:
 class Leader:
     """The master's cluster, up and running."""
 
-    def __init__(self, master: Master, node: RayNode, cpus: int) -> None:
+    def __init__(self, master: Master, node: RayNode, cpus: int, gpus: int) -> None:
         self._master = master
         self._node = node
         self.cpus = cpus
         """CPUs of all instances together."""
+        self.gpus = gpus
+        """GPUs of all instances together."""
 
     def stopped(self) -> None:
         """Tell the others that the job was told to stop."""
@@ -79,7 +81,7 @@ def leading(membership: Membership, settings: ClusterHyperparameters) -> Iterato
         master.open()
         cpus += master.wait(60 * settings.rl_join_minutes, say)
         ray.init(address=ray_address, logging_level=logging.ERROR)
-        leader = Leader(master, node, cpus)
+        leader = Leader(master, node, cpus, int(ray.cluster_resources().get("GPU", 0)))
         master.watch(leader.on_trouble)
         yield leader
     except BaseException as error:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import ray
+import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from sagemaker_rl import checkpoints, hyperparameters
@@ -43,6 +44,9 @@ from sagemaker_rl.training_run import CSV_COLUMNS, TrainingRun
 
 PARAMS_FILE = "params.json"
 """Beside the model of a SageMaker job: the hyperparameters and what they made."""
+
+RAY_ATTEMPTS = 3
+"""How often Ray is started before it is given up."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,13 @@ class SageMakerRayLauncher:
             membership = Membership.from_environment(settings.plain)
             # On every instance, so that a mistake ends all of them at once.
             config = launcher._configure(settings, membership)
+            if arguments.check:
+                launcher.identity(config)
+                say("the hyperparameters are fine")
+                return 0
+            if membership.alone:
+                check_cpus(config, own_cpus())
+                check_gpus(config, torch.cuda.device_count())
             run = launcher._plan(arguments, settings, config) if membership.is_master else None
         except ValueError as error:
             report_failure(str(error))
@@ -173,6 +184,12 @@ class SageMakerRayLauncher:
             help="go on from the newest checkpoint of this name, if there is one; --no-resume "
             "deletes the run of this name first",
         )
+        parser.add_argument(
+            "--check",
+            action="store_true",
+            help="refuse what cannot be trained, or else do nothing; CPUs and GPUs are not counted, "
+            "so that a job can be checked elsewhere",
+        )
         hyperparameters.add_flags(parser, self.hyperparameters_class)
         return parser
 
@@ -200,9 +217,7 @@ class SageMakerRayLauncher:
         # How many CPUs the others have is known when they have come; equal instances till then.
         instances = 1 + len(membership.others)
         config.num_env_runners = self._workers(config, plain.num_workers, own_cpus() * instances)
-        if membership.alone:
-            check_cpus(config, own_cpus())
-        elif config.num_env_runners == 0:
+        if not membership.alone and config.num_env_runners == 0:
             raise HyperparameterError(
                 f"there are {instances} instances, but num_workers is 0, so that all but one would "
                 "do nothing; choose an algorithm for many processors (APEX, IMPALA, PPO), give "
@@ -253,6 +268,7 @@ class SageMakerRayLauncher:
                     run.config, plain.num_workers, leader.cpus
                 )
                 check_cpus(run.config, leader.cpus)
+                check_gpus(run.config, leader.gpus)
                 if not run.finished:
                     run.train()
                 if run.stopped_by:
@@ -282,9 +298,21 @@ def started_ray() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    ray.init(
-        address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
-    )
+    for left in reversed(range(RAY_ATTEMPTS)):
+        try:
+            ray.init(
+                address="local",
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+            break
+        except Exception as error:
+            # Ray gives its processes 30 seconds to come up, whatever else the machine does.
+            if left == 0:
+                raise
+            say(f"Ray does not start, trying again: {error}")
+            ray.shutdown()
     try:
         yield
     finally:
@@ -308,6 +336,30 @@ def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
             f"there are {cpus} CPUs, and one is the driver's{also} "
             "(with 0 workers the driver plays the games itself)"
         )
+
+
+def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
+    """Refuse more GPUs than there are: Ray would wait for them for ever.
+
+    Raises:
+        HyperparameterError: there are not enough GPUs.
+    """
+    learners, runners = max(config.num_learners, 1), config.num_env_runners
+    for_learners = learners * config.num_gpus_per_learner
+    together = for_learners + runners * config.num_gpus_per_env_runner
+    # A learner without a process of its own learns in the driver's.
+    in_driver = for_learners if config.num_learners == 0 else 0
+    for wanted, there, place in (
+        (in_driver, torch.cuda.device_count(), "in the driver's instance"),
+        (together, gpus, "in all"),
+    ):
+        if wanted > there:
+            raise HyperparameterError(
+                f"{wanted:g} GPUs are wanted {place} and there are {there}: num_gpus_per_learner "
+                f"{config.num_gpus_per_learner:g} for {learners} learners, num_gpus_per_env_runner "
+                f"{config.num_gpus_per_env_runner:g} for {runners} runners; lower one of them, or "
+                "take instances with GPUs"
+            )
 
 
 def without_cluster(values: Mapping[str, Any]) -> dict[str, Any]:

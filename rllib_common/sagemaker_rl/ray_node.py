@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
@@ -19,7 +20,7 @@ from ray._raylet import Config  # type: ignore[attr-defined]  # it is compiled
 
 from sagemaker_rl.console import say
 
-START_ATTEMPTS = 4
+START_ATTEMPTS = 6
 START_SECONDS = 90.0
 STOP_SECONDS = 3.0
 STARTED = "Ray runtime started"
@@ -36,14 +37,16 @@ class RayNode:
 
     def __init__(self, arguments: list[str]) -> None:
         self._arguments = arguments
+        # Nodes that start at once in the same folder, as on a laptop, take each other's sockets.
+        self._folder = tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)
         self._last_words: deque[str] = deque(maxlen=20)
         self._process: subprocess.Popen[str] | None = None
 
     @classmethod
     def head(cls, address: str, port: int, cpus: int) -> RayNode:
         """The node that the others join."""
-        flags = ["--head", f"--port={port}", "--include-dashboard=false", "--disable-usage-stats"]
-        return cls([*flags, f"--node-ip-address={address}", f"--num-cpus={cpus}"])
+        flags = ["--head", f"--port={port}", f"--node-ip-address={address}", f"--num-cpus={cpus}"]
+        return cls([*flags, "--include-dashboard=false", "--disable-usage-stats", "--no-monitor"])
 
     @classmethod
     def member(cls, address: str, ray_address: str, cpus: int) -> RayNode:
@@ -76,19 +79,22 @@ class RayNode:
     def stop(self) -> None:
         """End it and all its processes."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_SECONDS)
-        # Whatever is left of it.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        if process is not None:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+            # Whatever is left of it.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self._folder.cleanup()
 
     def _started(self, give_up: Callable[[], bool]) -> bool:
         process = subprocess.Popen(
-            [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *self._arguments],
+            [
+                *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block"),
+                *(f"--temp-dir={self._folder.name}", *self._arguments),
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,

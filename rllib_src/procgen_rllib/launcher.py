@@ -18,7 +18,7 @@ from procgen_rllib import experiments, plugins
 from procgen_rllib.env_config import complete
 from procgen_rllib.environment import ENV_NAME, STACKED_ENV_NAME, make_env, make_stacked_env
 from procgen_rllib.network import ImpalaModule, check_model_config
-from sagemaker_rl.hyperparameters import HyperparameterError, option
+from sagemaker_rl.hyperparameters import option
 from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
 
 ENVIRONMENTS = {ENV_NAME: make_env, STACKED_ENV_NAME: make_stacked_env}
@@ -95,7 +95,6 @@ class ProcgenLauncher(SageMakerRayLauncher):
 
     def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """What decides whether a checkpoint can go on: algorithm, game and network."""
-        check_gpus(config, torch.cuda.device_count())
         spec = config.rl_module_spec
         return {
             "algorithm": config.algo_class.__name__,
@@ -162,22 +161,6 @@ def configure(
     if callbacks is not None:
         config.callbacks(plugins.find_callbacks(callbacks))
     return config
-
-
-def check_gpus(config: AlgorithmConfig, there: int) -> None:
-    """Refuse an experiment that wants more GPUs than the machine has.
-
-    Raises:
-        HyperparameterError: naming the sum.
-    """
-    learners, runners = max(config.num_learners, 1), config.num_env_runners
-    wanted = learners * config.num_gpus_per_learner + runners * config.num_gpus_per_env_runner
-    if wanted > there:
-        raise HyperparameterError(
-            f"the experiment wants {wanted:g} GPUs and there are {there}: num_gpus_per_learner "
-            f"{config.num_gpus_per_learner:g} for {learners} learners and num_gpus_per_env_runner "
-            f"{config.num_gpus_per_env_runner:g} for {runners} runners; lower one of them"
-        )
 
 
 def main(argv: list[str] | None = None) -> int:

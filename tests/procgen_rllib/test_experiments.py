@@ -126,7 +126,10 @@ def test_missing_experiments(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("--num-workers", "100"), "num_workers must be between 0 and"),
-        (("--rl.training.config.num_gpus_per_learner", "3"), "wants 3 GPUs and there are"),
+        (
+            ("--rl.training.config.num_gpus_per_learner", "3"),
+            "3 GPUs are wanted in the driver's instance",
+        ),
         (("--env", "procgen"), "unknown env 'procgen'; choose one of procgen_env_wrapper"),
         (("--env-name", "pong"), "env_name must be one of bigfish"),
         (("--hyperparameter", 'env_config={"levels": 3}'), "env_config has no key 'levels'"),

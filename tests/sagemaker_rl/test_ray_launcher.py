@@ -11,6 +11,7 @@ from sagemaker_rl.hyperparameters import HyperparameterError
 from sagemaker_rl.ray_launcher import (
     SageMakerRayLauncher,
     check_cpus,
+    check_gpus,
     deliver,
     without_cluster,
 )
@@ -82,6 +83,35 @@ def test_one_cpu_is_the_drivers(cpus: int, settings: dict[str, Any], most: int) 
     config.num_env_runners = most + 1
     with pytest.raises(HyperparameterError, match=f"between 0 and {most}, got {most + 1}: there"):
         check_cpus(config, cpus)
+
+
+@pytest.mark.parametrize(
+    ("settings", "here", "cluster"),
+    [
+        ({"num_learners": 0, "num_gpus_per_learner": 1}, 1, 1),
+        ({"num_learners": 2, "num_gpus_per_learner": 1}, 1, 2),
+        ({"num_learners": 2, "num_gpus_per_learner": 1}, 0, 2),
+        ({"num_learners": 1, "num_gpus_per_learner": 0.5}, 0, 1),
+        ({"num_env_runners": 4, "num_gpus_per_env_runner": 0.5}, 0, 2),
+        ({}, 0, 0),
+    ],
+)
+def test_gpus_are_those_of_the_cluster(
+    settings: dict[str, Any], here: int, cluster: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: here)
+    config = PPOConfig().update_from_dict(settings)
+    check_gpus(config, cluster)
+    if cluster:
+        with pytest.raises(HyperparameterError, match=f"wanted in all and there are {cluster - 1}"):
+            check_gpus(config, cluster - 1)
+
+
+def test_a_learner_in_the_driver_needs_a_gpu_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    config = PPOConfig().learners(num_learners=0, num_gpus_per_learner=1)
+    with pytest.raises(HyperparameterError, match="1 GPUs are wanted in the driver's instance"):
+        check_gpus(config, 4)
 
 
 def test_a_model_has_its_checkpoint_and_parameters_beside_it(tmp_path: Path) -> None:
