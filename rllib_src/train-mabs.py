@@ -1,6 +1,8 @@
 """Train a snake; see ``--help``, or ``docs/training.md``."""
 
-from mabs.launcher import main
+from imports import explained
 
 if __name__ == "__main__":
+    with explained():
+        from mabs.launcher import main
     raise SystemExit(main())

@@ -1,6 +1,8 @@
 """Train an agent on a Procgen game; see ``--help``, or ``docs/procgen.md``."""
 
-from procgen_rllib.launcher import main
+from imports import explained
 
 if __name__ == "__main__":
+    with explained():
+        from procgen_rllib.launcher import main
     raise SystemExit(main())

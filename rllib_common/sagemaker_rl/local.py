@@ -76,7 +76,14 @@ class Instance:
     def start(self, job: str, environment: Mapping[str, str]) -> None:
         """Run ``sagemaker-training``."""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sagemaker_training.cli.train"],
+            # As in the training image, sagemaker-training ignores SIGTERM: it would end at once and
+            # leave the script alone.
+            [
+                "sh",
+                "-c",
+                "trap '' TERM; exec \"$0\" -m sagemaker_training.cli.train",
+                sys.executable,
+            ],
             env=os.environ
             | dict(environment)
             | {
@@ -85,6 +92,8 @@ class Instance:
                 # Host names of a rehearsal do not resolve; nobody shall wait for that.
                 "SM_STUDIO_LOCAL_MODE": "true",
                 "PYTHONUNBUFFERED": "1",
+                # It lists all requirements, and that they are there.
+                "PIP_QUIET": "1",
             },
             cwd=self.folder,
             stdout=subprocess.PIPE,
@@ -93,7 +102,6 @@ class Instance:
             errors="replace",
             # A process group of its own, in which the script alone listens to SIGTERM.
             start_new_session=True,
-            preexec_fn=_ignore_sigterm,
         )
         os.sched_setaffinity(self.process.pid, self.cpus)
 
@@ -144,16 +152,13 @@ class LocalJob:
         with aws() as environment:
             self._upload(environment)
             everybody = self._instances()
-            for instance in everybody:
-                instance.prepare()
-                instance.start(self.folder.name, environment)
-            threads = [threading.Thread(target=instance.show_log) for instance in everybody]
-            for thread in threads:
-                thread.start()
-            with _passing_on_signals(everybody):
-                for thread in threads:
-                    thread.join()
-            statuses = [instance.process.wait() for instance in everybody if instance.process]
+            try:
+                with _passing_on_signals(everybody):
+                    statuses = self._run(everybody, environment)
+            finally:
+                # Nobody else would end them if something went wrong here.
+                for instance in everybody:
+                    instance.send(signal.SIGKILL)
         for instance in everybody:
             if instance.failure:
                 sys.stdout.write(f"{instance.name} failed: {instance.failure}\n")
@@ -161,6 +166,18 @@ class LocalJob:
         if status == 0:
             self._pack_model(everybody[0].folder / "model")
         return status
+
+    def _run(self, instances: Sequence[Instance], environment: Mapping[str, str]) -> list[int]:
+        """Run all to their end; returns their exit statuses."""
+        for instance in instances:
+            instance.prepare()
+            instance.start(self.folder.name, environment)
+        threads = [threading.Thread(target=instance.show_log) for instance in instances]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return [instance.process.wait() for instance in instances if instance.process]
 
     def _check(self) -> None:
         script = self.source_dir / self.entry_point
@@ -309,11 +326,6 @@ def _passing_on_signals(instances: Sequence[Instance]) -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-
-
-def _ignore_sigterm() -> None:
-    # As in the training image: sagemaker-training would end at once and leave the script alone.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def read_hyperparameters(words: Sequence[str]) -> dict[str, Any]:

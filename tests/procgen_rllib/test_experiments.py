@@ -128,7 +128,7 @@ def test_missing_experiments(tmp_path: Path) -> None:
         (("--num-workers", "100"), "num_workers must be between 0 and"),
         (
             ("--rl.training.config.num_gpus_per_learner", "3"),
-            "3 GPUs are wanted in the driver's instance",
+            "3 GPUs are wanted in the driver",
         ),
         (("--env", "procgen"), "unknown env 'procgen'; choose one of procgen_env_wrapper"),
         (("--env-name", "pong"), "env_name must be one of bigfish"),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sagemaker_rl.hyperparameters import HyperparameterError
-from sagemaker_rl.local import LocalJob, main, pack, read_hyperparameters
+from sagemaker_rl.local import Instance, LocalJob, main, pack, read_hyperparameters
 from tests.sagemaker_rl.test_clusters import SMALL
 
 ROOT = Path(__file__).parents[2]
@@ -100,6 +100,24 @@ def test_impossible_jobs_are_refused(sources: Path, changes: dict[str, Any], mes
     with pytest.raises(HyperparameterError, match=message):
         job(sources, **changes).fit()
     assert not (sources / "job").exists()
+
+
+def test_nothing_is_left_of_a_job_that_cannot_start(
+    sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("moto", reason="needs the extra sagemaker-local")
+    started: list[subprocess.Popen[str]] = []
+
+    def start(instance: Instance, *_: Any) -> None:
+        if started:
+            raise OSError("no more processes")
+        instance.process = subprocess.Popen(["sleep", "1000"], start_new_session=True, text=True)
+        started.append(instance.process)
+
+    monkeypatch.setattr(Instance, "start", start)
+    with pytest.raises(OSError, match="no more processes"):
+        job(sources, instances=2).fit()
+    assert started[0].wait(60) == -signal.SIGKILL
 
 
 def test_hyperparameters_in_three_forms(tmp_path: Path) -> None:

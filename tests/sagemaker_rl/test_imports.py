@@ -1,0 +1,63 @@
+"""A training script in an image, or in a job, that lacks something: what the user reads."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(script: str, tmp_path: Path, *path: str) -> tuple[str, str]:
+    """Start a script with ``path`` and Python's own modules alone; the failure and the log."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join(str(ROOT / one) for one in path),
+        "SM_MODEL_DIR": str(tmp_path / "model"),
+        "SAGEMAKER_BASE_DIR": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-S", ROOT / "rllib_src" / script],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1, done.stderr
+    return (tmp_path / "output" / "failure").read_text(), done.stderr
+
+
+@pytest.mark.parametrize("script", ["train-mabs.py", "train-procgen.py"])
+def test_a_job_without_our_packages(script: str, tmp_path: Path) -> None:
+    failure, log = run(script, tmp_path)
+    assert failure.startswith("No module named 'sagemaker_rl' (")
+    assert "dependencies=['rllib_common/sagemaker_rl', " in failure
+    assert log == failure + "\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "missing"), [("train-mabs.py", "ray"), ("train-procgen.py", "torch")]
+)
+def test_an_image_without_our_requirements(script: str, missing: str, tmp_path: Path) -> None:
+    failure, log = run(script, tmp_path, "rllib_common", ".")
+    assert failure.startswith(f"No module named '{missing}' (")
+    assert "image_uri of an image built from deployment/training/Dockerfile" in failure
+    assert "requirements.txt" in failure
+    assert log == failure + "\n"
+
+
+def test_an_image_with_an_old_python() -> None:
+    script = str(ROOT / "rllib_src" / "train-mabs.py")
+    code = "import runpy, sys; sys.version_info = (3, 8); "
+    code += f"runpy.run_path({script!r}, run_name='__main__')"
+    path = os.pathsep.join(str(ROOT / one) for one in ("rllib_src", "rllib_common"))
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("this is Python 3.8, and training needs 3.11")
+    assert done.stderr.count("\n") == 1
