@@ -1,7 +1,7 @@
 """Whether the live snake stays well for long: half an hour of games, and what memory does.
 
-    python benchmarks/soak.py
-    python benchmarks/soak.py --minutes 10 --games 50 --snake minimax
+    python -m benchmarks.soak
+    python -m benchmarks.soak --minutes 10 --games 50 --snake minimax
 
 Many games at once are played against the real server, one after the other from ``/start`` to
 ``/end``; every tenth breaks off without ``/end``, and every game begins with a broken request. The
@@ -25,12 +25,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-# A script's own folder comes first on the path, where a file hides the package `server`.
-HERE = Path(__file__).resolve().parent
-if sys.path[0] == str(HERE):
-    sys.path[0] = str(HERE.parent)
-
-from benchmarks.load import (  # noqa: E402
+from benchmarks.load import (
     Connection,
     PlayedGame,
     Tally,

@@ -1,7 +1,7 @@
 """How fast the live snake answers: many games at once over real sockets.
 
-    python benchmarks/server.py
-    python benchmarks/server.py --games 100 --pause 0 --snakes cautious --policy demo/policy.onnx
+    python -m benchmarks.serving
+    python -m benchmarks.serving --games 100 --pause 0 --snakes cautious --policy demo/policy.onnx
 
 Plays the boards of games that were played before, every game on a connection of its own, from
 several client processes: an answer, ``--pause`` seconds of waiting for the other snakes, the next
@@ -29,12 +29,7 @@ import numpy as np
 from flask import Flask, request
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-# A script's own folder comes first on the path, where a file hides the package `server`.
-HERE = Path(__file__).resolve().parent
-if sys.path[0] == str(HERE):
-    sys.path[0] = str(HERE.parent)
-
-from benchmarks.load import (  # noqa: E402
+from benchmarks.load import (
     Connection,
     PlayedGame,
     Tally,
@@ -44,7 +39,7 @@ from benchmarks.load import (  # noqa: E402
     random_policy,
     served,
 )
-from server.serve import Gunicorn  # noqa: E402
+from server.serve import Gunicorn
 
 SLOW = 0.1
 CPU_SECONDS = "process_cpu_seconds_total"
@@ -73,7 +68,7 @@ def main() -> None:
         policy = args.policy or random_policy(Path(folder))
         serve = [sys.executable, "-m", "battlesnake_gym", "serve"]
         rows = {
-            "bare Flask route": [sys.executable, __file__, "--bare"],
+            "bare Flask route": [sys.executable, "-m", "benchmarks.serving", "--bare"],
             "policy + heuristics": [*serve, "--policy", str(policy), "--heuristics", "--port"],
         }
         rows |= {name: [*serve, "--snake", name, "--port"] for name in args.snakes}
