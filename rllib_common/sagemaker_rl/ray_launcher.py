@@ -106,6 +106,13 @@ class SageMakerRayLauncher:
         """The run's name where none is given: what it trains, so that other things go elsewhere."""
         return str(hyperparameters.algorithm)
 
+    def check_machine(self, config: AlgorithmConfig) -> None:
+        """Refuse, on every instance, a machine that lacks what the environment needs.
+
+        Raises:
+            ValueError: something is missing, and what to do about it.
+        """
+
     def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """JSON facts that a checkpoint must share with the experiment that resumes from it.
 
@@ -148,6 +155,7 @@ class SageMakerRayLauncher:
                 launcher.identity(config)
                 say("the hyperparameters are fine")
                 return 0
+            launcher.check_machine(config)
             if membership.alone:
                 check_cpus(config, own_cpus())
                 check_gpus(config, torch.cuda.device_count())
@@ -187,8 +195,8 @@ class SageMakerRayLauncher:
         parser.add_argument(
             "--check",
             action="store_true",
-            help="refuse what cannot be trained, or else do nothing; CPUs and GPUs are not counted, "
-            "so that a job can be checked elsewhere",
+            help="refuse what cannot be trained, or else do nothing; CPUs and GPUs are not "
+            "counted, so that a job can be checked elsewhere",
         )
         hyperparameters.add_flags(parser, self.hyperparameters_class)
         return parser

@@ -1,0 +1,245 @@
+"""What can be known to be wrong with a training job before it is started and paid for.
+
+    preflight.check(estimator)
+    estimator.fit()
+
+looks at the estimator, at the account that it is for, and asks the training script itself whether
+it can train with the hyperparameters. What the caller may not look at (roles are often closed to
+those who use them) is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+DOCKERFILE = "deployment/training/Dockerfile"
+
+
+class PreflightError(ValueError):
+    """A job that cannot work; each line says what is wrong and what to do."""
+
+
+def check(estimator: Any) -> None:
+    """Refuse a job that cannot work.
+
+    ``estimator`` is an ``RLEstimator`` of the SageMaker SDK; its session decides which account is
+    looked at. Takes some seconds, most of them for the training script to start.
+
+    Raises:
+        PreflightError: the job cannot work, for all the reasons that were found.
+    """
+    problems = [problem for look in CHECKS for problem in look(estimator)]
+    if problems:
+        raise PreflightError(
+            "\n".join(["this job cannot work:", *(f"- {one}" for one in problems)])
+        )
+
+
+def _instances(estimator: Any) -> Iterator[str]:
+    count = estimator.instance_count
+    if estimator.instance_groups:
+        yield (
+            "instance_groups is set, but the instances would not find each other; start two jobs, "
+            "with rl_cluster_type primary and secondary"
+        )
+    elif not isinstance(count, int) or count < 1:
+        yield f"instance_count must be at least 1, got {count!r}"
+    if estimator.use_spot_instances:
+        if estimator.max_wait is None or estimator.max_wait < estimator.max_run:
+            yield (
+                f"max_wait must be at least max_run ({estimator.max_run} seconds) with spot "
+                f"instances, got {estimator.max_wait!r}"
+            )
+        if not estimator.checkpoint_s3_uri:
+            yield (
+                "use_spot_instances needs checkpoint_s3_uri, or an interrupted job begins anew; "
+                "give a folder of its own in your bucket"
+            )
+
+
+def _sources(estimator: Any) -> Iterator[str]:
+    script = Path(estimator.source_dir or ".") / estimator.entry_point
+    if not script.is_file():
+        yield f"there is no {script}; entry_point is a file in source_dir"
+    for folder in estimator.dependencies:
+        if not Path(folder).is_dir():
+            yield f"there is no folder {folder}, which dependencies names"
+        elif str(folder).endswith(("/", os.sep)):
+            yield (
+                f"the dependency {folder} ends with a slash, so that the SDK packs what is in the "
+                f"folder and not the folder; write {str(folder).rstrip('/')}"
+            )
+
+
+def _image(estimator: Any) -> Iterator[str]:
+    session, uri = estimator.sagemaker_session, estimator.image_uri
+    build = f"build one from {DOCKERFILE} and push it (docs/sagemaker.md)"
+    if not uri:
+        yield f"image_uri is missing, and SageMaker's own RLlib images end at Ray 1.6; {build}"
+        return
+    match = re.fullmatch(r"(\d+)\.dkr\.ecr\.([\w-]+)\.amazonaws\.com[\w.]*/([^:@]+)(?::(.+))?", uri)
+    if match is None:
+        yield f"image_uri {uri} is not in ECR, from which SageMaker takes images; {build}"
+        return
+    account, region, repository, tag = match.groups()
+    if repository.startswith("sagemaker-rl"):
+        yield f"image_uri {uri} is one of SageMaker's own, which end at Ray 1.6; {build}"
+    elif region != session.boto_region_name:
+        yield (
+            f"image_uri {uri} is in {region}, but the job runs in {session.boto_region_name}; push "
+            "the image there too"
+        )
+    else:
+        image = {"imageTag": tag or "latest"}
+        code = _error(
+            session.boto_session.client("ecr").describe_images,
+            registryId=account,
+            repositoryName=repository,
+            imageIds=[image],
+        )
+        if code in ("RepositoryNotFoundException", "ImageNotFoundException"):
+            yield f"there is no image {uri}; {build}"
+
+
+def _role(estimator: Any) -> Iterator[str]:
+    arn = str(estimator.role)
+    name = arn.rpartition("/")[2]
+    hint = "give the role that notebooks and jobs run as, sagemaker.get_execution_role()"
+    if arn.startswith("arn:") and ":role/" not in arn:
+        yield f"role {arn} is not a role; {hint}"
+        return
+    try:
+        role = estimator.sagemaker_session.boto_session.client("iam").get_role(RoleName=name)
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "NoSuchEntity":
+            yield f"there is no role {name} in this account; {hint}"
+        return
+    trusted = json.dumps(role["Role"]["AssumeRolePolicyDocument"])
+    if "sagemaker.amazonaws.com" not in trusted:
+        yield (
+            f"SageMaker may not act as role {name}: its trust policy does not name "
+            f"sagemaker.amazonaws.com; {hint}"
+        )
+
+
+def _buckets(estimator: Any) -> Iterator[str]:
+    session = estimator.sagemaker_session
+    s3 = session.boto_session.client("s3")
+    region = session.boto_region_name
+    given = estimator.hyperparameters()
+    named = {
+        "output_path": estimator.output_path,
+        "code_location": estimator.code_location,
+        "checkpoint_s3_uri": estimator.checkpoint_s3_uri,
+        "hyperparameter s3_bucket": json.loads(given.get("s3_bucket", '""')),
+    }
+    for place, uri in named.items():
+        bucket = str(uri or "").removeprefix("s3://").partition("/")[0]
+        if not bucket:
+            continue
+        try:
+            where = s3.head_bucket(Bucket=bucket).get("BucketRegion", region)
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code == "404":
+                yield f"{place}: there is no bucket {bucket}; make it in {region}, or name another"
+            elif code == "403":
+                yield f"{place}: the bucket {bucket} is closed to you; name one of your own"
+            continue
+        if where != region:
+            yield (
+                f"{place}: the bucket {bucket} is in {where}, but the job runs in {region}; name a "
+                f"bucket in {region}, such as {session.default_bucket()}"
+            )
+    aws_region = json.loads(given.get("aws_region", "null"))
+    if aws_region not in (None, region):
+        yield f"hyperparameter aws_region is {aws_region}, but the job runs in {region}; make it so"
+
+
+def _network(estimator: Any) -> Iterator[str]:
+    if "rl_cluster_type" not in estimator.hyperparameters():
+        return
+    if not estimator.subnets or not estimator.security_group_ids:
+        yield (
+            "two jobs that make one cluster must reach each other: give both the same subnets and "
+            "security_group_ids"
+        )
+        return
+    ec2 = estimator.sagemaker_session.boto_session.client("ec2")
+    try:
+        subnets = ec2.describe_subnets(SubnetIds=list(estimator.subnets))["Subnets"]
+        vpc = subnets[0]["VpcId"]
+        service = f"com.amazonaws.{estimator.sagemaker_session.boto_region_name}.s3"
+        filters = [
+            {"Name": "vpc-id", "Values": [vpc]},
+            {"Name": "service-name", "Values": [service]},
+        ]
+        endpoints = ec2.describe_vpc_endpoints(Filters=filters)["VpcEndpoints"]
+    except ClientError as error:
+        if "NotFound" in error.response["Error"]["Code"]:
+            yield f"subnets: {error.response['Error']['Message']}; name subnets of your VPC"
+        return
+    if not endpoints:
+        yield (
+            f"the VPC {vpc} has no endpoint for S3, so that jobs in it cannot read their code; "
+            f"make a gateway endpoint for {service} in it"
+        )
+
+
+def _hyperparameters(estimator: Any) -> Iterator[str]:
+    """Ask the script, which knows its hyperparameters."""
+    script = Path(estimator.source_dir or ".") / estimator.entry_point
+    if not script.is_file() or not isinstance(estimator.instance_count, int):
+        return
+    given = {
+        name: json.loads(text)
+        for name, text in estimator.hyperparameters().items()
+        if not name.startswith("sagemaker_")
+    }
+    folders = [str(Path(folder).absolute().parent) for folder in estimator.dependencies]
+    hosts = [f"algo-{i + 1}" for i in range(max(estimator.instance_count, 1))]
+    done = subprocess.run(
+        [sys.executable, script.name, "--check"],
+        cwd=script.parent,
+        env=os.environ
+        | {
+            "PYTHONPATH": os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")]),
+            "SM_HPS": json.dumps(given),
+            "SM_HOSTS": json.dumps(hosts),
+            "SM_CURRENT_HOST": hosts[0],
+        },
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or [f"{script} ended with {done.returncode}"]
+        yield lines[-1]
+
+
+def _error(call: Callable[..., Any], **arguments: Any) -> str:
+    """The code of the error that a call ends with, or ""."""
+    try:
+        call(**arguments)
+    except ClientError as error:
+        return str(error.response["Error"]["Code"])
+    return ""
+
+
+CHECKS: tuple[Callable[[Any], Iterator[str]], ...] = (
+    _instances,
+    _sources,
+    _image,
+    _role,
+    _buckets,
+    _network,
+    _hyperparameters,
+)

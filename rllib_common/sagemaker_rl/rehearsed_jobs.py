@@ -1,0 +1,329 @@
+"""Training jobs as SageMaker runs them, rehearsed: requests in, processes on this machine."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ClientError
+from botocore.session import Session as Models
+from botocore.validate import validate_parameters
+
+from sagemaker_rl.hyperparameters import parse
+from sagemaker_rl.local import Instance, pack_folder, share_of_cpus
+from sagemaker_rl.membership import SECONDARY
+
+METRICS_NAMESPACE = "/aws/sagemaker/TrainingJobs"
+MOST_METRICS = 500
+"""In one request to CloudWatch, which takes 1000."""
+COMPLETED, FAILED, STOPPED, IN_PROGRESS = "Completed", "Failed", "Stopped", "InProgress"
+
+Clients = Callable[[str], Any]
+"""Makes boto3's client of a service: ``clients("s3")``."""
+
+
+class TrainingJob:
+    """One job: its request, its instances and what becomes of them.
+
+    The instances' ``/opt/ml`` are ``FOLDER/JOB/algo-1`` and so on. Checkpoints travel to and from
+    ``checkpoint_s3_uri`` whenever instances start and end, model and output go to S3 at the end.
+    """
+
+    def __init__(
+        self,
+        request: Mapping[str, Any],
+        folder: Path,
+        clients: Clients,
+        environment: Mapping[str, str],
+    ) -> None:
+        self.name: str = request["TrainingJobName"]
+        self._request = request
+        self._folder = folder / self.name
+        self._clients = clients
+        self._environment = {**environment, **request.get("Environment", {})}
+        self._instances = _instances(request, self._folder)
+        self._lines: list[str] = []
+        self._news = threading.Condition()
+        self._metrics: list[dict[str, Any]] = []
+        self._status = IN_PROGRESS
+        self._failure = ""
+        self._stop_asked = self._interrupt_asked = False
+        self._created = self._changed = datetime.now(UTC)
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+
+    # What the account's owner sees and does
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask for an end in order, as ``stop_training_job`` does."""
+        self._stop_asked = True
+        self._send(signal.SIGTERM)
+
+    def interrupt(self) -> None:
+        """Take the instances away and give them back, as happens to a spot job."""
+        self._interrupt_asked = True
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End all processes at once."""
+        self._stop_asked = True
+        self._send(signal.SIGKILL)
+
+    def log(self, wait: bool) -> Iterator[str]:
+        """The lines printed so far, each under its instance's name; to the end if ``wait``."""
+        seen = 0
+        while True:
+            with self._news:
+                while wait and seen == len(self._lines) and self._status == IN_PROGRESS:
+                    self._news.wait()
+                lines, over = self._lines[seen:], not wait or self._status != IN_PROGRESS
+            yield from lines
+            seen += len(lines)
+            if over and seen == len(self._lines):
+                return
+
+    def describe(self) -> dict[str, Any]:
+        """What ``describe_training_job`` answers."""
+        description: dict[str, Any] = {
+            **self._request,
+            "TrainingJobArn": f"arn:aws:sagemaker:::training-job/{self.name}",
+            "TrainingJobStatus": self._status,
+            "SecondaryStatus": "Training" if self._status == IN_PROGRESS else self._status,
+            "CreationTime": self._created,
+            "TrainingStartTime": self._created,
+            "LastModifiedTime": self._changed,
+            "FinalMetricDataList": list(
+                {metric["MetricName"]: metric for metric in self._metrics}.values()
+            ),
+        }
+        if self._status != IN_PROGRESS:
+            seconds = round((self._changed - self._created).total_seconds())
+            description |= {
+                "TrainingEndTime": self._changed,
+                "TrainingTimeInSeconds": seconds,
+                "ModelArtifacts": {"S3ModelArtifacts": f"{self._output}/model.tar.gz"},
+            }
+        if self._failure:
+            description["FailureReason"] = self._failure
+        return description
+
+    # What the service does meanwhile
+
+    def _run(self) -> None:
+        try:
+            while True:
+                statuses = self._run_instances()
+                if not self._interrupt_asked or self._stop_asked:
+                    break
+                self._interrupt_asked = False
+                self._say("the instances were taken away; the job goes on with new ones")
+            self._publish_metrics()
+            self._deliver()
+            self._failure = "" if self._stop_asked else self._reason(statuses)
+            status = STOPPED if self._stop_asked else FAILED if self._failure else COMPLETED
+        except Exception as error:
+            self._failure, status = f"InternalServerError: {error!r}", FAILED
+            self.kill()
+        with self._news:
+            self._status, self._changed = status, datetime.now(UTC)
+            self._news.notify_all()
+
+    def _run_instances(self) -> list[int]:
+        """Run all instances to their end; returns their exit statuses."""
+        for instance in self._instances:
+            instance.prepare()
+            self._move_checkpoints(instance, _download)
+            instance.start(self.name, self._environment)
+        readers = [
+            threading.Thread(target=self._read, args=[instance], daemon=True)
+            for instance in self._instances
+        ]
+        for reader in readers:
+            reader.start()
+        if self._stop_asked or self._interrupt_asked:
+            self._send(signal.SIGTERM)
+        for reader in readers:
+            reader.join()
+        statuses = [one.process.wait() for one in self._instances if one.process]
+        for instance in self._instances:
+            self._move_checkpoints(instance, _upload)
+        return statuses
+
+    def _send(self, number: int) -> None:
+        for instance in self._instances:
+            instance.send(number)
+
+    def _read(self, instance: Instance) -> None:
+        for line in instance.log():
+            self._say(f"{instance.name} | {line.rstrip()}")
+            self._find_metrics(line)
+
+    def _say(self, line: str) -> None:
+        with self._news:
+            self._lines.append(line)
+            self._news.notify_all()
+
+    def _find_metrics(self, line: str) -> None:
+        now = datetime.now(UTC)
+        for metric in self._request["AlgorithmSpecification"].get("MetricDefinitions", []):
+            match = re.search(metric["Regex"], line)
+            with suppress(ValueError, IndexError):
+                if match is not None:
+                    found = {"MetricName": metric["Name"], "Value": float(match[1])}
+                    self._metrics.append(found | {"Timestamp": now})
+
+    def _publish_metrics(self) -> None:
+        """Tell CloudWatch, so that ``TrainingJobAnalytics`` finds them."""
+        dimensions = [{"Name": "TrainingJobName", "Value": self.name}]
+        data = [metric | {"Dimensions": dimensions} for metric in self._metrics]
+        for start in range(0, len(data), MOST_METRICS):
+            self._clients("cloudwatch").put_metric_data(
+                Namespace=METRICS_NAMESPACE, MetricData=data[start : start + MOST_METRICS]
+            )
+
+    def _reason(self, statuses: list[int]) -> str:
+        for instance, status in zip(self._instances, statuses, strict=True):
+            if status != 0:
+                reason = instance.failure or f"see the log, {instance.folder / 'log'}"
+                return f"AlgorithmError: {reason} (exit status {status} of {instance.name})"[:1024]
+        return ""
+
+    @property
+    def _output(self) -> str:
+        return f"{self._request['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{self.name}/output"
+
+    def _deliver(self) -> None:
+        """Put ``model.tar.gz`` and ``output.tar.gz`` into S3."""
+        first = self._instances[0].folder
+        for source, name in (("model", "model.tar.gz"), ("output/data", "output.tar.gz")):
+            packed = self._folder / name
+            pack_folder(first / source, packed)
+            bucket, key = _split(f"{self._output}/{name}")
+            self._clients("s3").upload_file(str(packed), bucket, key)
+
+    def _move_checkpoints(self, instance: Instance, move: Callable[[Any, str, Path], None]) -> None:
+        uri = self._request.get("CheckpointConfig", {}).get("S3Uri")
+        if uri is not None:
+            move(self._clients("s3"), uri, instance.folder / "checkpoints")
+
+
+class TrainingJobs:
+    """What the SDK asks of boto3's client ``sagemaker``, answered on this machine."""
+
+    def __init__(self, folder: Path, clients: Clients, environment: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._clients = clients
+        self._environment = environment
+        self._jobs: dict[str, TrainingJob] = {}
+        model = Models().get_service_model("sagemaker").operation_model("CreateTrainingJob")
+        self._shape = model.input_shape
+
+    def create_training_job(self, **request: Any) -> dict[str, str]:
+        """Start a job.
+
+        Raises:
+            botocore.exceptions.ParamValidationError: the request is not a valid one.
+            ClientError: there was a job of this name.
+            ValueError: a rehearsal cannot do what the request asks for.
+        """
+        validate_parameters(request, self._shape)
+        for part, hint in (
+            ("InputDataConfig", "call fit() without inputs"),
+            ("AlgorithmSpecification.AlgorithmName", "give image_uri"),
+            ("ResourceConfig.InstanceGroups", "give instance_type and instance_count"),
+        ):
+            if _get(request, part):
+                raise ValueError(f"{part} cannot be rehearsed; {hint}")
+        name = request["TrainingJobName"]
+        if name in self._jobs:
+            raise _refusal("ResourceInUse", f"there is a training job {name} already; take another")
+        job = TrainingJob(request, self._folder, self._clients, self._environment)
+        self._jobs[name] = job
+        job.start()
+        return {"TrainingJobArn": job.describe()["TrainingJobArn"]}
+
+    def describe_training_job(self, TrainingJobName: str) -> dict[str, Any]:  # noqa: N803
+        """All about a job."""
+        return self.job(TrainingJobName).describe()
+
+    def stop_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
+        """End a job in order."""
+        self.job(TrainingJobName).stop()
+
+    def job(self, name: str) -> TrainingJob:
+        """The job of this name.
+
+        Raises:
+            ClientError: there is none.
+        """
+        if name not in self._jobs:
+            raise _refusal("ValidationException", f"there is no training job {name}")
+        return self._jobs[name]
+
+    def kill_all(self) -> None:
+        """End all processes of all jobs at once."""
+        for job in self._jobs.values():
+            job.kill()
+
+
+def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
+    """The instances that a request asks for; those of a cluster share this machine's CPUs."""
+    hyperparameters = {
+        name: parse(text) for name, text in request.get("HyperParameters", {}).items()
+    }
+    count = request["ResourceConfig"]["InstanceCount"]
+    before = 1 if hyperparameters.get("rl_cluster_type") == SECONDARY else 0
+    total = before + count
+    if "rl_cluster_type" in hyperparameters and before == 0:
+        total += int(hyperparameters["rl_num_instances_secondary"])
+    elif count > 1:
+        # Host names of a rehearsal do not resolve, so they meet as two jobs do.
+        bucket, _ = _split(request["OutputDataConfig"]["S3OutputPath"])
+        region = hyperparameters.get("sagemaker_region")
+        meeting = {"s3_bucket": bucket, "s3_prefix": folder.name, "aws_region": region}
+        hyperparameters = meeting | hyperparameters
+    hosts = [f"algo-{i + 1}" for i in range(count)]
+    return [
+        Instance(host, folder / host, hosts, hyperparameters, share_of_cpus(before + i, total))
+        for i, host in enumerate(hosts)
+    ]
+
+
+def _download(s3: Any, uri: str, folder: Path) -> None:
+    bucket, prefix = _split(uri)
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{prefix}/"):
+        for one in page.get("Contents", []):
+            path = folder / one["Key"].removeprefix(f"{prefix}/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            s3.download_file(bucket, one["Key"], str(path))
+
+
+def _upload(s3: Any, uri: str, folder: Path) -> None:
+    bucket, prefix = _split(uri)
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            s3.upload_file(str(path), bucket, f"{prefix}/{path.relative_to(folder).as_posix()}")
+
+
+def _split(uri: str) -> tuple[str, str]:
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    return bucket, key.rstrip("/")
+
+
+def _get(request: Any, path: str) -> Any:
+    for name in path.split("."):
+        request = request.get(name, {})
+    return request
+
+
+def _refusal(code: str, message: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": message}}, "TrainingJob")
