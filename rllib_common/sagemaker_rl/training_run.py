@@ -64,7 +64,7 @@ class TrainingRun:
 
     def train(self) -> None:
         """Train to the end, or until SIGTERM or Ctrl-C; either way ends with a checkpoint."""
-        algorithm = self.config.build_algo()
+        algorithm = build(self.config)
         try:
             if self.checkpoint is not None:
                 say(f"resuming from {self.checkpoint}")
@@ -139,6 +139,31 @@ class TrainingRun:
             # CloudWatch takes its metrics out of the log.
             shown = (self._iterations, reward, length, self._steps)
             say(metric_lines.line(dict(zip(metric_lines.METRICS, shown, strict=True))))
+
+
+def build(config: AlgorithmConfig) -> Algorithm:
+    """The algorithm, with runners that answer: RLlib would restart them for ever.
+
+    Raises:
+        RuntimeError: not one of its runners has started.
+    """
+    nobody = RuntimeError(
+        f"none of {config.num_env_runners} runners started; Ray's logs say why: "
+        "/tmp/ray*/session_latest/logs/worker-*.err. With num_workers 0 the driver plays the "
+        "games itself, and the reason is in the job's log"
+    )
+    try:
+        algorithm = config.build_algo()
+    except IndexError as error:
+        # RLlib has asked them for the environment's spaces, and took the first answer.
+        raise nobody from error
+    group = algorithm.env_runner_group
+    if group is None or config.num_env_runners == 0:
+        return algorithm
+    if not group.foreach_env_runner(lambda runner: True, local_env_runner=False):
+        algorithm.stop()
+        raise nobody
+    return algorithm
 
 
 @contextmanager

@@ -16,9 +16,15 @@ from ray.tune.registry import register_env
 
 from procgen_rllib import experiments, plugins
 from procgen_rllib.env_config import complete
-from procgen_rllib.environment import ENV_NAME, STACKED_ENV_NAME, make_env, make_stacked_env
+from procgen_rllib.environment import (
+    ENV_NAME,
+    STACKED_ENV_NAME,
+    VectorProcgen,
+    make_env,
+    make_stacked_env,
+)
 from procgen_rllib.network import ImpalaModule, check_model_config
-from sagemaker_rl.hyperparameters import option
+from sagemaker_rl.hyperparameters import HyperparameterError, option
 from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
 
 ENVIRONMENTS = {ENV_NAME: make_env, STACKED_ENV_NAME: make_stacked_env}
@@ -83,6 +89,18 @@ class ProcgenLauncher(SageMakerRayLauncher):
             custom_options=hyperparameters.custom_options,
             callbacks=hyperparameters.callbacks,
         ).debugging(seed=hyperparameters.seed, log_level="ERROR")
+
+    def check_machine(self, config: AlgorithmConfig) -> None:
+        """Begin a game: its packages are large, and an image may do without them."""
+        games = VectorProcgen(1, config.env_config)
+        try:
+            games.reset(seed=0)
+        except ImportError as error:
+            raise HyperparameterError(
+                f"{error}. The image of a job has it if it is built from "
+                "deployment/training/Dockerfile"
+            ) from None
+        games.close()
 
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
         """None where there are few CPUs: sampling and learning in turn, both use all of them."""

@@ -144,3 +144,17 @@ def test_impossible_plans(
 
     assert ProcgenLauncher.train_main(list(arguments)) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_machine_without_the_games(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sys
+
+    from procgen_rllib.launcher import ProcgenLauncher
+
+    monkeypatch.setitem(sys.modules, "envpool", None)
+    assert ProcgenLauncher.train_main(["--runs", str(tmp_path)]) == 2
+    message = capsys.readouterr().err
+    assert "Procgen's games need the package envpool: pip install" in message
+    assert "built from deployment/training/Dockerfile" in message

@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 from ray.rllib.algorithms.ppo import PPOConfig
+from ray.tune.registry import register_env
 
 from sagemaker_rl.hyperparameters import HyperparameterError
 from sagemaker_rl.ray_launcher import (
@@ -124,3 +126,29 @@ def test_a_model_has_its_checkpoint_and_parameters_beside_it(tmp_path: Path) -> 
         deliver(checkpoint, model, {"hyperparameters": without_cluster(values)})
     assert (model / "checkpoint" / "learner" / "weights").read_text() == "1"
     assert json.loads((model / "params.json").read_text()) == {"hyperparameters": {"seed": 3}}
+
+
+class Lonely(CartPole):
+    """Runners do not find what the driver finds."""
+
+    def register_env_creator(self) -> None:
+        register_env("lonely", _make_lonely)
+
+    def get_experiment_config(self, hyperparameters: Any) -> PPOConfig:
+        return PPOConfig().environment("lonely")
+
+
+def _make_lonely(context: Any) -> Any:
+    if context.worker_index > 0:
+        raise ImportError("there are no games on this machine")
+    return gymnasium.make("CartPole-v1")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_runners_that_all_fail_are_not_waited_for(ray_session: None, job: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SM_HOSTS", '["algo-1"]')
+        with pytest.raises(RuntimeError, match="none of 1 runners started"):
+            Lonely.train_main(["--num-iters", "1", "--num-workers", "1"])
+    assert "RuntimeError: none of 1 runners" in (job / "output" / "failure").read_text()
