@@ -26,7 +26,7 @@ from sagemaker.exceptions import UnexpectedStatusException
 from sagemaker.session import Session
 
 from sagemaker_rl.local import REGION, aws
-from sagemaker_rl.rehearsed_jobs import FAILED, TrainingJobs
+from sagemaker_rl.rehearsed_jobs import FAILED, Services, TrainingJobs
 
 IMAGE = "battlesnake-training"
 """The repository of the training image, as docs/sagemaker.md names it."""
@@ -71,7 +71,8 @@ class RehearsalSession(Session):  # type: ignore[misc]
             aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
             region_name=REGION,
         )
-        self._jobs = TrainingJobs(Path(folder).absolute(), account.client, environment)
+        services = Services(account.client("s3"), account.client("cloudwatch"), environment)
+        self._jobs = TrainingJobs(Path(folder).absolute(), services)
         resources.callback(self._jobs.kill_all)
         self._resources = resources
         atexit.register(self.close)
@@ -89,9 +90,14 @@ class RehearsalSession(Session):  # type: ignore[misc]
         """End all jobs and the account."""
         self._resources.close()
 
-    def interrupt(self, job_name: str) -> None:
-        """Take a job's instances away and give it new ones, as happens on spot."""
-        self._jobs.job(job_name).interrupt()
+    def interrupt(self, job_name: str, after: str = "") -> None:
+        """Take a job's instances away and give it new ones, as happens on spot.
+
+        Waits for a line of the log with ``after`` in it, at most to the job's end.
+        """
+        job = self._jobs.job(job_name)
+        if not after or any(after in line for line in job.log(wait=True)):
+            job.interrupt()
 
     def get_caller_identity_arn(self) -> str:
         """The role that ``sagemaker.get_execution_role(session)`` finds."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,14 @@ MOST_METRICS = 500
 """In one request to CloudWatch, which takes 1000."""
 COMPLETED, FAILED, STOPPED, IN_PROGRESS = "Completed", "Failed", "Stopped", "InProgress"
 
-Clients = Callable[[str], Any]
-"""Makes boto3's client of a service: ``clients("s3")``."""
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """boto3's clients of what jobs use, and what instances need in their environment to do so."""
+
+    s3: Any
+    cloudwatch: Any
+    environment: Mapping[str, str]
 
 
 class TrainingJob:
@@ -35,18 +43,12 @@ class TrainingJob:
     ``checkpoint_s3_uri`` whenever instances start and end, model and output go to S3 at the end.
     """
 
-    def __init__(
-        self,
-        request: Mapping[str, Any],
-        folder: Path,
-        clients: Clients,
-        environment: Mapping[str, str],
-    ) -> None:
+    def __init__(self, request: Mapping[str, Any], folder: Path, services: Services) -> None:
         self.name: str = request["TrainingJobName"]
         self._request = request
         self._folder = folder / self.name
-        self._clients = clients
-        self._environment = {**environment, **request.get("Environment", {})}
+        self._services = services
+        self._environment = {**services.environment, **request.get("Environment", {})}
         self._instances = _instances(request, self._folder)
         self._lines: list[str] = []
         self._news = threading.Condition()
@@ -131,6 +133,7 @@ class TrainingJob:
             self._failure = "" if self._stop_asked else self._reason(statuses)
             status = STOPPED if self._stop_asked else FAILED if self._failure else COMPLETED
         except Exception as error:
+            self._say(traceback.format_exc())
             self._failure, status = f"InternalServerError: {error!r}", FAILED
             self.kill()
         with self._news:
@@ -186,7 +189,7 @@ class TrainingJob:
         dimensions = [{"Name": "TrainingJobName", "Value": self.name}]
         data = [metric | {"Dimensions": dimensions} for metric in self._metrics]
         for start in range(0, len(data), MOST_METRICS):
-            self._clients("cloudwatch").put_metric_data(
+            self._services.cloudwatch.put_metric_data(
                 Namespace=METRICS_NAMESPACE, MetricData=data[start : start + MOST_METRICS]
             )
 
@@ -208,21 +211,20 @@ class TrainingJob:
             packed = self._folder / name
             pack_folder(first / source, packed)
             bucket, key = _split(f"{self._output}/{name}")
-            self._clients("s3").upload_file(str(packed), bucket, key)
+            self._services.s3.upload_file(str(packed), bucket, key)
 
     def _move_checkpoints(self, instance: Instance, move: Callable[[Any, str, Path], None]) -> None:
         uri = self._request.get("CheckpointConfig", {}).get("S3Uri")
         if uri is not None:
-            move(self._clients("s3"), uri, instance.folder / "checkpoints")
+            move(self._services.s3, uri, instance.folder / "checkpoints")
 
 
 class TrainingJobs:
     """What the SDK asks of boto3's client ``sagemaker``, answered on this machine."""
 
-    def __init__(self, folder: Path, clients: Clients, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, services: Services) -> None:
         self._folder = folder
-        self._clients = clients
-        self._environment = environment
+        self._services = services
         self._jobs: dict[str, TrainingJob] = {}
         model = Models().get_service_model("sagemaker").operation_model("CreateTrainingJob")
         self._shape = model.input_shape
@@ -232,7 +234,7 @@ class TrainingJobs:
 
         Raises:
             botocore.exceptions.ParamValidationError: the request is not a valid one.
-            ClientError: there was a job of this name.
+            ClientError: there are no instances, or there was a job of this name.
             ValueError: a rehearsal cannot do what the request asks for.
         """
         validate_parameters(request, self._shape)
@@ -243,10 +245,12 @@ class TrainingJobs:
         ):
             if _get(request, part):
                 raise ValueError(f"{part} cannot be rehearsed; {hint}")
-        name = request["TrainingJobName"]
+        name, count = request["TrainingJobName"], request["ResourceConfig"]["InstanceCount"]
+        if count < 1:
+            raise _refusal("ValidationException", f"InstanceCount must be at least 1, got {count}")
         if name in self._jobs:
             raise _refusal("ResourceInUse", f"there is a training job {name} already; take another")
-        job = TrainingJob(request, self._folder, self._clients, self._environment)
+        job = TrainingJob(request, self._folder, self._services)
         self._jobs[name] = job
         job.start()
         return {"TrainingJobArn": job.describe()["TrainingJobArn"]}

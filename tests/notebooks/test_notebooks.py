@@ -16,15 +16,32 @@ SECONDS_A_CELL = 400  # for a busy machine; the training takes half a minute
 FILES = sorted(NOTEBOOKS.glob("*.ipynb"))
 
 
+SOURCES = ("battlesnake_gym", "heuristics", "rllib_src", "rllib_common")
+"""What the notebooks send to training jobs."""
+
+
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory):
-    """A copy of the notebooks without what an earlier run left there; later ones use what earlier
-    ones made."""
-    folder = tmp_path_factory.mktemp("notebooks")
+    """A copy of the notebooks without what an earlier run left there, beside the sources; later
+    ones use what earlier ones made."""
+    root = tmp_path_factory.mktemp("repository")
+    for name in SOURCES:
+        (root / name).symlink_to(NOTEBOOKS.parent / name)
+    folder = root / "notebooks"
+    folder.mkdir()
     for path in [*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("*.py")]:
         shutil.copy(path, folder)
     (folder / "my_snake.py").unlink(missing_ok=True)
     return folder
+
+
+def change(path, *replacements):
+    """Make a notebook smaller: each replacement is what stands there once, and what shall."""
+    text = path.read_text()
+    for old, new in replacements:
+        assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {path.name}"
+        text = text.replace(old, new)
+    path.write_text(text)
 
 
 def execute(path):
@@ -63,6 +80,107 @@ def test_introduction(workplace):
         assert (workplace / made).stat().st_size > 0, said
     assert re.search(r"^first +\d+\.\d ± ", said, re.MULTILINE), said
     assert re.search(r"^ *search .* depth 6, ", said, re.MULTILINE), said
+
+
+@pytest.fixture
+def jobs():
+    """What rehearsed training jobs need."""
+    for package in ("ray", "sagemaker", "sagemaker_training"):
+        pytest.importorskip(package, reason="needs the extras rllib, sagemaker, sagemaker-local")
+
+
+@pytest.mark.rllib
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("jobs")
+def test_policy_training(workplace):
+    path = workplace / "2_policy_training.ipynb"
+    change(path, ("minutes = 0.5", "minutes = 0.05"))
+    said = execute(path)
+    assert "algo-1 | training_iteration=1 " in said
+    assert re.search(r"episode_reward_mean +\d", said), said  # CloudWatch's
+    assert re.search(r"^trained +\d+\.\d ± ", said, re.MULTILINE), said
+    for made in ("runs/sagemaker/curve.png", "replays/sagemaker.gif"):
+        assert (workplace / made).stat().st_size > 0, said
+
+
+@pytest.mark.slow
+@pytest.mark.rllib
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("jobs")
+def test_homogeneous(workplace):
+    path = workplace / "3_homogeneous.ipynb"
+    change(path, ("minutes = 0.5", "minutes = 0.1"))
+    said = execute(path)
+    assert "2 instances, but num_workers is 0" in said
+    taken, again, goes_on = said.partition("the job goes on with new ones")
+    assert "algo-1 | training_iteration=1 " in taken
+    assert again
+    assert "algo-2 | the master algo-1 ends the cluster: training is done" in goes_on
+    assert "algo-1 | training_iteration=1 " not in goes_on
+    assert (workplace / "runs/homogeneous/curve.png").stat().st_size > 0
+
+
+@pytest.mark.slow
+@pytest.mark.rllib
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("jobs")
+def test_heterogeneous(workplace):
+    path = workplace / "4_heterogeneous.ipynb"
+    change(path, ("minutes = 0.5", "minutes = 0.1"))
+    said = execute(path)
+    assert "algo-1 | training_iteration=1 " in said
+    assert "secondary/algo-1 has joined primary/algo-1" in said
+    assert re.search(r"^trained +\d+\.\d ± ", said, re.MULTILINE), said
+    assert (workplace / "replays/heterogeneous.gif").stat().st_size > 0
+
+
+@pytest.mark.slow
+@pytest.mark.rllib
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("jobs")
+def test_hill_training(workplace):
+    path = workplace / "6_hill_training.ipynb"
+    change(path, ("minutes = 0.5", "minutes = 0.05"))
+    said = execute(path)
+    assert re.search(r"^forbidden +- +allowed +- +- *$", said, re.MULTILINE), said
+    for label in ("vanilla", "mask", "fine-walls", "pay-kills"):
+        assert re.search(rf"^{label} +\d+\.\d ± ", said, re.MULTILINE), said
+    hits = {
+        label: float(wall)
+        for label, wall in re.findall(r"^([a-z-]+) +[\d.]+ +([\d.]+) ", said, re.MULTILINE)
+    }
+    assert hits["mask"] == 0 < hits["vanilla"], said
+    for made in ("runs/hill/curves.png", "replays/hill.gif"):
+        assert (workplace / made).stat().st_size > 0, said
+
+
+@pytest.mark.slow
+@pytest.mark.rllib
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("jobs")
+def test_procgen_train(workplace):
+    pytest.importorskip("envpool", reason="needs the extra procgen")
+    path = workplace / "procgen_1_train.ipynb"
+    change(path, ("minutes = 1 ", "minutes = 0.05 "))
+    said = execute(path)
+    assert "algo-1 | training_iteration=1 " in said
+    assert re.search(r"coinrun on training levels: reward .* normalized score", said), said
+    for made in ("curve.png", "videos/coinrun-000.gif"):
+        assert (workplace / "runs/procgen" / made).stat().st_size > 0, said
+
+
+@pytest.mark.slow
+@pytest.mark.rllib
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("jobs")
+def test_procgen_distributed(workplace):
+    pytest.importorskip("envpool", reason="needs the extra procgen")
+    path = workplace / "procgen_2_distributed.ipynb"
+    change(path, ("minutes = 0.5", "minutes = 0.05"))
+    said = execute(path)
+    assert "algo-2 | the master algo-1 ends the cluster: training is done" in said
+    assert said.count("algo-1 | training_iteration=1 ") == 2
+    assert (workplace / "runs/procgen-distributed.png").stat().st_size > 0
 
 
 @pytest.mark.timeout(600)

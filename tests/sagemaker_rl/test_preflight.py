@@ -1,0 +1,194 @@
+"""Jobs that cannot work are refused before they are paid for, against an account played by moto."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("sagemaker", reason="needs the extra sagemaker")
+pytest.importorskip("moto.server", reason="needs the extra sagemaker-local")
+
+from sagemaker_rl import preflight
+from sagemaker_rl.rehearsal import RehearsalSession
+
+# isort: split
+import sagemaker
+from sagemaker.rl import RLEstimator
+
+SCRIPT = """
+import json, os, sys
+import helping  # one of the dependencies
+
+assert sys.argv[1:] == ["--check"]
+hosts = json.loads(os.environ["SM_HOSTS"])
+unknown = sorted(set(json.loads(os.environ["SM_HPS"])) - helping.KNOWN)
+if unknown or len(hosts) > 2:
+    print("some library's warning", file=sys.stderr)
+    sys.exit(f"unknown hyperparameter {unknown}, instances {hosts}")
+"""
+IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/battlesnake-training"
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RehearsalSession]:
+    one = RehearsalSession(tmp_path_factory.mktemp("jobs"))
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def job(session: RehearsalSession, tmp_path: Path) -> Any:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "train.py").write_text(SCRIPT)
+    (tmp_path / "helping").mkdir()
+    known = {"lr", "s3_bucket", "aws_region", "rl_cluster_type"}
+    (tmp_path / "helping" / "__init__.py").write_text(f"KNOWN = {known!r}\n")
+
+    def make(**changes: Any) -> Any:
+        arguments = {
+            "entry_point": "train.py",
+            "source_dir": str(tmp_path / "source"),
+            "dependencies": [str(tmp_path / "helping")],
+            "image_uri": f"{IMAGE}:latest",
+            "role": sagemaker.get_execution_role(session),
+            "instance_type": "ml.c5.large",
+            "instance_count": 1,
+            "hyperparameters": {"lr": 1e-4},
+            "sagemaker_session": session,
+        }
+        return RLEstimator(**(arguments | changes))
+
+    return make
+
+
+def refused(job: Any, message: str, **changes: Any) -> None:
+    with pytest.raises(preflight.PreflightError, match=re.escape(message)):
+        preflight.check(job(**changes))
+
+
+def test_a_job_that_can_work_passes(job: Any, session: RehearsalSession) -> None:
+    bucket = session.default_bucket()
+    preflight.check(
+        job(
+            instance_count=2,
+            use_spot_instances=True,
+            max_run=60,
+            max_wait=60,
+            output_path=f"s3://{bucket}/out",
+            checkpoint_s3_uri=f"s3://{bucket}/checkpoints/1",
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"instance_count": 0}, "instance_count must be at least 1, got 0"),
+        (
+            {"use_spot_instances": True, "max_run": 60},
+            "max_wait must be at least max_run (60 seconds) with spot instances, got None",
+        ),
+        (
+            {"use_spot_instances": True, "max_run": 60, "max_wait": 60},
+            "use_spot_instances needs checkpoint_s3_uri",
+        ),
+        ({"hyperparameters": {"lr": 1.0, "map_sise": 7}}, "unknown hyperparameter ['map_sise']"),
+        ({"instance_count": 3}, "instances ['algo-1', 'algo-2', 'algo-3']"),
+        ({"entry_point": "tran.py"}, "tran.py; entry_point is a file in source_dir"),
+        ({"dependencies": ["nowhere"]}, "there is no folder nowhere"),
+        ({"role": "nobody"}, "there is no role nobody in this account"),
+        ({"role": "arn:aws:iam::123456789012:user/me"}, ":user/me is not a role"),
+        ({"image_uri": f"{IMAGE}:old"}, f"there is no image {IMAGE}:old; build one from"),
+        (
+            {"image_uri": IMAGE.replace("us-", "eu-")},
+            "is in eu-east-1, but the job runs in us-east",
+        ),
+        ({"image_uri": "battlesnake-training"}, "is not in ECR"),
+        (
+            {"output_path": "s3://no-such-bucket/x"},
+            "output_path: there is no bucket no-such-bucket",
+        ),
+        (
+            {"hyperparameters": {"aws_region": "eu-west-1"}},
+            "aws_region is eu-west-1, but the job runs in us-east-1",
+        ),
+        (
+            {"hyperparameters": {"rl_cluster_type": "primary"}},
+            "give both the same subnets and security_group_ids",
+        ),
+        (
+            {
+                "hyperparameters": {"rl_cluster_type": "primary"},
+                "subnets": ["subnet-00000000"],
+                "security_group_ids": ["sg-1"],
+            },
+            "'subnet-00000000' does not exist; name subnets of your VPC",
+        ),
+    ],
+)
+def test_mistakes_are_found(job: Any, changes: dict[str, Any], message: str) -> None:
+    refused(job, message, **changes)
+
+
+def test_all_mistakes_are_told_at_once(job: Any) -> None:
+    with pytest.raises(preflight.PreflightError) as refusal:
+        preflight.check(job(instance_count=0, role="nobody"))
+    assert str(refusal.value).splitlines() == [
+        "this job cannot work:",
+        "- instance_count must be at least 1, got 0",
+        "- there is no role nobody in this account; give the role that notebooks and jobs run as, "
+        "sagemaker.get_execution_role()",
+    ]
+
+
+def test_sagemakers_own_images_are_too_old(job: Any) -> None:
+    old = "462105765813.dkr.ecr.us-east-1.amazonaws.com/sagemaker-rl-ray-container:ray-1.6.0"
+    refused(job, "which end at Ray 1.6; build one from", image_uri=old)
+    estimator = job()
+    estimator.image_uri = None
+    with pytest.raises(preflight.PreflightError, match="image_uri is missing"):
+        preflight.check(estimator)
+
+
+def test_a_slash_would_pour_out_the_folder(job: Any, tmp_path: Path) -> None:
+    message = f"write {tmp_path}/helping"
+    refused(job, message, dependencies=[f"{tmp_path}/helping/"])
+
+
+def test_buckets_are_in_the_region_of_the_job(job: Any, session: RehearsalSession) -> None:
+    europe = {"LocationConstraint": "eu-west-1"}
+    s3 = session.boto_session.client("s3")
+    s3.create_bucket(Bucket="in-europe", CreateBucketConfiguration=europe)
+    message = "the bucket in-europe is in eu-west-1, but the job runs in us-east-1"
+    refused(job, f"checkpoint_s3_uri: {message}", checkpoint_s3_uri="s3://in-europe/x")
+    refused(job, f"hyperparameter s3_bucket: {message}", hyperparameters={"s3_bucket": "in-europe"})
+
+
+def test_a_role_must_trust_sagemaker(job: Any, session: RehearsalSession) -> None:
+    trust = {"Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **trust}]}
+    iam = session.boto_session.client("iam")
+    iam.create_role(RoleName="of-machines", AssumeRolePolicyDocument=json.dumps(document))
+    refused(job, "SageMaker may not act as role of-machines", role="of-machines")
+
+
+def test_two_jobs_need_a_way_to_s3(job: Any, session: RehearsalSession) -> None:
+    ec2 = session.boto_session.client("ec2")
+    (vpc,) = ec2.describe_vpcs(Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"]
+    of_vpc = [{"Name": "vpc-id", "Values": [vpc["VpcId"]]}]
+    network = {
+        "subnets": [ec2.describe_subnets(Filters=of_vpc)["Subnets"][0]["SubnetId"]],
+        "security_group_ids": ["sg-1"],
+    }
+    preflight.check(job(hyperparameters={"rl_cluster_type": "primary"}, **network))
+    other = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=other, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
+    refused(
+        job,
+        f"the VPC {other} has no endpoint for S3",
+        hyperparameters={"rl_cluster_type": "primary"},
+        **(network | {"subnets": [subnet]}),
+    )
