@@ -30,6 +30,7 @@ COMMANDS = {
     "sagemaker-local": Command(
         "sagemaker_rl.local:main", "rehearse a SageMaker training job here", "sagemaker-local"
     ),
+    "cost": Command("sagemaker_rl.costs:main", "reckon what training on rented instances costs"),
     "conformance": Command(
         "battlesnake_gym.conformance:main", "check the rules against recorded games"
     ),

@@ -1,0 +1,260 @@
+"""``battlesnake-gym cost``: what instances cost by the hour, and a million agent-steps on them.
+
+Prices are the user's; speeds are those that ``docs/training.md`` tells of, or the user's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sagemaker_rl.console import say
+
+SAMPLED_PER_CPU_SECOND = {"DQN": 67_787, "APEX": 39_671}
+"""Agent-steps that one CPU plays in a second, as measured (`benchmarks/training.py`)."""
+
+TRAINED_PER_CPU_SECOND = 2.0 / (1 / 6_134 - 1 / SAMPLED_PER_CPU_SECOND["DQN"])
+"""Transitions that one CPU learns from in a second: DQN took 1 / 6,134 s for an agent-step, playing
+it and training on two, less what playing alone took."""
+
+
+class CostError(ValueError):
+    """A field of the calculation cannot be; the message names it, its value and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Equal instances, as one job rents them."""
+
+    instances: int
+    cpus: int
+    """CPUs of one instance."""
+    price_per_hour: float
+    """List price of one instance."""
+    spot_share: float = 0.0
+    """Part of its hours that run on spot, 0 to 1."""
+    spot_saving: float = 0.0
+    """Part of the list price that spot saves, 0 to 1."""
+
+    def __post_init__(self) -> None:
+        _check_whole("instances", self.instances, "an instance at least is needed")
+        _check_whole("cpus", self.cpus, "give the vCPUs of the instance type")
+        if not (math.isfinite(self.price_per_hour) and self.price_per_hour >= 0):
+            raise CostError(
+                f"price_per_hour must be a number from 0 on, got {self.price_per_hour}; "
+                "take it from the price list of your region"
+            )
+        for name, value in (("spot_share", self.spot_share), ("spot_saving", self.spot_saving)):
+            if not 0 <= value <= 1:
+                raise CostError(f"{name} must be between 0 and 1, got {value}; write 70 % as 0.7")
+
+    @property
+    def cost_per_hour(self) -> float:
+        """Price of an hour of all instances, in the currency of the list price."""
+        return self.instances * self.price_per_hour * (1 - self.spot_share * self.spot_saving)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How fast a job plays and learns."""
+
+    algorithm: str = "APEX"
+    replay_ratio: float = 2.0
+    """Transitions trained on for each agent-step played (``training_intensity``)."""
+    trained_per_second: float = TRAINED_PER_CPU_SECOND
+    """Transitions that the learner trains on in a second."""
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in SAMPLED_PER_CPU_SECOND:
+            raise CostError(
+                f"algorithm must be one of {', '.join(SAMPLED_PER_CPU_SECOND)}, got "
+                f"{self.algorithm!r}; others were not measured, so give agent_steps_per_second"
+            )
+        _check_positive("replay_ratio", self.replay_ratio, "the job's training_intensity")
+        _check_positive("trained_per_second", self.trained_per_second, "what your learner does")
+
+    def agent_steps_per_second(self, groups: Sequence[Group]) -> tuple[float, str]:
+        """Agent-steps a second on these instances, and what bounds them.
+
+        DQN plays and learns by turns on one CPU; APEX learns on one and plays on the others.
+        """
+        sampled = SAMPLED_PER_CPU_SECOND[self.algorithm]
+        learned = self.trained_per_second / self.replay_ratio
+        cpus = sum(group.instances * group.cpus for group in groups)
+        if self.algorithm == "DQN" or cpus == 1:
+            return 1 / (1 / sampled + 1 / learned), "one CPU plays and learns by turns"
+        played = (cpus - 1) * sampled
+        if played < learned:
+            return played, f"bound by playing, on {cpus - 1} of {cpus} CPUs"
+        enough = math.ceil(learned / sampled)
+        return learned, f"bound by learning; {enough} of the {cpus - 1} CPUs that play would do"
+
+
+def price_per_million(groups: Sequence[Group], agent_steps_per_second: float) -> float:
+    """Price of a million agent-steps, in the currency of the list prices."""
+    _check_positive(
+        "agent_steps_per_second", agent_steps_per_second, "what your job's progress.csv shows"
+    )
+    hourly = sum(group.cost_per_hour for group in groups)
+    return hourly / (3600 * agent_steps_per_second) * 1e6
+
+
+def _check_whole(name: str, value: int, remedy: str) -> None:
+    if value < 1:
+        raise CostError(f"{name} must be a whole number from 1 on, got {value}; {remedy}")
+
+
+def _check_positive(name: str, value: float, remedy: str) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise CostError(f"{name} must be a number above 0, got {value}; give {remedy}")
+
+
+def report(groups: Sequence[Group], speed: float, bound: str, hours: float) -> str:
+    """What the command prints."""
+    _check_positive("hours", hours, "how long the job runs")
+    per_million = price_per_million(groups, speed)
+    hourly = sum(group.cost_per_hour for group in groups)
+    lines = [
+        (
+            f"{group.instances} x {group.cpus} CPUs at {group.price_per_hour:g}{_spot(group)}",
+            f"{group.cost_per_hour:.4g} an hour",
+        )
+        for group in groups
+    ]
+    lines += [
+        ("together", f"{hourly:.4g} an hour"),
+        ("agent-steps", f"{speed:,.0f} a second ({bound})"),
+        ("a million agent-steps", f"{per_million:.3g}"),
+        (f"{hours:g} h", f"{hourly * hours:.4g}, {speed * hours * 3600 / 1e6:,.0f} million"),
+    ]
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)
+
+
+def _spot(group: Group) -> str:
+    if not group.spot_share:
+        return ""
+    return f", {group.spot_share:.0%} spot saving {group.spot_saving:.0%}"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the calculation; the exit status is 2 where a value is refused."""
+    arguments = _parser().parse_args(argv)
+    try:
+        groups = _groups(arguments)
+        speed, bound = _speed(arguments, groups)
+        say(report(groups, speed, bound, arguments.hours))
+    except CostError as error:
+        sys.stderr.write(f"battlesnake-gym cost: {error}\n")
+        return 2
+    return 0
+
+
+def _groups(arguments: argparse.Namespace) -> list[Group]:
+    if (arguments.spot_share or arguments.secondary_spot_share) and not arguments.spot_saving:
+        raise CostError("spot_saving is 0, so spot would save nothing; give --spot-saving too")
+    first = Group(
+        arguments.instances,
+        arguments.cpus,
+        arguments.price_per_hour,
+        arguments.spot_share,
+        arguments.spot_saving,
+    )
+    if not arguments.secondary_instances:
+        return [first]
+    if arguments.secondary_cpus is None or arguments.secondary_price_per_hour is None:
+        raise CostError(
+            f"secondary_instances is {arguments.secondary_instances}, but not what they are; "
+            "give --secondary-cpus and --secondary-price-per-hour too"
+        )
+    second = Group(
+        arguments.secondary_instances,
+        arguments.secondary_cpus,
+        arguments.secondary_price_per_hour,
+        arguments.secondary_spot_share,
+        arguments.spot_saving,
+    )
+    return [first, second]
+
+
+def _speed(arguments: argparse.Namespace, groups: Sequence[Group]) -> tuple[float, str]:
+    if arguments.agent_steps_per_second is not None:
+        return arguments.agent_steps_per_second, "yours"
+    speed = Speed(arguments.algorithm, arguments.replay_ratio, arguments.trained_per_second)
+    return speed.agent_steps_per_second(groups)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="battlesnake-gym cost",
+        description="What training costs by the hour and by the million agent-steps, in the "
+        "currency of the prices that you give.",
+        epilog="Speeds are those measured for five snakes on 11x11 and the default network "
+        "(docs/training.md), which move by a tenth; your own are better. "
+        "Example: battlesnake-gym cost --price-per-hour 0.408 --cpus 8 --instances 3 "
+        "--replay-ratio 0.25 --spot-share 1 --spot-saving 0.6",
+    )
+    primary = parser.add_argument_group("instances")
+    primary.add_argument(
+        "--price-per-hour",
+        type=float,
+        required=True,
+        metavar="PRICE",
+        help="list price of one instance",
+    )
+    primary.add_argument("--cpus", type=int, required=True, metavar="N", help="its vCPUs")
+    primary.add_argument(
+        "--instances",
+        type=int,
+        default=1,
+        metavar="N",
+        help="equal instances (default: %(default)s)",
+    )
+    primary.add_argument(
+        "--spot-share",
+        type=float,
+        default=0.0,
+        metavar="PART",
+        help="part of the hours on spot, 0 to 1 (default: %(default)s)",
+    )
+    primary.add_argument(
+        "--spot-saving",
+        type=float,
+        default=0.0,
+        metavar="PART",
+        help="part of the price that spot saves, 0 to 1; SageMaker shows it for "
+        "each job (default: %(default)s)",
+    )
+    secondary = parser.add_argument_group("a second job that plays for the first")
+    secondary.add_argument("--secondary-instances", type=int, default=0, metavar="N")
+    secondary.add_argument("--secondary-cpus", type=int, metavar="N")
+    secondary.add_argument("--secondary-price-per-hour", type=float, metavar="PRICE")
+    secondary.add_argument("--secondary-spot-share", type=float, default=0.0, metavar="PART")
+    speed = parser.add_argument_group("speed")
+    speed.add_argument("--algorithm", default="APEX", help="APEX or DQN (default: %(default)s)")
+    speed.add_argument(
+        "--replay-ratio",
+        type=float,
+        default=2.0,
+        metavar="RATIO",
+        help="training_intensity (default: %(default)s)",
+    )
+    speed.add_argument(
+        "--trained-per-second",
+        type=float,
+        default=TRAINED_PER_CPU_SECOND,
+        metavar="N",
+        help="transitions that the learner trains on in a second "
+        "(default: %(default).0f, on a CPU; a GPU's is yours to measure)",
+    )
+    speed.add_argument(
+        "--agent-steps-per-second",
+        type=float,
+        metavar="N",
+        help="of the whole job, from its progress.csv, instead of these",
+    )
+    parser.add_argument("--hours", type=float, default=1.0, help="(default: %(default)s)")
+    return parser

@@ -1,0 +1,61 @@
+"""The CloudFormation templates, parsed: functions are dictionaries like ``{"Ref": ...}``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cfnlint.decode import cfn_yaml
+
+FOLDER = Path(__file__).parents[2] / "deployment/cloudformation"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/battlesnake-snake:1"
+
+PARAMETERS: dict[str, dict[str, str]] = {
+    "notebook": {
+        "BucketName": "battlesnake-test",
+        "RepositoryUrl": "https://example.org/battlesnake.git",
+    },
+    "network": {"BucketName": "battlesnake-test", "RoleName": "battlesnake-Role-1"},
+    "lambda": {"ImageUri": IMAGE},
+    "container": {"ImageUri": IMAGE, "VpcId": "vpc-1", "Subnets": "subnet-1,subnet-2"},
+    "endpoint": {"ImageUri": IMAGE, "ModelDataUrl": "s3://battlesnake-test/j/output/model.tar.gz"},
+}
+"""What has no default, as somebody would type it."""
+
+
+def text(name: str) -> str:
+    return (FOLDER / f"{name}.yaml").read_text()
+
+
+def load(name: str) -> dict[str, Any]:
+    template: dict[str, Any] = cfn_yaml.loads(text(name))
+    return template
+
+
+def resources(name: str, kind: str) -> list[dict[str, Any]]:
+    """The properties of a template's resources of this type."""
+    every = load(name)["Resources"].values()
+    return [resource["Properties"] for resource in every if resource["Type"] == kind]
+
+
+def documents(name: str) -> Iterator[dict[str, Any]]:
+    """The policies that allow something, wherever they stand."""
+    for role in resources(name, "AWS::IAM::Role"):
+        for policy in role.get("Policies", []):
+            yield policy["PolicyDocument"]
+    for kind in ("AWS::IAM::Policy", "AWS::EC2::VPCEndpoint"):
+        for holder in resources(name, kind):
+            yield holder["PolicyDocument"]
+
+
+def statements(name: str) -> list[dict[str, Any]]:
+    """What the policies of a template allow."""
+    return [statement for document in documents(name) for statement in document["Statement"]]
+
+
+def listed(value: Any) -> list[Any]:
+    """IAM writes a single one without its list."""
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,146 @@
+"""The image for AWS, without a container engine: what Lambda and SageMaker start in it, started."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import Game
+from tests.server.launch import free_port, wait_for
+from tests.server.test_lambda_handler import http_api
+
+pytest.importorskip("cfnlint", reason="needs the extra dev")
+
+from tests.deployment import templates
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "deployment/server/aws.Dockerfile").read_text()
+PATIENCE = 120
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board.new(11, 11, 2, game=Game(seed=1, id="image"))
+
+
+def test_the_image_runs_without_root_on_pinned_packages() -> None:
+    assert re.findall(r"^USER (\d+)$", DOCKERFILE, re.MULTILINE)[-1] == "10001"
+    (pin,) = re.findall(r"awslambdaric==\S+", DOCKERFILE)
+    assert pin in (ROOT / "constraints.txt").read_text().splitlines()
+
+
+def test_the_image_s_folder_is_where_the_templates_look() -> None:
+    (folder,) = re.findall(r"^COPY \. (\S+)$", DOCKERFILE, re.MULTILINE)
+    for name in ("lambda", "container"):
+        assert f"{folder}policy.onnx" in templates.text(name)
+
+
+def test_sagemaker_s_command_answers_on_its_port(tmp_path: Path, board: Board) -> None:
+    """SageMaker runs the image with the word ``serve``."""
+    (text, target) = re.findall(r"^RUN printf '(.*)' > (\S+)", DOCKERFILE, re.MULTILINE)[0]
+    assert target == "/snake/bin/serve"
+    assert "--port 8080" in text
+    port = str(free_port())
+    script = tmp_path / "serve"
+    script.write_text(text.replace("\\n", "\n").replace("8080", port))
+    script.chmod(0o755)
+    programs = Path(sys.executable).parent
+    assert shutil.which("battlesnake-gym", path=str(programs))
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "BATTLESNAKE_SNAKE": "cautious"}
+    server = subprocess.Popen([script], env=environment, cwd=tmp_path)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        wait_for(address, server)
+        with urllib.request.urlopen(f"{address}/ping") as answer:
+            assert answer.status == 200
+        body = json.dumps(board.to_api("snake_0")).encode()
+        with urllib.request.urlopen(f"{address}/invocations", body) as answer:
+            assert json.load(answer)["move"] in board.safe_moves("snake_0")
+    finally:
+        server.terminate()
+        server.wait(PATIENCE)
+
+
+class Lambda(ThreadingHTTPServer):
+    """Lambda's side of the runtime API: hands out events, takes answers."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), LambdaRequest)
+        self.events: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.answers: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
+
+
+class LambdaRequest(BaseHTTPRequestHandler):
+    server: Lambda
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        assert self.path == "/2018-06-01/runtime/invocation/next"
+        event = json.dumps(self.server.events.get()).encode()
+        self.send_response(200)
+        self.send_header("Lambda-Runtime-Aws-Request-Id", "request-1")
+        self.send_header("Lambda-Runtime-Deadline-Ms", "4102444800000")
+        self.send_header("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:::function:snake")
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(event)))
+        self.end_headers()
+        self.wfile.write(event)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(202)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        self.server.answers.put((self.path, body))
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def service() -> Iterator[Lambda]:
+    with Lambda() as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+
+
+def test_lambda_s_entry_point_answers_events(service: Lambda, board: Board, tmp_path: Path) -> None:
+    pytest.importorskip("awslambdaric", reason="needs the extra dev")
+    (function,) = templates.resources("lambda", "AWS::Lambda::Function")
+    python, *options = function["ImageConfig"]["EntryPoint"]
+    assert python == "/snake/bin/python"
+    environment = os.environ | {
+        "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{service.server_address[1]}",
+        "BATTLESNAKE_SNAKE": "cautious",
+        "BATTLESNAKE_POLICY": "",
+    }
+    client = subprocess.Popen(
+        [sys.executable, *options, *function["ImageConfig"]["Command"]],
+        env=environment,
+        cwd=tmp_path,
+    )
+    try:
+        service.events.put(http_api("POST", "/move", json.dumps(board.to_api("snake_0"))))
+        path, answer = service.answers.get(timeout=PATIENCE)
+        assert path == "/2018-06-01/runtime/invocation/request-1/response", answer
+        assert answer["statusCode"] == 200
+        assert json.loads(answer["body"])["move"] in board.safe_moves("snake_0")
+    finally:
+        client.kill()
+        client.wait(PATIENCE)

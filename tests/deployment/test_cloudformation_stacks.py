@@ -1,0 +1,383 @@
+"""The CloudFormation stacks, created and deleted in moto, and what stands in between."""
+
+from __future__ import annotations
+
+import ast
+import json
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.deployment import templates
+
+boto3 = pytest.importorskip("boto3", reason="needs the extra sagemaker-local")
+moto = pytest.importorskip("moto", reason="needs the extra sagemaker-local")
+
+REGION = "us-west-2"
+ACCOUNT = "123456789012"
+
+NOT_CREATED_BY_MOTO = {
+    "lambda": {
+        "AWS::ApiGatewayV2::Api",
+        "AWS::ApiGatewayV2::Integration",
+        "AWS::ApiGatewayV2::Route",
+        "AWS::ApiGatewayV2::Stage",
+    }
+}
+"""Types that moto's CloudFormation does not know. `test_the_api_in_front_of_the_function` makes
+them by API Gateway's own API instead."""
+
+NOT_DELETED_BY_MOTO = {
+    "AWS::EC2::RouteTable",
+    "AWS::EC2::SecurityGroupIngress",
+    "AWS::EC2::SubnetRouteTableAssociation",
+    "AWS::EC2::VPCEndpoint",
+    "AWS::ECS::Cluster",
+    "AWS::ECS::Service",
+    "AWS::ECS::TaskDefinition",
+    "AWS::ElasticLoadBalancingV2::Listener",
+    "AWS::ElasticLoadBalancingV2::ListenerRule",
+    "AWS::ElasticLoadBalancingV2::TargetGroup",
+    "AWS::Lambda::Permission",
+}
+"""Types that moto leaves where they are when their stack is deleted; all others are looked for."""
+
+
+@pytest.fixture(autouse=True)
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty account."""
+    for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(key, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it may remember another account
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with moto.mock_aws():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def deleting_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of the types that moto leaves behind keep it from deleting the network around them; here
+    they go, in whichever order."""
+    from moto.ec2.models import ec2_backends
+    from moto.ec2.models.route_tables import RouteTable
+    from moto.ec2.models.vpcs import VPCEndPoint
+
+    def delete_table(name: str, properties: object, account: str, region: str) -> None:
+        ec2_backends[account][region].delete_route_table(name)
+
+    def delete_endpoint(name: str, properties: object, account: str, region: str) -> None:
+        del ec2_backends[account][region].vpc_end_points[name]
+
+    for model, delete in ((RouteTable, delete_table), (VPCEndPoint, delete_endpoint)):
+        monkeypatch.setattr(model, "delete_from_cloudformation_json", delete)
+
+
+def create(name: str, parameters: dict[str, str] | None = None) -> dict[str, str]:
+    """Create a stack; the answer is its outputs."""
+    values = templates.PARAMETERS[name] | (parameters or {})
+    cloudformation = boto3.client("cloudformation")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        cloudformation.create_stack(
+            StackName=name,
+            TemplateBody=templates.text(name),
+            Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in values.items()],
+            Capabilities=["CAPABILITY_IAM"],
+        )
+        (stack,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
+    left_out = {
+        str(warning.message).split()[3]
+        for warning in said
+        if str(warning.message).startswith("Tried to parse")
+    }
+    assert left_out == NOT_CREATED_BY_MOTO.get(name, set())
+    assert stack["StackStatus"] == "CREATE_COMPLETE"
+    return {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+
+
+def delete(name: str) -> None:
+    cloudformation = boto3.client("cloudformation")
+    with warnings.catch_warnings():
+        if name in NOT_CREATED_BY_MOTO:
+            warnings.simplefilter("ignore")
+        cloudformation.delete_stack(StackName=name)
+    gone = cloudformation.list_stacks(StackStatusFilter=["DELETE_COMPLETE"])["StackSummaries"]
+    assert name in [stack["StackName"] for stack in gone]
+
+
+def policies(role: str) -> list[dict[str, Any]]:
+    """The statements that hold for a role, with every reference resolved."""
+    iam = boto3.client("iam")
+    statements = []
+    for name in iam.list_role_policies(RoleName=role)["PolicyNames"]:
+        document = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+        if isinstance(document, str):  # moto's way with policies inside of roles: Python, not JSON
+            document = ast.literal_eval(document)
+        statements += document["Statement"]
+    return statements
+
+
+def roles() -> list[str]:
+    return [role["RoleName"] for role in boto3.client("iam").list_roles()["Roles"]]
+
+
+def check_resources(statements: list[dict[str, Any]], bucket: str = "battlesnake-test") -> None:
+    """Nothing reaches beyond this account, this region and this bucket."""
+    assert statements
+    for statement in statements:
+        for resource in templates.listed(statement["Resource"]):
+            if resource == "*":
+                continue  # test_cloudformation tells where that is right
+            assert "${" not in resource
+            arn, partition, service, *place = resource.split(":")[:5]
+            assert (arn, partition) == ("arn", "aws")
+            if service == "s3":
+                assert resource.split(":::")[1].split("/")[0] == bucket
+            elif service == "iam":
+                assert place == ["", ACCOUNT]
+            else:
+                assert place == [REGION, ACCOUNT], resource
+
+
+def test_what_moto_cannot_do_is_named() -> None:
+    """So that what it learns with a new version gets tested here too."""
+    from moto.cloudformation import parsing
+
+    models = parsing.get_model_map()
+    unknown, left_behind = set(), set()
+    for name in templates.NAMES:
+        for kind in {resource["Type"] for resource in templates.load(name)["Resources"].values()}:
+            if kind not in models:
+                unknown.add(kind)
+            elif not deletes(models[kind]):
+                left_behind.add(kind)
+    assert unknown == set().union(*NOT_CREATED_BY_MOTO.values())
+    taught = {"AWS::EC2::RouteTable", "AWS::EC2::VPCEndpoint"}
+    assert left_behind == NOT_DELETED_BY_MOTO - taught
+
+
+def deletes(model: Any) -> bool:
+    by_template = model.delete_from_cloudformation_json
+    return hasattr(model, "delete") or not hasattr(by_template, "__isabstractmethod__")
+
+
+def test_notebook_and_network() -> None:
+    outputs = create("notebook")
+    sagemaker = boto3.client("sagemaker")
+    (notebook,) = sagemaker.list_notebook_instances()["NotebookInstances"]
+    described = sagemaker.describe_notebook_instance(
+        NotebookInstanceName=notebook["NotebookInstanceName"]
+    )
+    assert described["InstanceType"] == "ml.t3.xlarge"
+    assert described["RoleArn"] == outputs["RoleArn"]
+    assert described["RoleArn"].endswith(f"/{outputs['RoleName']}")
+    assert outputs["NotebookUrl"].endswith(notebook["NotebookInstanceName"])
+    assert outputs["Bucket"] == "battlesnake-test"
+    assert boto3.client("s3").list_buckets()["Buckets"][0]["Name"] == outputs["Bucket"]
+    images = boto3.client("ecr").describe_repositories()["repositories"]
+    assert [image["repositoryUri"] for image in images] == [
+        outputs["TrainingImages"],
+        outputs["SnakeImages"],
+    ]
+    before = policies(outputs["RoleName"])
+    check_resources(before)
+    (creating,) = [s for s in before if s["Action"] == "sagemaker:CreateTrainingJob"]
+    instances = creating["Condition"]["ForAllValues:StringEquals"]["sagemaker:InstanceTypes"]
+    assert "ml.g5.2xlarge" in instances
+
+    network = create("network", {"BucketName": outputs["Bucket"], "RoleName": outputs["RoleName"]})
+    check_network(network)
+    check_resources(policies(outputs["RoleName"]))
+    assert len(policies(outputs["RoleName"])) == len(before) + 3
+
+    delete("network")
+    assert policies(outputs["RoleName"]) == before
+    ec2 = boto3.client("ec2")
+    assert [vpc["IsDefault"] for vpc in ec2.describe_vpcs()["Vpcs"]] == [True]
+    delete("notebook")
+    assert sagemaker.list_notebook_instances()["NotebookInstances"] == []
+    assert boto3.client("ecr").describe_repositories()["repositories"] == []
+    assert roles() == []
+
+
+def check_network(outputs: dict[str, str]) -> None:
+    ec2 = boto3.client("ec2")
+    subnets = ec2.describe_subnets(SubnetIds=outputs["Subnets"].split(","))["Subnets"]
+    assert len({subnet["AvailabilityZone"] for subnet in subnets}) == 2
+    (group,) = ec2.describe_security_groups(GroupIds=[outputs["SecurityGroup"]])["SecurityGroups"]
+    (entrance,) = group["IpPermissions"]
+    assert entrance["IpProtocol"] == "-1"
+    assert [pair["GroupId"] for pair in entrance["UserIdGroupPairs"]] == [group["GroupId"]]
+    assert entrance["IpRanges"] == []
+    (endpoint,) = ec2.describe_vpc_endpoints()["VpcEndpoints"]
+    assert endpoint["VpcEndpointType"] == "Gateway"
+    assert endpoint["ServiceName"] == f"com.amazonaws.{REGION}.s3"
+    assert len(endpoint["RouteTableIds"]) == 1
+    assert ec2.describe_internet_gateways()["InternetGateways"] == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "snake", "policy", "filters"),
+    [
+        ({}, "", "/policy/policy.onnx", "head_to_heads dead_ends"),
+        ({"Snake": "tree"}, "tree", "", ""),
+    ],
+)
+def test_lambda(parameters: dict[str, str], snake: str, policy: str, filters: str) -> None:
+    outputs = create("lambda", parameters)
+    assert outputs["SnakeUrl"].startswith("https://")
+    functions = boto3.client("lambda")
+    (function,) = functions.list_functions()["Functions"]
+    assert (function["MemorySize"], function["Timeout"]) == (1769, 2)
+    assert function["Environment"]["Variables"] == {
+        "BATTLESNAKE_SNAKE": snake,
+        "BATTLESNAKE_POLICY": policy,
+        "BATTLESNAKE_FILTERS": filters,
+        "BATTLESNAKE_COLOR": "#3366cc",
+    }
+    code = functions.get_function(FunctionName=function["FunctionName"])["Code"]
+    assert code["ImageUri"] == templates.IMAGE
+    policy_text = functions.get_policy(FunctionName=function["FunctionName"])["Policy"]
+    (permission,) = json.loads(policy_text)["Statement"]
+    assert permission["Principal"] == {"Service": "apigateway.amazonaws.com"}
+    assert permission["Action"] == "lambda:InvokeFunction"
+    (role,) = roles()
+    check_resources(policies(role))
+    (group,) = boto3.client("logs").describe_log_groups()["logGroups"]
+    assert (group["logGroupName"], group["retentionInDays"]) == (outputs["LogGroup"], 14)
+    delete("lambda")
+    assert functions.list_functions()["Functions"] == []
+    assert roles() == []
+
+
+def test_the_api_in_front_of_the_function() -> None:
+    """The four types that moto cannot make from a template, made from its properties."""
+    api = boto3.client("apigatewayv2")
+    function = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:snake"
+    made = {"AWS::StackName": "lambda", "Function": function, "RequestsPerSecond": 50}
+
+    def resolved(value: Any) -> Any:
+        if isinstance(value, dict):
+            if "Ref" in value:
+                return made[value["Ref"]]
+            if "Fn::GetAtt" in value:
+                return made[value["Fn::GetAtt"][0]]
+            if "Fn::Sub" in value:
+                return value["Fn::Sub"].replace("${Integration}", made["Integration"])
+            return {key: resolved(inner) for key, inner in value.items()}
+        return value
+
+    resources = templates.load("lambda")["Resources"]
+    for name, key in (
+        ("Api", "ApiId"),
+        ("Integration", "IntegrationId"),
+        ("Route", "RouteId"),
+        ("Stage", "StageName"),
+    ):
+        assert resources[name]["Type"] == f"AWS::ApiGatewayV2::{name}"
+        # What the services send back; unknown or missing properties are errors of botocore.
+        answer = getattr(api, f"create_{name.lower()}")(**resolved(resources[name]["Properties"]))
+        made[name] = answer[key]
+    (route,) = api.get_routes(ApiId=made["Api"])["Items"]
+    assert route["RouteKey"] == "$default", "every path and method"
+    assert route["Target"] == f"integrations/{made['Integration']}"
+    (integration,) = api.get_integrations(ApiId=made["Api"])["Items"]
+    assert integration["IntegrationUri"] == function
+    assert integration["PayloadFormatVersion"] == "2.0"
+
+
+@pytest.mark.parametrize("domain", ["", "snake.example.org"])
+def test_container(domain: str) -> None:
+    certificate = ""
+    if domain:
+        acm = boto3.client("acm")
+        certificate = acm.request_certificate(DomainName=domain)["CertificateArn"]
+    ec2 = boto3.client("ec2")
+    (vpc,) = ec2.describe_vpcs()["Vpcs"]
+    subnets = [subnet["SubnetId"] for subnet in ec2.describe_subnets()["Subnets"][:2]]
+    outputs = create(
+        "container",
+        {
+            "VpcId": vpc["VpcId"],
+            "Subnets": ",".join(subnets),
+            "CertificateArn": certificate,
+            "Cpu": "2048",
+            "Snake": "minimax",
+        },
+    )
+    check_task(outputs)
+    check_balancer(outputs, 443 if domain else 80)
+    ecs = boto3.client("ecs")
+    (cluster,) = ecs.list_clusters()["clusterArns"]
+    services = ecs.list_services(cluster=cluster)["serviceArns"]
+    (service,) = ecs.describe_services(cluster=cluster, services=services)["services"]
+    assert service["desiredCount"] == 1
+    (role,) = roles()
+    check_resources(policies(role))
+    repository = f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/battlesnake-snake"
+    assert repository in [statement["Resource"] for statement in policies(role)]
+    delete("container")
+    assert boto3.client("elbv2").describe_load_balancers()["LoadBalancers"] == []
+    groups = ec2.describe_security_groups()["SecurityGroups"]
+    assert [group["GroupName"] for group in groups] == ["default"]
+    assert roles() == []
+
+
+def check_task(outputs: dict[str, str]) -> None:
+    ecs = boto3.client("ecs")
+    (arn,) = ecs.list_task_definitions()["taskDefinitionArns"]
+    task = ecs.describe_task_definition(taskDefinition=arn)["taskDefinition"]
+    assert "taskRoleArn" not in task, "the snake itself has no rights"
+    (container,) = task["containerDefinitions"]
+    assert container["image"] == templates.IMAGE
+    assert container["logConfiguration"]["options"]["awslogs-group"] == outputs["LogGroup"]
+    environment = {pair["name"]: pair["value"] for pair in container["environment"]}
+    assert environment["BATTLESNAKE_SNAKE"] == "minimax"
+    assert environment["BATTLESNAKE_POLICY"] == ""
+
+
+def check_balancer(outputs: dict[str, str], port: int) -> None:
+    balancing = boto3.client("elbv2")
+    (balancer,) = balancing.describe_load_balancers()["LoadBalancers"]
+    assert outputs["SnakeUrl"] == f"http://{balancer['DNSName']}"
+    arn = balancer["LoadBalancerArn"]
+    (listener,) = balancing.describe_listeners(LoadBalancerArn=arn)["Listeners"]
+    assert (listener["Port"], listener["Protocol"]) == (port, "HTTPS" if port == 443 else "HTTP")
+    (targets,) = balancing.describe_target_groups()["TargetGroups"]
+    assert (targets["Port"], targets["HealthCheckPath"]) == (8000, "/healthz")
+    rules = balancing.describe_rules(ListenerArn=listener["ListenerArn"])["Rules"]
+    (hidden,) = [rule for rule in rules if not rule["IsDefault"]]
+    assert hidden["Actions"][0]["FixedResponseConfig"]["StatusCode"] == "404"
+    groups = boto3.client("ec2").describe_security_groups(GroupIds=balancer["SecurityGroups"])
+    (entrance,) = groups["SecurityGroups"][0]["IpPermissions"]
+    assert (entrance["FromPort"], entrance["ToPort"]) == (port, port)
+
+
+def test_endpoint() -> None:
+    outputs = create("endpoint")
+    sagemaker = boto3.client("sagemaker")
+    endpoint = sagemaker.describe_endpoint(EndpointName=outputs["EndpointName"])
+    assert endpoint["EndpointArn"] == outputs["EndpointArn"]
+    config = sagemaker.describe_endpoint_config(EndpointConfigName=endpoint["EndpointConfigName"])
+    (variant,) = config["ProductionVariants"]
+    assert (variant["InitialInstanceCount"], variant["InstanceType"]) == (1, "ml.c5.large")
+    model = sagemaker.describe_model(ModelName=variant["ModelName"])
+    assert model["PrimaryContainer"]["ModelDataUrl"].startswith("s3://battlesnake-test/")
+    assert model["PrimaryContainer"]["Image"] == templates.IMAGE
+    assert model["PrimaryContainer"]["Environment"] == {
+        "BATTLESNAKE_POLICY": "/opt/ml/model/policy.onnx",
+        "BATTLESNAKE_FILTERS": "head_to_heads dead_ends",
+    }
+    (role,) = roles()
+    statements = policies(role)
+    check_resources(statements)
+    (reading,) = [s for s in statements if s["Action"] == "s3:GetObject"]
+    assert reading["Resource"] == "arn:aws:s3:::battlesnake-test/j/output/model.tar.gz"
+    delete("endpoint")
+    assert sagemaker.list_endpoints()["Endpoints"] == []
+    assert sagemaker.list_models()["Models"] == []
+    assert roles() == []
