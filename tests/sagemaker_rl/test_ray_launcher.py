@@ -64,6 +64,21 @@ def test_mistakes_are_the_reason_of_the_failure(
     assert not (job / "model").exists()
 
 
+def test_a_check_starts_nothing_and_counts_no_processors(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(CartPole, "_run", lambda *_: pytest.fail("it has started"))
+    given = {"num_iters": 1, "num_workers": 1000, "rl.training.config.num_gpus_per_learner": 1}
+    monkeypatch.setenv("SM_HPS", json.dumps(given))
+    for hosts in ('["algo-1", "algo-2"]', '["algo-1"]'):
+        monkeypatch.setenv("SM_HOSTS", hosts)
+        assert CartPole.train_main(["--check"]) == 0
+        assert "the hyperparameters are fine" in capsys.readouterr().out
+    monkeypatch.setenv("SM_HPS", '{"num_itres": 1}')
+    assert CartPole.train_main(["--check"]) == 2
+    assert not (job / "model").exists()
+
+
 @pytest.mark.parametrize(
     ("cpus", "settings", "most"),
     [

@@ -81,8 +81,16 @@ def job(session: RehearsalSession, tmp_path: Path) -> Any:
 
 
 def test_a_job_runs_and_delivers(
-    job: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    job: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    telemetry: list[Any] = []
+    monkeypatch.setattr(
+        "sagemaker.telemetry.telemetry_logging._requests_helper",
+        lambda *request: telemetry.append(request),
+    )
     values = {"lr": 5e-5, "name": "a b", "sizes": [1, 2], "on": True}
     estimator = job(hyperparameters=dict(values))  # the SDK adds to it
     estimator.fit()
@@ -99,7 +107,8 @@ def test_a_job_runs_and_delivers(
         for one in estimator.latest_training_job.describe()["FinalMetricDataList"]
     }
     assert last == {"training_iteration": 2, "episode_reward_mean": 300}
-    assert not [name for name in os.environ if name in ("AWS_ENDPOINT_URL", "S3_ENDPOINT_URL")]
+    assert not telemetry
+    assert not {"AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"} & set(os.environ)
 
 
 def test_a_failure_has_its_reason(job: Any) -> None:
