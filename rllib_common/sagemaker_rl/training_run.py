@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from tqdm import tqdm
 
 from sagemaker_rl import checkpoints, metric_lines
 from sagemaker_rl.console import say
-from sagemaker_rl.curves import ITERATION, Curves, flatten
+from sagemaker_rl.curves import CSV_FILE, ITERATION, Curves, flatten
 from sagemaker_rl.job import Job
 
 CSV_COLUMNS = {
@@ -29,6 +30,9 @@ CSV_COLUMNS = {
     "num_episodes": "env_runners/num_episodes",
 }
 """Columns of ``progress.csv`` that every experiment has, and the RLlib results they show."""
+
+RUNNERS_SECONDS = 300.0
+"""How long there may be no runner before the job ends."""
 
 
 @dataclass
@@ -61,6 +65,16 @@ class TrainingRun:
     def finished(self) -> bool:
         """Whether nothing is left to train."""
         return self._left() <= 0
+
+    def bring_back_curves(self) -> None:
+        """Take ``progress.csv`` from the checkpoint if it is missing, as on a new instance."""
+        path = self.job.output_dir / CSV_FILE
+        if self.checkpoint is None or path.exists():
+            return
+        kept = self.checkpoint / CSV_FILE
+        if kept.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(kept, path)
 
     def train(self) -> None:
         """Train to the end, or until SIGTERM or Ctrl-C; either way ends with a checkpoint."""
@@ -108,7 +122,8 @@ class TrainingRun:
             "time_total_s": round(self._seconds, 3),
             "env_steps": self._steps,
         }
-        self.checkpoint = checkpoints.save(algorithm, self.job.checkpoint_dir, facts)
+        curves = [self.job.output_dir / CSV_FILE]
+        self.checkpoint = checkpoints.save(algorithm, self.job.checkpoint_dir, facts, curves)
 
     def _left(self) -> float:
         """What is left to do, as a part of the whole."""
@@ -160,9 +175,14 @@ def build(config: AlgorithmConfig) -> Algorithm:
     group = algorithm.env_runner_group
     if group is None or config.num_env_runners == 0:
         return algorithm
-    if not group.foreach_env_runner(lambda runner: True, local_env_runner=False):
-        algorithm.stop()
-        raise nobody
+    deadline = time.monotonic() + RUNNERS_SECONDS
+    # On a busy machine Ray loses patience with a process that starts, and starts another one.
+    while not group.foreach_env_runner(lambda runner: True, local_env_runner=False):
+        if time.monotonic() > deadline:
+            algorithm.stop()
+            raise nobody
+        time.sleep(1.0)
+        algorithm.restore_env_runners(group)
     return algorithm
 
 
