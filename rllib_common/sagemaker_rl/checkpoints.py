@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,16 @@ class CheckpointError(ValueError):
     """A checkpoint that is not there, or not one of this experiment."""
 
 
-def save(algorithm: Any, folder: Path, facts: Mapping[str, Any], keep: int = 2) -> Path:
+def save(
+    algorithm: Any,
+    folder: Path,
+    facts: Mapping[str, Any],
+    files: Sequence[Path] = (),
+    keep: int = 2,
+) -> Path:
     """Write ``algorithm`` into a new checkpoint in ``folder`` and delete all but the last ``keep``.
+
+    The ``files`` are copied into it.
 
     The checkpoint gets its name only when everything is written, so that a job that is killed
     meanwhile leaves the one before as the newest. SageMaker copies the folder to S3 and back file
@@ -34,6 +42,8 @@ def save(algorithm: Any, folder: Path, facts: Mapping[str, Any], keep: int = 2) 
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     algorithm.save_to_path(str(draft.absolute()))
+    for path in files:
+        shutil.copy(path, draft)
     facts = {**facts, _FILES: _sizes(draft)}
     (draft / FACTS_FILE).write_text(json.dumps(facts, indent=2) + "\n")
     shutil.rmtree(target, ignore_errors=True)

@@ -266,6 +266,7 @@ class SageMakerRayLauncher:
     def _run(self, run: TrainingRun, plain: Hyperparameters, membership: Membership) -> int:
         if run.checkpoint is None:
             checkpoints.delete_all(run.job.checkpoint_dir)
+        run.bring_back_curves()
         if membership.alone:
             if not run.finished:
                 with started_ray():

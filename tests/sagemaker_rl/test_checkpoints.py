@@ -39,6 +39,17 @@ def test_the_last_two_are_kept_and_the_newest_is_found(tmp_path: Path) -> None:
     assert checkpoints.find(newest) == checkpoints.find(tmp_path) == newest
 
 
+def test_files_come_along_and_belong_to_it(tmp_path: Path) -> None:
+    curves = tmp_path / "progress.csv"
+    curves.write_text("env_steps\n7\n")
+    folder = tmp_path / "checkpoints"
+    for iteration in (1, 2):
+        newest = checkpoints.save(Algorithm(iteration), folder, FACTS, [curves])
+    assert (newest / curves.name).read_text() == curves.read_text()
+    (newest / curves.name).unlink()  # as in a copy that came only in part
+    assert checkpoints.newest(folder) == folder / "checkpoint_000001"
+
+
 def test_a_half_written_checkpoint_does_not_count(tmp_path: Path) -> None:
     whole = checkpoints.save(Algorithm(1), tmp_path, FACTS)
     with pytest.raises(OSError, match="disk full"):

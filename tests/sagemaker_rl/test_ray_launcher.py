@@ -10,6 +10,7 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.tune.registry import register_env
 
 from sagemaker_rl.hyperparameters import HyperparameterError
+from sagemaker_rl.job import Job
 from sagemaker_rl.ray_launcher import (
     SageMakerRayLauncher,
     check_cpus,
@@ -17,6 +18,7 @@ from sagemaker_rl.ray_launcher import (
     deliver,
     without_cluster,
 )
+from sagemaker_rl.training_run import TrainingRun
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -129,6 +131,27 @@ def test_a_learner_in_the_driver_needs_a_gpu_there(monkeypatch: pytest.MonkeyPat
     config = PPOConfig().learners(num_learners=0, num_gpus_per_learner=1)
     with pytest.raises(HyperparameterError, match="1 GPUs are wanted in the driver's instance"):
         check_gpus(config, 4)
+
+
+def test_curves_come_back_with_the_checkpoint(tmp_path: Path) -> None:
+    def run(checkpoint: Path | None) -> TrainingRun:
+        folders = {"checkpoint_dir": tmp_path / "c", "model_dir": tmp_path / "m"}
+        where = Job("job", tmp_path / "new" / "data", **folders, in_sagemaker=True)
+        return TrainingRun(PPOConfig(), where, {}, checkpoint, num_iters=3, minutes=None)
+
+    checkpoint = tmp_path / "checkpoint_000002"
+    checkpoint.mkdir()
+    (checkpoint / "facts.json").write_text('{"training_iteration": 2}')
+    curves = tmp_path / "new" / "data" / "progress.csv"
+    for without in (run(None), run(checkpoint)):
+        without.bring_back_curves()
+        assert not curves.exists()
+    (checkpoint / "progress.csv").write_text("old")
+    run(checkpoint).bring_back_curves()
+    assert curves.read_text() == "old"
+    curves.write_text("newer")
+    run(checkpoint).bring_back_curves()
+    assert curves.read_text() == "newer"
 
 
 def test_a_model_has_its_checkpoint_and_parameters_beside_it(tmp_path: Path) -> None:
