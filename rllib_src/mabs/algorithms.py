@@ -15,7 +15,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from mabs.actor_critic import SnakeActorCritic
 from mabs.apex import APEXConfig
 from mabs.dqn import DQNConfig
-from mabs.environment import DEFAULTS, ENV_NAME
+from mabs.environment import DEFAULTS, ENV_NAME, head_plane
 from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
 from mabs.network import TRUNK
 from mxnet_baseline.algorithm import MXNetConfig
@@ -84,11 +84,15 @@ def configure(name: str, env_config: Mapping[str, Any]) -> AlgorithmConfig:
     for key in ("curriculum", "opponents"):
         if env_config.get(key) and name not in ("DQN", "APEX"):
             raise ValueError(f"{key} needs DQN or APEX, got {name}; leave it out")
-    return (
+    config = (
         ALGORITHMS[name]()
         .environment(ENV_NAME, env_config=DEFAULTS | dict(env_config))
         .learners(num_gpus_per_learner=int(torch.cuda.is_available()))
     )
+    if "glimpse" in config.model_config:
+        where = {"head_plane": head_plane(config.env_config)}
+        config.rl_module(model_config=config.model_config | where)
+    return config
 
 
 def make_multi_agent_env(env_config: Mapping[str, Any]) -> BattlesnakeMultiAgentEnv:

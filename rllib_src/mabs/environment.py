@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from battlesnake_gym import observations
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.vector import VectorBattlesnake
 from mabs.opponents import check as check_opponents
@@ -60,6 +61,12 @@ def make_vector(
         settings=Settings(**values.pop("settings")),
     )
     return VectorBattlesnake(num_games, game=game, **values)
+
+
+def head_plane(env_config: Mapping[str, Any]) -> int | None:
+    """Which plane of an observation marks the own head; None where no plane does just that."""
+    planes = observations.get(env_config.get("observation", DEFAULTS["observation"])).planes
+    return planes.index("own_head") if "own_head" in planes else None
 
 
 def side_at(env_config: Mapping[str, Any], env_steps: int) -> int | None:

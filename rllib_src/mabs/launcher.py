@@ -13,13 +13,13 @@ from ray.tune.registry import register_env
 from battlesnake_gym.rules import MOVES
 from mabs import algorithms, experiments
 from mabs.dqn import DQN
-from mabs.environment import ENV_NAME, make_vector
+from mabs.environment import ENV_NAME, head_plane, make_vector
 from mabs.export import export_checkpoint
 from mabs.metrics import GAME_METRICS
 from mabs.network import trunk_settings
 from mxnet_baseline.algorithm import MXNet
 from sagemaker_rl.console import say
-from sagemaker_rl.hyperparameters import option
+from sagemaker_rl.hyperparameters import HyperparameterError, option
 from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
 from sagemaker_rl.training_run import CSV_COLUMNS
 
@@ -111,6 +111,11 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """What decides whether weights fit: algorithm, board, observation, actions, network."""
         environment = make_vector(1, config.env_config)
+        if config.model_config.get("head_plane") not in (None, head_plane(config.env_config)):
+            raise HyperparameterError(
+                "rl.training.config.env_config.observation was given, but the network was told "
+                "of another one; name observations by `observation`"
+            )
         return {
             "algorithm": config.algo_class.__name__,
             "board size": [config.env_config["width"], config.env_config["height"]],

@@ -1,7 +1,8 @@
 """The Q-network: uint8 planes in, four Q-values out, as an RLlib module.
 
-Three 3x3 convolutions (32, 64, 64 channels; strides 1, 2, 2), a dense layer of 256 and a dueling
-head. The same trunk serves every board size; a checkpoint belongs to one size.
+Three 3x3 convolutions (32, 64, 64 channels; strides 1, 2, 2) see the whole board, a glimpse shows
+the cells around the own head one by one; a dense layer of 256 and a dueling head join the two. The
+same trunk serves every board size; a checkpoint belongs to one size.
 """
 
 from __future__ import annotations
@@ -38,7 +39,13 @@ def split_observation(observation: Any) -> tuple[Any, Any]:
     return observation[OBSERVATIONS], observation[ACTION_MASK]
 
 
-TRUNK = {"channels": (32, 64, 64), "strides": (1, 2, 2), "width": 256}
+TRUNK = {
+    "channels": (32, 64, 64),
+    "strides": (1, 2, 2),
+    "width": 256,
+    "glimpse": 7,
+    "head_plane": None,
+}
 """A ``model_config``'s part that is about the trunk, with the defaults."""
 
 
@@ -55,7 +62,13 @@ def bfloat16_pays(device: torch.device) -> bool:
 
 
 class ConvTrunk(nn.Module):
-    """Features of a board: (B, C, H, W) uint8 to (B, ``width``) float."""
+    """Features of a board: (B, C, H, W) uint8 to (B, ``width``) float.
+
+    ``head_plane`` is the plane that marks the own head; the ``glimpse`` x ``glimpse`` cells around
+    it (an odd number; cells off the board are zeros) go to the dense layer as they are. The strides
+    blur just these cells, and most moves are decided by them. Without a ``head_plane``, or with a
+    ``glimpse`` of 0, convolutions have to do.
+    """
 
     def __init__(
         self,
@@ -63,17 +76,24 @@ class ConvTrunk(nn.Module):
         channels: Sequence[int],
         strides: Sequence[int],
         width: int,
+        glimpse: int = 0,
+        head_plane: int | None = None,
     ) -> None:
         super().__init__()
+        if glimpse and glimpse % 2 == 0:
+            raise ValueError(f"glimpse must be an odd number, or 0 for none, got {glimpse}")
         self.width = width
+        self.head_plane = head_plane
+        self.glimpse = 0 if head_plane is None else glimpse
         previous, *sides = shape
         layers: list[nn.Module] = []
         for count, stride in zip(channels, strides, strict=True):
             layers += [nn.Conv2d(previous, count, 3, stride, padding=1), nn.ReLU()]
             previous = count
             sides = [(side - 1) // stride + 1 for side in sides]
-        layers += [nn.Flatten(), nn.Linear(previous * sides[0] * sides[1], width), nn.ReLU()]
-        self.layers = nn.Sequential(*layers)
+        self.convolutions = nn.Sequential(*layers, nn.Flatten())
+        far, near = previous * sides[0] * sides[1], shape[0] * self.glimpse**2
+        self.dense = nn.Linear(far + near, width)
         # On CPUs this order of the channels makes bfloat16 convolutions a fifth faster.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
@@ -82,8 +102,23 @@ class ConvTrunk(nn.Module):
         device = planes.device.type
         half = torch.is_autocast_enabled(device)
         scaled = planes.to(torch.get_autocast_dtype(device) if half else torch.float32) / 255
-        features: Tensor = self.layers(scaled.contiguous(memory_format=torch.channels_last))
-        return features
+        scaled = scaled.contiguous(memory_format=torch.channels_last)
+        features: Tensor = self.convolutions(scaled)
+        if self.glimpse:
+            features = torch.cat((features, self._look_around(scaled)), dim=1)
+        return torch.relu(self.dense(features))
+
+    def _look_around(self, planes: Tensor) -> Tensor:
+        """The cells around the own head: (B, glimpse * glimpse * C)."""
+        heads = planes[:, self.head_plane].flatten(1).argmax(1, keepdim=True)
+        margin = self.glimpse // 2
+        padded = nn.functional.pad(planes.permute(0, 2, 3, 1), (0, 0, *(margin,) * 4))
+        window = torch.arange(self.glimpse, device=planes.device)
+        offsets = (window[:, None] * padded.shape[2] + window).flatten()
+        side = planes.shape[3]
+        cells = heads // side * padded.shape[2] + heads % side + offsets
+        index = cells[:, :, None].expand(-1, -1, planes.shape[1])
+        return padded.flatten(1, 2).gather(1, index).flatten(1)
 
 
 class DuelingQNetwork(nn.Module):
@@ -108,8 +143,8 @@ class DuelingQNetwork(nn.Module):
 class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI):  # type: ignore[misc]
     """The Q-network and its target, for RLlib's double DQN learner.
 
-    ``model_config``: ``channels``, ``strides`` and ``width`` of the trunk; ``bfloat16``: ``"auto"``
-    (where the processor has it), ``True`` or ``False``.
+    ``model_config``: what `ConvTrunk` takes; ``bfloat16``: ``"auto"`` (where the processor has it),
+    ``True`` or ``False``.
     """
 
     def setup(self) -> None:

@@ -21,7 +21,7 @@ def module() -> Any:
     built = SnakeQModule(
         observation_space=Box(0, 255, SHAPE, np.uint8),
         action_space=Discrete(4),
-        model_config={"bfloat16": False},
+        model_config={"bfloat16": False, "head_plane": 5},
     )
     built.make_target_networks()
     return built
@@ -37,10 +37,37 @@ def planes(count: int, seed: int = 0) -> Any:
 def test_any_board_size(side: int) -> None:
     from mabs.network import TRUNK, DuelingQNetwork
 
-    network = DuelingQNetwork((12, side, side), **TRUNK)
+    network = DuelingQNetwork((12, side, side), **TRUNK | {"head_plane": 5})
     q_values = network(torch.zeros((2, 12, side, side), dtype=torch.uint8))
     assert q_values.shape == (2, 4)
     assert q_values.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("height", "width"), [(7, 7), (5, 9), (1, 3)])
+def test_the_glimpse_is_what_lies_around_the_head(height: int, width: int) -> None:
+    from mabs.network import ConvTrunk
+
+    trunk = ConvTrunk((3, height, width), (2,), (1,), 4, glimpse=5, head_plane=1)
+    boards = np.random.default_rng(1).random((height * width, 3, height, width), dtype=np.float32)
+    boards[:, 1] = 0
+    for cell, board in enumerate(boards):
+        y, x = divmod(cell, width)
+        board[1, y, x] = 1
+    seen = trunk._look_around(torch.from_numpy(boards)).numpy().reshape(-1, 5, 5, 3)
+    padded = np.pad(boards, ((0, 0), (0, 0), (2, 2), (2, 2)))
+    for cell, window in enumerate(seen):
+        y, x = divmod(cell, width)
+        expected = padded[cell, :, y : y + 5, x : x + 5].transpose(1, 2, 0)
+        np.testing.assert_array_equal(window, expected)
+
+
+def test_no_glimpse_without_a_head_plane_and_none_of_even_side() -> None:
+    from mabs.network import ConvTrunk
+
+    blind = ConvTrunk((12, 7, 7), (8,), (2,), 4, glimpse=7, head_plane=None)
+    assert blind.dense.in_features == 8 * 4 * 4
+    with pytest.raises(ValueError, match="glimpse must be an odd number, or 0 for none, got 4"):
+        ConvTrunk((12, 7, 7), (8,), (2,), 4, glimpse=4, head_plane=5)
 
 
 def test_dueling_heads_leave_the_value_as_mean(module: Any) -> None:
