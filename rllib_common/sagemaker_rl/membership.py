@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from sagemaker_rl.hyperparameters import HyperparameterError, option
 
 PRIMARY = "primary"
 SECONDARY = "secondary"
+BUCKET_NAME = re.compile("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,11 @@ def _check(settings: ClusterHyperparameters, instances: int) -> None:
     if settings.rl_join_minutes <= 0:
         raise HyperparameterError(
             f"rl_join_minutes must be more than 0, got {settings.rl_join_minutes}"
+        )
+    if settings.s3_bucket is not None and not BUCKET_NAME.fullmatch(settings.s3_bucket):
+        raise HyperparameterError(
+            f"s3_bucket must be the name of a bucket, got {settings.s3_bucket!r}; leave out s3:// "
+            "and give the folder as s3_prefix"
         )
     if settings.s3_bucket is not None and not settings.s3_prefix:
         raise HyperparameterError(
