@@ -65,16 +65,26 @@ class Curve:
     """In each process; all processes together have ``cores``."""
 
 
+EXPLORATION = ("--rl.training.config.epsilon_ladder", "[0.4, 7.0]")
+"""DQN explores as APEX does by default. Without masks a random move is often the last, and a single
+epsilon of 0.05 for all games leaves few turns to learn from in which snakes are long."""
+
 CURVES = (
     Curve("mxnet", "MXNet DQN, 1 core", 1, ("--algorithm", "MXNET", "--action-mask", "none")),
-    Curve("dqn-1", "DQN, 1 core", 1, ("--algorithm", "DQN", "--action-mask", "none")),
-    Curve("dqn-2", "DQN, 2 cores", 2, ("--algorithm", "DQN", "--action-mask", "none"), threads=2),
+    Curve("dqn-1", "DQN, 1 core", 1, ("--algorithm", "DQN", "--action-mask", "none", *EXPLORATION)),
+    Curve(
+        "dqn-2",
+        "DQN, 2 cores",
+        2,
+        ("--algorithm", "DQN", "--action-mask", "none", *EXPLORATION),
+        threads=2,
+    ),
     Curve("apex-2", "APEX, 2 cores", 2, ("--algorithm", "APEX", "--action-mask", "none")),
     Curve(
         "dqn-2-masked",
         "DQN, 2 cores, masked",
         2,
-        ("--algorithm", "DQN", "--action-mask", "forbidden"),
+        ("--algorithm", "DQN", "--action-mask", "forbidden", *EXPLORATION),
         threads=2,
     ),
 )
