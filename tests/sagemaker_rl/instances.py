@@ -231,10 +231,13 @@ class Instance:
             self._process.wait(10)
 
 
-def until(condition: Callable[[], Any], seconds: float, what: str = "") -> None:
+def until(condition: Callable[[], Any], seconds: float, lives: Instance | None = None) -> None:
+    """Wait for ``condition``, for as long as the instance ``lives``."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, what
+        over = time.monotonic() > deadline or (lives and lives.process.poll() is not None)
+        # It may have come true meanwhile.
+        assert not over or condition(), lives.log if lives else "it took too long"
         time.sleep(0.1)
 
 

@@ -133,9 +133,9 @@ def test_one_that_never_comes_is_named(cluster: Cluster, victim: int) -> None:
 def test_a_kill_ends_all(cluster: Cluster, moment: str, victim: int) -> None:
     everybody = cluster.start(COUNT, ENDLESS)
     if moment == "joined":
-        until(lambda: all("has joined" in one.log for one in everybody[1:]), STARTED)
+        until(lambda: all("has joined" in one.log for one in everybody[1:]), STARTED, everybody[0])
     else:
-        until(lambda: everybody[0].iterations >= 2, STARTED, everybody[0].log)
+        until(lambda: everybody[0].iterations >= 2, STARTED, everybody[0])
     everybody[victim].kill_all()
     killed = time.monotonic()
     for number, one in enumerate(everybody):
@@ -163,7 +163,7 @@ def test_a_worker_that_is_killed_after_the_end_harms_nobody(cluster: Cluster) ->
 @pytest.mark.parametrize("told", [0, 1], ids=["master", "worker"])
 def test_sigterm_stops_all_in_order(cluster: Cluster, told: int) -> None:
     everybody = cluster.start(COUNT, ENDLESS)
-    until(lambda: everybody[0].iterations >= 2, STARTED, everybody[0].log)
+    until(lambda: everybody[0].iterations >= 2, STARTED, everybody[0])
     everybody[told].process.send_signal(signal.SIGTERM)
     for one in everybody:
         assert one.wait(60) == 143, one.log
@@ -204,7 +204,7 @@ def test_a_master_killed_at_the_end_delivers_when_started_again(cluster: Cluster
 
 def test_training_resumes_after_a_kill(cluster: Cluster) -> None:
     everybody = cluster.start(TRAIN, ENDLESS)
-    until(lambda: everybody[0].iterations >= 4, STARTED, everybody[0].log)
+    until(lambda: everybody[0].iterations >= 4, STARTED, everybody[0])
     # Master or worker, in turn.
     victim = 0 if cluster.s3 is None else 1
     everybody[victim].kill_all()
@@ -230,7 +230,7 @@ def test_one_instance_killed_and_started_again(
         time.sleep(1.0)
     else:
         wanted = {"middle": 3, "end": 6}[moment]
-        until(lambda: one.iterations >= wanted, STARTED, one.log)
+        until(lambda: one.iterations >= wanted, STARTED, one)
     one.kill_all()
     done = one.iterations
     one.start()
