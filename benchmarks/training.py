@@ -15,18 +15,21 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import os
 import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# Else runners stand back behind whatever else runs, the learner among it.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 BATCH = 512
 NEVER = 10**12
@@ -178,17 +181,19 @@ class Course:
         config.debugging(seed=1, log_level="ERROR")
         self.algorithm = config.build_algo()
         self.stopwatch = Stopwatch()
-        self._pids = [os.getpid(), *self._actors()]
+        self._pids = {"driver": [os.getpid()], **self._actors()}
         self.start({})
 
-    def _actors(self) -> Iterable[int]:
-        yield from self.algorithm.env_runner_group.foreach_env_runner(
-            lambda _: os.getpid(), local_env_runner=False
-        )
-        if shards := getattr(self.algorithm, "_shards", None):
-            import ray
+    def _actors(self) -> dict[str, list[int]]:
+        import ray
 
-            yield from ray.get([shard.__ray_call__.remote(_own_pid) for shard in shards])
+        shards = getattr(self.algorithm, "_shards", [])
+        return {
+            "runners": self.algorithm.env_runner_group.foreach_env_runner(
+                lambda _: os.getpid(), local_env_runner=False
+            ),
+            "shards": ray.get([shard.__ray_call__.remote(_own_pid) for shard in shards]),
+        }
 
     def start(self, results: dict[str, Any]) -> None:
         """Count from here, from what ``results`` say."""
@@ -198,11 +203,11 @@ class Course:
 
     def run(self, cpu_seconds: float, warm_up: float = 3.0) -> dict[str, float]:
         """Train for so long, and a little before it starts to count."""
-        until = self._cpu_seconds() + warm_up
-        while self._cpu_seconds() < until:
+        until = self._cpu_seconds()["all"] + warm_up
+        while self._cpu_seconds()["all"] < until:
             results = self.algorithm.train()
         self.start(results)
-        while self._cpu_seconds() - self._cpu < cpu_seconds:
+        while self._cpu_seconds()["all"] - self._cpu["all"] < cpu_seconds:
             results = self.algorithm.train()
         agent_steps, env_steps, trained = (
             now - then for now, then in zip(_counts(results), self._counts, strict=True)
@@ -211,7 +216,7 @@ class Course:
             "agent_steps": agent_steps,
             "env_steps": env_steps,
             "trained": trained,
-            "cpu": self._cpu_seconds() - self._cpu,
+            **{f"cpu_{kind}": now - self._cpu[kind] for kind, now in self._cpu_seconds().items()},
             "wall": time.perf_counter() - self._wall,
             "torch": self.stopwatch.seconds,
         }
@@ -219,16 +224,20 @@ class Course:
     def memory(self) -> float:
         """MiB that the processes hold now."""
         page = os.sysconf("SC_PAGE_SIZE")
-        held = (Path(f"/proc/{pid}/statm").read_text().split() for pid in self._pids)
+        pids = itertools.chain.from_iterable(self._pids.values())
+        held = (Path(f"/proc/{pid}/statm").read_text().split() for pid in pids)
         return sum(int(fields[1]) for fields in held) * page / MEBIBYTE
 
-    def _cpu_seconds(self) -> float:
-        ticks = 0
-        for pid in self._pids:
-            # The name, in parentheses, may hold anything; user and system time come 12 fields on.
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
+    def _cpu_seconds(self) -> dict[str, float]:
+        """Of the driver, the runners, the shards and all of them together."""
+        seconds = {kind: sum(map(_cpu_seconds_of, pids)) for kind, pids in self._pids.items()}
+        return seconds | {"all": sum(seconds.values())}
+
+
+def _cpu_seconds_of(pid: int) -> float:
+    # The name, in parentheses, may hold anything; user and system time come 12 fields on.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _own_pid(_: Any) -> int:
@@ -255,20 +264,27 @@ def _counts(results: dict[str, Any]) -> tuple[float, float, float]:
     )
 
 
-def measure(setup: Setup, cpu_seconds: float) -> Figures:
-    """Play for ``cpu_seconds`` / 3, then play and learn for ``cpu_seconds``."""
+def start_ray(cpus: int) -> None:
+    """Ray for this process, and torch on one thread."""
     import ray
     import torch
-    from ray.rllib.core.learner.torch.torch_learner import TorchLearner
     from ray.tune.registry import register_env
 
     from mabs.algorithms import make_multi_agent_env
     from mabs.environment import ENV_NAME
-    from mabs.network import SnakeQModule
 
     torch.set_num_threads(1)
-    ray.init(address="local", include_dashboard=False, num_cpus=4, log_to_driver=False)
+    ray.init(address="local", include_dashboard=False, num_cpus=cpus, log_to_driver=False)
     register_env(ENV_NAME, make_multi_agent_env)
+
+
+def measure(setup: Setup, cpu_seconds: float) -> Figures:
+    """Play for ``cpu_seconds`` / 3, then play and learn for ``cpu_seconds``."""
+    from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+
+    from mabs.network import SnakeQModule
+
+    start_ray(cpus=4)
 
     def config(agents_alive: float) -> Any:
         return stock_config(agents_alive) if setup.algorithm == "stock" else our_config(setup)
@@ -290,12 +306,12 @@ def measure(setup: Setup, cpu_seconds: float) -> Figures:
     memory = learning.memory()
     learning.algorithm.stop()
     return Figures(
-        sampling=played["agent_steps"] / played["cpu"],
-        agent_steps=learned["agent_steps"] / learned["cpu"],
-        updates=learned["trained"] / BATCH / learned["cpu"],
+        sampling=played["agent_steps"] / played["cpu_all"],
+        agent_steps=learned["agent_steps"] / learned["cpu_all"],
+        updates=learned["trained"] / BATCH / learned["cpu_all"],
         agent_steps_wall=learned["agent_steps"] / learned["wall"],
         replay_ratio=learned["trained"] / learned["agent_steps"],
-        torch_share=learned["torch"] / learned["cpu"],
+        torch_share=learned["torch"] / learned["cpu_all"],
         memory=memory,
     )
 

@@ -19,6 +19,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -150,13 +151,13 @@ class SageMakerRayLauncher:
             settings = launcher._read(arguments, rest)
             membership = Membership.from_environment(settings.plain)
             # On every instance, so that a mistake ends all of them at once.
-            config = launcher._configure(settings, membership)
+            config = launcher._configure(settings, membership, arguments.address)
             if arguments.check:
                 launcher.identity(config)
                 say("the hyperparameters are fine")
                 return 0
             launcher.check_machine(config)
-            if membership.alone:
+            if membership.alone and arguments.address is None:
                 check_cpus(config, own_cpus())
                 check_gpus(config, torch.cuda.device_count())
             run = launcher._plan(arguments, settings, config) if membership.is_master else None
@@ -166,7 +167,7 @@ class SageMakerRayLauncher:
         try:
             if run is None:
                 return lend(membership, settings.plain)
-            return launcher._run(run, settings.plain, membership)
+            return launcher._run(run, settings.plain, membership, arguments.address)
         except (ClusterError, DiscoveryError, RayNodeError, HyperparameterError) as error:
             report_failure(str(error))
             return 1
@@ -198,6 +199,11 @@ class SageMakerRayLauncher:
             help="refuse what cannot be trained, or else do nothing; CPUs and GPUs are not "
             "counted, so that a job can be checked elsewhere",
         )
+        parser.add_argument(
+            "--address",
+            help="train on a Ray cluster that is running: HOST:PORT of its head, or auto for the "
+            "one that this machine belongs to (default: on this machine alone)",
+        )
         hyperparameters.add_flags(parser, self.hyperparameters_class)
         return parser
 
@@ -216,7 +222,9 @@ class SageMakerRayLauncher:
             )
         return _Settings(values, plain, overrides)
 
-    def _configure(self, settings: _Settings, membership: Membership) -> AlgorithmConfig:
+    def _configure(
+        self, settings: _Settings, membership: Membership, address: str | None
+    ) -> AlgorithmConfig:
         """RLlib's configuration, checked."""
         plain = settings.plain
         self.register_env_creator()
@@ -225,11 +233,18 @@ class SageMakerRayLauncher:
         # How many CPUs the others have is known when they have come; equal instances till then.
         instances = 1 + len(membership.others)
         config.num_env_runners = self._workers(config, plain.num_workers, own_cpus() * instances)
-        if not membership.alone and config.num_env_runners == 0:
+        if not membership.alone and address is not None:
             raise HyperparameterError(
-                f"there are {instances} instances, but num_workers is 0, so that all but one would "
-                "do nothing; choose an algorithm for many processors (APEX, IMPALA, PPO), give "
-                "num_workers, or take one instance"
+                f"--address is {address}, but this job has {instances} instances, which make a "
+                "cluster of their own; leave --address out, or take one instance"
+            )
+        alone = membership.alone and address is None
+        if not alone and config.num_env_runners == 0:
+            many = f"{instances} instances" if address is None else "the machines of a cluster"
+            raise HyperparameterError(
+                f"there are {many}, but num_workers is 0, so that all but one would do nothing; "
+                "choose an algorithm for many processors (APEX, IMPALA, PPO), give num_workers, "
+                "or take one machine"
             )
         config.validate()
         return config
@@ -263,25 +278,27 @@ class SageMakerRayLauncher:
     def _workers(self, config: AlgorithmConfig, wanted: int | None, cpus: int) -> int:
         return self.default_workers(config, cpus) if wanted is None else wanted
 
-    def _run(self, run: TrainingRun, plain: Hyperparameters, membership: Membership) -> int:
+    def _run(
+        self,
+        run: TrainingRun,
+        plain: Hyperparameters,
+        membership: Membership,
+        address: str | None,
+    ) -> int:
         if run.checkpoint is None:
             checkpoints.delete_all(run.job.checkpoint_dir)
         run.bring_back_curves()
-        if membership.alone:
-            if not run.finished:
-                with started_ray():
-                    run.train()
-        else:
+        if not membership.alone:
             with leading(membership, plain) as leader:
-                run.config.num_env_runners = self._workers(
-                    run.config, plain.num_workers, leader.cpus
-                )
-                check_cpus(run.config, leader.cpus)
-                check_gpus(run.config, leader.gpus)
-                if not run.finished:
-                    run.train()
+                self._train_on(leader.cpus, leader.gpus, run, plain)
                 if run.stopped_by:
                     leader.stopped()
+        elif address is not None:
+            with connected_ray(address) as (cpus, gpus):
+                self._train_on(cpus, gpus, run, plain)
+        elif not run.finished:
+            with started_ray():
+                run.train()
         if run.stopped_by:
             say(f"stopped; the same command resumes from {run.checkpoint}")
             return 128 + run.stopped_by
@@ -290,6 +307,14 @@ class SageMakerRayLauncher:
         if run.job.in_sagemaker:
             deliver(run.checkpoint, run.job.model_dir, run.facts)
         return 0
+
+    def _train_on(self, cpus: int, gpus: int, run: TrainingRun, plain: Hyperparameters) -> None:
+        """Train with as many runners as a cluster's CPUs are good for."""
+        run.config.num_env_runners = self._workers(run.config, plain.num_workers, cpus)
+        check_cpus(run.config, cpus)
+        check_gpus(run.config, gpus)
+        if not run.finished:
+            run.train()
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +349,31 @@ def started_ray() -> Iterator[None]:
             ray.shutdown()
     try:
         yield
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def connected_ray(address: str) -> Iterator[tuple[int, int]]:
+    """The Ray cluster at ``address``, quietly; gives the numbers of its CPUs and GPUs.
+
+    Raises:
+        ClusterError: there is none.
+    """
+    try:
+        if address != "auto":
+            # Ray itself would try for minutes.
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host, int(port)), timeout=10).close()
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ClusterError(
+            f"no Ray cluster at {address}: {error}; start one with `ray start --head`, join it "
+            "from other machines and from this one with `ray start --address HOST:PORT`"
+        ) from None
+    try:
+        there = ray.cluster_resources()
+        yield int(there.get("CPU", 0)), int(there.get("GPU", 0))
     finally:
         ray.shutdown()
 

@@ -14,18 +14,13 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
-from ray.rllib.core import (
-    COMPONENT_LEARNER,
-    COMPONENT_RL_MODULE,
-    DEFAULT_MODULE_ID,
-)
+from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils.metrics import (
     ENV_RUNNER_RESULTS,
     ENV_RUNNER_SAMPLING_TIMER,
     REPLAY_BUFFER_SAMPLE_TIMER,
     SYNCH_WORKER_WEIGHTS_TIMER,
     TIMERS,
-    WEIGHTS_SEQ_NO,
 )
 
 from mabs.dqn import DQN, DQNConfig
@@ -84,6 +79,13 @@ class APEXConfig(DQNConfig):
                 raise ValueError(f"{name} must be a positive integer, got {getattr(self, name)!r}")
 
 
+def _own_node() -> str:
+    """The resource that Ray gives to this process's machine alone."""
+    own = ray.get_runtime_context().get_node_id()
+    address = next(node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == own)
+    return f"node:{address}"
+
+
 @dataclass(slots=True)
 class _Request:
     """A fragment asked for."""
@@ -107,7 +109,9 @@ class APEX(DQN):
         count = self.config.num_replay_shards
         arguments = self.config.replay_arguments()
         arguments["capacity"] //= count
-        shard = ray.remote(num_cpus=0, max_restarts=-1)(ReplayShard)
+        # On the learner's machine: it needs several batches for every fragment that comes in, and
+        # its end is the end of training anyway.
+        shard = ray.remote(num_cpus=0, resources={_own_node(): 0.001}, max_restarts=-1)(ReplayShard)
         self._shards = [
             shard.remote(
                 frame_shape=observation_space.shape,
@@ -119,7 +123,7 @@ class APEX(DQN):
         self._next_shard = itertools.cycle(range(count))
         self._requests: dict[ray.ObjectRef, _Request] = {}
         self._batches: deque[tuple[int, ray.ObjectRef]] = deque()
-        self._weights: ray.ObjectRef | None = None
+        self._sent_weights: ray.ObjectRef | None = None
         self._updates_since_broadcast = 0
 
     def training_step(self) -> None:
@@ -188,16 +192,14 @@ class APEX(DQN):
     def _broadcast(self) -> None:
         """Send the learner's weights to all runners and wait for none of them."""
         self._updates_since_broadcast = 0
-        state = self.learner_group.get_state(
-            components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
-        )[COMPONENT_LEARNER]
-        self._weights = ray.put({key: state[key] for key in (COMPONENT_RL_MODULE, WEIGHTS_SEQ_NO)})
+        self._sent_weights = ray.put(self._weights())
         for runner in self.env_runner_group._worker_manager.healthy_actor_ids():
             self._send_weights(runner)
 
     def _send_weights(self, runner: int) -> None:
-        if self._weights is not None:
-            self.env_runner_group._worker_manager.actors()[runner].set_state.remote(self._weights)
+        if self._sent_weights is not None:
+            manager = self.env_runner_group._worker_manager
+            manager.actors()[runner].set_state.remote(self._sent_weights)
 
     # Learning
 

@@ -6,16 +6,18 @@ Loss and target are those of RLlib's `DQN`; runners, replay and the loop between
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
+import ray
 import torch
 from numpy.typing import NDArray
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.algorithms.dqn import dqn as rllib_dqn
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
-from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.execution.rollout_ops import synchronous_parallel_sample
@@ -33,16 +35,23 @@ from ray.rllib.utils.metrics import (
     SYNCH_WORKER_WEIGHTS_TIMER,
     TD_ERROR_KEY,
     TIMERS,
+    WEIGHTS_SEQ_NO,
 )
 
-from mabs.metrics import average_games
+from mabs.metrics import RecentGames, average_games
 from mabs.network import NEW_ACTION_MASK, TRUNK, SnakeQModule
+from mabs.opponents import PAST
 from mabs.replay import Batch, Fragment, Replay
-from mabs.runner import BatchedEnvRunner
+from mabs.runner import PAST_SELVES, BatchedEnvRunner
 
 REPLAY_STATE = "replay"
 STEPS_OWED = "steps_owed"
 TARGET_UPDATES = "last_target_updates"
+RECENT_GAMES = "recent_games"
+NEXT_PAST_SELF = "next_past_self"
+
+PAST_SELF_EVERY = 50_000
+"""Env steps between two past selves, where they are among the opponents."""
 
 
 class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
@@ -160,7 +169,10 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         super().setup(config)
         self._steps_owed = 0.0
         self._learning_starts = self.config.num_steps_sampled_before_learning_starts
+        self._recent_games = RecentGames(self.config.metrics_num_episodes_for_smoothing)
         self._setup_replay()
+        self._next_past_self = 0
+        self._remember_past_self()
 
     def _setup_replay(self) -> None:
         observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
@@ -243,10 +255,37 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         self.metrics.aggregate(results, key=LEARNER_RESULTS)
         return np.concatenate(td_errors)
 
+    def _weights(self) -> dict[str, Any]:
+        """The learner's weights, as much of them as runners need, and their sequence number."""
+        state = self.learner_group.get_state(
+            components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
+        )[COMPONENT_LEARNER]
+        return {key: state[key] for key in (COMPONENT_RL_MODULE, WEIGHTS_SEQ_NO)}
+
+    def _remember_past_self(self) -> None:
+        """Make the present weights a past self of all runners, if it is time for another."""
+        steps = self.num_env_steps_sampled
+        if PAST not in self.config.env_config["opponents"] or steps < self._next_past_self:
+            return
+        self._next_past_self = steps + PAST_SELF_EVERY
+        # A copy: the learner goes on in its own.
+        weights = ray.put(self._weights()[COMPONENT_RL_MODULE])
+        self.env_runner_group.foreach_env_runner(
+            lambda runner: runner.remember(weights), timeout_seconds=0.0
+        )
+
+    def restore_env_runners(self, env_runner_group: Any) -> list[int]:
+        """RLlib's: runners that are back take over the state, and so the counter, of the local."""
+        if self.config.num_env_runners > 0 and env_runner_group is self.env_runner_group:
+            self.env_runner.set_state({NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled})
+        restored: list[int] = super().restore_env_runners(env_runner_group)
+        return restored
+
     def step(self) -> dict[str, Any]:
         """One iteration; the games' sums of all runners become means."""
         results: dict[str, Any] = super().step()
-        average_games(results[ENV_RUNNER_RESULTS])
+        self._remember_past_self()
+        self._recent_games.average(results[ENV_RUNNER_RESULTS])
         if EVALUATION_RESULTS in results:
             average_games(results[EVALUATION_RESULTS][ENV_RUNNER_RESULTS])
         results[REPLAY_BUFFER_RESULTS] = self._replay_results()
@@ -264,13 +303,15 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """RLlib's state, what is owed to the learner, and, if configured, the replay."""
+        """RLlib's state, what our own loop goes by, and, if configured, the replay."""
         state: dict[str, Any] = super().get_state(
             components, not_components=not_components, **kwargs
         )
         state[STEPS_OWED] = self._steps_owed
         # RLlib's learner forgets when it last updated the target.
         state[TARGET_UPDATES] = self._last_target_updates()
+        state[RECENT_GAMES] = list(self._recent_games.iterations)
+        state[NEXT_PAST_SELF] = self._next_past_self
         if self.config.store_buffer_in_checkpoints:
             state[REPLAY_STATE] = self._get_replay_state()
         return state
@@ -293,8 +334,12 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
             self._learning_starts = (
                 self.num_env_steps_sampled + self.config.num_steps_sampled_before_learning_starts
             )
-        steps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled}
-        self.env_runner_group.foreach_env_runner(lambda runner: runner.set_state(steps))
+        self._recent_games.iterations = deque(state[RECENT_GAMES])
+        self._next_past_self = state[NEXT_PAST_SELF]
+        # RLlib has restored the local runner.
+        shared = self.env_runner.get_state(components=PAST_SELVES)
+        shared[NUM_ENV_STEPS_SAMPLED_LIFETIME] = self.num_env_steps_sampled
+        self.env_runner_group.foreach_env_runner(lambda runner: runner.set_state(shared))
 
     def _last_target_updates(self) -> dict[str, int]:
         results = self.learner_group.foreach_learner(

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from battlesnake_gym import snakes
 from mabs.environment import make_vector
 from mabs.opponents import ask
-from sagemaker_rl import checkpoints
-
-Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
-"""A policy: (B, C, H, W) uint8 observations to (B, 4) float32 values, higher is better."""
+from mabs.policies import Values, load
 
 Z95 = 1.959964
 """Standard deviations that hold 95 % of a normal distribution."""
@@ -66,38 +61,6 @@ class Results:
             f"win rate {self.win_rate:.1%} (95 % interval {low:.1%} to {high:.1%}); "
             f"lived {self.mean_turns:.1f} turns on average"
         )
-
-
-def load(path: Path) -> tuple[Values, dict[str, Any]]:
-    """The policy in ``path`` (a ``.onnx`` file, a checkpoint or a run) and its ``env_config``.
-
-    Raises:
-        ValueError: there is none, or its metadata is missing.
-    """
-    if path.suffix == ".onnx":
-        # Not everybody who trains has it: it comes with the extra "server".
-        import onnxruntime
-
-        metadata = json.loads(path.with_suffix(".json").read_text())
-        env_config = metadata.get("training", {}).get("env_config")
-        if env_config is None:
-            raise ValueError(f"{path.stem}.json has no training.env_config; export it again")
-        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        return lambda frames: session.run(None, {"observations": frames})[0], env_config
-
-    import torch
-
-    from mabs.export import load_network
-
-    checkpoint = checkpoints.find(path)
-    network = load_network(checkpoint)
-
-    def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        with torch.inference_mode():
-            answer: NDArray[np.float32] = network(torch.from_numpy(frames)).numpy()
-        return answer
-
-    return values, checkpoints.read_facts(checkpoint)["env_config"]
 
 
 def play(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.registry import register_env
 
@@ -17,6 +18,7 @@ from mabs.environment import ENV_NAME, head_plane, make_vector
 from mabs.export import export_checkpoint
 from mabs.metrics import GAME_METRICS
 from mabs.network import trunk_settings
+from mabs.opponents import Opponents, absolute
 from mxnet_baseline.algorithm import MXNet
 from sagemaker_rl.console import say
 from sagemaker_rl.hyperparameters import HyperparameterError, option
@@ -35,7 +37,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
         None, "smaller boards at first: [[env_steps, side], ...], up to the map size"
     )
     opponents: dict[str, float] | None = option(  # noqa: RUF009  (it makes a field)
-        None, 'parts of the seats for others, like {"past": 0.3, "hungry": 0.1} (mabs.opponents)'
+        None, 'parts of the seats for others, like {"past": 0.3, "policy:FILE.onnx": 0.2}'
     )
     ruleset: str = option("standard", "the game's ruleset")
     map: str = option("standard", "the game's map")
@@ -81,7 +83,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "width": hyperparameters.map_size,
                 "height": hyperparameters.map_size,
                 "curriculum": hyperparameters.curriculum or [],
-                "opponents": hyperparameters.opponents or {},
+                "opponents": absolute(hyperparameters.opponents or {}),
                 "ruleset": hyperparameters.ruleset,
                 "map": hyperparameters.map,
                 "observation": hyperparameters.observation,
@@ -116,6 +118,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "rl.training.config.env_config.observation was given, but the network was told "
                 "of another one; name observations by `observation`"
             )
+        # Frozen policies that cannot play these games are refused here, before anything starts.
+        Opponents(config.env_config["opponents"], environment, np.random.default_rng())
         return {
             "algorithm": config.algo_class.__name__,
             "board size": [config.env_config["width"], config.env_config["height"]],

@@ -1,10 +1,12 @@
 """What training reports of the games that ended, in numbers a game.
 
-Runners keep sums, since sums of several runners add up; `average_games` turns them into means.
+Runners keep sums, since sums of several runners add up; `RecentGames` turns them into means.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -86,7 +88,32 @@ class GameStatistics:
 
 def average_games(results: dict[str, Any]) -> None:
     """Replace the sums in a runner's compiled ``results`` by means a game (NaN: no game ended)."""
-    games = results.get(NUM_EPISODES, 0)
-    for name in GAME_METRICS:
-        total = results.pop(name + SUM_SUFFIX, 0.0)
-        results[name] = total / games if games else float("nan")
+    RecentGames(0).average(results)
+
+
+class RecentGames:
+    """The games of the last iterations, of so many that at least ``enough`` games ended in them.
+
+    Long games end seldom: without those of earlier iterations, the curves would have holes.
+    """
+
+    def __init__(self, enough: int) -> None:
+        self._enough = enough
+        self.iterations: deque[dict[str, float]] = deque()
+        """Sums and number of games of each, the oldest first; goes into checkpoints."""
+
+    def average(self, results: dict[str, Any]) -> None:
+        """Take in an iteration's compiled ``results`` and replace its sums by means a game.
+
+        They are NaN as long as no game has ended.
+        """
+        sums = {name: float(results.pop(name + SUM_SUFFIX, 0.0)) for name in GAME_METRICS}
+        self.iterations.append(sums | {NUM_EPISODES: float(results.get(NUM_EPISODES, 0))})
+        while len(self.iterations) > 1 and self._total(NUM_EPISODES, first=1) >= self._enough:
+            self.iterations.popleft()
+        games = self._total(NUM_EPISODES)
+        for name in GAME_METRICS:
+            results[name] = self._total(name) / games if games else float("nan")
+
+    def _total(self, name: str, first: int = 0) -> float:
+        return sum(sums[name] for sums in islice(self.iterations, first, None))

@@ -1,38 +1,48 @@
-"""Snakes that take seats in training games and are not learned from: past selves and named ones."""
+"""Snakes that take seats in training games and are not learned from: past selves, frozen policies
+and named snakes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym import snakes
+from battlesnake_gym import observations, snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.vector import VectorBattlesnake
+from mabs import policies
+from mabs.policies import Values
 
 PAST = "past"
 """Who plays by earlier weights of the policy that learns."""
 
-LEARNER = 0
+FROZEN = "policy:"
+"""Before the path of a policy (a ``.onnx`` file, a checkpoint or a run) that plays as it is."""
 
-Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+LEARNER = 0
 
 
 class Opponents:
     """Who sits where in N games with S seats; drawn anew for each game.
 
-    ``shares``: name of an opponent (`PAST` or a named snake) to the part of the seats it takes;
-    the learner has the rest, and at least one seat of every game.
+    ``shares``: name of an opponent (`PAST`, `FROZEN` with a path, or a named snake) to the part of
+    the seats it takes; the learner has the rest, and at least one seat of every game.
+
+    Raises:
+        ValueError: impossible shares (`check`), or a frozen policy that cannot play these games.
     """
 
     def __init__(
         self, shares: Mapping[str, float], vector: VectorBattlesnake, random: np.random.Generator
     ) -> None:
         check(shares)
-        self._names = ("", *shares)
+        self.names = ("", *shares)
+        """Who may sit somewhere, the learner ("") first."""
+        self._frozen = {name: _frozen(name, vector) for name in shares if name.startswith(FROZEN)}
         self._chances = [1 - sum(shares.values()), *shares.values()]
         self._vector = vector
         self._random = random
@@ -47,18 +57,18 @@ class Opponents:
 
     def sit_down(self, games: NDArray[np.bool_]) -> None:
         """Draw who plays in ``games``, which begin now."""
-        if len(self._names) == 1 or not games.any():
+        if len(self.names) == 1 or not games.any():
             return
         seats = self._who.shape[1]
         for game in np.flatnonzero(games):
-            who = self._random.choice(len(self._names), size=seats, p=self._chances)
+            who = self._random.choice(len(self.names), size=seats, p=self._chances)
             if (who != LEARNER).all():
                 who[self._random.integers(seats)] = LEARNER
             self._who[game] = who
             self._strategies[game] = {
-                int(seat): snakes.make(self._names[who[seat]], int(self._random.integers(2**31)))
+                int(seat): snakes.make(self.names[who[seat]], int(self._random.integers(2**31)))
                 for seat in np.flatnonzero(who != LEARNER)
-                if self._names[who[seat]] != PAST
+                if self.names[who[seat]] not in (PAST, *self._frozen)
             }
 
     def move(
@@ -70,16 +80,45 @@ class Opponents:
         actions: NDArray[np.uint8],
     ) -> None:
         """Fill in the opponents' moves in ``actions`` (N, S)."""
-        if len(self._names) == 1:
+        if len(self.names) == 1:
             return
-        if PAST in self._names:
-            past = alive & (self._who == self._names.index(PAST))
-            if past.any():
-                values = np.where(action_mask[past], past_values(frames[past]), -np.inf)
-                actions[past] = values.argmax(-1)
+        networks = {PAST: past_values, **self._frozen}
+        for name in self.names:
+            seats = alive & (self._who == self.names.index(name))
+            if name in networks and seats.any():
+                values = networks[name](frames[seats])
+                actions[seats] = np.where(action_mask[seats], values, -np.inf).argmax(-1)
         for game, strategies in enumerate(self._strategies):
             if any(alive[game, seat] for seat in strategies):
                 ask(self._vector, game, strategies, alive, actions)
+
+
+def _frozen(name: str, vector: VectorBattlesnake) -> Values:
+    """The policy that ``name`` says, if it sees what the games of ``vector`` show."""
+    path = Path(name.removeprefix(FROZEN))
+    values, games = policies.load(path)
+    observation = observations.get(games["observation"])
+    shape = observation.shape(games["width"], games["height"])
+    if (
+        observation.to_dict() != vector.observation.to_dict()
+        or shape != vector.single_observation_space.shape
+    ):
+        raise ValueError(
+            f"the opponent {name!r} sees {observation.to_dict()} of shape {shape}, the games show "
+            f"{vector.observation.to_dict()} of shape {vector.single_observation_space.shape}; "
+            "take a policy that was trained on the same observation and board size"
+        )
+    return values
+
+
+def absolute(shares: Mapping[str, float]) -> dict[str, float]:
+    """``shares`` with the whole paths of frozen policies: runners stand in other folders."""
+    return {
+        FROZEN + str(Path(name.removeprefix(FROZEN)).absolute())
+        if name.startswith(FROZEN)
+        else name: share
+        for name, share in shares.items()
+    }
 
 
 def ask(
@@ -112,8 +151,8 @@ def check(shares: Any) -> None:
         raise ValueError(f'opponents must be like {{"past": 0.3, "hungry": 0.1}}, got {shares!r}')
     for name, share in shares.items():
         # Named snakes are loaded where they are asked for, not wherever games are made.
-        if name != PAST and name not in snakes.names():
-            known = ", ".join([PAST, *snakes.names()])
+        if name != PAST and not name.startswith(FROZEN) and name not in snakes.names():
+            known = ", ".join([PAST, f"{FROZEN}PATH", *snakes.names()])
             raise ValueError(f"unknown opponent {name!r}; choose from {known}")
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
             raise ValueError(f"the share of {name!r} must be between 0 and 1, got {share!r}")

@@ -35,11 +35,11 @@ from mabs.opponents import PAST, Opponents
 from mabs.replay import Fragment
 from mabs.transitions import Turns, build_fragment
 
-PAST_SELF_EVERY = 50_000
-"""Env steps between two past selves."""
-
 NUM_PAST_SELVES = 10
-"""The oldest go; a restored run begins with its present self."""
+"""The oldest go."""
+
+PAST_SELVES = "past_selves"
+"""Part of the state: their weights, oldest first."""
 
 
 class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
@@ -58,7 +58,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self._weights_seq_no = 0
         self._random = np.random.default_rng(self._seed)
         self._past_selves: deque[Any] = deque(maxlen=NUM_PAST_SELVES)
-        self._next_past_self = 0
+        self._past_module: Any = None
         # A local runner beside remote ones only holds the weights, unless told otherwise.
         if (
             self.worker_index > 0
@@ -158,16 +158,16 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self._opponents.sit_down(infos["reset"])
         self._needs_reset = False
 
+    def remember(self, weights: Any) -> None:
+        """From now on ``weights`` (of the module, or a reference to them) are a past self."""
+        self._past_selves.append(_fetched(weights))
+
     def _recall(self) -> None:
-        """Keep a past self now and then, and draw the one that plays in this fragment."""
-        if PAST not in self.config.env_config.get("opponents", {}):
+        """Draw the past self that plays in this fragment."""
+        if PAST not in self._opponents.names:
             return
-        module = self.module[DEFAULT_MODULE_ID]
-        if not self._past_selves:
-            self._past_module = copy.deepcopy(module)
-        if self.num_env_steps_sampled_lifetime >= self._next_past_self:
-            self._past_selves.append(copy.deepcopy(module.get_state()))
-            self._next_past_self = self.num_env_steps_sampled_lifetime + PAST_SELF_EVERY
+        if self._past_module is None:
+            self._past_module = copy.deepcopy(self.module)
         self._past_module.set_state(
             self._past_selves[self._random.integers(len(self._past_selves))]
         )
@@ -224,7 +224,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return q_values(self.module[DEFAULT_MODULE_ID], frames)
 
     def _past_values(self, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        return q_values(self._past_module, frames)
+        return q_values(self._past_module[DEFAULT_MODULE_ID], frames)
 
     def _epsilons(self) -> NDArray[np.float64]:
         """Probability of a random move in each game: a schedule over env steps, or a ladder.
@@ -277,7 +277,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Weights with their sequence number, and the step counter that epsilon follows."""
+        """Weights with their sequence number, past selves, and the counter that epsilon follows."""
         state: dict[str, Any] = {
             NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled_lifetime
         }
@@ -288,6 +288,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
                 **kwargs,
             )
             state[WEIGHTS_SEQ_NO] = self._weights_seq_no
+        if self._check_component(PAST_SELVES, components, not_components):
+            state[PAST_SELVES] = list(self._past_selves)
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -295,13 +297,13 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         if COMPONENT_RL_MODULE in state:
             number = state.get(WEIGHTS_SEQ_NO, 0)
             if number == 0 or number > self._weights_seq_no:
-                weights = state[COMPONENT_RL_MODULE]
-                if isinstance(weights, ray.ObjectRef):
-                    weights = ray.get(weights)
-                self.module.set_state(weights)
+                self.module.set_state(_fetched(state[COMPONENT_RL_MODULE]))
             self._weights_seq_no = max(number, self._weights_seq_no)
         if NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
             self.num_env_steps_sampled_lifetime = state[NUM_ENV_STEPS_SAMPLED_LIFETIME]
+        if PAST_SELVES in state:
+            self._past_selves.clear()
+            self._past_selves.extend(state[PAST_SELVES])
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
         """How to build this runner again from a checkpoint."""
@@ -310,6 +312,11 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
         """The network stands in a checkpoint folder of its own."""
         return [(COMPONENT_RL_MODULE, self.module)]
+
+
+def _fetched(weights: Any) -> Any:
+    """``weights``, or what they refer to."""
+    return ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
 
 
 def q_values(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -1,5 +1,7 @@
 """Who sits in training games beside the learner, and that nobody learns from them."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,7 +77,7 @@ def test_everybody_makes_its_own_moves() -> None:
 @pytest.mark.parametrize(
     ("shares", "words"),
     [
-        ({"nobody": 0.5}, "unknown opponent 'nobody'"),
+        ({"nobody": 0.5}, "unknown opponent 'nobody'; choose from past, policy:PATH, "),
         ({"past": 1.5}, "the share of 'past' must be between 0 and 1"),
         ({"past": 0.5, "hungry": 0.5}, "must leave the learner some seats"),
         (["past"], "opponents must be like"),
@@ -88,12 +90,75 @@ def test_impossible_opponents_are_refused(shares: Any, words: str) -> None:
         make_vector(1, SMALL | {"opponents": shares})
 
 
+GAMES = {"num_snakes": 3, "width": 7, "height": 7}
+
+
+@pytest.fixture
+def frozen(tmp_path: Path) -> Callable[..., str]:
+    """A function that makes a policy which likes "left" best, and names it as an opponent."""
+    pytest.importorskip("onnx", reason="needs the extra rllib")
+    pytest.importorskip("onnxruntime", reason="needs the extra server")
+    from tests.server.conftest import write_policy
+
+    def make(**games: Any) -> str:
+        facts = {"training": {"env_config": SMALL | {"observation": "planes"} | GAMES | games}}
+        path = write_policy(tmp_path / "frozen", (0.0, 1.0, 9.0, 2.0), [(7, 7)], changes=facts)
+        return f"policy:{path}"
+
+    return make
+
+
+def test_a_frozen_policy_plays_by_its_values(frozen: Callable[..., str]) -> None:
+    from battlesnake_gym.rules import MOVES
+
+    opponents, frames, infos = seated({frozen(): 0.5, "past": 0.2}, games=40)
+    unset = 77
+    actions = np.full(infos["alive"].shape, unset, np.uint8)
+    mask = np.ones((*infos["alive"].shape, 4), np.bool_)
+    mask[:, 0, MOVES.index("left")] = False
+
+    def always_up(boards: Any) -> Any:
+        return np.tile(np.array([1, 0, 0, 0], np.float32), (len(boards), 1))
+
+    opponents.move(frames, mask, infos["alive"], always_up, actions)
+    np.testing.assert_array_equal(actions == unset, opponents.learning)
+    names = np.array(opponents.names)[opponents._who]
+    frozen_seats = np.char.startswith(names, "policy:")
+    assert 0.3 < frozen_seats.mean() < 0.6
+    # Where "left" is forbidden it plays what it likes next.
+    expected = np.full(names.shape, MOVES.index("left"))
+    expected[:, 0] = MOVES.index("right")
+    np.testing.assert_array_equal(actions[frozen_seats], expected[frozen_seats])
+    assert (actions[names == "past"] == MOVES.index("up")).all()
+
+
+@pytest.mark.parametrize("other", [{"width": 5}, {"observation": "centred"}])
+def test_a_policy_for_other_games_is_refused(
+    frozen: Callable[..., str], other: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError, match="trained on the same observation and board size"):
+        seated({frozen(**other): 0.5})
+
+
+def test_the_command_refuses_a_policy_that_is_not_there(
+    ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mabs.launcher import main
+
+    shares = '{"policy:nowhere.onnx": 0.5}'
+    assert main(["--num-iters", "1", "--runs", str(run_folder), "--opponents", shares]) == 2
+    assert "nowhere" in capsys.readouterr().err
+    assert not run_folder.exists()
+
+
 @pytest.fixture
 def runner(small_config: Any) -> Any:
     from mabs.runner import BatchedEnvRunner
 
     config = small_config("DQN", num_snakes=3, opponents=SHARES)
-    return BatchedEnvRunner(config=config, worker_index=0, num_workers=0)
+    one = BatchedEnvRunner(config=config, worker_index=0, num_workers=0)
+    one.remember(one.module.get_state())
+    return one
 
 
 def test_nothing_is_learned_from_opponents(runner: Any) -> None:
@@ -115,20 +180,60 @@ def test_nothing_is_learned_from_opponents(runner: Any) -> None:
     assert runner._statistics.num_games > 0
 
 
-def test_a_past_self_plays_by_the_weights_of_then(runner: Any) -> None:
-    runner.sample()
-    boards = np.random.default_rng(0).integers(0, 255, (5, *runner.env._observations.shape[2:]))
-    boards = boards.astype(np.uint8)
-    then = runner._q_values(boards)
-    state = runner.get_state()
-    weights = state["rl_module"]
-    runner.set_state({"rl_module": _halved(weights), "weights_seq_no": state["weights_seq_no"] + 1})
-    runner.sample()
-    assert not np.allclose(runner._q_values(boards), then)
-    np.testing.assert_allclose(runner._past_values(boards), then)
+@pytest.mark.parametrize("algorithm", ["DQN", pytest.param("APEX", marks=pytest.mark.slow)])
+def test_past_selves_play_by_the_weights_of_then_and_survive_a_checkpoint(
+    small_config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    from mabs import dqn
+
+    monkeypatch.setattr(dqn, "PAST_SELF_EVERY", 200)
+    config = small_config(algorithm, num_snakes=3, opponents=SHARES)
+    one = config.build_algo()
+    for _ in range(3):
+        one.train()
+    values = values_of_runners(one)[-1]
+    steps = one.num_env_steps_sampled
+    one.save_to_path(str(tmp_path / "checkpoint"))
+    one.stop()
+    # The first is of before any training, and then at most one an iteration.
+    assert 2 <= len(values["past"]) <= 4
+    everybody = [*values["past"], values["now"]]
+    for i in range(len(everybody) - 1):
+        assert not np.allclose(everybody[0], everybody[i + 1])
+    assert any(np.allclose(values["playing"], then) for then in values["past"])
+
+    copy = config.copy(copy_frozen=False).build_algo()
+    try:
+        copy.restore_from_path(str(tmp_path / "checkpoint"))
+        for restored in values_of_runners(copy):
+            np.testing.assert_allclose(restored["past"], values["past"])
+        assert copy._next_past_self > steps
+        copy.train()
+    finally:
+        copy.stop()
 
 
-def _halved(weights: Any) -> Any:
-    if isinstance(weights, dict):
-        return {name: _halved(part) for name, part in weights.items()}
-    return weights * 0.5 if hasattr(weights, "dtype") else weights
+def values_of_runners(algorithm: Any) -> list[dict[str, Any]]:
+    """What the runners, the local one first, think of some boards, now and as past selves."""
+
+    def ask(runner: Any) -> dict[str, Any]:
+        import copy
+
+        from mabs.runner import q_values
+
+        module = copy.deepcopy(runner.module)
+        shape = (5, *module["default_policy"].observation_space.shape)
+        boards = np.random.default_rng(0).integers(0, 255, shape).astype(np.uint8)
+
+        def values(weights: Any) -> Any:
+            module.set_state(weights)
+            return q_values(module["default_policy"], boards)
+
+        return {
+            "now": values(runner.module.get_state()),
+            "past": [values(weights) for weights in runner._past_selves],
+            # A local runner beside remote ones plays nothing.
+            "playing": None if runner._past_module is None else runner._past_values(boards),
+        }
+
+    return list(algorithm.env_runner_group.foreach_env_runner(ask))

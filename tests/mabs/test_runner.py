@@ -86,6 +86,27 @@ def test_statistics_equal_a_count_by_hand(ray_session: None) -> None:
     assert np.isnan(empty["episode_len_mean"])
 
 
+def test_few_games_are_averaged_with_those_of_iterations_before(ray_session: None) -> None:
+    from mabs.metrics import RecentGames
+
+    recent = RecentGames(enough=10)
+
+    def mean(games: int, length: float) -> float:
+        results = {"num_episodes": games, "episode_len_mean_sum": games * length}
+        recent.average(results)
+        assert results["num_episodes"] == games
+        return results["episode_len_mean"]
+
+    assert np.isnan(mean(0, 0))
+    assert mean(4, 50) == 50
+    assert mean(4, 100) == 75
+    assert mean(0, 0) == 75
+    # These and the four before make ten: the first four go.
+    assert mean(6, 50) == 70
+    assert mean(25, 30) == 30
+    assert mean(5, 60) == 35
+
+
 def test_older_weights_are_not_taken_over(runner: Any) -> None:
     def state(number: int, fill: float) -> dict[str, Any]:
         weights = runner.get_state()["rl_module"]

@@ -130,6 +130,10 @@ class Network:
             )
         ]
 
+    def address_of(self, namespace: str) -> str:
+        """The address of an instance's namespace."""
+        return f"{self._subnet}.{self._namespaces.index(namespace) + 2}"
+
     def _add_namespaces(self, hosts: Sequence[str]) -> list[tuple[str, str]]:
         """A namespace and an address for each host; they know each other by name."""
         first = len(self._namespaces)

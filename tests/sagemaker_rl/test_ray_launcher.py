@@ -81,6 +81,35 @@ def test_a_check_starts_nothing_and_counts_no_processors(
     assert not (job / "model").exists()
 
 
+def test_several_instances_are_a_cluster_of_their_own(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert CartPole.train_main(["--num-iters", "1", "--address", "10.0.0.1:6379"]) == 2
+    assert "--address is 10.0.0.1:6379, but this job has 3 instances" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--num-workers", "0", "--address", "127.0.0.1:1"], 2, "num_workers is 0"),
+        # Nobody listens on this port.
+        (["--num-workers", "1", "--address", "127.0.0.1:1"], 1, "no Ray cluster at 127.0.0.1:1: "),
+        (["--num-workers", "1", "--address", "somewhere"], 1, "no Ray cluster at somewhere: "),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_told_at_once(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    status: int,
+    message: str,
+) -> None:
+    runs = ["--runs", str(tmp_path / "runs")]
+    assert CartPole.train_main(["--num-iters", "1", *runs, *arguments]) == status
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize(
     ("cpus", "settings", "most"),
     [

@@ -1,0 +1,72 @@
+"""``train-mabs.py --address`` that also notes, apart from all metrics, what was really done.
+
+In the folder ``COUNTS`` every process leaves a file ``KIND-ADDRESS-PID`` with a line of JSON for
+each fragment that it played (``played``) or stored in a replay (``stored``), and for each batch
+that it learned from (``learned``).
+"""
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from mabs import apex
+from mabs.launcher import BattlesnakeLauncher
+from mabs.replay import Fragment
+from mabs.replay_shard import ReplayShard
+from mabs.runner import BatchedEnvRunner
+
+COUNTS = os.environ.get("COUNTS", "")
+
+
+def note(kind: str, **facts: Any) -> None:
+    path = Path(COUNTS) / f"{kind}-{ray.util.get_node_ip_address()}-{os.getpid()}"
+    with path.open("a") as file:
+        file.write(json.dumps(facts) + "\n")
+
+
+def note_fragment(kind: str, fragment: Fragment) -> None:
+    note(
+        kind,
+        digest=hashlib.sha1(fragment.frames.tobytes() + fragment.actions.tobytes()).hexdigest(),
+        env_steps=fragment.num_env_steps,
+        agent_steps=fragment.num_agent_steps,
+    )
+
+
+class CountedRunner(BatchedEnvRunner):
+    def sample_fragment(self) -> tuple[Fragment, dict[str, Any]]:
+        fragment, info = super().sample_fragment()
+        note_fragment("played", fragment)
+        return fragment, info
+
+
+class CountedShard(ReplayShard):
+    def add(self, fragment: Fragment) -> None:
+        super().add(fragment)
+        note_fragment("stored", fragment)
+
+
+class CountedAPEX(apex.APEX):
+    def _learn(self, batch: Any) -> Any:
+        td_errors = super()._learn(batch)
+        note("learned", transitions=len(batch.rows))
+        return td_errors
+
+
+class Launcher(BattlesnakeLauncher):
+    def get_experiment_config(self, hyperparameters: Any) -> Any:
+        config = super().get_experiment_config(hyperparameters)
+        config.algo_class = CountedAPEX
+        config.env_runner_cls = CountedRunner
+        return config
+
+
+if __name__ == "__main__":
+    # The driver makes the shards.
+    apex.ReplayShard = CountedShard  # type: ignore[misc]
+    sys.exit(Launcher.train_main(["--address", os.environ["CLUSTER"]]))

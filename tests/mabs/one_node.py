@@ -1,0 +1,26 @@
+"""One Ray node of a test's cluster: starts as the environment says and runs until it is ended."""
+
+import os
+import signal
+
+from sagemaker_rl.console import say
+from sagemaker_rl.ray_node import RayNode
+
+PORT = 6379
+"""Of the head, in a network namespace of its own."""
+
+
+def main() -> None:
+    address, head = os.environ["NODE_ADDRESS"], os.environ["HEAD_ADDRESS"]
+    cpus = int(os.environ["NODE_CPUS"])
+    if address == head:
+        node = RayNode.head(address, PORT, cpus)
+    else:
+        node = RayNode.member(address, f"{head}:{PORT}", cpus)
+    node.start()
+    say("the node has started")
+    signal.pause()
+
+
+if __name__ == "__main__":
+    main()
