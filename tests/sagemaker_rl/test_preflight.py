@@ -2,21 +2,16 @@
 
 import json
 import re
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("sagemaker", reason="needs the extra sagemaker")
-pytest.importorskip("moto.server", reason="needs the extra sagemaker-local")
+pytest.importorskip("botocore", reason="needs the extra sagemaker")
 
 from sagemaker_rl import preflight
-from sagemaker_rl.rehearsal import RehearsalSession
-
-# isort: split
-import sagemaker
-from sagemaker.rl import RLEstimator
+from tests.sagemaker_rl.conftest import IMAGE
 
 SCRIPT = """
 import json, os, sys
@@ -29,39 +24,12 @@ if unknown or len(hosts) > 2:
     print("some library's warning", file=sys.stderr)
     sys.exit(f"unknown hyperparameter {unknown}, instances {hosts}")
 """
-IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/battlesnake-training"
-
-
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RehearsalSession]:
-    one = RehearsalSession(tmp_path_factory.mktemp("jobs"))
-    yield one
-    one.close()
+KNOWN = {"lr", "s3_bucket", "aws_region", "rl_cluster_type"}
 
 
 @pytest.fixture
-def job(session: RehearsalSession, tmp_path: Path) -> Any:
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "train.py").write_text(SCRIPT)
-    (tmp_path / "helping").mkdir()
-    known = {"lr", "s3_bucket", "aws_region", "rl_cluster_type"}
-    (tmp_path / "helping" / "__init__.py").write_text(f"KNOWN = {known!r}\n")
-
-    def make(**changes: Any) -> Any:
-        arguments = {
-            "entry_point": "train.py",
-            "source_dir": str(tmp_path / "source"),
-            "dependencies": [str(tmp_path / "helping")],
-            "image_uri": f"{IMAGE}:latest",
-            "role": sagemaker.get_execution_role(session),
-            "instance_type": "ml.c5.large",
-            "instance_count": 1,
-            "hyperparameters": {"lr": 1e-4},
-            "sagemaker_session": session,
-        }
-        return RLEstimator(**(arguments | changes))
-
-    return make
+def job(estimator: Any) -> Any:
+    return partial(estimator, SCRIPT, f"KNOWN = {KNOWN!r}\n")
 
 
 def refused(job: Any, message: str, **changes: Any) -> None:
@@ -69,7 +37,7 @@ def refused(job: Any, message: str, **changes: Any) -> None:
         preflight.check(job(**changes))
 
 
-def test_a_job_that_can_work_passes(job: Any, session: RehearsalSession) -> None:
+def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
     bucket = session.default_bucket()
     preflight.check(
         job(
@@ -158,7 +126,7 @@ def test_a_slash_would_pour_out_the_folder(job: Any, tmp_path: Path) -> None:
     refused(job, message, dependencies=[f"{tmp_path}/helping/"])
 
 
-def test_buckets_are_in_the_region_of_the_job(job: Any, session: RehearsalSession) -> None:
+def test_buckets_are_in_the_region_of_the_job(job: Any, session: Any) -> None:
     europe = {"LocationConstraint": "eu-west-1"}
     s3 = session.boto_session.client("s3")
     s3.create_bucket(Bucket="in-europe", CreateBucketConfiguration=europe)
@@ -167,7 +135,7 @@ def test_buckets_are_in_the_region_of_the_job(job: Any, session: RehearsalSessio
     refused(job, f"hyperparameter s3_bucket: {message}", hyperparameters={"s3_bucket": "in-europe"})
 
 
-def test_a_role_must_trust_sagemaker(job: Any, session: RehearsalSession) -> None:
+def test_a_role_must_trust_sagemaker(job: Any, session: Any) -> None:
     trust = {"Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
     document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **trust}]}
     iam = session.boto_session.client("iam")
@@ -175,7 +143,7 @@ def test_a_role_must_trust_sagemaker(job: Any, session: RehearsalSession) -> Non
     refused(job, "SageMaker may not act as role of-machines", role="of-machines")
 
 
-def test_two_jobs_need_a_way_to_s3(job: Any, session: RehearsalSession) -> None:
+def test_two_jobs_need_a_way_to_s3(job: Any, session: Any) -> None:
     ec2 = session.boto_session.client("ec2")
     (vpc,) = ec2.describe_vpcs(Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"]
     of_vpc = [{"Name": "vpc-id", "Values": [vpc["VpcId"]]}]

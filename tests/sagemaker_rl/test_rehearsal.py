@@ -2,26 +2,19 @@
 
 import json
 import os
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("sagemaker_training", reason="needs the extra sagemaker-local")
-pytest.importorskip("sagemaker", reason="needs the extra sagemaker")
+pytest.importorskip("botocore", reason="needs the extra sagemaker")
 
 from botocore.exceptions import ClientError, ParamValidationError
 
 from sagemaker_rl.metric_lines import METRIC_DEFINITIONS
-from sagemaker_rl.rehearsal import RehearsalSession
 from sagemaker_rl.rehearsed_jobs import _instances
 from sagemaker_rl.results import fetch
-
-# isort: split
-import sagemaker
-from sagemaker.exceptions import UnexpectedStatusException
-from sagemaker.rl import RLEstimator
 
 SCRIPT = """
 import json, os, signal, sys
@@ -48,36 +41,11 @@ print("training_iteration=2 episode_reward_mean=3e2")
 """
 
 
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RehearsalSession]:
-    one = RehearsalSession(tmp_path_factory.mktemp("jobs"))
-    yield one
-    one.close()
-
-
 @pytest.fixture
-def job(session: RehearsalSession, tmp_path: Path) -> Any:
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "train.py").write_text(SCRIPT)
-    (tmp_path / "helping").mkdir()
-    (tmp_path / "helping" / "__init__.py").write_text('WORD = "going on"\n')
-
-    def make(**changes: Any) -> Any:
-        arguments = {
-            "entry_point": "train.py",
-            "source_dir": str(tmp_path / "source"),
-            "dependencies": [str(tmp_path / "helping")],
-            "image_uri": "1.dkr.ecr.us-east-1.amazonaws.com/training:latest",
-            "role": sagemaker.get_execution_role(session),
-            "instance_type": "ml.c5.large",
-            "instance_count": 1,
-            "metric_definitions": METRIC_DEFINITIONS,
-            "sagemaker_session": session,
-            "checkpoint_s3_uri": f"s3://{session.default_bucket()}/{tmp_path.name}/checkpoints",
-        }
-        return RLEstimator(**(arguments | changes))
-
-    return make
+def job(estimator: Any, session: Any, tmp_path: Path) -> Any:
+    kept = {"checkpoint_s3_uri": f"s3://{session.default_bucket()}/{tmp_path.name}/checkpoints"}
+    metrics = {"metric_definitions": METRIC_DEFINITIONS}
+    return partial(estimator, SCRIPT, 'WORD = "going on"\n', **kept, **metrics)
 
 
 def test_a_job_runs_and_delivers(
@@ -112,6 +80,8 @@ def test_a_job_runs_and_delivers(
 
 
 def test_a_failure_has_its_reason(job: Any) -> None:
+    from sagemaker.exceptions import UnexpectedStatusException
+
     estimator = job(hyperparameters={"fail": True})
     with pytest.raises(UnexpectedStatusException, match=r"this is the reason .*algo-1"):
         estimator.fit()
@@ -119,7 +89,7 @@ def test_a_failure_has_its_reason(job: Any) -> None:
 
 
 def test_an_interrupted_job_goes_on_from_its_checkpoint(
-    job: Any, session: RehearsalSession, capsys: pytest.CaptureFixture[str]
+    job: Any, session: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     estimator = job(hyperparameters={"wait": True})
     estimator.fit(wait=False)
@@ -134,7 +104,7 @@ def test_an_interrupted_job_goes_on_from_its_checkpoint(
     assert "going on from 12" in capsys.readouterr().out
 
 
-def test_a_job_can_be_stopped(job: Any, session: RehearsalSession) -> None:
+def test_a_job_can_be_stopped(job: Any, session: Any) -> None:
     estimator = job(hyperparameters={"wait": True})
     estimator.fit(wait=False)
     name = estimator.latest_training_job.name
@@ -144,7 +114,7 @@ def test_a_job_can_be_stopped(job: Any, session: RehearsalSession) -> None:
     assert estimator.latest_training_job.describe()["TrainingJobStatus"] == "Stopped"
 
 
-def test_impossible_requests_are_refused(job: Any, session: RehearsalSession) -> None:
+def test_impossible_requests_are_refused(job: Any, session: Any) -> None:
     with pytest.raises(ClientError, match="InstanceCount must be at least 1, got 0"):
         job(instance_count=0).fit()
     with pytest.raises(ParamValidationError, match="MaxRuntimeInSeconds, value: 0"):

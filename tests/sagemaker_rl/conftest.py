@@ -1,0 +1,46 @@
+"""What the tests of rehearsed jobs share."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/battlesnake-training"
+
+
+@pytest.fixture(scope="session")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The SDK's session with an account on this machine, one for all tests of a process."""
+    for package in ("sagemaker_training", "moto.server", "sagemaker"):
+        pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-local")
+    from sagemaker_rl.rehearsal import RehearsalSession
+
+    one = RehearsalSession(tmp_path_factory.mktemp("jobs"))
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def estimator(session: Any, tmp_path: Path) -> Callable[..., Any]:
+    """Makes an estimator of a script that imports ``helping``, one of its dependencies."""
+    from sagemaker import get_execution_role
+    from sagemaker.rl import RLEstimator
+
+    def make(script: str, helping: str, **changes: Any) -> Any:
+        for path, text in (("source/train.py", script), ("helping/__init__.py", helping)):
+            (tmp_path / path).parent.mkdir(exist_ok=True)
+            (tmp_path / path).write_text(text)
+        arguments = {
+            "entry_point": "train.py",
+            "source_dir": str(tmp_path / "source"),
+            "dependencies": [str(tmp_path / "helping")],
+            "image_uri": f"{IMAGE}:latest",
+            "role": get_execution_role(session),
+            "instance_type": "ml.c5.large",
+            "instance_count": 1,
+            "sagemaker_session": session,
+        }
+        return RLEstimator(**(arguments | changes))
+
+    return make
