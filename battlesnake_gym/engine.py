@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import engine_input, masks, words
 from battlesnake_gym.compiled import check_same_sources
-from battlesnake_gym.engine_input import FOODS, NO_MOVE, STANDARD_GAME, Sizes
+from battlesnake_gym.engine_input import FOODS, NO_MOVE, STANDARD_GAME, GameArrays, Sizes
 from battlesnake_gym.observations import Observation
 from battlesnake_gym.rules import Game, State
 from battlesnake_gym.slow_engine import SlowGames
@@ -44,7 +44,7 @@ except ImportError:
 __all__ = ["COMPILED", "FOODS", "NO_MOVE", "FastGames", "Games", "Sizes"]
 
 
-class FastGames(Batch):
+class FastGames(Batch, GameArrays):
     """N games of up to S snakes, all with the same ruleset, settings and map. Use it as `Games`.
 
     ``width``, ``height`` (1 to 25) and ``num_snakes`` (1 to 16) are one number for all games or one
@@ -73,18 +73,6 @@ class FastGames(Batch):
     Raises ``ValueError`` where a size is out of range, or the map or ruleset refuses it.
     """
 
-    turn: NDArray[np.int32]
-    over: NDArray[np.bool_]
-    seed: NDArray[np.int64]
-    alive: NDArray[np.bool_]
-    health: NDArray[np.int16]
-    length: NDArray[np.int32]
-    heads: NDArray[np.int16]
-    cause: NDArray[np.uint8]
-    killer: NDArray[np.int8]
-    ate: NDArray[np.bool_]
-    facing: NDArray[np.uint8]
-
     def __new__(
         cls,
         num_games: int,
@@ -96,12 +84,7 @@ class FastGames(Batch):
         food: str = "fast",
     ) -> FastGames:
         """Check everything, then make the games."""
-        engine_input.check_food(food)
-        sizes = engine_input.game_sizes(
-            num_games, width=width, height=height, num_snakes=num_snakes
-        )
-        numbers = engine_input.rule_numbers(game, food)
-        engine_input.check_starts(game, sizes)
+        sizes, numbers = engine_input.check_games(num_games, width, height, num_snakes, game, food)
         return super().__new__(cls, num_games, sizes, numbers, game.map)
 
     def __init__(
@@ -162,10 +145,15 @@ class FastGames(Batch):
         self._ids[game] = [snake.id for snake in state.snakes]
 
     def observe(self, observation: Observation, out: NDArray[np.uint8]) -> None:
-        """Write what every snake sees into ``out``, uint8 [N, S, C, H, W].
+        """Keep what every snake sees in ``out``, uint8 [N, S, C, H, W], from now on.
 
-        (C, H, W) is ``observation.shape`` of the largest width and height. The seats of dead snakes
-        are all zero. With stacked frames ``out`` holds the history: hand in the same array.
+        (C, H, W) is ``observation.shape`` of the largest width and height. It is written now, and
+        is up to date after every later `step`, `reset` and `load`, until another array is handed
+        in. Only what a turn has changed is written then: so nobody else may write into ``out``
+        meanwhile (whoever did calls `observe` again, which writes all of it).
+
+        The seats of dead snakes are all zero. Stacked frames are those of the turns played since
+        this call, or since the game's last `reset` or `load`; older ones are zero.
         """
         shape = observation.shape(*self._largest[:2])
         self.observe_into(*observation.codes, observation.frames, *shape[1:], out)

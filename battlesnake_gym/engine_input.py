@@ -29,10 +29,32 @@ FOODS = ("fast", "seeded")
 _LIMITS = {"width": MAX_SIZE, "height": MAX_SIZE, "num_snakes": MAX_SNAKES}
 
 
-def check_food(food: str) -> None:
-    """Refuse an unknown stream of food."""
+class GameArrays:
+    """The arrays that both engines show; `engine.FastGames` tells what is in them."""
+
+    turn: NDArray[np.int32]
+    over: NDArray[np.bool_]
+    seed: NDArray[np.int64]
+    alive: NDArray[np.bool_]
+    health: NDArray[np.int16]
+    length: NDArray[np.int32]
+    heads: NDArray[np.int16]
+    cause: NDArray[np.uint8]
+    killer: NDArray[np.int8]
+    ate: NDArray[np.bool_]
+    facing: NDArray[np.uint8]
+
+
+def check_games(
+    num_games: int, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food: str
+) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
+    """Check all that games are made from; `game_sizes` and `rule_numbers` of them."""
     if food not in FOODS:
         raise ValueError(f"food must be one of {', '.join(FOODS)}, got {food!r}")
+    sizes = game_sizes(num_games, width=width, height=height, num_snakes=num_snakes)
+    numbers = rule_numbers(game, food)
+    check_starts(game, sizes)
+    return sizes, numbers
 
 
 def game_sizes(num_games: int, **fields: Sizes) -> NDArray[np.int32]:

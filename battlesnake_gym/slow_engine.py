@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import engine_input, masks
-from battlesnake_gym.engine_input import NO_MOVE, STANDARD_GAME, Sizes
+from battlesnake_gym.engine_input import NO_MOVE, STANDARD_GAME, GameArrays, Sizes
 from battlesnake_gym.observations import Observation
 from battlesnake_gym.rules import CAUSES, MOVES, Game, State, is_over, start, step
 from battlesnake_gym.rules.stages import default_move
@@ -29,20 +29,8 @@ _SEAT_ARRAYS = {
 }
 
 
-class SlowGames:
+class SlowGames(GameArrays):
     """`engine.FastGames` without its speed; see there."""
-
-    turn: NDArray[np.int32]
-    over: NDArray[np.bool_]
-    seed: NDArray[np.int64]
-    alive: NDArray[np.bool_]
-    health: NDArray[np.int16]
-    length: NDArray[np.int32]
-    heads: NDArray[np.int16]
-    cause: NDArray[np.uint8]
-    killer: NDArray[np.int8]
-    ate: NDArray[np.bool_]
-    facing: NDArray[np.uint8]
 
     def __init__(
         self,
@@ -54,12 +42,7 @@ class SlowGames:
         game: Game = STANDARD_GAME,
         food: str = "fast",
     ) -> None:
-        engine_input.check_food(food)
-        sizes = engine_input.game_sizes(
-            num_games, width=width, height=height, num_snakes=num_snakes
-        )
-        engine_input.rule_numbers(game, food)
-        engine_input.check_starts(game, sizes)
+        sizes, _ = engine_input.check_games(num_games, width, height, num_snakes, game, food)
         self.num_games = num_games
         self.game = game
         self.food = food
@@ -68,6 +51,7 @@ class SlowGames:
         self._sizes = sizes.tolist()
         self._games = [game] * num_games
         self._states = [State(0, width, height, []) for width, height, _ in self._sizes]
+        self._seen: tuple[Observation, NDArray[np.uint8]] | None = None
         self._make_arrays()
 
     def reset(self, seeds: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> None:
@@ -87,6 +71,7 @@ class SlowGames:
             ids = engine_input.seat_names(num_snakes)
             self._states[i] = start(self._games[i], width, height, ids)
             self._show(i, ate=[])
+            self._paint(i, anew=True)
 
     def step(self, actions: NDArray[np.uint8], which: NDArray[np.bool_] | None = None) -> None:
         """Play one turn of the games that are not over; see `engine.FastGames`."""
@@ -110,6 +95,7 @@ class SlowGames:
             }
             step(self._games[i], state, moves)
             self._show(i, ate=[snake.head in food for snake in state.snakes])
+            self._paint(i)
 
     def state(self, game: int) -> State:
         """The position of one game; see `engine.FastGames.state`."""
@@ -124,15 +110,15 @@ class SlowGames:
         self._games[game] = self._rules(rules.seed)
         self._states[game] = deepcopy(state)
         self._show(game, ate=[])
+        self._paint(game, anew=True)
 
     def observe(self, observation: Observation, out: NDArray[np.uint8]) -> None:
-        """Write what every snake sees into ``out``; see `engine.FastGames.observe`."""
+        """Keep what every snake sees in ``out``; see `engine.FastGames.observe`."""
         shape = observation.shape(*self._largest[:2])
         _check_array("out", out, np.uint8, (self.num_games, self.num_snakes, *shape))
-        for i, state in enumerate(self._states):
-            out[i, len(state.snakes) :] = 0
-            for seat, snake in enumerate(state.snakes):
-                observation.encode(state, snake.id, out[i, seat])
+        self._seen = observation, out
+        for i in range(self.num_games):
+            self._paint(i, anew=True)
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
         """Write the moves that ``kind`` leaves into ``out``; see `engine.FastGames.action_mask`."""
@@ -142,6 +128,16 @@ class SlowGames:
         for i, state in enumerate(self._states):
             for seat, snake in enumerate(state.snakes):
                 out[i, seat] = masks.action_mask(self._games[i], state, snake.id, kind)
+
+    def _paint(self, i: int, anew: bool = False) -> None:
+        """Bring the observations of one game up to date; ``anew`` begins their history."""
+        if not self._seen:
+            return
+        observation, out = self._seen
+        if anew:
+            out[i] = 0
+        for seat, snake in enumerate(self._states[i].snakes):
+            observation.encode(self._states[i], snake.id, out[i, seat])
 
     def _rules(self, seed: int) -> Game:
         game = self.game

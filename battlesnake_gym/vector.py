@@ -1,7 +1,7 @@
 """Many games at once, arrays in and arrays out: the environment that training uses.
 
-A step costs one call of the engine, one of the observation, one of the action mask and a few numpy
-operations, whatever the number of games. Axes: N games, S seats, C planes, H rows, W columns.
+A step costs one call of the engine, which plays and observes, one of the action mask and a few
+numpy operations, whatever the number of games. Axes: N games, S seats, C planes, H rows, W columns.
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ class VectorBattlesnake:
             self._turn_limits = np.minimum(self._turn_limits, last)
 
         seats = num_games, self.num_snakes
-        self._observations = np.zeros((*seats, *self.observation.shape(*largest)), np.uint8)
+        seen = np.zeros((*seats, *self.observation.shape(*largest)), np.uint8)
+        self.games.observe(self.observation, seen)
+        self._observations = seen.view()
+        self._observations.flags.writeable = False  # the engine goes by what it wrote there
         self._masks = np.ones((*seats, len(MOVES)), np.bool_)
         self._actions = np.zeros(seats, np.uint8)
         self._alive = np.zeros(seats, np.bool_)
@@ -140,7 +143,7 @@ class VectorBattlesnake:
         self._ended = np.zeros(self.num_games, np.bool_)
         self._alive = self.games.alive.copy()
         self._ready = True
-        return self._observe(), self._infos(acted=np.zeros_like(self._alive), reset=everything)
+        return self._observations, self._infos(acted=np.zeros_like(self._alive), reset=everything)
 
     def step(
         self, actions: npt.NDArray[np.integer[Any]]
@@ -167,9 +170,9 @@ class VectorBattlesnake:
         [N, S] (a seat or -1), ``length`` int32 and ``health`` int16 [N, S], ``turn`` int32 [N],
         ``seed`` int64 [N] of the running games.
 
-        Observations and infos are the environment's own memory, overwritten by the next step: copy
-        what you keep (``alive``, ``acted`` and ``reset`` are new each time, as are rewards,
-        terminations and truncations).
+        Observations (read-only) and infos are the environment's own memory, overwritten by the next
+        step: copy what you keep (``alive``, ``acted`` and ``reset`` are new each time, as are
+        rewards, terminations and truncations).
         """
         self.check_open()
         if not self._ready:
@@ -192,7 +195,7 @@ class VectorBattlesnake:
         self._ended = over | truncated
         self._alive = alive & ~self._ended[:, None]
         infos = self._infos(acted, reset)
-        return self._observe(), rewards, terminations, truncations, infos
+        return self._observations, rewards, terminations, truncations, infos
 
     def close(self) -> None:
         """Refuse further work; closing twice does no harm."""
@@ -209,11 +212,6 @@ class VectorBattlesnake:
                 state = self._states[(i + int(self._begun[i])) % len(self._states)]
                 self.games.load(i, state, replace(self.game, seed=int(self._seeds[i])))
             self._begun[which] += 1
-            self._observations[which] = 0  # stacked frames must not show what came before
-
-    def _observe(self) -> npt.NDArray[np.uint8]:
-        self.games.observe(self.observation, self._observations)
-        return self._observations
 
     def _infos(self, acted: npt.NDArray[np.bool_], reset: npt.NDArray[np.bool_]) -> Infos:
         games = self.games

@@ -59,8 +59,8 @@ MAPS = {
 }
 
 
-PARTS = {"step": 2, "reset": 2, "observe": 1}
-"""The calls whose instructions are counted, and how often `play_one` plays its games with them."""
+PARTS = {"step_game": 2, "start_game": 2, "observe_game": 1}
+"""The C functions whose instructions are counted, and how often `play_one` plays its games so."""
 
 
 @dataclass
@@ -123,22 +123,20 @@ def play(plan: Plan, games: Games, after: Callable[[], object] | None = None) ->
             after()
 
 
-def nanoseconds(plan: Plan, repetitions: int, after: str | None = None) -> float:
-    """Median CPU time of a board-turn; ``after`` says what follows every step."""
+def nanoseconds(plan: Plan, repetitions: int, beside: str | None = None) -> float:
+    """Median CPU time of a board-turn; ``beside`` says what is done besides playing."""
     samples = []
     encoder = observations.get(OBSERVATION)
     shape = len(plan.seeds), SNAKES, *encoder.shape(SIZE, SIZE)
-    out = np.zeros(shape if after else 1, np.uint8)
+    out = np.zeros(shape if beside else 1, np.uint8)
     address, size = out.ctypes.data, out.nbytes
     for _ in range(repetitions):
         games = plan.games()
-        work: dict[str | None, Callable[[], object] | None] = {
-            None: None,
-            "observe": partial(games.observe, encoder, out),
-            "memset": partial(ctypes.memset, address, 1, size),
-        }
+        if beside == "observe":
+            games.observe(encoder, out)
+        after = partial(ctypes.memset, address, 1, size) if beside == "memset" else None
         start = time.thread_time_ns()
-        play(plan, games, work[after])
+        play(plan, games, after)
         samples.append((time.thread_time_ns() - start) / plan.board_turns)
     return statistics.median(samples)
 
@@ -170,16 +168,16 @@ def report(cases: dict[str, tuple[Game, str]], batches: tuple[int, ...], repetit
 def count_instructions() -> None:
     """Print the instructions per board-turn of each part, as callgrind counts them."""
     print(f"instructions per board-turn, batches of 64, {SIZE}x{SIZE}, {SNAKES} snakes")
-    print(f"{'game':24}" + "".join(f"{part:>10}" for part in PARTS))
+    print(f"{'game':24}" + "".join(f"{part:>14}" for part in PARTS))
     for name in MAPS:
         counts = [_instructions(name, part) for part in PARTS]
-        print(f"{name:24}" + "".join(f"{count:10.0f}" for count in counts), flush=True)
+        print(f"{name:24}" + "".join(f"{count:14.0f}" for count in counts), flush=True)
 
 
 def _instructions(name: str, part: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         command = [
-            *("valgrind", "--tool=callgrind", f"--toggle-collect=batch_{part}"),
+            *("valgrind", "--tool=callgrind", f"--toggle-collect={part}"),
             f"--callgrind-out-file={Path(folder) / 'out'}",
             *(sys.executable, __file__, "--one", name),
         ]
@@ -195,8 +193,8 @@ def play_one(name: str) -> None:
     """Play one case under valgrind and print the board-turns that each part has worked on."""
     plan = prepare(64, 200, *MAPS[name])
     games, encoder = plan.games(), observations.get(OBSERVATION)
-    out = np.zeros((64, SNAKES, *encoder.shape(SIZE, SIZE)), np.uint8)
-    play(plan, games, partial(games.observe, encoder, out))
+    games.observe(encoder, np.zeros((64, SNAKES, *encoder.shape(SIZE, SIZE)), np.uint8))
+    play(plan, games)
     for part, times in PARTS.items():
         print(f"{part} {times * plan.board_turns}")
 

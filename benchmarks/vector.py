@@ -18,7 +18,7 @@ import numpy as np
 
 from battlesnake_gym import VectorBattlesnake
 
-ENGINE_CALLS = ("step", "reset", "observe", "action_mask")
+ENGINE_CALLS = ("step", "reset", "action_mask")
 
 
 class Stopwatch:

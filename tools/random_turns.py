@@ -111,13 +111,13 @@ class Player:
         return played
 
     def look(self) -> None:
-        """Call everything that reads."""
+        """Call everything that reads; what the last call wrote is kept up to date from then on."""
         from battlesnake_gym import masks, observations
 
         games = self.games
         largest = int(np.max(games._largest[0])), int(np.max(games._largest[1]))
-        for name in observations.NAMES:
-            for frames in (1, 3):
+        for name in self.rand.permutation(observations.NAMES).tolist():
+            for frames in self.rand.permutation((1, 3)).tolist():
                 observation = observations.Observation(name, frames)
                 try:
                     shape = observation.shape(*largest)
@@ -154,6 +154,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.engine:
         use_engine(options.engine)
+    from battlesnake_gym import engine
+
+    if not engine.COMPILED:
+        raise SystemExit("the engine was not compiled: run `make build` first")
     rand = random.Random(options.seed)
     with tqdm(total=options.turns, unit=" turns", unit_scale=True) as progress:
         while progress.n < options.turns:

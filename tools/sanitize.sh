@@ -7,10 +7,12 @@ python=${PYTHON:-.venv/bin/python}
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
 
+# Beside the build stand its sources: the package takes no engine that was built from others.
+cp -r battlesnake_gym/csrc "$build"
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 gcc -std=c11 -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
     -fno-sanitize-recover=all -DPy_LIMITED_API=0x030B0000 -I"$include" -shared -fPIC \
-    battlesnake_gym/csrc/*.c -o "$build/_engine.abi3.so"
+    "$build"/csrc/*.c -o "$build/_engine.abi3.so"
 
 # Python itself leaks by design, hence no leak check. PYTHONMALLOC: every array of numpy and every
 # object is then a block of its own that AddressSanitizer watches.

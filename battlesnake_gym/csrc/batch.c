@@ -292,6 +292,49 @@ static PyObject *raise_halt(const Batch *batch, Py_ssize_t game) {
     return NULL;
 }
 
+/* ---- what the snakes see ---- */
+
+/* Where the observations of a game are kept, or NULL. */
+static uint8_t *seen_at(const Batch *batch, Py_ssize_t game) {
+    if (!batch->out.object) return NULL;
+    size_t size = observation_size(&batch->observation) * (size_t)batch->layout.max_snakes;
+    return (uint8_t *)batch->out.view.buf + (size_t)game * size;
+}
+
+/* After a game has begun anew, or its position was put in. */
+static void show_game(const Batch *batch, Py_ssize_t game) {
+    uint8_t *out = seen_at(batch, game);
+    if (out) observe_game(&batch->observation, &batch->layout, NULL, batch_record(batch, game), out);
+}
+
+/* ---- play ---- */
+
+/* How many games ahead of the one that is played memory is asked for. */
+enum { AHEAD = 2 };
+
+static void fetch_ahead(const Batch *batch, Py_ssize_t game) {
+    if (game + AHEAD >= batch->num_games) return;
+    prefetch_game(&batch->observation, batch_record(batch, game + AHEAD),
+                  seen_at(batch, game + AHEAD));
+}
+
+/* One turn of a game, and what its snakes see then, while the record is at hand. */
+static void step_one(const Batch *batch, Py_ssize_t game, const uint8_t *actions) {
+    const Layout *layout = &batch->layout;
+    Record *record = batch_record(batch, game);
+    uint8_t *out = seen_at(batch, game);
+    union {
+        Record record;
+        char bytes[sizeof(Record) + MAX_SNAKES * sizeof(Snake)];
+    } before;
+    if (out) {
+        fetch_ahead(batch, game);
+        memcpy(&before, record, layout->marks); /* all that stands before the planes */
+    }
+    step_game(layout, &batch->rules, record, batch_cold(batch, game), actions);
+    if (out) observe_game(&batch->observation, layout, &before.record, record, out);
+}
+
 /* The first action above NO_MOVE of a snake that is to move, as its index, or -1. */
 static Py_ssize_t bad_action(const Batch *batch, const uint8_t *actions, const bool *which) {
     Py_ssize_t seats = batch->layout.max_snakes, all = batch->num_games * seats;
@@ -313,10 +356,8 @@ static Py_ssize_t step_all(Batch *batch, const uint8_t *actions, const bool *whi
     Py_ssize_t halted = -1;
     for (Py_ssize_t i = 0; i < batch->num_games; i++) {
         if (which && !which[i]) continue;
-        Record *record = batch_record(batch, i);
-        step_game(&batch->layout, &batch->rules, record, batch_cold(batch, i),
-                  actions + i * batch->layout.max_snakes);
-        if (record->halt && halted < 0) halted = i;
+        step_one(batch, i, actions + i * batch->layout.max_snakes);
+        if (batch_record(batch, i)->halt && halted < 0) halted = i;
     }
     return halted;
 }
@@ -383,6 +424,7 @@ static PyObject *batch_reset(PyObject *self, PyObject *const *args, Py_ssize_t n
             Game game = batch_game(batch, i);
             const int32_t *size = batch->sizes[i];
             if (start_game(&game, size[0], size[1], size[2], seeds[i]) < 0 && failed < 0) failed = i;
+            show_game(batch, i);
         }
         end_work(batch, thread);
     }
@@ -435,6 +477,7 @@ static const char *load_words(Batch *batch, Py_ssize_t index, int64_t seed, cons
     if (!refusal) {
         memcpy(batch_record(batch, index), game.record, record_size);
         memcpy(batch_cold(batch, index), game.cold, cold_size);
+        show_game(batch, index);
     }
     free(memory);
     return refusal;
@@ -483,8 +526,6 @@ static PyObject *batch_layout(PyObject *self, PyObject *unused) {
         "living", (Py_ssize_t)offsetof(Record, living));
 }
 
-/* ---- what the snakes see ---- */
-
 static PyObject *batch_observe(PyObject *self, PyObject *args) {
     Batch *batch = (Batch *)self;
     Observation observation;
@@ -508,13 +549,14 @@ static PyObject *batch_observe(PyObject *self, PyObject *args) {
                       {batch->num_games, seats,
                        observation_planes(observation.values) * observation.frames,
                        observation.rows, observation.columns}};
-    uint8_t *out = get_kept_array(&batch->out, out_object, &spec);
+    KeptArray out = {0};
+    if (!get_kept_array(&out, out_object, &spec)) return NULL; /* and the last one is still kept */
+    let_go(&batch->out);
+    batch->out = out;
+    batch->observation = observation;
     PyThreadState *thread;
-    if (!out || begin_work(batch, &thread) < 0) return NULL;
-    size_t size = observation_size(&observation) * (size_t)seats;
-    for (Py_ssize_t i = 0; i < batch->num_games; i++) {
-        observe_game(&observation, &batch->layout, batch_record(batch, i), out + (size_t)i * size);
-    }
+    if (begin_work(batch, &thread) < 0) return NULL;
+    for (Py_ssize_t i = 0; i < batch->num_games; i++) show_game(batch, i);
     end_work(batch, thread);
     Py_RETURN_NONE;
 }
@@ -557,7 +599,7 @@ static PyMethodDef METHODS[] = {
     {"import_words", batch_import, METH_VARARGS, "import_words(game, seed, words)"},
     {"layout", batch_layout, METH_NOARGS, "layout() -> dict of byte offsets"},
     {"observe_into", batch_observe, METH_VARARGS,
-     "observe_into(values, view, frames, rows, columns, out)"},
+     "observe_into(values, view, frames, rows, columns, out): now and after every call"},
     {"action_mask_into", batch_action_mask, METH_VARARGS, "action_mask_into(parts, out)"},
     {NULL, NULL, 0, NULL},
 };

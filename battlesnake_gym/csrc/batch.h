@@ -27,7 +27,8 @@ typedef struct {
     char *colds;   /* num_games * layout.cold_size bytes */
     int busy;      /* set while a call works without the GIL */
     KeptArray actions;
-    KeptArray out;
+    KeptArray out; /* what the snakes see, up to date after every call; nothing: nobody looks */
+    Observation observation; /* and how they see it */
 } Batch;
 
 static inline Record *batch_record(const Batch *batch, Py_ssize_t game) {

@@ -64,7 +64,9 @@ typedef struct {
     uint8_t unused;
     uint16_t alive_mask; /* bit s: seat s lives */
     uint16_t num_food;   /* entries of the food list */
-    uint16_t unused2[3];
+    uint16_t food_changes;    /* go up when the food or the hazards change, to and over 0 */
+    uint16_t hazard_changes;
+    uint16_t unused2;
     int64_t seed;
     uint8_t facing[MAX_SNAKES]; /* the move straight on: from neck to head; UP without a neck */
     Snake snakes[];             /* max_snakes of them */

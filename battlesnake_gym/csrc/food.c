@@ -5,6 +5,7 @@
 void add_food(Game *game, int cell) {
     record_food(game->layout, game->record)[cell]++;
     cold_food(game->cold)[game->record->num_food++] = (int16_t)cell;
+    game->record->food_changes++;
 }
 
 /* Works without the list too, for searches. */
@@ -20,6 +21,7 @@ void remove_food(Game *game, int cell) {
         }
     }
     game->record->num_food = (uint16_t)left;
+    game->record->food_changes++;
 }
 
 void clear_food(Game *game) {
@@ -27,6 +29,7 @@ void clear_food(Game *game) {
     memset(record_food(game->layout, game->record), 0,
            (size_t)(game->record->width * game->record->height));
     game->record->num_food = 0;
+    game->record->food_changes++;
 }
 
 void game_rand(const Game *game, Rand *rand) { rand_seeded(rand, game->record->seed); }

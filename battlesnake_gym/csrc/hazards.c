@@ -6,6 +6,7 @@ static void count_on_plane(Game *game, int x, int y, int count) {
     uint8_t *layers = record_hazards(game->layout, game->record) + cell_at(game->record, x, y);
     int sum = *layers + count;
     *layers = (uint8_t)(sum > UINT8_MAX ? UINT8_MAX : sum);
+    game->record->hazard_changes++;
 }
 
 void add_hazard(Game *game, int x, int y, int count) {
@@ -35,6 +36,7 @@ void clear_hazards(Game *game) {
     game->cold->num_runs = 0;
     game->cold->off_board = 0;
     game->record->any_hazards = 0;
+    game->record->hazard_changes++;
 }
 
 int count_hazards(const Game *game) {

@@ -1,5 +1,6 @@
-/* The definition stands in observations.py. Here each byte is written about once, by loops over a
- * plane that the compiler turns into vector code. */
+/* The definition stands in observations.py. Here planes are made by loops that the compiler turns
+ * into vector code; and after a turn only those are written that it has changed, because writing
+ * takes longer than anything else once the observations of all games outgrow the caches. */
 #include "observe.h"
 
 #include <string.h>
@@ -38,8 +39,9 @@ enum {
 };
 enum { OUTSIDE = 255, MAX_PLANES = PLANES, MAX_LAYERS = 5, FAR_TURNS = 32 };
 
-/* Planes are made in whole blocks of cells. So they are read up to BLOCK - 1 entries too far (there
- * is room: PLANE_SLACK), and written as many bytes too far. */
+/* What a game shares is made in whole blocks of cells: so the planes of its record are read up to
+ * BLOCK - 1 entries too far (there is room: PLANE_SLACK). What a snake sees is written to the byte:
+ * the last block of a plane overlaps the one before. */
 enum { BLOCK = 32 };
 typedef uint8_t Block __attribute__((vector_size(BLOCK)));
 /* The same anywhere in memory. memcpy would move it in halves. */
@@ -53,10 +55,16 @@ typedef struct {
     _Alignas(BLOCK) uint8_t cells[MAX_CELLS + BLOCK];
 } Plane;
 
+/* The living snakes in the order of their seats. */
+typedef struct {
+    int count;
+    int seat[MAX_SNAKES + 1], cell[MAX_SNAKES + 1], length[MAX_SNAKES + 1];
+} Heads;
+
 /* What the observations of a game's snakes are made from. */
 typedef struct {
-    int cells, span;             /* of the board */
-    int num_living, living[MAX_SNAKES + 1];
+    int cells, span; /* of the board; span: in whole blocks */
+    Heads heads, old_heads; /* now; one turn ago, unless all planes are new */
     int longest, second_longest; /* lengths; the same where two are the longest, 0 for nobody */
     Plane food, hazards, blocked, all_bodies;
     Plane bodies[MAX_SNAKES]; /* of the living */
@@ -78,6 +86,30 @@ bool observation_fits(const Observation *observation, const Layout *layout) {
     if (observation->view == VIEW_BOARD) return rows >= height && columns >= width;
     if (observation->view == VIEW_HEAD) return rows >= 2 * height - 1 && columns >= 2 * width - 1;
     return rows == columns && rows % 2 == 1 && rows >= 2 * largest(width, height) - 1;
+}
+
+/* -- what a turn changed ---------------------------------------------------------------------- */
+
+/* The planes that a turn may leave as they are. All others are new with every turn. */
+enum { NEW_FOOD = 1, NEW_HAZARDS = 2, NEW_TURN = 4, NEW_LENGTHS = 8, NEW_BOARD = 16, ALL_NEW = 31 };
+
+INLINE uint8_t turn_value(const Record *record) {
+    return (uint8_t)smallest(255, record->turn / 4);
+}
+
+INLINE bool same_lengths(const Record *before, const Record *record) {
+    bool same = true;
+    for (int seat = 0; seat < record->num_snakes; seat++)
+        same &= before->snakes[seat].length == record->snakes[seat].length;
+    return same;
+}
+
+INLINE int news_of(const Record *before, const Record *record) {
+    if (!before) return ALL_NEW;
+    return NEW_FOOD * (before->food_changes != record->food_changes) |
+           NEW_HAZARDS * (before->hazard_changes != record->hazard_changes) |
+           NEW_TURN * (turn_value(before) != turn_value(record)) |
+           NEW_LENGTHS * !same_lengths(before, record);
 }
 
 /* -- what all snakes of a game share ---------------------------------------------------------- */
@@ -112,19 +144,22 @@ INLINE void make_layers(const uint8_t *restrict layers, int span, uint8_t step,
     }
 }
 
-/* Lists the living seats; without a branch for each, which the processor could not foresee. */
-INLINE void find_living(const Record *record, Scene *scene) {
-    scene->num_living = 0;
+/* Without a branch for each seat, which the processor could not foresee. */
+INLINE void find_heads(const Record *record, Heads *heads) {
+    heads->count = 0;
     for (int seat = 0; seat < record->num_snakes; seat++) {
-        scene->living[scene->num_living] = seat;
-        scene->num_living += record->snakes[seat].alive;
+        const Snake *snake = &record->snakes[seat];
+        heads->seat[heads->count] = seat;
+        heads->cell[heads->count] = snake->y * record->width + snake->x;
+        heads->length[heads->count] = snake->length;
+        heads->count += snake->alive;
     }
 }
 
-INLINE void find_longest(const Record *record, Scene *scene) {
+INLINE void find_longest(Scene *scene) {
     int longest = 0, second_longest = 0;
-    for (int i = 0; i < scene->num_living; i++) {
-        int length = record->snakes[scene->living[i]].length;
+    for (int i = 0; i < scene->heads.count; i++) {
+        int length = scene->heads.length[i];
         second_longest = largest(second_longest, smallest(longest, length));
         longest = largest(longest, length);
     }
@@ -135,8 +170,8 @@ INLINE void find_longest(const Record *record, Scene *scene) {
 INLINE void make_bodies(const Layout *layout, const Record *record, int values, Scene *scene) {
     uint8_t *all = scene->all_bodies.cells;
     memset(all, 0, (size_t)scene->span);
-    for (int i = 0; i < scene->num_living; i++) {
-        int seat = scene->living[i];
+    for (int i = 0; i < scene->heads.count; i++) {
+        int seat = scene->heads.seat[i];
         const Snake *snake = &record->snakes[seat];
         uint16_t head_mark = (uint16_t)((seat << CLOCK_BITS) + record->clock);
         /* Longer than this, all cells are FAR_TURNS away: the sum stays within 16 bits. */
@@ -147,50 +182,55 @@ INLINE void make_bodies(const Layout *layout, const Record *record, int values, 
         uint8_t *own = scene->bodies[seat].cells;
         make_body(record_marks(layout, record), scene->span, head_mark, snake->extent,
                   (int16_t)base, (int16_t)slope, (int16_t)top, own, all);
-        int head = snake->y * record->width + snake->x;
+        int head = scene->heads.cell[i];
         if (values == VALUES_51S) own[head] = all[head] = 250;
     }
 }
 
-INLINE void make_scene(const Layout *layout, const Record *record, int values, Scene *scene) {
+INLINE void make_scene(const Layout *layout, const Record *before, const Record *record,
+                       int values, int news, Scene *scene) {
     scene->cells = record->width * record->height;
     scene->span = span_of(scene->cells);
     bool starter = values != VALUES_PLANES;
-    find_living(record, scene);
-    find_longest(record, scene);
+    find_heads(record, &scene->heads);
+    if (!(news & NEW_BOARD)) find_heads(before, &scene->old_heads);
+    find_longest(scene);
     make_bodies(layout, record, values, scene);
-    make_flags(record_food(layout, record), scene->span, 1, starter ? 250 : 255,
-               scene->food.cells);
     make_flags(scene->all_bodies.cells, scene->span, 16, 255, scene->blocked.cells);
-    if (record->any_hazards)
+    if (news & NEW_FOOD)
+        make_flags(record_food(layout, record), scene->span, 1, starter ? 250 : 255,
+                   scene->food.cells);
+    if (news & NEW_HAZARDS)
         make_layers(record_hazards(layout, record), scene->span, starter ? 50 : 51,
                     scene->hazards.cells);
-    else
-        memset(scene->hazards.cells, 0, (size_t)scene->span);
 }
 
 /* -- one snake -------------------------------------------------------------------------------- */
 
-INLINE void fill_plane(uint8_t value, int span, uint8_t *to) {
+/* `size` bytes, at least BLOCK of them; so in the next two. */
+INLINE void fill_plane(uint8_t value, int size, uint8_t *to) {
     Block block = (Block){0} + value;
-    for (int start = 0; start < span; start += BLOCK) *(LooseBlock *)(to + start) = block;
+    for (int start = 0; start < size - BLOCK; start += BLOCK) *(LooseBlock *)(to + start) = block;
+    *(LooseBlock *)(to + size - BLOCK) = block;
 }
 
-INLINE void copy_plane(const Plane *plane, int span, uint8_t *to) {
-    const LooseBlock *from = (const LooseBlock *)plane->cells;
-    for (int start = 0; start < span; start += BLOCK) *(LooseBlock *)(to + start) = *from++;
+/* Not a function: 32 bytes as a return value need another convention for calls. */
+#define BLOCK_AT(cells) (*(const LooseBlock *)(cells))
+
+INLINE void copy_plane(const Plane *plane, int size, uint8_t *to) {
+    const uint8_t *from = plane->cells;
+    int last = size - BLOCK;
+    for (int start = 0; start < last; start += BLOCK)
+        *(LooseBlock *)(to + start) = BLOCK_AT(from + start);
+    *(LooseBlock *)(to + last) = BLOCK_AT(from + last);
 }
 
 /* The bodies of all but the own one: no two bodies share a cell. */
-INLINE void others_plane(const Plane *all, const Plane *own, int span, uint8_t *to) {
-    const LooseBlock *all_block = (const LooseBlock *)all->cells;
-    const LooseBlock *own_block = (const LooseBlock *)own->cells;
-    for (int start = 0; start < span; start += BLOCK)
-        *(LooseBlock *)(to + start) = *all_block++ ^ *own_block++;
-}
-
-INLINE uint8_t turn_value(const Record *record) {
-    return (uint8_t)smallest(255, record->turn / 4);
+INLINE void others_plane(const Plane *all, const Plane *own, int size, uint8_t *to) {
+    int last = size - BLOCK;
+    for (int start = 0; start < last; start += BLOCK)
+        *(LooseBlock *)(to + start) = BLOCK_AT(all->cells + start) ^ BLOCK_AT(own->cells + start);
+    *(LooseBlock *)(to + last) = BLOCK_AT(all->cells + last) ^ BLOCK_AT(own->cells + last);
 }
 
 INLINE uint8_t health_value(const Snake *snake) {
@@ -204,50 +244,51 @@ INLINE uint8_t length_lead(const Scene *scene, int length) {
     return (uint8_t)(lead <= -16 ? 0 : 128 + 8 * lead);
 }
 
-INLINE void paint_heads(const Record *record, const Scene *scene, int own, uint8_t *planes) {
-    int length = record->snakes[own].length;
-    for (int i = 0; i < scene->num_living; i++) {
-        const Snake *snake = &record->snakes[scene->living[i]];
-        int plane = snake->length >= length ? LONGER_HEADS_PLANE : SHORTER_HEADS_PLANE;
-        plane = scene->living[i] == own ? OWN_HEAD_PLANE : plane;
-        planes[plane * scene->cells + snake->y * record->width + snake->x] = 255;
+/* Puts `value` where the heads are; `length` is that of the own snake. */
+INLINE void paint_heads(const Heads *heads, int own, int length, uint8_t value, int size,
+                        uint8_t *planes) {
+    for (int i = 0; i < heads->count; i++) {
+        int plane = heads->length[i] >= length ? LONGER_HEADS_PLANE : SHORTER_HEADS_PLANE;
+        plane = heads->seat[i] == own ? OWN_HEAD_PLANE : plane;
+        planes[plane * size + heads->cell[i]] = value;
     }
 }
 
-/* Planes are filled in their order: each overwrites what the one before wrote too far. The last one
- * is filled exactly. */
-INLINE void paint_planes(const Record *record, const Scene *scene, int own, uint8_t *planes) {
-    int cells = scene->cells, span = scene->span;
+/* Planes of `size` bytes each. Those that are not new hold what they are to hold. */
+INLINE void paint_planes(const Record *before, const Record *record, const Scene *scene, int news,
+                         int own, int size, uint8_t *planes) {
     const Snake *snake = &record->snakes[own];
     const Plane *body = &scene->bodies[own];
-    fill_plane(255, span, planes + BOARD_PLANE * cells);
-    copy_plane(&scene->food, span, planes + FOOD_PLANE * cells);
-    copy_plane(&scene->hazards, span, planes + HAZARDS_PLANE * cells);
-    copy_plane(&scene->blocked, span, planes + BLOCKED_PLANE * cells);
-    fill_plane(turn_value(record), span, planes + TURN_PLANE * cells);
-    fill_plane(0, span, planes + OWN_HEAD_PLANE * cells);
-    fill_plane(0, span, planes + LONGER_HEADS_PLANE * cells);
-    fill_plane(0, span, planes + SHORTER_HEADS_PLANE * cells);
-    copy_plane(body, span, planes + OWN_BODY_PLANE * cells);
-    others_plane(&scene->all_bodies, body, span, planes + OTHER_BODIES_PLANE * cells);
-    fill_plane(health_value(snake), span, planes + HEALTH_PLANE * cells);
-    memset(planes + LENGTH_PLANE * cells, length_lead(scene, snake->length), (size_t)cells);
-    paint_heads(record, scene, own, planes);
+    if (news & NEW_BOARD) {
+        fill_plane(255, size, planes + BOARD_PLANE * size);
+        fill_plane(0, 3 * size, planes + OWN_HEAD_PLANE * size);
+    } else {
+        paint_heads(&scene->old_heads, own, before->snakes[own].length, 0, size, planes);
+    }
+    if (news & NEW_FOOD) copy_plane(&scene->food, size, planes + FOOD_PLANE * size);
+    if (news & NEW_HAZARDS) copy_plane(&scene->hazards, size, planes + HAZARDS_PLANE * size);
+    copy_plane(&scene->blocked, size, planes + BLOCKED_PLANE * size);
+    if (news & NEW_TURN) fill_plane(turn_value(record), size, planes + TURN_PLANE * size);
+    paint_heads(&scene->heads, own, snake->length, 255, size, planes);
+    copy_plane(body, size, planes + OWN_BODY_PLANE * size);
+    others_plane(&scene->all_bodies, body, size, planes + OTHER_BODIES_PLANE * size);
+    fill_plane(health_value(snake), size, planes + HEALTH_PLANE * size);
+    if (news & NEW_LENGTHS)
+        fill_plane(length_lead(scene, snake->length), size, planes + LENGTH_PLANE * size);
 }
 
-INLINE void paint_starter_planes(const Record *record, const Scene *scene, int own,
-                                 uint8_t *planes) {
-    int cells = scene->cells, span = scene->span;
+INLINE void paint_starter_planes(const Record *record, const Scene *scene, int news, int own,
+                                 int size, uint8_t *planes) {
     const Snake *snake = &record->snakes[own];
     const Plane *body = &scene->bodies[own];
     uint8_t length = (uint8_t)(5 * smallest(50, snake->length));
-    copy_plane(&scene->food, span, planes + STARTER_FOOD * cells);
-    copy_plane(body, span, planes + STARTER_OWN * cells);
-    others_plane(&scene->all_bodies, body, span, planes + STARTER_OTHERS * cells);
-    copy_plane(&scene->hazards, span, planes + STARTER_HAZARDS * cells);
-    fill_plane(health_value(snake), span, planes + STARTER_HEALTH * cells);
-    fill_plane(length, span, planes + STARTER_LENGTH * cells);
-    memset(planes + STARTER_TURN * cells, turn_value(record), (size_t)cells);
+    if (news & NEW_FOOD) copy_plane(&scene->food, size, planes + STARTER_FOOD * size);
+    copy_plane(body, size, planes + STARTER_OWN * size);
+    others_plane(&scene->all_bodies, body, size, planes + STARTER_OTHERS * size);
+    if (news & NEW_HAZARDS) copy_plane(&scene->hazards, size, planes + STARTER_HAZARDS * size);
+    fill_plane(health_value(snake), size, planes + STARTER_HEALTH * size);
+    if (news & NEW_LENGTHS) fill_plane(length, size, planes + STARTER_LENGTH * size);
+    if (news & NEW_TURN) fill_plane(turn_value(record), size, planes + STARTER_TURN * size);
 }
 
 /* -- the view --------------------------------------------------------------------------------- */
@@ -299,29 +340,31 @@ INLINE void place(const Placement *placement, const uint8_t *board, int width, i
     }
 }
 
-INLINE void paint(int values, const Record *record, const Scene *scene, int seat,
-                  uint8_t *planes) {
+INLINE void paint(int values, const Record *before, const Record *record, const Scene *scene,
+                  int news, int seat, int size, uint8_t *planes) {
     if (values == VALUES_PLANES)
-        paint_planes(record, scene, seat, planes);
+        paint_planes(before, record, scene, news, seat, size, planes);
     else
-        paint_starter_planes(record, scene, seat, planes);
+        paint_starter_planes(record, scene, news, seat, size, planes);
 }
 
-INLINE void observe_seat(const Observation *observation, const Record *record, const Scene *scene,
-                         int seat, uint8_t *out) {
+/* Whether the planes of a game are those of its board as they stand. */
+INLINE bool is_whole(const Observation *observation, const Record *record) {
+    return observation->view == VIEW_BOARD && observation->rows == record->height &&
+           observation->columns == record->width && record->width * record->height >= BLOCK;
+}
+
+/* Paints the board beside, and sets it into the planes. */
+INLINE void paint_view(const Observation *observation, const Record *record, const Scene *scene,
+                       int seat, uint8_t *out) {
     int values = observation->values;
-    if (observation->view == VIEW_BOARD && observation->rows == record->height &&
-        observation->columns == record->width && scene->cells >= BLOCK) {
-        paint(values, record, scene, seat, out);
-        return;
-    }
-    uint8_t board[MAX_PLANES * MAX_CELLS + BLOCK];
-    paint(values, record, scene, seat, board);
+    uint8_t board[MAX_PLANES * (MAX_CELLS + BLOCK)];
+    paint(values, NULL, record, scene, ALL_NEW, seat, scene->span, board);
     Placement placement = placement_of(observation, record, seat);
     int size = observation->rows * observation->columns;
     int outside = values == VALUES_PLANES ? 0 : OUTSIDE;
     for (int plane = 0; plane < observation_planes(values); plane++) {
-        const uint8_t *from = board + plane * scene->cells;
+        const uint8_t *from = board + plane * scene->span;
         bool constant = is_constant(values, plane);
         memset(out + plane * size, constant ? from[0] : outside, (size_t)size);
         if (constant) continue;
@@ -329,20 +372,29 @@ INLINE void observe_seat(const Observation *observation, const Record *record, c
     }
 }
 
-INLINE void observe(const Observation *observation, const Layout *layout, const Record *record,
-                    uint8_t *out) {
-    Scene scene;
-    make_scene(layout, record, observation->values, &scene);
+INLINE void observe(const Observation *observation, const Layout *layout, const Record *before,
+                    const Record *record, uint8_t *out) {
     size_t size = observation_size(observation);
     size_t frame = size / (size_t)observation->frames;
+    bool whole = is_whole(observation, record);
+    int news = whole && observation->frames == 1 ? news_of(before, record) : ALL_NEW;
+    Scene scene;
+    make_scene(layout, before, record, observation->values, news, &scene);
     for (int seat = 0; seat < layout->max_snakes; seat++, out += size) {
-        if (seat >= record->num_snakes || !record->snakes[seat].alive) {
-            memset(out, 0, size);
+        bool alive = record->alive_mask >> seat & 1;
+        bool was_alive = before && before->alive_mask >> seat & 1;
+        if (!alive) {
+            if (was_alive || !before) memset(out, 0, size);
             continue;
         }
-        if (size > frame && record->turn == 0) memset(out + frame, 0, size - frame);
-        if (size > frame && record->turn != 0) memmove(out + frame, out, size - frame);
-        observe_seat(observation, record, &scene, seat, out);
+        if (!before)
+            memset(out + frame, 0, size - frame);
+        else if (size > frame)
+            memmove(out + frame, out, size - frame);
+        if (whole)
+            paint(observation->values, before, record, &scene, news, seat, scene.cells, out);
+        else
+            paint_view(observation, record, &scene, seat, out);
     }
 }
 
@@ -351,18 +403,35 @@ INLINE void observe(const Observation *observation, const Layout *layout, const 
 #if defined(__x86_64__) && defined(__GNUC__)
 __attribute__((target("avx2"))) static void observe_avx2(const Observation *observation,
                                                          const Layout *layout,
+                                                         const Record *before,
                                                          const Record *record, uint8_t *out) {
-    observe(observation, layout, record, out);
+    observe(observation, layout, before, record, out);
 }
 #endif
 
-void observe_game(const Observation *observation, const Layout *layout, const Record *record,
-                  uint8_t *out) {
+void prefetch_game(const Observation *observation, const Record *record, uint8_t *out) {
+    enum { LINE = 64 };
+    size_t size = observation_size(observation), start = 0, end = size;
+    if (observation->values == VALUES_PLANES && observation->frames == 1 &&
+        is_whole(observation, record)) {
+        size_t plane = size / PLANES;
+        start = BLOCKED_PLANE * plane; /* between these planes nearly all is new in every turn */
+        end = LENGTH_PLANE * plane;
+    }
+    for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
+        const uint8_t *seat = out + size * (size_t)__builtin_ctz(rest);
+        for (size_t at = start; at < end; at += LINE) __builtin_prefetch(seat + at, 1);
+    }
+}
+
+void observe_game(const Observation *observation, const Layout *layout, const Record *before,
+                  const Record *record, uint8_t *out) {
+    if (before && before->turn == record->turn) return; /* nothing was played */
 #if defined(__x86_64__) && defined(__GNUC__)
     if (__builtin_cpu_supports("avx2")) {
-        observe_avx2(observation, layout, record, out);
+        observe_avx2(observation, layout, before, record, out);
         return;
     }
 #endif
-    observe(observation, layout, record, out);
+    observe(observation, layout, before, record, out);
 }

@@ -30,9 +30,15 @@ static inline size_t observation_size(const Observation *observation) {
            (size_t)observation->rows * (size_t)observation->columns;
 }
 
-/* Writes the observations of all seats of one game, one after the other. With several frames
- * `out` holds the older ones: they move back by one, and are cleared on turn 0. */
-void observe_game(const Observation *observation, const Layout *layout, const Record *record,
-                  uint8_t *out);
+/* Writes the observations of all seats of one game, one after the other.
+ *
+ * `before` is NULL, or a copy of the record's header and snakes one turn ago: then `out` must hold
+ * what was written of that turn. Older frames move back by one, and only what changed is written.
+ * Without it older frames are zero. */
+void observe_game(const Observation *observation, const Layout *layout, const Record *before,
+                  const Record *record, uint8_t *out);
+
+/* Asks for the memory that observe_game will write for this game after its next turn. */
+void prefetch_game(const Observation *observation, const Record *record, uint8_t *out);
 
 #endif

@@ -107,6 +107,7 @@ def test_the_python_stand_in_shows_the_same(map_id: str) -> None:
     seen = {games: np.zeros(shape, np.uint8) for games in (fast, slow)}
     masks = {games: np.zeros((3, 4, 4), np.bool_) for games in (fast, slow)}
     for games in (fast, slow):
+        games.observe(observation, seen[games])
         games.reset(seeds)
     for turn in range(40):
         which = None if turn % 3 else np.array([True, False, True])
@@ -114,7 +115,6 @@ def test_the_python_stand_in_shows_the_same(map_id: str) -> None:
         actions[0, turn % 4] = NO_MOVE
         for games in (fast, slow):
             games.step(actions, which)
-            games.observe(observation, seen[games])
             games.action_mask("body", masks[games])
         assert_same(arrays(fast), arrays(slow))
         np.testing.assert_array_equal(seen[fast], seen[slow])
@@ -466,6 +466,27 @@ def test_bad_resets_and_looks_are_refused(games_type: Any) -> None:
         games.action_mask("wall", np.zeros((2, 2, 3), np.bool_))
     with pytest.raises(ValueError, match="unknown action mask"):
         games.action_mask("walls", np.zeros((2, 2, 4), np.bool_))
+
+
+@pytest.mark.parametrize("games_type", BOTH)
+def test_observations_are_kept_in_the_last_array_that_was_taken(games_type: Any) -> None:
+    games = games_type(2, num_snakes=2)
+    games.reset(np.array([1, 2]))
+    planes = observations.get("planes")
+    first, second = (np.zeros((2, 2, *planes.shape(11, 11)), np.uint8) for _ in range(2))
+    games.observe(planes, first)
+    left = first.copy()
+    games.observe(planes, second)
+    with pytest.raises(ValueError, match="out must be"):
+        games.observe(planes, np.zeros((2, 2), np.uint8))
+    up = np.zeros((2, 2), np.uint8)
+    games.step(up, np.array([True, False]))
+    np.testing.assert_array_equal(first, left)
+    np.testing.assert_array_equal(second[1], left[1])
+    assert (second[0] != left[0]).any()
+    second[:] = 0  # against the rules
+    games.observe(planes, second)
+    np.testing.assert_array_equal(second[1], left[1])
 
 
 @pytest.mark.parametrize("games_type", BOTH)

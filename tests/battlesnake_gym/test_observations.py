@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import gymnasium
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from battlesnake_gym import observations
-from battlesnake_gym.engine import Games
+from battlesnake_gym.engine import NO_MOVE, Games
 from battlesnake_gym.observations import MAX_BORDERED, NAMES, PLANES, TURNED, Observation, get
 from battlesnake_gym.rules import MOVES, OFFSETS, Game, Snake, State
 from tests.battlesnake_gym.played_games import MAX_TURNS, batches, play
@@ -209,17 +210,38 @@ def test_engine_equals_definition(
     except ValueError:  # a board too large for max-bordered
         return
     out = np.full((3, games.num_snakes, *shape), 99, np.uint8)
-    expected = out.copy()
-    for _ in play(games, seed, turns):
-        games.observe(observation, out)
-        for i in range(3):
-            position = games.state(i)
-            for seat in range(games.num_snakes):
-                if seat < len(position.snakes):
-                    observation.encode(position, position.snakes[seat].id, expected[i, seat])
-                else:
-                    expected[i, seat] = 0
+    expected = np.zeros_like(out)
+    games.observe(observation, out)
+    encode_games(observation, games, range(3), expected)
+    np.testing.assert_array_equal(out, expected)
+    random = np.random.default_rng(seed)
+    position = games.state(0)
+    playing = ~games.over
+    for turn, _ in enumerate(play(games, seed, turns)):
+        if turn:  # before the first one nothing was played
+            encode_games(observation, games, np.flatnonzero(playing).tolist(), expected)
+            np.testing.assert_array_equal(out, expected)
+        # Some begin anew, one goes on from where it was before: their history is new.
+        anew = games.over & (random.random(3) < 0.4) | (random.random(3) < 0.03)
+        if anew.any():
+            games.reset(random.integers(1, 2**60, 3), anew)
+        if random.random() < 0.03:
+            games.load(0, position)
+            anew[0] = True
+        expected[anew] = 0
+        encode_games(observation, games, np.flatnonzero(anew).tolist(), expected)
         np.testing.assert_array_equal(out, expected)
+        playing = ~games.over
+
+
+def encode_games(
+    observation: Observation, games: Games, which: Iterable[int], out: np.ndarray
+) -> None:
+    """What the definition says of these games."""
+    for i in which:
+        position = games.state(i)
+        for seat, snake in enumerate(position.snakes):
+            observation.encode(position, snake.id, out[i, seat])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -251,6 +273,9 @@ def test_engine_writes_nothing_outside_its_array(name: str) -> None:
     size = int(np.prod(shape))
     memory = np.full(size + 128, 77, np.uint8)
     games.observe(observation, memory[64:-64].reshape(shape))
+    for _ in range(20):
+        games.step(np.full((3, 2), NO_MOVE, np.uint8))
+        games.reset(np.array([4, 5, 6]), games.over.copy())
     assert (memory[:64] == 77).all()
     assert (memory[-64:] == 77).all()
 

@@ -166,6 +166,15 @@ def test_next_step_autoreset(food):
     assert ends > 20
 
 
+def test_nobody_else_writes_into_the_observations():
+    env = VectorBattlesnake(2, 2, 7, 7)
+    observation, _ = env.reset(seed=1)
+    with pytest.raises(ValueError, match="read-only"):
+        observation[:] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        env.step(np.zeros((2, 2), int))[0][:] = 1
+
+
 def test_truncation_keeps_the_last_observation():
     env = VectorBattlesnake(4, 2, 11, 11, max_turns=2)
     trace = play(env, 3, seed=5)
