@@ -19,9 +19,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ParamValidationError
 
 DOCKERFILE = "deployment/training/Dockerfile"
+NO_SUCH_IMAGE = (
+    "RepositoryNotFoundException",
+    "ImageNotFoundException",
+    "ParamValidationError",
+)
 
 
 class PreflightError(ValueError):
@@ -106,7 +111,7 @@ def _image(estimator: Any) -> Iterator[str]:
             repositoryName=repository,
             imageIds=[image],
         )
-        if code in ("RepositoryNotFoundException", "ImageNotFoundException"):
+        if code in NO_SUCH_IMAGE:
             yield f"there is no image {uri}; {build}"
 
 
@@ -148,6 +153,9 @@ def _buckets(estimator: Any) -> Iterator[str]:
             continue
         try:
             where = s3.head_bucket(Bucket=bucket).get("BucketRegion", region)
+        except ParamValidationError:
+            yield f"{place}: {bucket} cannot be the name of a bucket; give s3://BUCKET/FOLDER"
+            continue
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code == "404":
@@ -229,6 +237,8 @@ def _error(call: Callable[..., Any], **arguments: Any) -> str:
     """The code of the error that a call ends with, or ""."""
     try:
         call(**arguments)
+    except ParamValidationError as error:
+        return type(error).__name__
     except ClientError as error:
         return str(error.response["Error"]["Code"])
     return ""

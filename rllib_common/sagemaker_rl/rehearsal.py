@@ -5,7 +5,7 @@
     estimator.fit()
 
 Uploads, requests and metrics are the SDK's. S3, IAM, ECR, EC2 and CloudWatch are moto's, and jobs
-are processes of the real ``sagemaker-training`` (`rehearsed_jobs`). Nothing leaves this machine.
+are processes of the real ``sagemaker-training`` (`rehearsed_jobs`). AWS is asked for nothing.
 """
 
 from __future__ import annotations

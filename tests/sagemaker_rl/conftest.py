@@ -22,8 +22,10 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture
-def estimator(session: Any, tmp_path: Path) -> Callable[..., Any]:
+def estimator(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Makes an estimator of a script that imports ``helping``, one of its dependencies."""
+    # The SDK does so for each setting of each estimator, which takes half a second.
+    monkeypatch.setattr("sagemaker.utils.validate_sagemaker_config", lambda _: None)
     from sagemaker import get_execution_role
     from sagemaker.rl import RLEstimator
 

@@ -75,6 +75,8 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
             "is in eu-east-1, but the job runs in us-east",
         ),
         ({"image_uri": "battlesnake-training"}, "is not in ECR"),
+        ({"image_uri": IMAGE.replace("battlesnake-training", "x")}, "amazonaws.com/x; build one"),
+        ({"output_path": "s3://My bucket/x"}, "My bucket cannot be the name of a bucket"),
         (
             {"output_path": "s3://no-such-bucket/x"},
             "output_path: there is no bucket no-such-bucket",
