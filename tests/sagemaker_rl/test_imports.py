@@ -1,6 +1,7 @@
 """A training script in an image, or in a job, that lacks something: what the user reads."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,12 +37,11 @@ def test_a_job_without_our_packages(script: str, tmp_path: Path) -> None:
     assert log == failure + "\n"
 
 
-@pytest.mark.parametrize(
-    ("script", "missing"), [("train-mabs.py", "ray"), ("train-procgen.py", "torch")]
-)
-def test_an_image_without_our_requirements(script: str, missing: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", ["train-mabs.py", "train-procgen.py"])
+def test_an_image_without_our_requirements(script: str, tmp_path: Path) -> None:
     failure, log = run(script, tmp_path, "rllib_common", ".")
-    assert failure.startswith(f"No module named '{missing}' (")
+    # Whichever is imported first.
+    assert re.match(r"No module named '(numpy|torch|ray|gymnasium|yaml)[.\w]*' \(", failure)
     assert "image_uri of an image built from deployment/training/Dockerfile" in failure
     assert "requirements.txt" in failure
     assert log == failure + "\n"
