@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import os
 import sys
 from contextlib import ExitStack
@@ -63,6 +64,9 @@ class RehearsalSession(Session):  # type: ignore[misc]
     """
 
     def __init__(self, folder: str | Path = "sagemaker-local") -> None:
+        # They tell of a telemetry that is off, and that it is.
+        for name in ("sagemaker.telemetry", "sagemaker.config"):
+            logging.getLogger(name).setLevel(logging.WARNING)
         resources = ExitStack()
         environment = resources.enter_context(aws())
         account = _Account(
