@@ -89,7 +89,9 @@ def draw(
         for run, rows in zip(runs, tables, strict=True):
             x = [row[x_column] * scale for row in rows]
             y = [row[column] for row in rows]
-            (line,) = axis.plot(x, smooth(y, span), label=run.name)
+            # A single point makes no line.
+            marker = "o" if len(rows) == 1 else ""
+            (line,) = axis.plot(x, smooth(y, span), marker=marker, label=run.name)
             if span > 1:
                 axis.plot(x, y, color=line.get_color(), alpha=0.2, linewidth=0.8)
         axis.set(xlabel=X_LABELS[x_column], title=column)
