@@ -9,9 +9,10 @@ import pytest
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/battlesnake-training"
 
 
-@pytest.fixture(scope="session")
+# Not longer than a module: `moto.mock_aws` in another one forgets every account of the process.
+@pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The SDK's session with an account on this machine, one for all tests of a process."""
+    """The SDK's session with an account on this machine."""
     for package in ("sagemaker_training", "moto.server", "sagemaker"):
         pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-local")
     from sagemaker_rl.rehearsal import RehearsalSession
