@@ -1,5 +1,6 @@
 """What several packages' tests share."""
 
+import contextlib
 import warnings
 from collections.abc import Iterator
 
@@ -9,9 +10,11 @@ import pytest
 @pytest.fixture(scope="session")
 def ray_session() -> Iterator[None]:
     """Ray on this machine, one for all tests of a process, for as long as they run."""
-    ray = pytest.importorskip("ray", reason="needs the extra rllib")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    from sagemaker_rl.ray_launcher import started_ray
+
+    with contextlib.ExitStack() as stack:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            stack.enter_context(started_ray(num_cpus=4))
+        yield

@@ -327,8 +327,11 @@ class _Settings:
 
 
 @contextmanager
-def started_ray() -> Iterator[None]:
-    """Ray on this machine, quietly and for this process alone; or the one that it already has."""
+def started_ray(num_cpus: int | None = None) -> Iterator[None]:
+    """Ray on this machine, quietly and for this process alone; or the one that it already has.
+
+    Ray takes the machine to have ``num_cpus`` (default: those it has).
+    """
     if ray.is_initialized():
         yield
         return
@@ -336,6 +339,7 @@ def started_ray() -> Iterator[None]:
         try:
             ray.init(
                 address="local",
+                num_cpus=num_cpus,
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
