@@ -40,13 +40,13 @@ def test_urls_names_and_policies_play_together(
     replays = tmp_path / "replays"
     lines = results(
         capsys, f"{cautious}/base?x=1", f"mine={policy_file}", "hungry", "--games=3", database,
-        f"--replays={replays}", "--max-turns=100",
+        f"--replays={replays}", "--max-turns=100", "--timeout=5000",
     )  # fmt: skip
     assert set(lines) == {f"{cautious}/base?x=1", "mine", "hungry"}
     for line in lines.values():
         assert line["games"] == 3
         assert line["problems"] == {}
-        assert line["p99"] < 500
+        assert line["p99"] < 5000
         assert sum(line["endings"].values()) == 3
     assert len(list(replays.iterdir())) == 3
     assert all(Replay.load(path).last.turn > 1 for path in replays.iterdir())
@@ -98,7 +98,7 @@ def test_bad_snakes_harm_only_themselves(database: str, capsys: pytest.CaptureFi
 
     with zoo.snake(hang) as bad:
         lines = results(
-            capsys, bad, "cautious", "hungry", "--games=1", "--timeout=100", "--max-turns=15",
+            capsys, bad, "cautious", "hungry", "--games=1", "--timeout=400", "--max-turns=15",
             database,
         )  # fmt: skip
     assert lines[bad]["problems"]["timeout"] >= 3
