@@ -105,7 +105,6 @@ def test_policy_training(workplace):
         assert (workplace / made).stat().st_size > 0, said
 
 
-@pytest.mark.slow
 @pytest.mark.rllib
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("jobs")
@@ -122,7 +121,6 @@ def test_homogeneous(workplace):
     assert (workplace / "runs/homogeneous/curve.png").stat().st_size > 0
 
 
-@pytest.mark.slow
 @pytest.mark.rllib
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("jobs")
@@ -136,7 +134,6 @@ def test_heterogeneous(workplace):
     assert (workplace / "replays/heterogeneous.gif").stat().st_size > 0
 
 
-@pytest.mark.slow
 @pytest.mark.rllib
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("jobs")
@@ -156,7 +153,6 @@ def test_hill_training(workplace):
         assert (workplace / made).stat().st_size > 0, said
 
 
-@pytest.mark.slow
 @pytest.mark.rllib
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("jobs")
@@ -171,7 +167,6 @@ def test_procgen_train(workplace):
         assert (workplace / "runs/procgen" / made).stat().st_size > 0, said
 
 
-@pytest.mark.slow
 @pytest.mark.rllib
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("jobs")
