@@ -406,7 +406,7 @@ def test_invited_snakes_and_allowed_urls_play(
         tmp_path, f"mine={policy_file}", f"far={cautious}", games=0, allow_urls=True
     )
     assert '<option value="mine">' in pages.client.get("/play").text
-    wish = {**WISH, "snakes": ["mine", "far", cautious], "width": 11, "height": 11}
+    wish = {**WISH, "snakes": ["mine", "far", cautious], "width": 11, "height": 11, "timeout": 5000}
     game = wait_until_over(pages.client, pages.client.post("/play", json=wish).json["game"])
     assert [snake["name"] for snake in game["snakes"]] == ["mine", "far", cautious]
     (row,) = rows(pages)
