@@ -27,7 +27,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -39,18 +39,15 @@ from tqdm import tqdm
 
 from battlesnake_gym.files import write_atomically
 from mabs.environment import make_vector
+from mabs.evaluate import Z95
 from mabs.export import export_checkpoint
+from mabs.policies import Values
 from sagemaker_rl import checkpoints
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAIN = (sys.executable, str(ROOT / "rllib_src" / "train-mabs.py"))
 GAME = ("--num-agents", "5", "--map-size", "11", "--rewards", "survival")
-Z95 = 1.959964
-"""Standard deviations that hold 95 % of a normal distribution."""
 BOARDS_AT_ONCE = 512
-
-Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
-"""A policy: (B, C, H, W) uint8 observations to (B, 4) values."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +66,14 @@ EXPLORATION = ("--rl.training.config.epsilon_ladder", "[0.4, 7.0]")
 """DQN explores as APEX does by default. Without masks a random move is often the last, and a single
 epsilon of 0.05 for all games leaves few turns to learn from in which snakes are long."""
 
+UNMASKED = ("--action-mask", "none")
+UNMASKED_DQN = ("--algorithm", "DQN", *UNMASKED, *EXPLORATION)
+
 CURVES = (
-    Curve("mxnet", "MXNet DQN, 1 core", 1, ("--algorithm", "MXNET", "--action-mask", "none")),
-    Curve("dqn-1", "DQN, 1 core", 1, ("--algorithm", "DQN", "--action-mask", "none", *EXPLORATION)),
-    Curve(
-        "dqn-2",
-        "DQN, 2 cores",
-        2,
-        ("--algorithm", "DQN", "--action-mask", "none", *EXPLORATION),
-        threads=2,
-    ),
-    Curve("apex-2", "APEX, 2 cores", 2, ("--algorithm", "APEX", "--action-mask", "none")),
+    Curve("mxnet", "MXNet DQN, 1 core", 1, ("--algorithm", "MXNET", *UNMASKED)),
+    Curve("dqn-1", "DQN, 1 core", 1, UNMASKED_DQN),
+    Curve("dqn-2", "DQN, 2 cores", 2, UNMASKED_DQN, threads=2),
+    Curve("apex-2", "APEX, 2 cores", 2, ("--algorithm", "APEX", *UNMASKED)),
     Curve(
         "dqn-2-masked",
         "DQN, 2 cores, masked",

@@ -76,8 +76,8 @@ class ConvTrunk(nn.Module):
         channels: Sequence[int],
         strides: Sequence[int],
         width: int,
-        glimpse: int = 0,
-        head_plane: int | None = None,
+        glimpse: int,
+        head_plane: int | None,
     ) -> None:
         super().__init__()
         if glimpse and glimpse % 2 == 0:
