@@ -62,23 +62,24 @@ class Curve:
     """In each process; all processes together have ``cores``."""
 
 
+LONG_VIEW = ("--rl.training.config.gamma", "0.99")
 EXPLORATION = ("--rl.training.config.epsilon_ladder", "[0.4, 7.0]")
 """DQN explores as APEX does by default. Without masks a random move is often the last, and a single
 epsilon of 0.05 for all games leaves few turns to learn from in which snakes are long."""
 
 UNMASKED = ("--action-mask", "none")
-UNMASKED_DQN = ("--algorithm", "DQN", *UNMASKED, *EXPLORATION)
+DQN = ("--algorithm", "DQN", *LONG_VIEW, *EXPLORATION)
 
 CURVES = (
     Curve("mxnet", "MXNet DQN, 1 core", 1, ("--algorithm", "MXNET", *UNMASKED)),
-    Curve("dqn-1", "DQN, 1 core", 1, UNMASKED_DQN),
-    Curve("dqn-2", "DQN, 2 cores", 2, UNMASKED_DQN, threads=2),
-    Curve("apex-2", "APEX, 2 cores", 2, ("--algorithm", "APEX", *UNMASKED)),
+    Curve("dqn-1", "DQN, 1 core", 1, (*DQN, *UNMASKED)),
+    Curve("dqn-2", "DQN, 2 cores", 2, (*DQN, *UNMASKED), threads=2),
+    Curve("apex-2", "APEX, 2 cores", 2, ("--algorithm", "APEX", *LONG_VIEW, *UNMASKED)),
     Curve(
         "dqn-2-masked",
         "DQN, 2 cores, masked",
         2,
-        ("--algorithm", "DQN", "--action-mask", "forbidden", *EXPLORATION),
+        (*DQN, "--action-mask", "forbidden"),
         threads=2,
     ),
 )

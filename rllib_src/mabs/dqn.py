@@ -55,7 +55,7 @@ PAST_SELF_EVERY = 50_000
 
 
 class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
-    """RLlib's learner, with the optimizer's step in one call for all weights."""
+    """RLlib's learner, with the optimizer's step in one call for all weights, and their mean."""
 
     def configure_optimizers_for_module(
         self, module_id: str, config: AlgorithmConfig | None = None
@@ -68,6 +68,12 @@ class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
             params=parameters,
             lr_or_lr_schedule=(config or self.config).lr,
         )
+
+    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Update the target, if it is time, and the mean of the weights."""
+        super().after_gradient_based_update(timesteps=timesteps)
+        for module in self.module.values():
+            module.unwrapped().update_mean()
 
 
 class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
@@ -94,7 +100,7 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
         self.gamma = 0.97
         self.reward_scale = 0.03
         self.n_step = 3
-        self.lr = 5e-4
+        self.lr = 1e-4
         self.train_batch_size_per_learner = 512
         self.training_intensity = 2.0
         self.target_network_update_freq = 10_000

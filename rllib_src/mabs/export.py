@@ -25,6 +25,7 @@ from torch import nn
 
 from battlesnake_gym.files import write_atomically
 from mabs.environment import board_sizes
+from mabs.network import SnakeQModule
 from mxnet_baseline import algorithm as mxnet
 from sagemaker_rl import checkpoints
 
@@ -34,13 +35,18 @@ MODULES_FOLDER = Path(COMPONENT_LEARNER_GROUP) / COMPONENT_LEARNER / COMPONENT_R
 
 
 def load_network(checkpoint: Path) -> nn.Module:
-    """A checkpoint's network: (B, C, H, W) uint8 to (B, 4) float32, higher is better."""
+    """A checkpoint's network: (B, C, H, W) uint8 to (B, 4) float32, higher is better.
+
+    DQN's and APEX's is the mean of what it was in training (`SnakeQModule`).
+    """
     if not (checkpoint / MODULES_FOLDER).is_dir():
         raise ValueError(
             f"{checkpoint} has no torch network; export it and use the policy.onnx that comes of it"
         )
     (folder,) = (path for path in (checkpoint / MODULES_FOLDER).iterdir() if path.is_dir())
-    network: nn.Module = RLModule.from_checkpoint(str(folder.absolute())).network
+    module = RLModule.from_checkpoint(str(folder.absolute()))
+    averaged = isinstance(module, SnakeQModule) and module.mean.n_averaged > 0
+    network: nn.Module = module.mean.module if averaged else module.network
     return network.eval()
 
 

@@ -23,6 +23,7 @@ from ray.rllib.core.learner.utils import make_target_network
 from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, QNetAPI, TargetNetworkAPI
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 NEW_ACTION_MASK = "new_action_mask"
 """Batch column (B, 4) bool: the moves allowed in the next state. Optional; absent means all."""
@@ -140,8 +141,24 @@ class DuelingQNetwork(nn.Module):
         return q_values
 
 
+RECENT = 3
+"""How much more the mean of all weights takes from late updates: half of it is from the last sixth
+of training (Shamir & Zhang 2013, polynomial-decay averaging, https://arxiv.org/abs/1212.1824)."""
+
+
+def _take_into_mean(
+    means: Sequence[Tensor], weights: Sequence[Tensor], count: int | Tensor
+) -> None:
+    share = (RECENT + 1) / (int(count) + 1 + RECENT)
+    for mean, weight in zip(means, weights, strict=True):
+        mean.lerp_(weight, share)
+
+
 class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI):  # type: ignore[misc]
-    """The Q-network and its target, for RLlib's double DQN learner.
+    """The Q-network, its target for RLlib's double DQN learner, and the mean of its weights.
+
+    The network never settles: from one minute to the next its greedy play gains or loses a tenth.
+    The mean of what it has been plays far better than it does, and so is what is exported.
 
     ``model_config``: what `ConvTrunk` takes; ``bfloat16``: ``"auto"`` (where the processor has it),
     ``True`` or ``False``.
@@ -153,6 +170,13 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
         self.network = DuelingQNetwork(
             planes.shape, int(self.action_space.n), **trunk_settings(self.model_config)
         )
+        if not self.inference_only:
+            self.mean = AveragedModel(self.network, multi_avg_fn=_take_into_mean)
+            self.mean.requires_grad_(False)
+
+    def update_mean(self) -> None:
+        """Take the network's weights, as they are now, into their mean."""
+        self.mean.update_parameters(self.network)
 
     def make_target_networks(self) -> None:
         """Copy the network."""
@@ -163,8 +187,8 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
         return [(self.network, self.target_network)]
 
     def get_non_inference_attributes(self) -> list[str]:
-        """Only the learner has a target."""
-        return ["target_network"]
+        """Only the learner has a target and a mean."""
+        return ["target_network", "mean"]
 
     def compute_q_values(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Q-values of the online network."""

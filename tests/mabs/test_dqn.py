@@ -11,11 +11,11 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default"), pytest.m
 Weights = dict[str, np.ndarray]
 
 
-def weights(algorithm: Any, target: bool = False) -> Weights:
-    """The learner's online, or target, network."""
+def weights(algorithm: Any, of: str = "network") -> Weights:
+    """Those of the learner's "network", "target_network" or "mean"."""
     state = algorithm.learner_group.get_state()["learner"]["rl_module"]["default_policy"]
-    prefix = "target_network." if target else "network."
-    return {k.removeprefix(prefix): v.copy() for k, v in state.items() if k.startswith(prefix)}
+    prefix = f"{of}."
+    return {k.removeprefix(prefix): np.array(v) for k, v in state.items() if k.startswith(prefix)}
 
 
 def assert_same(one: Weights, other: Weights) -> None:
@@ -34,8 +34,8 @@ def test_training_updates_at_the_wanted_ratio_and_reports_games(small_config: An
         before = weights(algorithm)
         results = [algorithm.train() for _ in range(3)][-1]
         assert differ(before, weights(algorithm))
-        assert differ(weights(algorithm), weights(algorithm, target=True))
-        assert differ(before, weights(algorithm, target=True))
+        assert differ(weights(algorithm), weights(algorithm, "target_network"))
+        assert differ(before, weights(algorithm, "target_network"))
 
         runner = results["env_runners"]
         sampled = runner["num_agent_steps_sampled_lifetime"]["default_agent"]
@@ -87,7 +87,8 @@ def test_a_checkpoint_holds_everything(
     algorithm.save_to_path(str(tmp_path / "checkpoint"))
     steps = algorithm.num_env_steps_sampled
     epsilon = algorithm.env_runner._epsilons()
-    online, target = weights(algorithm), weights(algorithm, target=True)
+    online, target = weights(algorithm), weights(algorithm, "target_network")
+    mean = weights(algorithm, "mean")
     target_updates = algorithm._last_target_updates()
     rows = algorithm.replay.results()
     algorithm.stop()
@@ -100,7 +101,9 @@ def test_a_checkpoint_holds_everything(
         np.testing.assert_allclose(copy.env_runner._epsilons(), epsilon)
         assert 0.1 < epsilon[0] < 1
         assert_same(weights(copy), online)
-        assert_same(weights(copy, target=True), target)
+        assert_same(weights(copy, "target_network"), target)
+        assert_same(weights(copy, "mean"), mean)
+        assert mean["n_averaged"] > 10
         assert copy._last_target_updates() == target_updates
         assert target_updates["default_policy"] > 64
         assert (copy.replay.results() == rows) == with_replay

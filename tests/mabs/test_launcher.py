@@ -78,8 +78,10 @@ def test_a_finished_run_is_not_trained_again(trained: Path) -> None:
 def test_policy_equals_the_network(trained: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra server")
     import torch
+    from ray.rllib.core.rl_module.rl_module import RLModule
+    from torch.testing import assert_close
 
-    from mabs.export import load_network
+    from mabs.export import MODULES_FOLDER, load_network
 
     onnx = trained / "model" / "policy.onnx"
     metadata = json.loads(onnx.with_suffix(".json").read_text())
@@ -94,7 +96,12 @@ def test_policy_equals_the_network(trained: Path) -> None:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(onnx), options, providers=["CPUExecutionProvider"])
-    network = load_network(trained / "checkpoints" / "checkpoint_000004")
+    checkpoint = trained / "checkpoints" / "checkpoint_000004"
+    network = load_network(checkpoint)
+    (folder,) = (checkpoint / MODULES_FOLDER).glob("default_policy")
+    module = RLModule.from_checkpoint(str(folder.absolute()))
+    assert_close(network.value.weight, module.mean.module.value.weight)
+    assert not torch.equal(network.value.weight, module.network.value.weight)
     random = np.random.default_rng(0)
     for count in (1, 2, 33):
         boards = random.integers(0, 256, size=(count, 12, 5, 5), dtype=np.uint8)

@@ -1,5 +1,6 @@
 """The Q-network and what it hands to RLlib's loss."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -111,13 +112,32 @@ def test_bfloat16_says_nearly_the_same(module: Any) -> None:
     torch.testing.assert_close(rough, exact, atol=0.02 * float(exact.abs().max()), rtol=0)
 
 
-def test_runners_get_no_target_network(module: Any) -> None:
+def test_the_mean_of_the_weights_leans_towards_late_ones(module: Any) -> None:
+    from copy import deepcopy
+
+    from mabs.network import RECENT
+
+    learner = deepcopy(module)
+    drawn = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    for bias in drawn:
+        learner.network.advantage.bias.data = torch.from_numpy(bias)
+        learner.update_mean()
+    # In closed form: what was drawn t-th weighs (t + 1) (t + 2) ... (t + RECENT).
+    shares = np.array([math.comb(t + RECENT, RECENT) for t in range(len(drawn))], np.float64)
+    expected = (shares / shares.sum()) @ drawn
+    np.testing.assert_allclose(learner.mean.module.advantage.bias, expected, rtol=1e-4)
+    assert int(learner.mean.n_averaged) == len(drawn)
+    np.testing.assert_array_equal(learner.network.advantage.bias.detach(), drawn[-1])
+
+
+def test_runners_get_neither_target_nor_mean(module: Any) -> None:
     from ray.rllib.core.columns import Columns
 
     names = module.get_state(inference_only=True)
     assert names
     assert all(name.startswith("network.") for name in names)
-    assert any(name.startswith("target_network.") for name in module.get_state())
+    for learners_own in ("target_network.", "mean."):
+        assert any(name.startswith(learners_own) for name in module.get_state())
     moves = module.forward_inference({"obs": planes(3)})[Columns.ACTIONS]
     assert moves.shape == (3,)
 
