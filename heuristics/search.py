@@ -23,6 +23,9 @@ try:
 except ImportError:
     _search = None  # type: ignore[assignment]
 
+COMPILED = _search is not None
+"""Whether there is a search here: without a C compiler there is none."""
+
 MAX_DEPTH = 120
 NODES_WITHOUT_CLOCK = 20_000
 CELL = 1000

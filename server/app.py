@@ -2,12 +2,13 @@
 
     create_app({"SNAKE": "hungry", "COLOR": "#3366cc"})
 
-The configuration: a snake or a policy, the rest is optional.
+The configuration, all of it optional; without a snake or a policy the one that ships plays.
 
 =============  ==================================================================================
 ``SNAKE``      name of a heuristic snake (`battlesnake-gym snakes` lists them)
 ``POLICY``     path of a ``policy.onnx``; instead of ``SNAKE``
-``FILTERS``    names of move filters that overrule the policy, in order
+``FILTERS``    names of move filters that overrule the policy, in order; the one that ships has
+               those of a careful snake anyway
 ``COLOR``      ``#rrggbb``; ``HEAD`` and ``TAIL`` name the looks, ``AUTHOR`` the player
 ``DEBUG``      true adds the page ``/debug``; never in production
 =============  ==================================================================================

@@ -20,6 +20,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from battlesnake_gym import observations
+from battlesnake_gym.board import Board
 from battlesnake_gym.observations import Observation
 from battlesnake_gym.rules import MOVES
 
@@ -86,6 +87,19 @@ class Policy:
             known = ", ".join(f"{x}x{y}" for x, y in sorted(self.board_sizes))
             raise PolicyError(
                 f"the policy plays boards of {known}, not {width}x{height}; train it on that size"
+            )
+
+    def check_game(self, board: Board) -> None:
+        """Raise `PolicyError` where the policy was trained on other boards, rules or maps.
+
+        Engines that know of no maps send none; theirs is the standard one.
+        """
+        self.check_size(board.width, board.height)
+        trained, game = self.metadata["training"]["env_config"], board.game
+        if game.ruleset != trained["ruleset"] or (game.map or "standard") != trained["map"]:
+            raise PolicyError(
+                f"the policy plays the rules {trained['ruleset']!r} on the map {trained['map']!r}, "
+                f"not {game.ruleset!r} on {game.map!r}; train it on them"
             )
 
     def _check_answer(self, path: Path) -> None:

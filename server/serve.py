@@ -103,7 +103,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="battlesnake-gym serve",
         description="Answer the Battlesnake API: GET /, POST /start, /move and /end, under any "
-        "base path. /healthz and /metrics are for those who run it.",
+        "base path. /healthz and /metrics are for those who run it. Without --snake and --policy "
+        "the policy that ships plays, with --heuristics; a named snake plays the games that it was "
+        "not trained for.",
         epilog="What is left out is read from the environment: BATTLESNAKE_SNAKE, _POLICY, "
         "_FILTERS, _COLOR, _HEAD, _TAIL, _AUTHOR. "
         "Example: battlesnake-gym serve --policy runs/demo/policy.onnx --port 8000",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +14,21 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.observations import facing
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Factory, Strategy
-from heuristics.filters import ALIVE, FILTERS
+from heuristics import search
+from heuristics.filters import ALIVE, FILTERS, SAFE
 from heuristics.pipeline import Filter, Pipeline, filtered
-from server.policy import Policy
+from server.policy import Policy, PolicyError
+
+SHIPPED = Path(str(resources.files("server"))) / "default_policy" / "policy.onnx"
+"""The policy that plays where nobody names another snake; its model card lies beside it."""
+
+ELSEWHERE = "minimax" if search.COMPILED else "lookahead"
+"""The strongest named snake there is: it plays the games that the policy was not trained for."""
+
+ELSEWHERE_SECONDS = 0.02
+"""Time of its moves: with less than half of it the search wins nearly every duel (docs/search)."""
+
+log = logging.getLogger(__name__)
 
 
 class PolicySnake:
@@ -45,30 +59,58 @@ class PolicySnake:
         return filtered(by_move, board, self._filters)
 
 
+class DefaultSnake:
+    """A policy in the games that it was trained for, and the snake `ELSEWHERE` in all others.
+
+    Each game that is played elsewhere is logged, with the reason.
+    """
+
+    def __init__(self, policy: Policy, filters: Sequence[Filter], seed: int) -> None:
+        self._policy = policy
+        self._learned = PolicySnake(policy, filters)
+        self._elsewhere = snakes.make(ELSEWHERE, seed)
+        self._told = False
+
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
+        """Choose a move for ``board.you``."""
+        try:
+            self._policy.check_game(board)
+        except PolicyError as error:
+            if not self._told:
+                log.warning("%s plays game %r: %s", ELSEWHERE, board.game.id, error)
+            self._told = True
+            return self._elsewhere(board, min(seconds or ELSEWHERE_SECONDS, ELSEWHERE_SECONDS))
+        return self._learned(board, seconds)
+
+
 def strategy_factory(
     *, snake: str | None = None, policy: str | Path | None = None, filters: Sequence[str] = ()
 ) -> Factory:
     """Build the factory of a named snake, or of a policy with filters (by name).
 
+    With neither it is a `DefaultSnake` of the policy that ships, which plays with the filters of a
+    careful snake unless others are named.
+
     Raises ``ValueError`` naming what is unknown or does not go together, before anything is played.
     """
-    if (snake is None) == (policy is None):
+    if snake is not None and policy is not None:
         raise ValueError(f"give either a snake or a policy, got {snake!r} and {policy!r}")
-    if policy is None:
-        assert snake is not None
+    if snake is not None:
         if filters:
             raise ValueError(f"filters {', '.join(filters)} need a policy; {snake!r} has its own")
         name = snake
         snakes.make(name)  # an unknown name is refused now, not in the first game
         return lambda seed: snakes.make(name, seed)
     chosen = [_filter(name) for name in filters]
-    loaded = Policy.load(policy)
+    loaded = Policy.load(SHIPPED if policy is None else policy)
+    if policy is None:
+        return lambda seed: DefaultSnake(loaded, chosen or SAFE, seed)
     return lambda seed: PolicySnake(loaded, chosen)
 
 
 def is_quick(strategy: Strategy) -> bool:
     """Whether ``strategy`` is known to answer in milliseconds, whatever time it is given."""
-    return isinstance(strategy, Pipeline | PolicySnake)
+    return isinstance(strategy, Pipeline | PolicySnake | DefaultSnake)
 
 
 def _filter(name: str) -> Filter:

@@ -254,7 +254,7 @@ def test_the_debug_page_stands_in_development_only(board: Board) -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({}, "either"),
+        ({"SNAKE": "random", "POLICY": "policy.onnx"}, "either"),
         ({"SNAKE": "nobody"}, "unknown snake"),
         ({"POLICY": "nowhere.onnx"}, "nowhere.json: No such file"),
         ({"SNAKE": "random", "COLOR": "red"}, "'red' is no colour"),

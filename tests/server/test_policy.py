@@ -141,11 +141,11 @@ def test_relative_actions_are_turned_with_the_snake(make_policy: MakePolicy) -> 
 @pytest.mark.parametrize(
     ("choice", "words"),
     [
-        ({}, "either"),
         ({"snake": "random", "policy": "p.onnx"}, "either"),
         ({"snake": "nobody"}, "unknown snake 'nobody'"),
         ({"snake": "random", "filters": ["walls"]}, "need a policy"),
         ({"policy": "missing.onnx", "filters": ["luck"]}, "unknown filter 'luck'"),
+        ({"filters": ["luck"]}, "unknown filter 'luck'"),
     ],
 )
 def test_wrong_choices_are_refused(choice: dict[str, Any], words: str) -> None:

@@ -470,7 +470,7 @@ def test_development_reloads_and_shows_its_games(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "either a snake or a policy"),
+        (["--heuristics", "luck"], "unknown filter 'luck'"),
         (["--snake", "random", "--color", "red"], "'red' is no colour"),
         (["--snake", "nobody"], "unknown snake 'nobody'"),
         (["--policy", "nowhere.onnx"], "nowhere.json"),

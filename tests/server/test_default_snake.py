@@ -1,0 +1,135 @@
+"""The policy that ships, and the snake that it makes where nobody names another."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import Game
+from server import strategies
+from server.policy import Policy
+from server.strategies import ELSEWHERE, SHIPPED, strategy_factory
+
+ELSEWHERES = {
+    "7x7": (7, 7, Game()),
+    "19x19": (19, 19, Game()),
+    "7x11": (7, 11, Game()),
+    "wrapped": (11, 11, Game(ruleset="wrapped")),
+    "constrictor": (11, 11, Game(ruleset="constrictor")),
+    "royale": (11, 11, Game(ruleset="royale", map="royale")),
+    "another map": (11, 11, Game(map="hz_rings")),
+}
+
+
+def test_the_policy_is_small_and_goes_with_its_json() -> None:
+    assert SHIPPED.stat().st_size < 2 << 20
+    policy = Policy.load(SHIPPED)  # refuses another hash
+    policy.check_game(Board.new(11, 11, 4))
+
+
+def test_the_card_is_filled_in_for_this_policy() -> None:
+    card = SHIPPED.with_name("README.md").read_text()
+    assert "TODO" not in card
+    training = json.loads(SHIPPED.with_suffix(".json").read_text())["training"]
+    assert f"{training['env_steps']:,} turns of play" in card, "figures are another policy's"
+
+
+@pytest.mark.parametrize("name", ["standard", ""])
+@pytest.mark.parametrize("snakes", [2, 4])
+def test_the_policy_plays_what_it_was_trained_for(name: str, snakes: int) -> None:
+    body = Board.new(11, 11, snakes, game=Game(id="g")).to_api("snake_0")
+    body["game"]["map"] = name
+    assert strategy_factory()(0)(Board.from_api(body)).reasons[0].rule == "values"
+
+
+@pytest.mark.parametrize("name", ELSEWHERES)
+def test_a_named_snake_plays_all_else_and_the_log_says_why(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    width, height, game = ELSEWHERES[name]
+    board = Board.new(width, height, 2, game=game)
+    board.you_id = "snake_0"
+    snake = strategy_factory()(0)
+    with caplog.at_level(logging.WARNING, "server.strategies"):
+        for _ in range(2):
+            decision = snake(board, 0.4)
+            assert decision.move in board.safe_moves()
+            assert decision.reasons[0].rule != "values"
+    (line,) = caplog.messages
+    assert line.startswith(f"{ELSEWHERE} plays game ")
+    assert "the policy plays" in line
+
+
+def test_it_is_careful_unless_other_filters_are_named(
+    make_policy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = {"env_config": {"ruleset": "standard", "map": "standard"}}
+    path = make_policy([4.0, 3.0, 2.0, 1.0], sizes=[(5, 5)], changes={"training": training})
+    monkeypatch.setattr(strategies, "SHIPPED", path)
+    board = Board.from_text("""
+    . B < < .
+    . . . . .
+    . A . . .
+    . ^ . . .
+    . . . . .
+    """)
+    board.you_id = "a"
+    assert strategy_factory()(0)(board).move == "left", "up may meet a longer head"
+    assert strategy_factory(filters=["dead_ends"])(0)(board).move == "up"
+
+
+def post(address: str, path: str, body: object) -> Any:
+    request = urllib.request.Request(address + path, json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return json.load(answer)
+
+
+def test_served_without_a_name_it_plays_every_game(serve: Callable[..., str]) -> None:
+    address = serve()
+    games = {"standard": (11, 11, Game())} | ELSEWHERES
+    asked = 0
+    for name, (width, height, game) in games.items():
+        board = Board.new(width, height, 2, game=Game(game.ruleset, game.map, id=name))
+        post(address, "/start", board.to_api("snake_0"))
+        for _ in range(5):
+            if board.is_over():
+                break
+            move = post(address, "/move", board.to_api("snake_0"))["move"]
+            assert move in board.safe_moves("snake_0"), name
+            board.step({"snake_0": move, "snake_1": (board.safe_moves("snake_1") or ["up"])[0]})
+            asked += 1
+        post(address, "/end", board.to_api("snake_0"))
+    with urllib.request.urlopen(f"{address}/metrics") as answer:
+        metrics = answer.read().decode()
+    assert asked > 3 * len(games)
+    # A machine that pauses may cost moves, never an error.
+    assert "battlesnake_strategy_errors_total 0.0" in metrics
+
+
+def test_it_needs_neither_a_compiler_nor_a_training_library() -> None:
+    script = """
+import sys
+sys.modules["heuristics._search"] = None
+from battlesnake_gym.board import Board
+from server.app import create_app
+from server.strategies import ELSEWHERE
+client = create_app().test_client()
+for side in (7, 11):
+    body = Board.new(side, side, 2).to_api("snake_0")
+    body["game"]["id"] = str(side)
+    assert client.post("/move", json=body).status_code == 200
+assert 'battlesnake_moves_total{chosen_by="strategy"} 2.0' in client.get("/metrics").text
+print(ELSEWHERE, sorted({"torch", "ray", "sagemaker", "mxnet", "onnx"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "lookahead []", done.stderr
+    assert "lookahead plays game '7': the policy plays boards of 11x11" in done.stderr
