@@ -68,15 +68,20 @@ class APEXConfig(DQNConfig):
 
     def validate(self) -> None:
         """Refuse what this algorithm cannot do, before anything starts."""
+        for name in ("num_replay_shards", "broadcast_interval"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise ValueError(f"{name} must be a positive integer, got {getattr(self, name)!r}")
         super().validate()
         if self.num_env_runners < 1 and not self.in_evaluation:
             raise ValueError(
                 "APEX needs at least one runner process, got num_env_runners=0; give it a worker "
                 "or use DQN"
             )
-        for name in ("num_replay_shards", "broadcast_interval"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise ValueError(f"{name} must be a positive integer, got {getattr(self, name)!r}")
+
+    def replay_arguments(self) -> dict[str, Any]:
+        """As DQN's, for one shard of the whole."""
+        arguments = super().replay_arguments()
+        return arguments | {"capacity": arguments["capacity"] // self.num_replay_shards}
 
 
 def _own_node() -> str:
@@ -107,8 +112,6 @@ class APEX(DQN):
     def _setup_replay(self) -> None:
         observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
         count = self.config.num_replay_shards
-        arguments = self.config.replay_arguments()
-        arguments["capacity"] //= count
         # On the learner's machine: it needs several batches for every fragment that comes in, and
         # its end is the end of training anyway.
         shard = ray.remote(num_cpus=0, resources={_own_node(): 0.001}, max_restarts=-1)(ReplayShard)
@@ -116,7 +119,7 @@ class APEX(DQN):
             shard.remote(
                 frame_shape=observation_space.shape,
                 seed=None if self.config.seed is None else self.config.seed + i,
-                **arguments,
+                **self.config.replay_arguments(),
             )
             for i in range(count)
         ]

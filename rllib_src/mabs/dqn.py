@@ -38,6 +38,7 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
+from mabs.environment import DEFAULTS
 from mabs.metrics import RecentGames, average_games
 from mabs.network import NEW_ACTION_MASK, TRUNK, SnakeQModule
 from mabs.opponents import PAST
@@ -146,9 +147,20 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
             raise ValueError(
                 f"unknown replay_buffer_config keys {unknown}; known are capacity, alpha, beta"
             )
+        self._check_that_fragments_fit()
+
+    def _check_that_fragments_fit(self) -> None:
+        snakes = np.max((DEFAULTS | self.env_config)["num_snakes"])
+        frames = (self.get_rollout_fragment_length() + 1) * self.num_envs_per_env_runner * snakes
+        if frames > (capacity := self.replay_arguments()["capacity"]):
+            raise ValueError(
+                f"a fragment may have {frames} frames, but a replay holds {capacity}; raise "
+                "replay_buffer_config's capacity, or lower rollout_fragment_length, "
+                "num_envs_per_env_runner or num_replay_shards"
+            )
 
     def replay_arguments(self) -> dict[str, Any]:
-        """The arguments of `Replay` that stand in ``replay_buffer_config``."""
+        """The arguments of each `Replay` that stand in ``replay_buffer_config``."""
         return {key: self.replay_buffer_config[key] for key in ("capacity", "alpha", "beta")}
 
     def get_default_learner_class(self) -> type[SnakeDQNLearner]:

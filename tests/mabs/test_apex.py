@@ -130,3 +130,14 @@ def test_a_checkpoint_can_hold_the_shards(small_config: Any, tmp_path: Any) -> N
 def test_it_needs_a_runner(small_config: Any) -> None:
     with pytest.raises(ValueError, match="at least one runner process"):
         small_config("APEX").env_runners(num_env_runners=0).validate()
+
+
+def test_a_shard_that_cannot_hold_a_fragment_is_refused_before_anything_starts() -> None:
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    from mabs import algorithms
+
+    config = algorithms.configure("APEX", {"num_snakes": 5})  # 64 games, 16 turns and what follows
+    config.training(replay_buffer_config={"capacity": 4 * 5440}, num_replay_shards=4).validate()
+    config.training(num_replay_shards=5)
+    with pytest.raises(ValueError, match="5440 frames, but a replay holds 4352; raise"):
+        config.validate()
