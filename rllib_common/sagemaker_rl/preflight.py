@@ -21,6 +21,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ParamValidationError
 
+from sagemaker_rl.s3 import bucket_and_key
+
 DOCKERFILE = "deployment/training/Dockerfile"
 NO_SUCH_IMAGE = (
     "RepositoryNotFoundException",
@@ -141,18 +143,23 @@ def _buckets(estimator: Any) -> Iterator[str]:
     s3 = session.boto_session.client("s3")
     region = session.boto_region_name
     given = estimator.hyperparameters()
+    # That it is no address, the script says.
+    meeting = str(json.loads(given.get("s3_bucket", "null")) or "").removeprefix("s3://")
     named = {
         "output_path": estimator.output_path,
         "code_location": estimator.code_location,
         "checkpoint_s3_uri": estimator.checkpoint_s3_uri,
-        "hyperparameter s3_bucket": json.loads(given.get("s3_bucket", '""')),
+        "hyperparameter s3_bucket": meeting and f"s3://{meeting}",
     }
     for place, uri in named.items():
-        bucket = str(uri or "").removeprefix("s3://").partition("/")[0]
-        if not bucket:
+        if not uri:
             continue
         try:
+            bucket, _ = bucket_and_key(str(uri))
             where = s3.head_bucket(Bucket=bucket).get("BucketRegion", region)
+        except ValueError as error:
+            yield f"{place}: {error}"
+            continue
         except ParamValidationError:
             yield f"{place}: {bucket} cannot be the name of a bucket; give s3://BUCKET/FOLDER"
             continue

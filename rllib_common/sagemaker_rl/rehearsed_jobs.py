@@ -20,6 +20,7 @@ from botocore.validate import validate_parameters
 from sagemaker_rl.hyperparameters import parse
 from sagemaker_rl.local import Instance, pack_folder, share_of_cpus
 from sagemaker_rl.membership import SECONDARY
+from sagemaker_rl.s3 import bucket_and_key
 
 METRICS_NAMESPACE = "/aws/sagemaker/TrainingJobs"
 MOST_METRICS = 500
@@ -210,7 +211,7 @@ class TrainingJob:
         for source, name in (("model", "model.tar.gz"), ("output/data", "output.tar.gz")):
             packed = self._folder / name
             pack_folder(first / source, packed)
-            bucket, key = _split(f"{self._output}/{name}")
+            bucket, key = bucket_and_key(f"{self._output}/{name}")
             self._services.s3.upload_file(str(packed), bucket, key)
 
     def _move_checkpoints(self, instance: Instance, move: Callable[[Any, str, Path], None]) -> None:
@@ -291,7 +292,7 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
         total += int(hyperparameters["rl_num_instances_secondary"])
     elif count > 1:
         # Host names of a rehearsal do not resolve, so they meet as two jobs do.
-        bucket, _ = _split(request["OutputDataConfig"]["S3OutputPath"])
+        bucket, _ = bucket_and_key(request["OutputDataConfig"]["S3OutputPath"])
         region = hyperparameters.get("sagemaker_region")
         meeting = {"s3_bucket": bucket, "s3_prefix": folder.name, "aws_region": region}
         hyperparameters = meeting | hyperparameters
@@ -303,7 +304,7 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
 
 
 def _download(s3: Any, uri: str, folder: Path) -> None:
-    bucket, prefix = _split(uri)
+    bucket, prefix = bucket_and_key(uri)
     for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{prefix}/"):
         for one in page.get("Contents", []):
             path = folder / one["Key"].removeprefix(f"{prefix}/")
@@ -312,15 +313,10 @@ def _download(s3: Any, uri: str, folder: Path) -> None:
 
 
 def _upload(s3: Any, uri: str, folder: Path) -> None:
-    bucket, prefix = _split(uri)
+    bucket, prefix = bucket_and_key(uri)
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             s3.upload_file(str(path), bucket, f"{prefix}/{path.relative_to(folder).as_posix()}")
-
-
-def _split(uri: str) -> tuple[str, str]:
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
-    return bucket, key.rstrip("/")
 
 
 def _get(request: Any, path: str) -> Any:

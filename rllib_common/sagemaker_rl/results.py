@@ -7,6 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from sagemaker_rl.s3 import bucket_and_key
+
 
 def fetch(estimator: Any, run: Path) -> Path:
     """Unpack a finished job into ``run``, laid out as ``battlesnake-gym train`` leaves a run.
@@ -14,7 +16,7 @@ def fetch(estimator: Any, run: Path) -> Path:
     ``run`` gets ``progress.csv``, ``tensorboard/`` and, in ``model/``, the policy with its
     checkpoint. ``estimator`` is one of the SageMaker SDK's. Returns ``run``.
     """
-    bucket, _, key = estimator.model_data.removeprefix("s3://").partition("/")
+    bucket, key = bucket_and_key(estimator.model_data)
     folder = key.rpartition("/")[0]
     for name, target in (("output.tar.gz", run), ("model.tar.gz", run / "model")):
         with tempfile.TemporaryDirectory() as draft:

@@ -76,6 +76,7 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
         ),
         ({"image_uri": "battlesnake-training"}, "is not in ECR"),
         ({"image_uri": IMAGE.replace("battlesnake-training", "x")}, "amazonaws.com/x; build one"),
+        ({"output_path": "runs/x"}, "output_path: 'runs/x' is not an address in S3; give s3://"),
         ({"output_path": "s3://My bucket/x"}, "My bucket cannot be the name of a bucket"),
         (
             {"output_path": "s3://no-such-bucket/x"},
