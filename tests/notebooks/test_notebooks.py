@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -91,9 +92,15 @@ def jobs():
             pytest.skip(f"no {package}: needs the extras rllib, sagemaker and sagemaker-local")
 
 
-@pytest.mark.rllib
-@pytest.mark.timeout(900)
-@pytest.mark.usefixtures("jobs")
+def runs_jobs(test, seconds=1800):
+    """Mark the test of a notebook that starts training jobs."""
+    marks = pytest.mark.usefixtures("jobs"), pytest.mark.timeout(seconds), pytest.mark.rllib
+    for mark in marks:
+        test = mark(test)
+    return test
+
+
+@partial(runs_jobs, seconds=900)
 def test_policy_training(workplace):
     path = workplace / "2_policy_training.ipynb"
     change(path, ("minutes = 0.5", "minutes = 0.05"))
@@ -105,9 +112,7 @@ def test_policy_training(workplace):
         assert (workplace / made).stat().st_size > 0, said
 
 
-@pytest.mark.rllib
-@pytest.mark.timeout(1800)
-@pytest.mark.usefixtures("jobs")
+@runs_jobs
 def test_homogeneous(workplace):
     path = workplace / "3_homogeneous.ipynb"
     change(path, ("minutes = 0.5", "minutes = 0.1"))
@@ -121,9 +126,7 @@ def test_homogeneous(workplace):
     assert (workplace / "runs/homogeneous/curve.png").stat().st_size > 0
 
 
-@pytest.mark.rllib
-@pytest.mark.timeout(1800)
-@pytest.mark.usefixtures("jobs")
+@runs_jobs
 def test_heterogeneous(workplace):
     path = workplace / "4_heterogeneous.ipynb"
     change(path, ("minutes = 0.5", "minutes = 0.1"))
@@ -134,9 +137,7 @@ def test_heterogeneous(workplace):
     assert (workplace / "replays/heterogeneous.gif").stat().st_size > 0
 
 
-@pytest.mark.rllib
-@pytest.mark.timeout(1800)
-@pytest.mark.usefixtures("jobs")
+@runs_jobs
 def test_hill_training(workplace):
     path = workplace / "6_hill_training.ipynb"
     change(path, ("minutes = 0.5", "minutes = 0.05"))
@@ -153,9 +154,7 @@ def test_hill_training(workplace):
         assert (workplace / made).stat().st_size > 0, said
 
 
-@pytest.mark.rllib
-@pytest.mark.timeout(1800)
-@pytest.mark.usefixtures("jobs")
+@runs_jobs
 def test_procgen_train(workplace):
     pytest.importorskip("envpool", reason="needs the extra procgen")
     path = workplace / "procgen_1_train.ipynb"
@@ -167,9 +166,7 @@ def test_procgen_train(workplace):
         assert (workplace / "runs/procgen" / made).stat().st_size > 0, said
 
 
-@pytest.mark.rllib
-@pytest.mark.timeout(1800)
-@pytest.mark.usefixtures("jobs")
+@runs_jobs
 def test_procgen_distributed(workplace):
     pytest.importorskip("envpool", reason="needs the extra procgen")
     path = workplace / "procgen_2_distributed.ipynb"
