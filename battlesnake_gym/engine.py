@@ -23,7 +23,15 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import engine_input, masks, words
 from battlesnake_gym.compiled import check_same_sources
-from battlesnake_gym.engine_input import FOODS, NO_MOVE, STANDARD_GAME, GameArrays, Sizes
+from battlesnake_gym.engine_input import (
+    FOODS,
+    GAME_ARRAYS,
+    NO_MOVE,
+    SEAT_ARRAYS,
+    STANDARD_GAME,
+    GameArrays,
+    Sizes,
+)
 from battlesnake_gym.observations import Observation
 from battlesnake_gym.rules import Game, State
 from battlesnake_gym.slow_engine import SlowGames
@@ -97,11 +105,7 @@ class FastGames(Batch, GameArrays):
         game: Game = STANDARD_GAME,
         food: str = "fast",
     ) -> None:
-        self.num_games = num_games
-        self.game = game
-        self.food = food
-        self.num_snakes = int(np.max(num_snakes))
-        self._largest = int(np.max(width)), int(np.max(height)), self.num_snakes
+        super().__init__(num_games, width, height, num_snakes, game, food)
         self._ids: dict[int, list[str]] = {}
         for name, view in _views(self, num_games, self.num_snakes).items():
             setattr(self, name, view)
@@ -174,17 +178,8 @@ def _views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[Any]]:
         strides = (size, *(stride for _, stride in more))
         return np.ndarray(shape, dtype, memory, offset, strides)
 
-    games = {"turn": np.int32, "over": np.bool_, "seed": np.int64}
-    per_seat = {
-        "alive": np.bool_,
-        "health": np.int16,
-        "length": np.int32,
-        "cause": np.uint8,
-        "killer": np.int8,
-        "ate": np.bool_,
-    }
-    views = {name: view(dtype, at[name]) for name, dtype in games.items()}
-    for name, dtype in per_seat.items():
+    views = {name: view(dtype, at[name]) for name, dtype in GAME_ARRAYS.items()}
+    for name, dtype in SEAT_ARRAYS.items():
         views[name] = view(dtype, snakes + at[name], (seats, snake))
     views["heads"] = view(np.int16, snakes + at["heads"], (seats, snake), (2, 2))
     views["facing"] = view(np.uint8, at["facing"], (seats, 1))

@@ -28,9 +28,22 @@ FOODS = ("fast", "seeded")
 
 _LIMITS = {"width": MAX_SIZE, "height": MAX_SIZE, "num_snakes": MAX_SNAKES}
 
+GAME_ARRAYS = {"turn": np.int32, "over": np.bool_, "seed": np.int64}
+"""The arrays [N] that the engines show."""
+
+SEAT_ARRAYS = {
+    "alive": np.bool_,
+    "health": np.int16,
+    "length": np.int32,
+    "cause": np.uint8,
+    "killer": np.int8,
+    "ate": np.bool_,
+}
+"""The arrays [N, S]; ``heads`` and ``facing`` lie elsewhere in the compiled engine's records."""
+
 
 class GameArrays:
-    """The arrays that both engines show; `engine.FastGames` tells what is in them."""
+    """What both engines show; `engine.FastGames` tells what is in the arrays."""
 
     turn: NDArray[np.int32]
     over: NDArray[np.bool_]
@@ -43,6 +56,15 @@ class GameArrays:
     killer: NDArray[np.int8]
     ate: NDArray[np.bool_]
     facing: NDArray[np.uint8]
+
+    def __init__(
+        self, num_games: int, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food: str
+    ) -> None:
+        self.num_games = num_games
+        self.game = game
+        self.food = food
+        self.num_snakes = int(np.max(num_snakes))
+        self._largest = int(np.max(width)), int(np.max(height)), self.num_snakes
 
 
 def check_games(

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.rules.rulesets import wraps
+from battlesnake_gym.rules.stages import living
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
 
 WALL, NECK, BODY, HEALTH, HEAD = 1, 2, 4, 8, 16
@@ -91,11 +92,11 @@ def faults(game: Game, state: State, snake_id: str, move: str) -> int:
     if not (0 <= x < state.width and 0 <= y < state.height):
         return WALL
     cell = (x, y)
-    living = [snake for snake in state.snakes if snake.alive]
-    others = [snake for snake in living if snake is not own]
+    players = living(state)
+    others = [snake for snake in players if snake is not own]
     return (
         NECK * (own.length > 1 and cell == own.body[1] != own.head)
-        | BODY * any(cell in snake.body[:-1] for snake in living)
+        | BODY * any(cell in snake.body[:-1] for snake in players)
         | HEALTH * (not _lives_on(game, state, own, cell))
         | HEAD * any(_can_contest(state, own, other, cell, wrapped) for other in others)
     )

@@ -30,7 +30,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym.rules.stages import default_move
+from battlesnake_gym.rules.stages import default_move, living
 from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake, State
 
 Bytes = NDArray[np.uint8]
@@ -287,7 +287,7 @@ def _planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
     for x, y in state.food:
         view["food"][y, x] = 255
     _add_hazards(view["hazards"], state, 51)
-    for snake in _living(state):
+    for snake in living(state):
         body = view["own_body" if snake is own else "other_bodies"]
         for (x, y), turns in _turns_to_leave(snake).items():
             body[y, x] = max(body[y, x], min(255, 8 * turns))
@@ -315,7 +315,7 @@ def _starter_planes(state: State, own: Snake, numbered: bool) -> tuple[Bytes, By
     for x, y in state.food:
         view["food"][y, x] = 250
     _add_hazards(view["hazards"], state, 50)
-    for snake in _living(state):
+    for snake in living(state):
         plane = view["own_snake" if snake is own else "other_snakes"]
         for position, (x, y) in reversed(list(enumerate(snake.body, start=1))):
             if numbered:
@@ -337,17 +337,13 @@ def _constant_planes(state: State, values: Mapping[str, int]) -> Bytes:
     return np.broadcast_to(column, (len(values), state.height, state.width)).copy()
 
 
-def _living(state: State) -> list[Snake]:
-    return [snake for snake in state.snakes if snake.alive]
-
-
 def _health(snake: Snake) -> int:
     return max(0, min(MAX_HEALTH, snake.health)) * 255 // MAX_HEALTH
 
 
 def _length_lead(state: State, own: Snake) -> int:
     """128 where own is as long as the longest other snake, 8 for each segment, 255 when alone."""
-    others = [snake.length for snake in _living(state) if snake is not own]
+    others = [snake.length for snake in living(state) if snake is not own]
     return max(0, min(255, 128 + 8 * (own.length - max(others)))) if others else 255
 
 

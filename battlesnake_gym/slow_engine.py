@@ -12,21 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import engine_input, masks
-from battlesnake_gym.engine_input import NO_MOVE, STANDARD_GAME, GameArrays, Sizes
+from battlesnake_gym.engine_input import (
+    GAME_ARRAYS,
+    NO_MOVE,
+    SEAT_ARRAYS,
+    STANDARD_GAME,
+    GameArrays,
+    Sizes,
+)
 from battlesnake_gym.observations import Observation
 from battlesnake_gym.rules import CAUSES, MOVES, Game, State, is_over, start, step
 from battlesnake_gym.rules.stages import default_move
-
-_GAME_ARRAYS = {"turn": np.int32, "over": np.bool_, "seed": np.int64}
-_SEAT_ARRAYS = {
-    "alive": np.bool_,
-    "health": np.int16,
-    "length": np.int32,
-    "cause": np.uint8,
-    "killer": np.int8,
-    "ate": np.bool_,
-    "facing": np.uint8,
-}
 
 
 class SlowGames(GameArrays):
@@ -43,11 +39,7 @@ class SlowGames(GameArrays):
         food: str = "fast",
     ) -> None:
         sizes, _ = engine_input.check_games(num_games, width, height, num_snakes, game, food)
-        self.num_games = num_games
-        self.game = game
-        self.food = food
-        self.num_snakes = int(np.max(num_snakes))
-        self._largest = int(np.max(width)), int(np.max(height)), self.num_snakes
+        super().__init__(num_games, width, height, num_snakes, game, food)
         self._sizes = sizes.tolist()
         self._games = [game] * num_games
         self._states = [State(0, width, height, []) for width, height, _ in self._sizes]
@@ -157,11 +149,12 @@ class SlowGames(GameArrays):
         """Make the arrays that are shown; only `_show` writes them, through these."""
         seats = self.num_games, self.num_snakes
         self._arrays: dict[str, NDArray[Any]] = {}
-        for name, dtype in _GAME_ARRAYS.items():
+        for name, dtype in GAME_ARRAYS.items():
             self._arrays[name] = np.zeros(self.num_games, dtype)
-        for name, dtype in _SEAT_ARRAYS.items():
+        for name, dtype in SEAT_ARRAYS.items():
             self._arrays[name] = np.zeros(seats, dtype)
         self._arrays["heads"] = np.zeros((*seats, 2), np.int16)
+        self._arrays["facing"] = np.zeros(seats, np.uint8)
         self._arrays["killer"][:] = -1
         self._arrays["over"][:] = True
         for name, array in self._arrays.items():
@@ -172,11 +165,11 @@ class SlowGames(GameArrays):
     def _show(self, i: int, ate: list[bool]) -> None:
         """Copy one game into the arrays."""
         state, arrays = self._states[i], self._arrays
+        for name, array in arrays.items():
+            array[i] = -1 if name == "killer" else 0
         arrays["turn"][i] = state.turn
         arrays["seed"][i] = self._games[i].seed
         arrays["over"][i] = is_over(self._games[i], state)
-        for name in (*_SEAT_ARRAYS, "heads"):
-            arrays[name][i] = -1 if name == "killer" else 0
         seats = {snake.id: seat for seat, snake in enumerate(state.snakes)}
         for seat, snake in enumerate(state.snakes):
             row = {

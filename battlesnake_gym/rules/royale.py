@@ -25,11 +25,11 @@ def royale_hazards(game: Game, state: State) -> list[Point]:
     ]
 
 
-def check_shrink_every(game: Game) -> None:
+def check_shrink_every(game: Game, where: str = "in a royale game") -> None:
     """Raise `RulesError` where N, ``shrink_every_n_turns``, cannot divide the turns."""
     every = game.settings.shrink_every_n_turns
     if every < 1:
         raise RulesError(
-            f"shrink_every_n_turns must be 1 or more in a royale game, got {every}: "
+            f"shrink_every_n_turns must be 1 or more {where}, got {every}: "
             "set it to 25, the usual value"
         )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..errors import RulesError
 from ..food import game_rand, standard_food
 from ..placement import place_start_food, put_snakes
+from ..royale import check_shrink_every
 from ..state import Game, Point, State
 from .base import Map
 
@@ -37,12 +37,7 @@ def update(game: Game, state: State) -> None:
 
 def check_turn(game: Game, state: State) -> None:
     """Refuse settings that the map cannot divide by."""
-    every = game.settings.shrink_every_n_turns
-    if every < 1:
-        raise RulesError(
-            f"shrink_every_n_turns must be 1 or more on map 'hz_hazard_pits', got {every}: "
-            "set it to 25, the usual value"
-        )
+    check_shrink_every(game, "on map 'hz_hazard_pits'")
 
 
 HAZARD_PITS = Map(
