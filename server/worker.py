@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import re
 import selectors
+import signal
 import socket
 import threading
 import time
@@ -27,8 +28,9 @@ LONGEST_PEEK = 1 << 16
 SLOW_SENDERS = 256
 """Threads for requests that have not arrived as a whole."""
 
-SILENT_SECONDS = 5
-"""A fresh connection that sends nothing for this long is closed."""
+SILENT_SECONDS = 2
+"""A fresh connection that sends nothing for this long is closed. A server that is told to stop
+waits for it, so this must be well below the ``graceful_timeout``."""
 
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})[ \t]*\r\n", re.IGNORECASE)
 
@@ -42,6 +44,20 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         """Make the threads of slow senders; gunicorn makes the others."""
         self.slow_senders = ThreadPoolExecutor(SLOW_SENDERS, thread_name_prefix="slow")
         super().init_process()
+
+    def handle_quit(self, sig: int, frame: object) -> None:
+        """Ctrl-C: stop as on SIGTERM, where gunicorn would leave from within the signal's handler.
+
+        For that it needs a lock, which the very code that was interrupted may hold.
+        """
+        self.handle_exit(sig, frame)
+
+    def run(self) -> None:
+        """Serve until told to stop; after that no signal disturbs the leaving."""
+        super().run()
+        # The master repeats what the terminal said, and it may be late.
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
 
     def enqueue_req(self, conn: TConn) -> None:
         """Hand a readable connection to a thread; a silent one waits in the poller."""

@@ -7,6 +7,7 @@ import http.client
 import itertools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -443,6 +444,125 @@ def test_what_waited_for_a_thread_is_answered_quickly(tmp_path: Path) -> None:
     finally:
         process.terminate()
         process.wait(20)
+
+
+@contextlib.contextmanager
+def served(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str, Path]]:
+    """A server of the test's own: its process, which leads a group, its address and its log.
+
+    Its home is empty, and nothing tells it of continuous integration, where libraries keep quiet.
+    """
+    port, log, home = free_port(), folder / "log", folder / "home"
+    home.mkdir()
+    kept_from = {"CI", "GITHUB_ACTIONS", "TF_BUILD", "ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME"}
+    environment = {name: value for name, value in os.environ.items() if name not in kept_from}
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "battlesnake_gym", "serve", f"--port={port}", *arguments],
+            env=environment | {"HOME": str(home)}, stderr=file, start_new_session=True,
+        )  # fmt: skip
+    address = f"http://127.0.0.1:{port}"
+    try:
+        wait_for(address, process)
+        yield process, address, log
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def workers(log: Path, words: str = "Booting worker") -> list[int]:
+    """The process ids in the lines of the log that say this, in order."""
+    return [int(pid) for pid in re.findall(rf"{words}.*pid: (\d+)", log.read_text())]
+
+
+def move(address: str, timeout: int = 5000) -> str:
+    """The answer to a move that comes on a connection of its own."""
+    engine = Engine(address)
+    board = Board.new(11, 11, 4, game=Game(seed=5, id="a-game", timeout=timeout))
+    status, answer = engine.post("/move", board.to_api("snake_0"))
+    engine.close()
+    assert status == 200
+    return str(answer["move"])
+
+
+def until(condition: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen in time")
+
+
+ABNORMAL = re.compile("terminate called|Traceback|SIG(ABRT|SEGV|KILL|QUIT)|exited with code")
+"""What the log does not hold where all is well: a crash, or a worker that had to be killed."""
+
+
+@pytest.mark.parametrize("snake", ["policy", "cautious"])
+def test_a_stopped_server_ends_cleanly(tmp_path: Path, policy_file: Path, snake: str) -> None:
+    chosen = ["--policy", str(policy_file)] if snake == "policy" else ["--snake", snake]
+    with served(tmp_path, *chosen) as (process, address, log):
+        assert move(address) in MOVES
+        process.terminate()
+        assert process.wait(30) == 0
+    assert not ABNORMAL.search(log.read_text()), log.read_text()
+    assert not list((tmp_path / "home").iterdir()), "a server writes nothing"
+
+
+def test_an_interrupted_server_ends_cleanly(tmp_path: Path, policy_file: Path) -> None:
+    """Ctrl-C tells master and worker, and the master tells the worker again, maybe late."""
+    with served(tmp_path, "--policy", str(policy_file)) as (process, address, log):
+        assert move(address) in MOVES
+        (worker,) = workers(log)
+
+        def is_gone() -> bool:
+            try:
+                os.kill(worker, signal.SIGQUIT)
+            except ProcessLookupError:
+                return True
+            return False
+
+        os.killpg(process.pid, signal.SIGINT)
+        until(lambda: workers(log, "Worker exiting") == [worker])
+        until(is_gone)
+        assert process.wait(30) == 0
+    assert not ABNORMAL.search(log.read_text()), log.read_text()
+
+
+def test_a_stopped_server_answers_what_it_was_asked(tmp_path: Path) -> None:
+    """A search has begun when the signal comes; another client has connected and says nothing."""
+    with served(tmp_path, "--snake", "minimax") as (process, address, log):
+        parts = urlsplit(address)
+        with (
+            socket.create_connection((parts.hostname, parts.port)),
+            ThreadPoolExecutor(1) as engine,
+        ):
+            asked = engine.submit(move, address, 2000)
+            until(lambda: metric(address, "battlesnake_games_alive") == 1)
+            process.terminate()
+            assert asked.result(30) in MOVES
+            assert process.wait(30) == 0
+    assert not ABNORMAL.search(log.read_text()), log.read_text()
+
+
+def test_a_worker_is_replaced_without_missing_a_move(
+    tmp_path: Path, make_policy: Callable[..., Path]
+) -> None:
+    """By SIGHUP, which also loads the policy anew, and after its sudden death."""
+    path = make_policy([4.0, 3.0, 2.0, 1.0])
+    with served(tmp_path, "--policy", str(path)) as (process, address, log):
+        first = move(address)
+        make_policy([1.0, 2.0, 3.0, 4.0])
+        process.send_signal(signal.SIGHUP)
+        until(lambda: move(address) in MOVES and workers(log, "Worker exiting") == workers(log)[:1])
+        assert move(address) != first
+        assert not ABNORMAL.search(log.read_text()), log.read_text()
+
+        os.kill(workers(log)[-1], signal.SIGKILL)
+        assert move(address) != first
+        assert len(workers(log)) == 3
+        process.terminate()
+        assert process.wait(30) == 0
 
 
 def test_development_reloads_and_shows_its_games(tmp_path: Path) -> None:
