@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ def load(path: Path) -> tuple[Values, dict[str, Any]]:
         ValueError: there is none, or its metadata is missing.
     """
     if path.suffix == ".onnx":
+        # Else importing it starts a thread that reports to its maker.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         # Not everybody who trains has it: it comes with the extra "server".
         import onnxruntime
 
