@@ -38,10 +38,10 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from battlesnake_gym.files import write_atomically
+from mabs import policies
 from mabs.environment import make_vector
 from mabs.evaluate import Z95
 from mabs.export import export_checkpoint
-from mabs.policies import Values
 from sagemaker_rl import checkpoints
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -141,18 +141,10 @@ def set_aside(folder: Path) -> None:
 
 def scores(kept: Path, games: int, seed: int) -> Point:
     """Play the network of a checkpoint greedily."""
-    import onnxruntime  # takes a second that drawing alone does not need
-
-    facts = checkpoints.read_facts(kept)
     policy = export_checkpoint(kept, kept / "policy.onnx")
-    session = onnxruntime.InferenceSession(str(policy), providers=["CPUExecutionProvider"])
-    return play(
-        lambda boards: session.run(["q_values"], {"observations": boards})[0],
-        facts["env_config"],
-        games,
-        seed,
-        facts["time_total_s"] / 60,
-    )
+    values, env_config = policies.load(policy)
+    minutes = checkpoints.read_facts(kept)["time_total_s"] / 60
+    return play(values, env_config, games, seed, minutes)
 
 
 def safe_random(games: int, seed: int) -> Point:
@@ -165,7 +157,7 @@ def safe_random(games: int, seed: int) -> Point:
 
 
 def play(
-    values: Values, env_config: Mapping[str, Any], games: int, seed: int, minutes: float
+    values: policies.Values, env_config: Mapping[str, Any], games: int, seed: int, minutes: float
 ) -> Point:
     """Play one game on each of ``games`` boards to its end, all snakes by the same policy."""
     env = make_vector(games, env_config)
@@ -193,7 +185,7 @@ def play(
     )
 
 
-def in_parts(values: Values, boards: NDArray[np.uint8]) -> NDArray[np.float32]:
+def in_parts(values: policies.Values, boards: NDArray[np.uint8]) -> NDArray[np.float32]:
     """The values of many boards, a cache's worth at a time."""
     starts = range(0, len(boards), BOARDS_AT_ONCE)
     return np.concatenate([values(boards[start : start + BOARDS_AT_ONCE]) for start in starts])
