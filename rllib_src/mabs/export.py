@@ -15,39 +15,15 @@ from typing import Any
 
 import onnx
 import torch
-from ray.rllib.core import (
-    COMPONENT_LEARNER,
-    COMPONENT_LEARNER_GROUP,
-    COMPONENT_RL_MODULE,
-)
-from ray.rllib.core.rl_module.rl_module import RLModule
 from torch import nn
 
 from battlesnake_gym.files import write_atomically
 from mabs.environment import board_sizes
-from mabs.network import SnakeQModule
+from mabs.policies import load_network
 from mxnet_baseline import algorithm as mxnet
 from sagemaker_rl import checkpoints
 
 FORMAT = 1
-MODULES_FOLDER = Path(COMPONENT_LEARNER_GROUP) / COMPONENT_LEARNER / COMPONENT_RL_MODULE
-"""Where a checkpoint has its networks, each in a folder of its own."""
-
-
-def load_network(checkpoint: Path) -> nn.Module:
-    """A checkpoint's network: (B, C, H, W) uint8 to (B, 4) float32, higher is better.
-
-    DQN's and APEX's is the mean of what it was in training (`SnakeQModule`).
-    """
-    if not (checkpoint / MODULES_FOLDER).is_dir():
-        raise ValueError(
-            f"{checkpoint} has no torch network; export it and use the policy.onnx that comes of it"
-        )
-    (folder,) = (path for path in (checkpoint / MODULES_FOLDER).iterdir() if path.is_dir())
-    module = RLModule.from_checkpoint(str(folder.absolute()))
-    averaged = isinstance(module, SnakeQModule) and module.mean.n_averaged > 0
-    network: nn.Module = module.mean.module if averaged else module.network
-    return network.eval()
 
 
 def export_checkpoint(checkpoint: Path, target: Path) -> Path:

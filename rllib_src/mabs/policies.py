@@ -6,12 +6,15 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sagemaker_rl import checkpoints
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 """A policy: (B, C, H, W) uint8 observations to (B, 4) float32 values, higher is better."""
@@ -46,8 +49,6 @@ def load(path: Path) -> tuple[Values, dict[str, Any]]:
 
     import torch
 
-    from mabs.export import load_network
-
     checkpoint = checkpoints.find(path)
     network = load_network(checkpoint)
 
@@ -57,3 +58,25 @@ def load(path: Path) -> tuple[Values, dict[str, Any]]:
         return answer
 
     return values, checkpoints.read_facts(checkpoint)["env_config"]
+
+
+def load_network(checkpoint: Path) -> nn.Module:
+    """A checkpoint's network: (B, C, H, W) uint8 to (B, 4) float32, higher is better.
+
+    DQN's and APEX's is the mean of what it was in training (`mabs.network.SnakeQModule`).
+    """
+    from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE
+    from ray.rllib.core.rl_module.rl_module import RLModule
+
+    from mabs.network import SnakeQModule
+
+    modules = checkpoint / COMPONENT_LEARNER_GROUP / COMPONENT_LEARNER / COMPONENT_RL_MODULE
+    if not modules.is_dir():
+        raise ValueError(
+            f"{checkpoint} has no torch network; export it and use the policy.onnx that comes of it"
+        )
+    (folder,) = (path for path in modules.iterdir() if path.is_dir())
+    module = RLModule.from_checkpoint(str(folder.absolute()))
+    averaged = isinstance(module, SnakeQModule) and module.mean.n_averaged > 0
+    network: nn.Module = module.mean.module if averaged else module.network
+    return network.eval()

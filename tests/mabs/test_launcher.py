@@ -81,7 +81,7 @@ def test_policy_equals_the_network(trained: Path) -> None:
     from ray.rllib.core.rl_module.rl_module import RLModule
     from torch.testing import assert_close
 
-    from mabs.export import MODULES_FOLDER, load_network
+    from mabs.policies import load_network
 
     onnx = trained / "model" / "policy.onnx"
     metadata = json.loads(onnx.with_suffix(".json").read_text())
@@ -98,7 +98,7 @@ def test_policy_equals_the_network(trained: Path) -> None:
     session = onnxruntime.InferenceSession(str(onnx), options, providers=["CPUExecutionProvider"])
     checkpoint = trained / "checkpoints" / "checkpoint_000004"
     network = load_network(checkpoint)
-    (folder,) = (checkpoint / MODULES_FOLDER).glob("default_policy")
+    (folder,) = checkpoint.glob("learner_group/learner/rl_module/default_policy")
     module = RLModule.from_checkpoint(str(folder.absolute()))
     assert_close(network.value.weight, module.mean.module.value.weight)
     assert not torch.equal(network.value.weight, module.network.value.weight)

@@ -187,7 +187,7 @@ def check_curve(rows: list[dict[str, float]]) -> None:
 
 def check_resumes(cluster: Cluster) -> None:
     """The last checkpoint is whole; training goes on from it on what is left of the cluster."""
-    from mabs.export import load_network
+    from mabs.policies import load_network
     from sagemaker_rl import checkpoints
 
     before = cluster.curve()
