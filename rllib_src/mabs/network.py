@@ -114,12 +114,13 @@ class ConvTrunk(nn.Module):
         heads = planes[:, self.head_plane].flatten(1).argmax(1, keepdim=True)
         margin = self.glimpse // 2
         padded = nn.functional.pad(planes.permute(0, 2, 3, 1), (0, 0, *(margin,) * 4))
+        boards, height, width, count = padded.shape
         window = torch.arange(self.glimpse, device=planes.device)
-        offsets = (window[:, None] * padded.shape[2] + window).flatten()
+        offsets = (window[:, None] * width + window).flatten()
         side = planes.shape[3]
-        cells = heads // side * padded.shape[2] + heads % side + offsets
-        index = cells[:, :, None].expand(-1, -1, planes.shape[1])
-        return padded.flatten(1, 2).gather(1, index).flatten(1)
+        starts = torch.arange(boards, device=planes.device)[:, None] * (height * width)
+        cells = starts + heads // side * width + heads % side + offsets
+        return padded.reshape(-1, count).index_select(0, cells.flatten()).reshape(boards, -1)
 
 
 class DuelingQNetwork(nn.Module):
@@ -140,6 +141,9 @@ class DuelingQNetwork(nn.Module):
             q_values: Tensor = self.value(features) + advantage - advantage.mean(-1, keepdim=True)
         return q_values
 
+
+CPU_BOARDS_AT_ONCE = 256
+"""A batch goes through the network in such parts, so that a layer's results stay in the cache."""
 
 RECENT = 3
 """How much more the mean of all weights takes from late updates: half of it is from the last sixth
@@ -237,6 +241,7 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
     def _run(self, network: nn.Module, planes: Tensor) -> Tensor:
         choice = self.model_config.get("bfloat16", "auto")
         enabled = bfloat16_pays(planes.device) if choice == "auto" else bool(choice)
+        on_cpu = planes.device.type == "cpu"
+        parts = torch.split(planes, CPU_BOARDS_AT_ONCE) if on_cpu else (planes,)
         with torch.autocast(planes.device.type, torch.bfloat16, enabled=enabled):
-            q_values: Tensor = network(planes)
-        return q_values
+            return torch.cat([network(part) for part in parts])
