@@ -203,10 +203,10 @@ def test_the_command_serves_until_interrupted(folder: Path) -> None:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("3 recorded games at http://127.0.0.1:")
-        with urllib.request.urlopen(line.split()[4], timeout=10) as answer:
+        with urllib.request.urlopen(line.split()[4], timeout=60) as answer:
             assert b"deep/story.jsonl.gz" in answer.read()
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.communicate()
@@ -380,7 +380,7 @@ def test_an_address_leads_to_a_turn(browser: Browser, site: str) -> None:
     browser.wait("document.querySelectorAll('#board .snake').length > 0")
     assert turn(browser) == 2
     link = browser.run("document.getElementById('as-text').href")
-    with urllib.request.urlopen(link, timeout=10) as answer:
+    with urllib.request.urlopen(link, timeout=60) as answer:
         assert Board.from_text(answer.read().decode()).turn == 2
 
 

@@ -667,17 +667,17 @@ def test_the_engine_s_protocol_over_http(empty: Pages) -> None:
 def test_the_engine_s_events_follow_a_live_game(empty: Pages, address: str) -> None:
     board = web_site.announce(empty.broadcast, "on", 2)
     socket = simple_websocket.Client.connect(f"ws://{address}/games/on/events")
-    events = [json.loads(socket.receive(timeout=10)) for _ in range(3)]
+    events = [json.loads(socket.receive(timeout=60)) for _ in range(3)]
     assert [event["Data"]["Turn"] for event in events] == [0, 1, 2]
     empty.broadcast.announce("on", None)
-    end = json.loads(socket.receive(timeout=10))
+    end = json.loads(socket.receive(timeout=60))
     assert (end["Type"], end["Data"]["Status"]) == ("game_end", "complete")
     assert events[-1]["Data"]["Snakes"][1]["Health"] == board.snakes[1].health
     with pytest.raises(simple_websocket.ConnectionClosed):
-        socket.receive(timeout=10)
+        socket.receive(timeout=60)
     lost = simple_websocket.Client.connect(f"ws://{address}/games/nothing/events")
     with pytest.raises(simple_websocket.ConnectionClosed, match="there is no game"):
-        lost.receive(timeout=10)
+        lost.receive(timeout=60)
 
 
 def test_deaths_are_told_as_the_engine_tells_them(empty: Pages) -> None:
@@ -715,11 +715,11 @@ def test_the_command_plays_shows_and_ends(tmp_path: Path, tournament: bool) -> N
         assert line.startswith("the arena is open at http://127.0.0.1:")
         if tournament:
             assert process.stdout.readline().startswith("snake ")  # the table: all is played
-        with urllib.request.urlopen(f"{url}games", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}games", timeout=60) as answer:
             assert answer.read().count(b'href="/game/') == (2 if tournament else 0)
         assert len(list(tmp_path.glob("replays/*"))) == (2 if tournament else 0)
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.communicate()
@@ -742,7 +742,7 @@ def test_no_process_outlives_the_command(tmp_path: Path) -> None:
             while len(players := children(process.pid)) < 3 and time.monotonic() < limit:
                 time.sleep(0.05)
             process.terminate()
-            assert process.wait(30) == 130
+            assert process.wait(60) == 130
         finally:
             process.kill()
     assert len(players) >= 3, "two that play, and multiprocessing's own"
