@@ -15,9 +15,9 @@ An encoder is two choices and a number:
 
 >>> observation = get("planes")
 >>> observation.shape(11, 11)
-(12, 11, 11)
+(10, 11, 11)
 >>> get({"name": "planes", "frames": 2}).shape(11, 11)
-(24, 11, 11)
+(20, 11, 11)
 """
 
 from __future__ import annotations
@@ -39,20 +39,22 @@ PLANES = (
     "board",
     "food",
     "hazards",
-    "blocked",
     "turn",
-    "own_head",
-    "longer_heads",
-    "shorter_heads",
-    "own_body",
-    "other_bodies",
     "health",
     "length",
+    "own_body",
+    "other_bodies",
+    "longer_heads",
+    "shorter_heads",
 )
 """The planes of "planes", "centred" and "facing", in order."""
 
 STARTER_PLANES = ("food", "own_snake", "other_snakes", "hazards", "health", "length", "turn")
 """The planes of the starter pack's encoders, in order."""
+
+# What `PLANES` show on the cells of a body: one that is free after the next turn; one that is
+# blocked, plus 4 for each turn until it is free, and the most of these; the head.
+_LEAVING, _BLOCKED, _MOST_BLOCKED, _HEAD = 32, 128, 224, 255
 
 OUTSIDE = 255
 """What the starter pack's encoders hold outside the board (the pack itself: -1)."""
@@ -275,9 +277,9 @@ def _find(state: State, snake_id: str) -> Snake:
 def _planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
     planes = dict.fromkeys(PLANES, 0) | {"board": 255}
     planes |= {
-        "turn": min(255, state.turn // 4),
-        "health": _health(own),
-        "length": _length_lead(state, own),
+        "turn": min(255, state.turn // 8),
+        "health": (max(0, min(MAX_HEALTH, own.health)) + 3) // 4 * 10,
+        "length": min(255, 2 * own.length),
     }
     board = _constant_planes(state, planes)
     outside = board[:, 0, 0].copy()
@@ -290,20 +292,19 @@ def _planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
     for snake in living(state):
         body = view["own_body" if snake is own else "other_bodies"]
         for (x, y), turns in _turns_to_leave(snake).items():
-            body[y, x] = max(body[y, x], min(255, 8 * turns))
-            if turns > 1:
-                view["blocked"][y, x] = 255
+            body[y, x] = _LEAVING if turns == 1 else min(_MOST_BLOCKED, _BLOCKED + 4 * turns)
         x, y = snake.head
-        if snake is own:
-            view["own_head"][y, x] = 255
-        else:
-            view["longer_heads" if snake.length >= own.length else "shorter_heads"][y, x] = 255
+        body[y, x] = _HEAD
+        if snake is not own:
+            lead = snake.length - own.length
+            heads = view["longer_heads" if lead >= 0 else "shorter_heads"]
+            heads[y, x] = min(255, 128 + 8 * abs(lead))
     return board, outside
 
 
 def _starter_planes(state: State, own: Snake, numbered: bool) -> tuple[Bytes, Bytes]:
     constants = dict.fromkeys(STARTER_PLANES, 0) | {
-        "health": _health(own),
+        "health": max(0, min(MAX_HEALTH, own.health)) * 255 // MAX_HEALTH,
         "length": min(250, 5 * own.length),
         "turn": min(255, state.turn // 4),
     }
@@ -335,16 +336,6 @@ _VALUE_FUNCTIONS: dict[str, Callable[[State, Snake], tuple[Bytes, Bytes]]] = {
 def _constant_planes(state: State, values: Mapping[str, int]) -> Bytes:
     column = np.array(list(values.values()), np.uint8)[:, None, None]
     return np.broadcast_to(column, (len(values), state.height, state.width)).copy()
-
-
-def _health(snake: Snake) -> int:
-    return max(0, min(MAX_HEALTH, snake.health)) * 255 // MAX_HEALTH
-
-
-def _length_lead(state: State, own: Snake) -> int:
-    """128 where own is as long as the longest other snake, 8 for each segment, 255 when alone."""
-    others = [snake.length for snake in living(state) if snake is not own]
-    return max(0, min(255, 128 + 8 * (own.length - max(others)))) if others else 255
 
 
 def _turns_to_leave(snake: Snake) -> dict[Point, int]:

@@ -16,15 +16,13 @@ enum {
     BOARD_PLANE,
     FOOD_PLANE,
     HAZARDS_PLANE,
-    BLOCKED_PLANE,
     TURN_PLANE,
-    OWN_HEAD_PLANE,
-    LONGER_HEADS_PLANE,
-    SHORTER_HEADS_PLANE,
-    OWN_BODY_PLANE,
-    OTHER_BODIES_PLANE,
     HEALTH_PLANE,
     LENGTH_PLANE,
+    OWN_BODY_PLANE,
+    OTHER_BODIES_PLANE,
+    LONGER_HEADS_PLANE,
+    SHORTER_HEADS_PLANE,
     PLANES,
 };
 enum {
@@ -37,7 +35,10 @@ enum {
     STARTER_TURN,
     STARTER_PLANES,
 };
-enum { OUTSIDE = 255, MAX_PLANES = PLANES, MAX_LAYERS = 5, FAR_TURNS = 32 };
+enum { OUTSIDE = 255, MAX_PLANES = PLANES, MAX_LAYERS = 5 };
+/* Body cells of `planes`: free after one turn; blocked for longer, plus 4 for each turn; heads.
+ * FAR_TURNS: later than this is not told apart, by any encoder. */
+enum { LEAVING = 32, BLOCKED = 128, MOST_BLOCKED = 224, A_HEAD = 255, FAR_TURNS = 32 };
 
 /* What a game shares is made in whole blocks of cells: so the planes of its record are read up to
  * BLOCK - 1 entries too far (there is room: PLANE_SLACK). What a snake sees is written to the byte:
@@ -55,7 +56,7 @@ typedef struct {
     _Alignas(BLOCK) uint8_t cells[MAX_CELLS + BLOCK];
 } Plane;
 
-/* The living snakes in the order of their seats. */
+/* The living snakes, in the order of their seats. */
 typedef struct {
     int count;
     int seat[MAX_SNAKES + 1], cell[MAX_SNAKES + 1], length[MAX_SNAKES + 1];
@@ -65,8 +66,7 @@ typedef struct {
 typedef struct {
     int cells, span; /* of the board; span: in whole blocks */
     Heads heads, old_heads; /* now; one turn ago, unless all planes are new */
-    int longest, second_longest; /* lengths; the same where two are the longest, 0 for nobody */
-    Plane food, hazards, blocked, all_bodies;
+    Plane food, hazards, all_bodies;
     Plane bodies[MAX_SNAKES]; /* of the living */
 } Scene;
 
@@ -91,49 +91,43 @@ bool observation_fits(const Observation *observation, const Layout *layout) {
 /* -- what a turn changed ---------------------------------------------------------------------- */
 
 /* The planes that a turn may leave as they are. All others are new with every turn. */
-enum { NEW_FOOD = 1, NEW_HAZARDS = 2, NEW_TURN = 4, NEW_LENGTHS = 8, NEW_BOARD = 16, ALL_NEW = 31 };
-
-INLINE uint8_t turn_value(const Record *record) {
-    return (uint8_t)smallest(255, record->turn / 4);
-}
-
-INLINE bool same_lengths(const Record *before, const Record *record) {
-    bool same = true;
-    for (int seat = 0; seat < record->num_snakes; seat++)
-        same &= before->snakes[seat].length == record->snakes[seat].length;
-    return same;
-}
+enum { NEW_FOOD = 1, NEW_HAZARDS = 2, NEW_BOARD = 4, ALL_NEW = 7 };
 
 INLINE int news_of(const Record *before, const Record *record) {
     if (!before) return ALL_NEW;
     return NEW_FOOD * (before->food_changes != record->food_changes) |
-           NEW_HAZARDS * (before->hazard_changes != record->hazard_changes) |
-           NEW_TURN * (turn_value(before) != turn_value(record)) |
-           NEW_LENGTHS * !same_lengths(before, record);
+           NEW_HAZARDS * (before->hazard_changes != record->hazard_changes);
 }
 
 /* -- what all snakes of a game share ---------------------------------------------------------- */
 
-/* One snake's body: base + slope * age, at most `top`, on the cells whose age is below extent;
- * added to the bodies of all. No two bodies share a cell. */
+/* What a body's cell shows: base + slope * age, at most `top`, and LEAVING where it is under
+ * `least`. */
+typedef struct {
+    int16_t base, slope, top, least;
+} BodyValues;
+
+/* One snake's body, which is the cells whose age is below extent; added to the bodies of all. No
+ * two bodies share a cell. */
 INLINE void make_body(const uint16_t *restrict marks, int span, uint16_t head_mark,
-                      uint16_t extent, int16_t base, int16_t slope, int16_t top,
-                      uint8_t *restrict own, uint8_t *restrict all) {
+                      uint16_t extent, BodyValues values, uint8_t *restrict own,
+                      uint8_t *restrict all) {
     for (int cell = 0; cell < span; cell++) {
         /* Marks of other snakes differ in the high bits, so their age here is large. */
         uint16_t age = (uint16_t)(head_mark - marks[cell]);
-        int16_t value = (int16_t)(base + slope * age);
-        value = value < top ? value : top;
+        int16_t value = (int16_t)(values.base + values.slope * age);
+        value = value < values.top ? value : values.top;
+        value = value < values.least ? LEAVING : value;
         value = age < extent ? value : 0;
         own[cell] = (uint8_t)value;
         all[cell] |= (uint8_t)value;
     }
 }
 
-/* `value` where `plane` is at least `least`, which is not 0. */
-INLINE void make_flags(const uint8_t *restrict plane, int span, uint8_t least, uint8_t value,
+/* `value` where `plane` is not 0. */
+INLINE void make_flags(const uint8_t *restrict plane, int span, uint8_t value,
                        uint8_t *restrict out) {
-    for (int cell = 0; cell < span; cell++) out[cell] = plane[cell] >= least ? value : 0;
+    for (int cell = 0; cell < span; cell++) out[cell] = plane[cell] ? value : 0;
 }
 
 INLINE void make_layers(const uint8_t *restrict layers, int span, uint8_t step,
@@ -156,17 +150,6 @@ INLINE void find_heads(const Record *record, Heads *heads) {
     }
 }
 
-INLINE void find_longest(Scene *scene) {
-    int longest = 0, second_longest = 0;
-    for (int i = 0; i < scene->heads.count; i++) {
-        int length = scene->heads.length[i];
-        second_longest = largest(second_longest, smallest(longest, length));
-        longest = largest(longest, length);
-    }
-    scene->longest = longest;
-    scene->second_longest = second_longest;
-}
-
 INLINE void make_bodies(const Layout *layout, const Record *record, int values, Scene *scene) {
     uint8_t *all = scene->all_bodies.cells;
     memset(all, 0, (size_t)scene->span);
@@ -176,13 +159,15 @@ INLINE void make_bodies(const Layout *layout, const Record *record, int values, 
         uint16_t head_mark = (uint16_t)((seat << CLOCK_BITS) + record->clock);
         /* Longer than this, all cells are FAR_TURNS away: the sum stays within 16 bits. */
         int length = smallest(snake->length, snake->extent + FAR_TURNS);
-        int base = values == VALUES_PLANES ? 8 * length : values == VALUES_NUM ? 5 : 50;
-        int slope = values == VALUES_PLANES ? -8 : values == VALUES_NUM ? 5 : 0;
-        int top = values == VALUES_PLANES ? 255 : 250;
+        BodyValues shown = {50, 0, 250, 0};
+        if (values == VALUES_NUM) shown = (BodyValues){5, 5, 250, 0};
+        if (values == VALUES_PLANES)
+            shown = (BodyValues){(int16_t)(BLOCKED + 4 * length), -4, MOST_BLOCKED, BLOCKED + 8};
         uint8_t *own = scene->bodies[seat].cells;
-        make_body(record_marks(layout, record), scene->span, head_mark, snake->extent,
-                  (int16_t)base, (int16_t)slope, (int16_t)top, own, all);
+        make_body(record_marks(layout, record), scene->span, head_mark, snake->extent, shown, own,
+                  all);
         int head = scene->heads.cell[i];
+        if (values == VALUES_PLANES) own[head] = all[head] = A_HEAD;
         if (values == VALUES_51S) own[head] = all[head] = 250;
     }
 }
@@ -194,11 +179,9 @@ INLINE void make_scene(const Layout *layout, const Record *before, const Record 
     bool starter = values != VALUES_PLANES;
     find_heads(record, &scene->heads);
     if (!(news & NEW_BOARD)) find_heads(before, &scene->old_heads);
-    find_longest(scene);
     make_bodies(layout, record, values, scene);
-    make_flags(scene->all_bodies.cells, scene->span, 16, 255, scene->blocked.cells);
     if (news & NEW_FOOD)
-        make_flags(record_food(layout, record), scene->span, 1, starter ? 250 : 255,
+        make_flags(record_food(layout, record), scene->span, starter ? 250 : 255,
                    scene->food.cells);
     if (news & NEW_HAZARDS)
         make_layers(record_hazards(layout, record), scene->span, starter ? 50 : 51,
@@ -234,23 +217,34 @@ INLINE void others_plane(const Plane *all, const Plane *own, int size, uint8_t *
 }
 
 INLINE uint8_t health_value(const Snake *snake) {
-    return (uint8_t)(smallest(MAX_HEALTH, largest(0, snake->health)) * 255 / MAX_HEALTH);
+    return (uint8_t)((smallest(MAX_HEALTH, largest(0, snake->health)) + 3) / 4 * 10);
 }
 
-INLINE uint8_t length_lead(const Scene *scene, int length) {
-    int longest_other = length == scene->longest ? scene->second_longest : scene->longest;
-    int lead = length - longest_other;
-    if (longest_other == 0 || lead >= 16) return 255;
-    return (uint8_t)(lead <= -16 ? 0 : 128 + 8 * lead);
+INLINE uint8_t turn_value(const Record *record) {
+    return (uint8_t)smallest(255, record->turn / 8);
 }
 
-/* Puts `value` where the heads are; `length` is that of the own snake. */
-INLINE void paint_heads(const Heads *heads, int own, int length, uint8_t value, int size,
-                        uint8_t *planes) {
+INLINE uint8_t length_value(const Snake *snake) {
+    return (uint8_t)smallest(255, 2 * snake->length);
+}
+
+/* Where the head of another snake is shown that is by `lead` longer than the own one. */
+INLINE uint8_t *head_in(uint8_t *planes, int size, int lead, int cell) {
+    return planes + (lead >= 0 ? LONGER_HEADS_PLANE : SHORTER_HEADS_PLANE) * size + cell;
+}
+
+INLINE void clear_heads(const Heads *heads, int own, int length, int size, uint8_t *planes) {
+    for (int i = 0; i < heads->count; i++)
+        if (heads->seat[i] != own)
+            *head_in(planes, size, heads->length[i] - length, heads->cell[i]) = 0;
+}
+
+INLINE void paint_heads(const Heads *heads, int own, int length, int size, uint8_t *planes) {
     for (int i = 0; i < heads->count; i++) {
-        int plane = heads->length[i] >= length ? LONGER_HEADS_PLANE : SHORTER_HEADS_PLANE;
-        plane = heads->seat[i] == own ? OWN_HEAD_PLANE : plane;
-        planes[plane * size + heads->cell[i]] = value;
+        if (heads->seat[i] == own) continue;
+        int lead = heads->length[i] - length, difference = lead < 0 ? -lead : lead;
+        uint8_t value = difference < 16 ? (uint8_t)(128 + 8 * difference) : 255;
+        *head_in(planes, size, lead, heads->cell[i]) = value;
     }
 }
 
@@ -259,36 +253,42 @@ INLINE void paint_planes(const Record *before, const Record *record, const Scene
                          int own, int size, uint8_t *planes) {
     const Snake *snake = &record->snakes[own];
     const Plane *body = &scene->bodies[own];
-    if (news & NEW_BOARD) {
+    bool new_board = news & NEW_BOARD;
+    uint8_t turn = turn_value(record), health = health_value(snake);
+    uint8_t length = length_value(snake);
+    if (new_board) {
         fill_plane(255, size, planes + BOARD_PLANE * size);
-        fill_plane(0, 3 * size, planes + OWN_HEAD_PLANE * size);
+        fill_plane(0, 2 * size, planes + LONGER_HEADS_PLANE * size);
     } else {
-        paint_heads(&scene->old_heads, own, before->snakes[own].length, 0, size, planes);
+        clear_heads(&scene->old_heads, own, before->snakes[own].length, size, planes);
     }
     if (news & NEW_FOOD) copy_plane(&scene->food, size, planes + FOOD_PLANE * size);
     if (news & NEW_HAZARDS) copy_plane(&scene->hazards, size, planes + HAZARDS_PLANE * size);
-    copy_plane(&scene->blocked, size, planes + BLOCKED_PLANE * size);
-    if (news & NEW_TURN) fill_plane(turn_value(record), size, planes + TURN_PLANE * size);
-    paint_heads(&scene->heads, own, snake->length, 255, size, planes);
+    if (new_board || turn != turn_value(before))
+        fill_plane(turn, size, planes + TURN_PLANE * size);
+    if (new_board || health != health_value(&before->snakes[own]))
+        fill_plane(health, size, planes + HEALTH_PLANE * size);
+    if (new_board || length != length_value(&before->snakes[own]))
+        fill_plane(length, size, planes + LENGTH_PLANE * size);
     copy_plane(body, size, planes + OWN_BODY_PLANE * size);
     others_plane(&scene->all_bodies, body, size, planes + OTHER_BODIES_PLANE * size);
-    fill_plane(health_value(snake), size, planes + HEALTH_PLANE * size);
-    if (news & NEW_LENGTHS)
-        fill_plane(length_lead(scene, snake->length), size, planes + LENGTH_PLANE * size);
+    paint_heads(&scene->heads, own, snake->length, size, planes);
 }
 
 INLINE void paint_starter_planes(const Record *record, const Scene *scene, int news, int own,
                                  int size, uint8_t *planes) {
     const Snake *snake = &record->snakes[own];
     const Plane *body = &scene->bodies[own];
+    uint8_t health = (uint8_t)(smallest(MAX_HEALTH, largest(0, snake->health)) * 255 / MAX_HEALTH);
     uint8_t length = (uint8_t)(5 * smallest(50, snake->length));
+    uint8_t turn = (uint8_t)smallest(255, record->turn / 4);
     if (news & NEW_FOOD) copy_plane(&scene->food, size, planes + STARTER_FOOD * size);
     copy_plane(body, size, planes + STARTER_OWN * size);
     others_plane(&scene->all_bodies, body, size, planes + STARTER_OTHERS * size);
     if (news & NEW_HAZARDS) copy_plane(&scene->hazards, size, planes + STARTER_HAZARDS * size);
-    fill_plane(health_value(snake), size, planes + STARTER_HEALTH * size);
-    if (news & NEW_LENGTHS) fill_plane(length, size, planes + STARTER_LENGTH * size);
-    if (news & NEW_TURN) fill_plane(turn_value(record), size, planes + STARTER_TURN * size);
+    fill_plane(health, size, planes + STARTER_HEALTH * size);
+    fill_plane(length, size, planes + STARTER_LENGTH * size);
+    fill_plane(turn, size, planes + STARTER_TURN * size);
 }
 
 /* -- the view --------------------------------------------------------------------------------- */
@@ -311,7 +311,7 @@ static Placement placement_of(const Observation *observation, const Record *reco
 
 /* Whether a plane is the same all over, outside the board too. */
 INLINE bool is_constant(int values, int plane) {
-    if (values == VALUES_PLANES) return plane == TURN_PLANE || plane >= HEALTH_PLANE;
+    if (values == VALUES_PLANES) return plane >= TURN_PLANE && plane <= LENGTH_PLANE;
     return plane >= STARTER_HEALTH;
 }
 
@@ -415,8 +415,7 @@ void prefetch_game(const Observation *observation, const Record *record, uint8_t
     if (observation->values == VALUES_PLANES && observation->frames == 1 &&
         is_whole(observation, record)) {
         size_t plane = size / PLANES;
-        start = BLOCKED_PLANE * plane; /* between these planes nearly all is new in every turn */
-        end = LENGTH_PLANE * plane;
+        start = OWN_BODY_PLANE * plane; /* from here on nearly all is new in every turn */
     }
     for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
         const uint8_t *seat = out + size * (size_t)__builtin_ctz(rest);

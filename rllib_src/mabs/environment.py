@@ -64,9 +64,9 @@ def make_vector(
 
 
 def head_plane(env_config: Mapping[str, Any]) -> int | None:
-    """Which plane of an observation marks the own head; None where no plane does just that."""
+    """Which plane of an observation is brightest at the own head; None where none is."""
     planes = observations.get(env_config.get("observation", DEFAULTS["observation"])).planes
-    return planes.index("own_head") if "own_head" in planes else None
+    return planes.index("own_body") if "own_body" in planes else None
 
 
 def side_at(env_config: Mapping[str, Any], env_steps: int) -> int | None:

@@ -1,6 +1,6 @@
 """The Q-network: uint8 planes in, four Q-values out, as an RLlib module.
 
-Three 3x3 convolutions (32, 64, 64 channels; strides 1, 2, 2) see the whole board, a glimpse shows
+Three 3x3 convolutions (32, 64, 64 channels; strides 2, 2, 1) see the whole board, a glimpse shows
 the cells around the own head one by one; a dense layer of 256 and a dueling head join the two. The
 same trunk serves every board size; a checkpoint belongs to one size.
 """
@@ -42,7 +42,7 @@ def split_observation(observation: Any) -> tuple[Any, Any]:
 
 TRUNK = {
     "channels": (32, 64, 64),
-    "strides": (1, 2, 2),
+    "strides": (2, 2, 1),
     "width": 256,
     "glimpse": 7,
     "head_plane": None,
@@ -65,7 +65,7 @@ def bfloat16_pays(device: torch.device) -> bool:
 class ConvTrunk(nn.Module):
     """Features of a board: (B, C, H, W) uint8 to (B, ``width``) float.
 
-    ``head_plane`` is the plane that marks the own head; the ``glimpse`` x ``glimpse`` cells around
+    ``head_plane`` is the plane that is brightest at the own head; the ``glimpse`` x ``glimpse`` cells around
     it (an odd number; cells off the board are zeros) go to the dense layer as they are. The strides
     blur just these cells, and most moves are decided by them. Without a ``head_plane``, or with a
     ``glimpse`` of 0, convolutions have to do.
