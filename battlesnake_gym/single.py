@@ -4,7 +4,7 @@
 >>> env = gymnasium.make("battlesnake_gym:Battlesnake-v0", opponents=[], width=7, height=7)
 >>> observation, info = env.reset(seed=1)
 >>> observation.shape, info["board"].you.id
-((12, 7, 7), 'snake_0')
+((10, 7, 7), 'snake_0')
 >>> observation, reward, terminated, truncated, info = env.step(info["action_mask"].argmax())
 >>> info["board"].turn
 1

@@ -24,7 +24,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game
 
 GAME_ID = "a-game-id-of-its-own"
-CHANNELS, STRIDES, WIDTH = (32, 64, 64), (1, 2, 2), 256
+CHANNELS, STRIDES, WIDTH = (32, 64, 64), (2, 2, 1), 256
 GIVEN_UP = 10.0
 """Seconds after which an answer is no longer waited for."""
 

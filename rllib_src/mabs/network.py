@@ -65,10 +65,10 @@ def bfloat16_pays(device: torch.device) -> bool:
 class ConvTrunk(nn.Module):
     """Features of a board: (B, C, H, W) uint8 to (B, ``width``) float.
 
-    ``head_plane`` is the plane that is brightest at the own head; the ``glimpse`` x ``glimpse`` cells around
-    it (an odd number; cells off the board are zeros) go to the dense layer as they are. The strides
-    blur just these cells, and most moves are decided by them. Without a ``head_plane``, or with a
-    ``glimpse`` of 0, convolutions have to do.
+    ``head_plane`` is the plane that is brightest at the own head; the ``glimpse`` x ``glimpse``
+    cells around it (an odd number; cells off the board are zeros) go to the dense layer as they
+    are. The strides blur just these cells, and most moves are decided by them. Without a
+    ``head_plane``, or with a ``glimpse`` of 0, convolutions have to do.
     """
 
     def __init__(

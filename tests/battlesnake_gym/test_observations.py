@@ -50,43 +50,84 @@ def test_planes_by_hand() -> None:
     assert plane(seen, "board") == [[255] * 5] * 4
     assert plane(seen, "food") == [[255, z, z, z, z], [z] * 5, [z] * 5, [z] * 5]
     assert plane(seen, "hazards") == [[z, 51, z, z, z], [z] * 5, [z] * 5, [102, z, z, z, z]]
-    # The tails of "me" and "short" leave; the doubled one of "long" stays.
-    assert plane(seen, "blocked") == [
-        [z, z, 255, 255, 255],
-        [z] * 5,
-        [z, 255, 255, z, z],
-        [z, z, z, z, 255],
-    ]
-    assert plane(seen, "turn") == [[10] * 5] * 4
-    assert plane(seen, "own_head") == [[z] * 5, [z] * 5, [z, z, 255, z, z], [z] * 5]
-    assert plane(seen, "longer_heads") == [[z, z, z, z, 255], [z] * 5, [z] * 5, [z] * 5]
-    assert plane(seen, "shorter_heads") == [[z] * 5, [z] * 5, [z] * 5, [z, z, z, z, 255]]
-    assert plane(seen, "own_body") == [[z] * 5, [z] * 5, [8, 16, 24, z, z], [z] * 5]
+    assert plane(seen, "turn") == [[5] * 5] * 4
+    assert plane(seen, "health") == [[130] * 5] * 4
+    assert plane(seen, "length") == [[6] * 5] * 4
+    # The tails of "me" and "short" leave (32); the doubled one of "long" stays.
+    assert plane(seen, "own_body") == [[z] * 5, [z] * 5, [32, 136, 255, z, z], [z] * 5]
     assert plane(seen, "other_bodies") == [
-        [z, z, 16, 24, 32],
+        [z, z, 136, 140, 255],
         [z] * 5,
         [z] * 5,
-        [z, z, z, 8, 16],
+        [z, z, z, 32, 255],
     ]
-    assert plane(seen, "health") == [[127] * 5] * 4
-    assert plane(seen, "length") == [[120] * 5] * 4
+    assert plane(seen, "longer_heads") == [[z, z, z, z, 136], [z] * 5, [z] * 5, [z] * 5]
+    assert plane(seen, "shorter_heads") == [[z] * 5, [z] * 5, [z] * 5, [z, z, z, z, 136]]
 
 
-def test_equal_length_counts_as_longer() -> None:
-    twins = [Snake("a", [(0, 0)] * 3), Snake("b", [(2, 2)] * 3)]
-    seen = get("planes").encode(state(snakes=twins), "a")
-    assert seen[PLANES.index("longer_heads"), 2, 2] == 255
-    assert (seen[PLANES.index("length")] == 128).all()
+@pytest.mark.parametrize(
+    ("difference", "longer", "shorter"),
+    [
+        (-60, 0, 255),
+        (-16, 0, 255),
+        (-15, 0, 248),
+        (-1, 0, 136),
+        (0, 128, 0),
+        (1, 136, 0),
+        (15, 248, 0),
+        (16, 255, 0),
+        (60, 255, 0),
+    ],
+)
+def test_heads_tell_how_much_longer_or_shorter(difference: int, longer: int, shorter: int) -> None:
+    """One as long as the own snake counts as longer: meeting it is death too."""
+    lengths = {"a": 70, "b": 70 + difference}
+    snakes = [Snake(name, [(x, 1)] * n) for x, (name, n) in enumerate(lengths.items())]
+    seen = get("planes").encode(state(snakes=snakes), "a")
+    assert seen[PLANES.index("longer_heads"), 1].tolist() == [0, longer, 0, 0, 0]
+    assert seen[PLANES.index("shorter_heads"), 1].tolist() == [0, shorter, 0, 0, 0]
 
 
-def test_values_saturate() -> None:
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("turn", {0: 0, 7: 0, 8: 1, 2039: 254, 2040: 255, 5000: 255}),
+        ("length", {1: 2, 3: 6, 127: 254, 128: 255, 400: 255}),
+        ("health", {0: 0, 1: 10, 4: 10, 5: 20, 96: 240, 97: 250, 100: 250, 101: 250}),
+    ],
+)
+def test_numbers_are_rounded_and_saturate(name: str, shown: dict[int, int]) -> None:
+    for number, value in shown.items():
+        body = [(0, 0)] * (number if name == "length" else 3)
+        me = Snake("me", body, health=number if name == "health" else 90)
+        board = state(turn=number if name == "turn" else 0, snakes=[me])
+        seen = get("planes").encode(board, "me")
+        assert (seen[PLANES.index(name)] == value).all(), number
+
+
+def test_bodies_tell_when_they_leave() -> None:
+    """255 the head, 32 what is free after the next turn, all else at least 128 and at most 224."""
+    line = [(x, 0) for x in range(26)]
+    lonely = state(width=26, height=1, snakes=[Snake("me", line)], food=[], hazards=[])
+    body = get("planes").encode(lonely, "me")[PLANES.index("own_body"), 0].tolist()
+    assert body == [255, 224, 224, *range(220, 132, -4), 32]
+
+
+def test_a_body_on_one_cell_is_a_head() -> None:
+    lonely = state(snakes=[Snake("me", [(2, 1)] * 3), Snake("dot", [(4, 3)])])
+    seen = get("planes").encode(lonely, "me")
+    for name, cell in (("own_body", (1, 2)), ("other_bodies", (3, 4))):
+        assert seen[PLANES.index(name)][cell] == seen[PLANES.index(name)].sum() == 255
+
+
+def test_starter_pack_and_hazards_saturate() -> None:
     giant = [(x, y) for y in range(4) for x in (range(5) if y % 2 == 0 else range(4, -1, -1))]
     giant += [giant[-1]] * 40
     lonely = state(turn=5000, snakes=[Snake("me", giant)], hazards=[(0, 0)] * 9)
     seen = get("planes").encode(lonely, "me")
-    assert seen[PLANES.index("own_body")].min() == 255
+    # The tail is far from leaving, and so is all of the body before it.
+    assert np.unique(seen[PLANES.index("own_body")]).tolist() == [224, 255]
     assert seen[PLANES.index("hazards"), 0, 0] == 255
-    assert seen[PLANES.index("turn")].min() == seen[PLANES.index("length")].min() == 255
     numbers = get("flat-num").encode(lonely, "me")[1]
     assert numbers[0, 0] == 5
     assert numbers[3, 0] == 5 * 20
@@ -134,10 +175,14 @@ def test_max_bordered_refuses_larger_boards() -> None:
 def test_own_head_is_in_the_middle(name: str) -> None:
     seen = get(name).encode(state(), "me")
     rows, columns = seen.shape[1:]
-    heads = np.argwhere(seen[PLANES.index("own_head")])
+    heads = np.argwhere(seen[PLANES.index("own_body")] == 255)
     assert heads.tolist() == [[rows // 2, columns // 2]]
-    assert (seen[PLANES.index("board")] > 0).sum() == 20
-    assert (seen[PLANES.index("health")] == 127).all()
+    off_board = seen[PLANES.index("board")] == 0
+    assert (~off_board).sum() == 20
+    for number, value in (("turn", 5), ("health", 130), ("length", 6)):
+        assert (seen[PLANES.index(number)] == value).all()
+        seen[PLANES.index(number)] = 0
+    assert not seen[:, off_board].any()
 
 
 @pytest.mark.parametrize("move", MOVES)
@@ -147,7 +192,7 @@ def test_facing_turns_the_neck_below_the_head(move: str) -> None:
     left_hand = (2 - dy, 2 + dx)
     board = state(width=5, height=5, snakes=[Snake("me", body)], food=[left_hand], hazards=[])
     seen = get("facing").encode(board, "me")
-    assert seen[PLANES.index("own_body"), 2:5, 4].tolist() == [8, 16, 24]
+    assert seen[PLANES.index("own_body"), 2:5, 4].tolist() == [32, 136, 255]
     assert seen[PLANES.index("food"), 4, 3] == 255
     # The network says "left"; the game must move onto the food.
     facing = np.array(observations.facing(board, "me"))
@@ -187,11 +232,12 @@ def test_frames_are_newest_first_and_begin_with_turn_0() -> None:
     out = np.full(two.shape(5, 4), 7, np.uint8)
     begin, later = state(turn=0), state(turn=1, food=[])
     two.encode(begin, "me", out)
-    assert (out[:12] == one.encode(begin, "me")).all()
-    assert not out[12:].any()
+    planes = len(PLANES)
+    assert (out[:planes] == one.encode(begin, "me")).all()
+    assert not out[planes:].any()
     two.encode(later, "me", out)
-    assert (out[:12] == one.encode(later, "me")).all()
-    assert (out[12:] == one.encode(begin, "me")).all()
+    assert (out[:planes] == one.encode(later, "me")).all()
+    assert (out[planes:] == one.encode(begin, "me")).all()
 
 
 # -- the engine writes the same bytes --------------------------------------------------------------
@@ -265,6 +311,43 @@ def test_engine_equals_definition_on_mixed_sizes_and_odd_positions(name: str) ->
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_engine_equals_definition_of_long_lives(name: str) -> None:
+    """All health there is, up to 130 segments, differences of up to 16 and of more."""
+    observation = get(name)
+    # All follow one way around the board, so nobody meets anybody; two eat at first, all starve.
+    way = [(x, y if x % 2 == 0 else 14 - y) for x in range(16) for y in range(1, 14)]
+    way += [(x, 0) for x in range(15, -1, -1)]
+    snakes, food, behind = [], [], 0
+    for length, meals in ((126, 4), (7, 0), (22, 4), (40, 0)):
+        ahead = behind + length
+        snakes.append(Snake(f"{length}", way[behind:ahead][::-1]))
+        food += way[ahead : ahead + meals]
+        behind = ahead + 6
+    begin = State(turn=1960, width=16, height=14, snakes=snakes, food=food)
+    games = Games(1, width=16, height=14, num_snakes=4, game=Game(map=""))
+    games.load(0, begin)
+    out = np.zeros((1, 4, *observation.shape(16, 14)), np.uint8)
+    games.observe(observation, out)
+    following = dict(zip(way, way[1:] + way[:1], strict=True))
+    health, lengths = set(), set()
+    while not games.over[0]:
+        expected = np.zeros_like(out)
+        encode_games(observation, games, [0], expected)
+        np.testing.assert_array_equal(out, expected)
+        health |= set(games.health[games.alive].tolist())
+        lengths |= set(games.length[games.alive].tolist())
+        actions = np.full((1, 4), NO_MOVE, np.uint8)
+        for seat in np.flatnonzero(games.alive[0]):
+            x, y = games.heads[0, seat].tolist()
+            to_x, to_y = following[x, y]
+            actions[0, seat] = list(OFFSETS.values()).index((to_x - x, to_y - y))
+        games.step(actions)
+    assert health == set(range(1, 101))
+    assert lengths == {*range(126, 131), 7, *range(22, 27), 40}
+    assert not out.any()
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_engine_writes_nothing_outside_its_array(name: str) -> None:
     observation = get(name)
     games = Games(3, width=[3, 5, 7], height=[3, 4, 7], num_snakes=2)
@@ -291,6 +374,7 @@ def test_space_contains_what_is_encoded(name: str) -> None:
     assert space.contains(observation.encode(state(), "me"))
 
 
+@settings(deadline=None)
 @given(Observations)
 def test_dictionary_round_trip(observation: Observation) -> None:
     assert get(json.loads(json.dumps(observation.to_dict()))) == observation
@@ -316,11 +400,11 @@ def test_wrong_arrays_and_snakes_are_refused() -> None:
     planes = get("planes")
     with pytest.raises(ValueError, match=r"unknown snake 'you'; on this board are 'me', 'long'"):
         planes.encode(state(), "you")
-    with pytest.raises(ValueError, match=r"uint8 array of shape \(12, 4, 5\) or more, got float32"):
-        planes.encode(state(), "me", np.zeros((12, 4, 5), np.float32))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"uint8 array of shape \(10, 4, 5\) or more, got float32"):
+        planes.encode(state(), "me", np.zeros((10, 4, 5), np.float32))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="too small for a board of 5 x 4"):
-        planes.encode(state(), "me", np.zeros((12, 4, 4), np.uint8))
+        planes.encode(state(), "me", np.zeros((10, 4, 4), np.uint8))
     with pytest.raises(ValueError, match="square of odd side"):
-        get("facing").encode(state(), "me", np.zeros((12, 11, 13), np.uint8))
+        get("facing").encode(state(), "me", np.zeros((10, 11, 13), np.uint8))
     with pytest.raises(ValueError, match="width must be at least 1, got 0"):
         planes.shape(0, 5)

@@ -280,7 +280,7 @@ def test_gymnasium_vectorises_it():
     observation, infos = env.reset(seed=1)
     for _ in range(30):
         observation, _, _, _, infos = env.step(infos["action_mask"].argmax(axis=1))
-    assert observation.shape == (2, 12, 7, 7)
+    assert observation.shape == (2, 10, 7, 7)
     env.close()
 
 

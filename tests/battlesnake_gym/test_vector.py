@@ -126,7 +126,7 @@ def test_shapes_and_dtypes():
     assert observation.shape[-2:] == (7, 11)
     observation, rewards, terminations, truncations, infos = env.step(np.zeros((6, 4), int))
     assert observation.dtype == np.uint8
-    assert all(env.single_observation_space.contains(o) for o in observation.reshape(24, 12, 7, 11))
+    assert all(env.single_observation_space.contains(o) for o in observation.reshape(24, 10, 7, 11))
     assert (rewards.shape, rewards.dtype) == ((6, 4), np.float32)
     assert (terminations.shape, terminations.dtype) == ((6, 4), np.bool_)
     assert (truncations.shape, truncations.dtype) == ((6, 4), np.bool_)

@@ -104,7 +104,7 @@ def test_policy_equals_the_network(trained: Path) -> None:
     assert not torch.equal(network.value.weight, module.network.value.weight)
     random = np.random.default_rng(0)
     for count in (1, 2, 33):
-        boards = random.integers(0, 256, size=(count, 12, 5, 5), dtype=np.uint8)
+        boards = random.integers(0, 256, size=(count, 10, 5, 5), dtype=np.uint8)
         with torch.no_grad():
             expected = network(torch.from_numpy(boards)).numpy()
         (answer,) = session.run(["q_values"], {"observations": boards})

@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from battlesnake_gym import observations
+from battlesnake_gym.rules import Snake, State
+
 torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
-SHAPE = (12, 7, 7)
+SHAPE = (10, 7, 7)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +25,7 @@ def module() -> Any:
     built = SnakeQModule(
         observation_space=Box(0, 255, SHAPE, np.uint8),
         action_space=Discrete(4),
-        model_config={"bfloat16": False, "head_plane": 5},
+        model_config={"bfloat16": False, "head_plane": 6},
     )
     built.make_target_networks()
     return built
@@ -38,8 +41,8 @@ def planes(count: int, seed: int = 0) -> Any:
 def test_any_board_size(side: int) -> None:
     from mabs.network import TRUNK, DuelingQNetwork
 
-    network = DuelingQNetwork((12, side, side), **TRUNK | {"head_plane": 5})
-    q_values = network(torch.zeros((2, 12, side, side), dtype=torch.uint8))
+    network = DuelingQNetwork((10, side, side), **TRUNK | {"head_plane": 6})
+    q_values = network(torch.zeros((2, 10, side, side), dtype=torch.uint8))
     assert q_values.shape == (2, 4)
     assert q_values.dtype == torch.float32
 
@@ -50,7 +53,7 @@ def test_the_glimpse_is_what_lies_around_the_head(height: int, width: int) -> No
 
     trunk = ConvTrunk((3, height, width), (2,), (1,), 4, glimpse=5, head_plane=1)
     boards = np.random.default_rng(1).random((height * width, 3, height, width), dtype=np.float32)
-    boards[:, 1] = 0
+    boards[:, 1] *= 224 / 255  # bodies, which the head outshines
     for cell, board in enumerate(boards):
         y, x = divmod(cell, width)
         board[1, y, x] = 1
@@ -62,13 +65,39 @@ def test_the_glimpse_is_what_lies_around_the_head(height: int, width: int) -> No
         np.testing.assert_array_equal(window, expected)
 
 
+@pytest.mark.parametrize("observation", ["planes", "facing", {"name": "planes", "frames": 2}])
+def test_the_head_plane_is_brightest_at_the_own_head(observation: Any) -> None:
+    from mabs.environment import head_plane
+
+    body = [(x if y % 2 else 6 - x, y) for y in range(6) for x in range(7)]
+    state = State(turn=3, width=7, height=7, snakes=[Snake("a", body), Snake("b", [(3, 6)])])
+    plane = head_plane({"observation": observation})
+    seen = observations.get(observation).encode(state, "a")[plane]
+    side = seen.shape[1]
+    head = [side // 2, side // 2] if observation == "facing" else [0, 6]
+    assert np.argwhere(seen == seen.max()).tolist() == [head]
+
+
+def test_heads_that_no_plane_tells_apart_have_no_glimpse() -> None:
+    from mabs.environment import head_plane
+
+    assert head_plane({"observation": "flat-51s"}) is None
+
+
+def test_load_tests_serve_the_network_that_is_trained() -> None:
+    from benchmarks.load import CHANNELS, STRIDES, WIDTH
+    from mabs.network import TRUNK
+
+    assert {"channels": CHANNELS, "strides": STRIDES, "width": WIDTH}.items() <= TRUNK.items()
+
+
 def test_no_glimpse_without_a_head_plane_and_none_of_even_side() -> None:
     from mabs.network import ConvTrunk
 
-    blind = ConvTrunk((12, 7, 7), (8,), (2,), 4, glimpse=7, head_plane=None)
+    blind = ConvTrunk((10, 7, 7), (8,), (2,), 4, glimpse=7, head_plane=None)
     assert blind.dense.in_features == 8 * 4 * 4
     with pytest.raises(ValueError, match="glimpse must be an odd number, or 0 for none, got 4"):
-        ConvTrunk((12, 7, 7), (8,), (2,), 4, glimpse=4, head_plane=5)
+        ConvTrunk((10, 7, 7), (8,), (2,), 4, glimpse=4, head_plane=6)
 
 
 def test_dueling_heads_leave_the_value_as_mean(module: Any) -> None:
