@@ -32,12 +32,12 @@ struct Cold {
     Point gates[MAX_GATES];
     int32_t pools_drawn; /* healing pools: outputs of the stream that the removals have used */
     /* Offsets of the lists, the same for all games of a batch. */
-    uint32_t food_at, runs_at, max_runs, graves_at, grave_points;
+    uint32_t runs_at, max_runs, graves_at, grave_points;
     Grave graves[MAX_SNAKES];
     /* then: int16_t food[2 * max_cells], HazardRun runs[max_runs], Point dead[max_snakes][...] */
 };
 
-static inline int16_t *cold_food(Cold *cold) { return (int16_t *)((char *)cold + cold->food_at); }
+static inline int16_t *cold_food(Cold *cold) { return (int16_t *)(cold + 1); }
 static inline HazardRun *cold_runs(Cold *cold) {
     return (HazardRun *)((char *)cold + cold->runs_at);
 }

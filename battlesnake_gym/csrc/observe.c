@@ -36,16 +36,16 @@ enum {
     STARTER_PLANES,
 };
 enum { OUTSIDE = 255, MAX_PLANES = PLANES, MAX_LAYERS = 5 };
-/* Body cells of `planes`: free after one turn; blocked for longer, plus 4 for each turn; heads.
- * FAR_TURNS: later than this is not told apart, by any encoder. */
-enum { LEAVING = 32, BLOCKED = 128, MOST_BLOCKED = 224, A_HEAD = 255, FAR_TURNS = 32 };
+/* Body cells of `planes`: free after the next turn; blocked, plus 4 for each turn until they are
+ * free, from FAR turns on all alike; heads. */
+enum { LEAVING = 32, BLOCKED = 128, FAR = 24, A_HEAD = 255 };
 
 /* What a game shares is made in whole blocks of cells: so the planes of its record are read up to
  * BLOCK - 1 entries too far (there is room: PLANE_SLACK). What a snake sees is written to the byte:
  * the last block of a plane overlaps the one before. */
-enum { BLOCK = 32 };
+enum { BLOCK = 64 };
 typedef uint8_t Block __attribute__((vector_size(BLOCK)));
-/* The same anywhere in memory. memcpy would move it in halves. */
+/* The same anywhere in memory. memcpy would move it in parts. */
 typedef uint8_t LooseBlock __attribute__((vector_size(BLOCK), aligned(1), may_alias));
 
 /* The number of cells in whole blocks. */
@@ -56,16 +56,11 @@ typedef struct {
     _Alignas(BLOCK) uint8_t cells[MAX_CELLS + BLOCK];
 } Plane;
 
-/* The living snakes, in the order of their seats. */
-typedef struct {
-    int count;
-    int seat[MAX_SNAKES + 1], cell[MAX_SNAKES + 1], length[MAX_SNAKES + 1];
-} Heads;
-
 /* What the observations of a game's snakes are made from. */
 typedef struct {
     int cells, span; /* of the board; span: in whole blocks */
-    Heads heads, old_heads; /* now; one turn ago, unless all planes are new */
+    int seats;
+    int head[MAX_SNAKES], length[MAX_SNAKES]; /* by seat; length 0: a dead snake */
     Plane food, hazards, all_bodies;
     Plane bodies[MAX_SNAKES]; /* of the living */
 } Scene;
@@ -101,26 +96,57 @@ INLINE int news_of(const Record *before, const Record *record) {
 
 /* -- what all snakes of a game share ---------------------------------------------------------- */
 
-/* What a body's cell shows: base + slope * age, at most `top`, and LEAVING where it is under
- * `least`. */
+/* How a body is shown. Its cells are counted 1, 2, ... up to `most`, from the tail for `planes`, else
+ * from the head, and show base + slope * count. */
 typedef struct {
-    int16_t base, slope, top, least;
-} BodyValues;
+    uint16_t mark; /* of the cell that is 1 */
+    uint16_t extent, most;
+    uint8_t base;
+    uint8_t leaving; /* the count that shows LEAVING instead; 0: none does */
+} Count;
 
-/* One snake's body, which is the cells whose age is below extent; added to the bodies of all. No
- * two bodies share a cell. */
-INLINE void make_body(const uint16_t *restrict marks, int span, uint16_t head_mark,
-                      uint16_t extent, BodyValues values, uint8_t *restrict own,
-                      uint8_t *restrict all) {
-    for (int cell = 0; cell < span; cell++) {
-        /* Marks of other snakes differ in the high bits, so their age here is large. */
-        uint16_t age = (uint16_t)(head_mark - marks[cell]);
-        int16_t value = (int16_t)(values.base + values.slope * age);
-        value = value < values.top ? value : values.top;
-        value = value < values.least ? LEAVING : value;
-        value = age < extent ? value : 0;
-        own[cell] = (uint8_t)value;
-        all[cell] |= (uint8_t)value;
+INLINE int slope_of(int values) {
+    return values == VALUES_PLANES ? 4 : values == VALUES_NUM ? 5 : 50;
+}
+
+INLINE Count count_of(int values, const Record *record, int seat) {
+    const Snake *snake = &record->snakes[seat];
+    uint16_t extent = snake->extent, head = (uint16_t)((seat << CLOCK_BITS) + record->clock);
+    if (values != VALUES_PLANES)
+        return (Count){head, extent, values == VALUES_NUM ? 50 : 1, 0, 0};
+    int stacked = smallest(snake->length - extent, FAR - 1);
+    return (Count){(uint16_t)(head - extent + 1), extent, (uint16_t)(FAR - stacked),
+                   (uint8_t)(BLOCKED + 4 * stacked), stacked == 0};
+}
+
+/* Counts the cells of one body within a block; 0 elsewhere. */
+INLINE void count_block(int values, const uint16_t *restrict marks, Count body,
+                        uint8_t *restrict counts) {
+    uint16_t last = (uint16_t)(body.most - 1);
+    for (int cell = 0; cell < BLOCK; cell++) {
+        /* Marks of other snakes differ in the high bits, so the distance is large. */
+        uint16_t distance = (uint16_t)(values == VALUES_PLANES ? marks[cell] - body.mark
+                                                               : body.mark - marks[cell]);
+        uint16_t near = distance < last ? distance : last;
+        uint16_t is_body = (uint16_t)-(distance < body.extent);
+        counts[cell] = (uint8_t)((uint16_t)(near + 1) & is_body);
+    }
+}
+
+/* The plane of one body, and its cells in the plane of all: no two bodies share a cell. */
+INLINE void make_body(int values, const uint16_t *restrict marks, int span, Count body,
+                      uint8_t *restrict own, uint8_t *restrict all) {
+    for (int start = 0; start < span; start += BLOCK) {
+        _Alignas(BLOCK) uint8_t counts[BLOCK];
+        count_block(values, marks + start, body, counts);
+        for (int cell = 0; cell < BLOCK; cell++) {
+            uint8_t count = counts[cell];
+            uint8_t value = (uint8_t)(body.base + slope_of(values) * count);
+            if (values == VALUES_PLANES) value = count == body.leaving ? LEAVING : value;
+            value = count ? value : 0;
+            own[start + cell] = value;
+            all[start + cell] |= value;
+        }
     }
 }
 
@@ -138,48 +164,36 @@ INLINE void make_layers(const uint8_t *restrict layers, int span, uint8_t step,
     }
 }
 
-/* Without a branch for each seat, which the processor could not foresee. */
-INLINE void find_heads(const Record *record, Heads *heads) {
-    heads->count = 0;
+INLINE void find_heads(const Record *record, Scene *scene) {
+    scene->seats = record->num_snakes;
     for (int seat = 0; seat < record->num_snakes; seat++) {
         const Snake *snake = &record->snakes[seat];
-        heads->seat[heads->count] = seat;
-        heads->cell[heads->count] = snake->y * record->width + snake->x;
-        heads->length[heads->count] = snake->length;
-        heads->count += snake->alive;
+        scene->head[seat] = snake->y * record->width + snake->x;
+        scene->length[seat] = snake->length;
     }
 }
 
-INLINE void make_bodies(const Layout *layout, const Record *record, int values, Scene *scene) {
+INLINE void make_bodies(int values, const Layout *layout, const Record *record, Scene *scene) {
     uint8_t *all = scene->all_bodies.cells;
     memset(all, 0, (size_t)scene->span);
-    for (int i = 0; i < scene->heads.count; i++) {
-        int seat = scene->heads.seat[i];
-        const Snake *snake = &record->snakes[seat];
-        uint16_t head_mark = (uint16_t)((seat << CLOCK_BITS) + record->clock);
-        /* Longer than this, all cells are FAR_TURNS away: the sum stays within 16 bits. */
-        int length = smallest(snake->length, snake->extent + FAR_TURNS);
-        BodyValues shown = {50, 0, 250, 0};
-        if (values == VALUES_NUM) shown = (BodyValues){5, 5, 250, 0};
-        if (values == VALUES_PLANES)
-            shown = (BodyValues){(int16_t)(BLOCKED + 4 * length), -4, MOST_BLOCKED, BLOCKED + 8};
+    for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
+        int seat = __builtin_ctz(rest);
         uint8_t *own = scene->bodies[seat].cells;
-        make_body(record_marks(layout, record), scene->span, head_mark, snake->extent, shown, own,
-                  all);
-        int head = scene->heads.cell[i];
+        make_body(values, record_marks(layout, record), scene->span,
+                  count_of(values, record, seat), own, all);
+        int head = scene->head[seat];
         if (values == VALUES_PLANES) own[head] = all[head] = A_HEAD;
         if (values == VALUES_51S) own[head] = all[head] = 250;
     }
 }
 
-INLINE void make_scene(const Layout *layout, const Record *before, const Record *record,
-                       int values, int news, Scene *scene) {
+INLINE void make_scene(int values, const Layout *layout, const Record *record, int news,
+                       Scene *scene) {
     scene->cells = record->width * record->height;
     scene->span = span_of(scene->cells);
     bool starter = values != VALUES_PLANES;
-    find_heads(record, &scene->heads);
-    if (!(news & NEW_BOARD)) find_heads(before, &scene->old_heads);
-    make_bodies(layout, record, values, scene);
+    find_heads(record, scene);
+    make_bodies(values, layout, record, scene);
     if (news & NEW_FOOD)
         make_flags(record_food(layout, record), scene->span, starter ? 250 : 255,
                    scene->food.cells);
@@ -217,34 +231,30 @@ INLINE void others_plane(const Plane *all, const Plane *own, int size, uint8_t *
 }
 
 INLINE uint8_t health_value(const Snake *snake) {
-    return (uint8_t)((smallest(MAX_HEALTH, largest(0, snake->health)) + 3) / 4 * 10);
+    return (uint8_t)((unsigned)(snake->health + 3) / 4 * 10);
 }
 
 INLINE uint8_t turn_value(const Record *record) {
-    return (uint8_t)smallest(255, record->turn / 8);
+    return record->turn < 8 * 255 ? (uint8_t)((unsigned)record->turn / 8) : 255;
 }
 
 INLINE uint8_t length_value(const Snake *snake) {
-    return (uint8_t)smallest(255, 2 * snake->length);
+    return snake->length < 128 ? (uint8_t)(2 * snake->length) : 255;
 }
 
-/* Where the head of another snake is shown that is by `lead` longer than the own one. */
-INLINE uint8_t *head_in(uint8_t *planes, int size, int lead, int cell) {
-    return planes + (lead >= 0 ? LONGER_HEADS_PLANE : SHORTER_HEADS_PLANE) * size + cell;
-}
-
-INLINE void clear_heads(const Heads *heads, int own, int length, int size, uint8_t *planes) {
-    for (int i = 0; i < heads->count; i++)
-        if (heads->seat[i] != own)
-            *head_in(planes, size, heads->length[i] - length, heads->cell[i]) = 0;
-}
-
-INLINE void paint_heads(const Heads *heads, int own, int length, int size, uint8_t *planes) {
-    for (int i = 0; i < heads->count; i++) {
-        if (heads->seat[i] == own) continue;
-        int lead = heads->length[i] - length, difference = lead < 0 ? -lead : lead;
-        uint8_t value = difference < 16 ? (uint8_t)(128 + 8 * difference) : 255;
-        *head_in(planes, size, lead, heads->cell[i]) = value;
+/* The planes that are new with every turn. They stand side by side and are written in order: most of
+ * what this costs is memory that must be read first because only a part of it is written. */
+INLINE void paint_snakes(const Scene *scene, int own, int length, int size, uint8_t *planes) {
+    uint8_t *longer_heads = planes + LONGER_HEADS_PLANE * size;
+    uint8_t *shorter_heads = planes + SHORTER_HEADS_PLANE * size;
+    copy_plane(&scene->bodies[own], size, planes + OWN_BODY_PLANE * size);
+    others_plane(&scene->all_bodies, &scene->bodies[own], size, planes + OTHER_BODIES_PLANE * size);
+    fill_plane(0, 2 * size, longer_heads);
+    for (int seat = 0; seat < scene->seats; seat++) {
+        if (seat == own || !scene->length[seat]) continue;
+        int lead = scene->length[seat] - length, difference = lead < 0 ? -lead : lead;
+        uint8_t *heads = lead < 0 ? shorter_heads : longer_heads;
+        heads[scene->head[seat]] = (uint8_t)smallest(255, 128 + 8 * difference);
     }
 }
 
@@ -252,16 +262,10 @@ INLINE void paint_heads(const Heads *heads, int own, int length, int size, uint8
 INLINE void paint_planes(const Record *before, const Record *record, const Scene *scene, int news,
                          int own, int size, uint8_t *planes) {
     const Snake *snake = &record->snakes[own];
-    const Plane *body = &scene->bodies[own];
     bool new_board = news & NEW_BOARD;
     uint8_t turn = turn_value(record), health = health_value(snake);
     uint8_t length = length_value(snake);
-    if (new_board) {
-        fill_plane(255, size, planes + BOARD_PLANE * size);
-        fill_plane(0, 2 * size, planes + LONGER_HEADS_PLANE * size);
-    } else {
-        clear_heads(&scene->old_heads, own, before->snakes[own].length, size, planes);
-    }
+    if (new_board) fill_plane(255, size, planes + BOARD_PLANE * size);
     if (news & NEW_FOOD) copy_plane(&scene->food, size, planes + FOOD_PLANE * size);
     if (news & NEW_HAZARDS) copy_plane(&scene->hazards, size, planes + HAZARDS_PLANE * size);
     if (new_board || turn != turn_value(before))
@@ -270,9 +274,7 @@ INLINE void paint_planes(const Record *before, const Record *record, const Scene
         fill_plane(health, size, planes + HEALTH_PLANE * size);
     if (new_board || length != length_value(&before->snakes[own]))
         fill_plane(length, size, planes + LENGTH_PLANE * size);
-    copy_plane(body, size, planes + OWN_BODY_PLANE * size);
-    others_plane(&scene->all_bodies, body, size, planes + OTHER_BODIES_PLANE * size);
-    paint_heads(&scene->heads, own, snake->length, size, planes);
+    paint_snakes(scene, own, snake->length, size, planes);
 }
 
 INLINE void paint_starter_planes(const Record *record, const Scene *scene, int news, int own,
@@ -355,9 +357,8 @@ INLINE bool is_whole(const Observation *observation, const Record *record) {
 }
 
 /* Paints the board beside, and sets it into the planes. */
-INLINE void paint_view(const Observation *observation, const Record *record, const Scene *scene,
-                       int seat, uint8_t *out) {
-    int values = observation->values;
+INLINE void paint_view(int values, const Observation *observation, const Record *record,
+                       const Scene *scene, int seat, uint8_t *out) {
     uint8_t board[MAX_PLANES * (MAX_CELLS + BLOCK)];
     paint(values, NULL, record, scene, ALL_NEW, seat, scene->span, board);
     Placement placement = placement_of(observation, record, seat);
@@ -372,61 +373,64 @@ INLINE void paint_view(const Observation *observation, const Record *record, con
     }
 }
 
-INLINE void observe(const Observation *observation, const Layout *layout, const Record *before,
-                    const Record *record, uint8_t *out) {
+INLINE void observe_values(int values, const Observation *observation, const Layout *layout,
+                           const Record *before, const Record *record, uint8_t *out) {
     size_t size = observation_size(observation);
     size_t frame = size / (size_t)observation->frames;
     bool whole = is_whole(observation, record);
     int news = whole && observation->frames == 1 ? news_of(before, record) : ALL_NEW;
     Scene scene;
-    make_scene(layout, before, record, observation->values, news, &scene);
-    for (int seat = 0; seat < layout->max_snakes; seat++, out += size) {
-        bool alive = record->alive_mask >> seat & 1;
-        bool was_alive = before && before->alive_mask >> seat & 1;
-        if (!alive) {
-            if (was_alive || !before) memset(out, 0, size);
-            continue;
-        }
+    make_scene(values, layout, record, news, &scene);
+    unsigned alive = record->alive_mask;
+    unsigned shown = before ? before->alive_mask : (1u << layout->max_snakes) - 1;
+    for (unsigned rest = shown & ~alive; rest; rest &= rest - 1)
+        memset(out + size * (size_t)__builtin_ctz(rest), 0, size);
+    for (unsigned rest = alive; rest; rest &= rest - 1) {
+        int seat = __builtin_ctz(rest);
+        uint8_t *seen = out + size * (size_t)seat;
         if (!before)
-            memset(out + frame, 0, size - frame);
+            memset(seen + frame, 0, size - frame);
         else if (size > frame)
-            memmove(out + frame, out, size - frame);
+            memmove(seen + frame, seen, size - frame);
         if (whole)
-            paint(observation->values, before, record, &scene, news, seat, scene.cells, out);
+            paint(values, before, record, &scene, news, seat, scene.cells, seen);
         else
-            paint_view(observation, record, &scene, seat, out);
+            paint_view(values, observation, record, &scene, seat, seen);
     }
 }
 
-/* x86-64 promises vectors of 16 bytes; nearly every such processor has 32, and the loops above make
- * good use of them. So they are compiled twice, and the processor is asked. */
+/* Code of its own for each kind of values. */
+INLINE void observe(const Observation *observation, const Layout *layout, const Record *before,
+                    const Record *record, uint8_t *out) {
+    if (observation->values == VALUES_PLANES)
+        observe_values(VALUES_PLANES, observation, layout, before, record, out);
+    else if (observation->values == VALUES_51S)
+        observe_values(VALUES_51S, observation, layout, before, record, out);
+    else
+        observe_values(VALUES_NUM, observation, layout, before, record, out);
+}
+
+/* x86-64 promises vectors of 16 bytes; nearly every such processor has 32, many have 64, and the
+ * loops above make good use of them. So they are compiled for each, and the processor is asked. */
 #if defined(__x86_64__) && defined(__GNUC__)
-__attribute__((target("avx2"))) static void observe_avx2(const Observation *observation,
-                                                         const Layout *layout,
-                                                         const Record *before,
-                                                         const Record *record, uint8_t *out) {
-    observe(observation, layout, before, record, out);
-}
+#define OBSERVE_FOR(name, features)                                                             \
+    __attribute__((target(features))) static void name(                                         \
+        const Observation *observation, const Layout *layout, const Record *before,             \
+        const Record *record, uint8_t *out) {                                                   \
+        observe(observation, layout, before, record, out);                                      \
+    }
+OBSERVE_FOR(observe_avx2, "avx2")
+OBSERVE_FOR(observe_avx512, "avx512f,avx512bw,avx512vl,prefer-vector-width=512")
 #endif
-
-void prefetch_game(const Observation *observation, const Record *record, uint8_t *out) {
-    enum { LINE = 64 };
-    size_t size = observation_size(observation), start = 0, end = size;
-    if (observation->values == VALUES_PLANES && observation->frames == 1 &&
-        is_whole(observation, record)) {
-        size_t plane = size / PLANES;
-        start = OWN_BODY_PLANE * plane; /* from here on nearly all is new in every turn */
-    }
-    for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
-        const uint8_t *seat = out + size * (size_t)__builtin_ctz(rest);
-        for (size_t at = start; at < end; at += LINE) __builtin_prefetch(seat + at, 1);
-    }
-}
 
 void observe_game(const Observation *observation, const Layout *layout, const Record *before,
                   const Record *record, uint8_t *out) {
     if (before && before->turn == record->turn) return; /* nothing was played */
 #if defined(__x86_64__) && defined(__GNUC__)
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+        observe_avx512(observation, layout, before, record, out);
+        return;
+    }
     if (__builtin_cpu_supports("avx2")) {
         observe_avx2(observation, layout, before, record, out);
         return;

@@ -38,7 +38,4 @@ static inline size_t observation_size(const Observation *observation) {
 void observe_game(const Observation *observation, const Layout *layout, const Record *before,
                   const Record *record, uint8_t *out);
 
-/* Asks for the memory that observe_game will write for this game after its next turn. */
-void prefetch_game(const Observation *observation, const Record *record, uint8_t *out);
-
 #endif

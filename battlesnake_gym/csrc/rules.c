@@ -27,8 +27,7 @@ Layout make_layout(int max_width, int max_height, int max_snakes) {
 
 void cold_init(const Layout *layout, Cold *cold) {
     uint32_t cells = (uint32_t)layout->max_cells;
-    cold->food_at = sizeof(Cold);
-    cold->runs_at = cold->food_at + ((sizeof(int16_t) * 2 * cells + 3) & ~3u);
+    cold->runs_at = sizeof(Cold) + ((sizeof(int16_t) * 2 * cells + 3) & ~3u);
     cold->max_runs = 2 * cells + 800; /* layers of sinkholes and pits take several runs a cell */
     cold->graves_at = cold->runs_at + (uint32_t)sizeof(HazardRun) * cold->max_runs;
     cold->grave_points = cells + 2;

@@ -103,6 +103,8 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
         self.n_step = 3
         self.lr = 1e-4
         self.train_batch_size_per_learner = 512
+        # RLlib else asks every gradient twice whether it is finite: a thirtieth of an update.
+        self.torch_skip_nan_gradients = True
         self.training_intensity = 2.0
         self.target_network_update_freq = 10_000
         self.num_steps_sampled_before_learning_starts = 5_000

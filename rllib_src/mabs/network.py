@@ -142,7 +142,7 @@ class DuelingQNetwork(nn.Module):
         return q_values
 
 
-CPU_BOARDS_AT_ONCE = 256
+CPU_BOARDS_AT_ONCE = 512
 """A batch goes through the network in such parts, so that a layer's results stay in the cache."""
 
 RECENT = 3
