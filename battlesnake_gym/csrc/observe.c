@@ -136,7 +136,7 @@ INLINE void count_block(int values, const uint16_t *restrict marks, Count body,
 /* The plane of one body, and its cells in the plane of all: no two bodies share a cell. */
 INLINE void make_body(int values, const uint16_t *restrict marks, int span, Count body,
                       uint8_t *restrict own, uint8_t *restrict all) {
-    for (int start = 0; start < span; start += BLOCK) {
+    for (int start = 0; start < span; start += BLOCK, own += BLOCK, all += BLOCK) {
         _Alignas(BLOCK) uint8_t counts[BLOCK];
         count_block(values, marks + start, body, counts);
         for (int cell = 0; cell < BLOCK; cell++) {
@@ -144,8 +144,8 @@ INLINE void make_body(int values, const uint16_t *restrict marks, int span, Coun
             uint8_t value = (uint8_t)(body.base + slope_of(values) * count);
             if (values == VALUES_PLANES) value = count == body.leaving ? LEAVING : value;
             value = count ? value : 0;
-            own[start + cell] = value;
-            all[start + cell] |= value;
+            own[cell] = value;
+            all[cell] |= value;
         }
     }
 }
