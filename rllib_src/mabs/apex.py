@@ -18,6 +18,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils.metrics import (
     ENV_RUNNER_RESULTS,
     ENV_RUNNER_SAMPLING_TIMER,
+    LEARNER_RESULTS,
     REPLAY_BUFFER_SAMPLE_TIMER,
     SYNCH_WORKER_WEIGHTS_TIMER,
     TIMERS,
@@ -225,7 +226,8 @@ class APEX(DQN):
         if batch is None:
             return False
         self._want_batches(shard)
-        td_errors = self._learn(batch)
+        td_errors, results = self._learn(batch)
+        self.metrics.aggregate(results, key=LEARNER_RESULTS)
         self._shards[shard].update_priorities.remote(batch.rows, td_errors)
         return True
 

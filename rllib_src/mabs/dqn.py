@@ -211,11 +211,15 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         self._owe(sum(fragment.num_agent_steps for fragment in fragments))
         if self._steps_owed < self.config.total_train_batch_size:
             return
+        learned: list[Any] = []
         while self._steps_owed >= self.config.total_train_batch_size:
             with self.metrics.log_time((TIMERS, REPLAY_BUFFER_SAMPLE_TIMER)):
                 batch = self.replay.sample(self.config.total_train_batch_size)
-            td_errors = self._learn(batch)
+            td_errors, results = self._learn(batch)
+            learned += results
             self.replay.update_priorities(batch.rows, td_errors)
+        # All at once: merging the results of one update after the other takes ever longer.
+        self.metrics.aggregate(learned, key=LEARNER_RESULTS)
         with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
             self.env_runner_group.sync_weights(
                 from_worker_or_learner_group=self.learner_group,
@@ -247,8 +251,8 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         if self.num_env_steps_sampled >= self._learning_starts:
             self._steps_owed += agent_steps * self.config.training_intensity
 
-    def _learn(self, batch: Batch) -> NDArray[np.float32]:
-        """One update; returns the TD errors of the batch, in its order."""
+    def _learn(self, batch: Batch) -> tuple[NDArray[np.float32], list[Any]]:
+        """One update; returns the TD errors of the batch, in its order, and RLlib's results."""
         self._steps_owed -= len(batch.rows)
         columns = {
             Columns.OBS: batch.obs,
@@ -272,8 +276,7 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
             for result in results
             for part in result[DEFAULT_MODULE_ID].pop(TD_ERROR_KEY).peek()
         ]
-        self.metrics.aggregate(results, key=LEARNER_RESULTS)
-        return np.concatenate(td_errors)
+        return np.concatenate(td_errors), list(results)
 
     def _weights(self) -> dict[str, Any]:
         """The learner's weights, as much of them as runners need, and their sequence number."""

@@ -53,9 +53,9 @@ class CountedShard(ReplayShard):
 
 class CountedAPEX(apex.APEX):
     def _learn(self, batch: Any) -> Any:
-        td_errors = super()._learn(batch)
+        learned = super()._learn(batch)
         note("learned", transitions=len(batch.rows))
-        return td_errors
+        return learned
 
 
 class Launcher(BattlesnakeLauncher):
