@@ -178,6 +178,10 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
             self.mean = AveragedModel(self.network, multi_avg_fn=_take_into_mean)
             self.mean.requires_grad_(False)
 
+    def train(self, mode: bool = True) -> SnakeQModule:
+        """RLlib asks for this before every update, and torch would visit forty modules."""
+        return self if self.training == mode else super().train(mode)
+
     def update_mean(self) -> None:
         """Take the network's weights, as they are now, into their mean."""
         self.mean.update_parameters(self.network)
