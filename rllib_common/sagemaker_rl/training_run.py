@@ -132,9 +132,13 @@ class TrainingRun:
         steps = 1 - self._steps / self.timesteps if self.timesteps else 1.0
         return min(iterations, minutes, steps)
 
+    def _percent(self) -> float:
+        return 100 * min(1 - self._left(), 1.0)
+
     def _bar(self) -> Any:
         return tqdm(
             total=100,
+            initial=self._percent(),  # else the time that is left counts what was done before
             desc=self.job.name,
             # A log has no place for a bar that moves.
             disable=self.job.in_sagemaker,
@@ -146,7 +150,7 @@ class TrainingRun:
             numbers.get(self.columns[name], float("nan"))
             for name in ("episode_reward_mean", "episode_len_mean")
         )
-        bar.n = 100 * min(1 - self._left(), 1.0)
+        bar.n = self._percent()
         bar.set_postfix_str(
             f"reward {reward:.1f}, length {length:.1f}, {self._steps / self._seconds:.0f} turns/s"
         )
