@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import simple_websocket
+import websocket
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -666,18 +666,18 @@ def test_the_engine_s_protocol_over_http(empty: Pages) -> None:
 
 def test_the_engine_s_events_follow_a_live_game(empty: Pages, address: str) -> None:
     board = web_site.announce(empty.broadcast, "on", 2)
-    socket = simple_websocket.Client.connect(f"ws://{address}/games/on/events")
-    events = [json.loads(socket.receive(timeout=60)) for _ in range(3)]
+    socket = websocket.create_connection(f"ws://{address}/games/on/events", timeout=60)
+    events = [json.loads(socket.recv()) for _ in range(3)]
     assert [event["Data"]["Turn"] for event in events] == [0, 1, 2]
     empty.broadcast.announce("on", None)
-    end = json.loads(socket.receive(timeout=60))
+    end = json.loads(socket.recv())
     assert (end["Type"], end["Data"]["Status"]) == ("game_end", "complete")
     assert events[-1]["Data"]["Snakes"][1]["Health"] == board.snakes[1].health
-    with pytest.raises(simple_websocket.ConnectionClosed):
-        socket.receive(timeout=60)
-    lost = simple_websocket.Client.connect(f"ws://{address}/games/nothing/events")
-    with pytest.raises(simple_websocket.ConnectionClosed, match="there is no game"):
-        lost.receive(timeout=60)
+    assert socket.recv_data()[0] == websocket.ABNF.OPCODE_CLOSE
+    lost = websocket.create_connection(f"ws://{address}/games/nothing/events", timeout=60)
+    kind, code_and_reason = lost.recv_data()
+    assert kind == websocket.ABNF.OPCODE_CLOSE
+    assert "there is no game" in code_and_reason[2:].decode()
 
 
 def test_deaths_are_told_as_the_engine_tells_them(empty: Pages) -> None:
