@@ -12,6 +12,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -666,16 +667,17 @@ def test_the_engine_s_protocol_over_http(empty: Pages) -> None:
 
 def test_the_engine_s_events_follow_a_live_game(empty: Pages, address: str) -> None:
     board = web_site.announce(empty.broadcast, "on", 2)
-    socket = websocket.create_connection(f"ws://{address}/games/on/events", timeout=60)
-    events = [json.loads(socket.recv()) for _ in range(3)]
-    assert [event["Data"]["Turn"] for event in events] == [0, 1, 2]
-    empty.broadcast.announce("on", None)
-    end = json.loads(socket.recv())
-    assert (end["Type"], end["Data"]["Status"]) == ("game_end", "complete")
-    assert events[-1]["Data"]["Snakes"][1]["Health"] == board.snakes[1].health
-    assert socket.recv_data()[0] == websocket.ABNF.OPCODE_CLOSE
-    lost = websocket.create_connection(f"ws://{address}/games/nothing/events", timeout=60)
-    kind, code_and_reason = lost.recv_data()
+    url = f"ws://{address}/games"
+    with closing(websocket.create_connection(f"{url}/on/events", timeout=60)) as socket:
+        events = [json.loads(socket.recv()) for _ in range(3)]
+        assert [event["Data"]["Turn"] for event in events] == [0, 1, 2]
+        empty.broadcast.announce("on", None)
+        end = json.loads(socket.recv())
+        assert (end["Type"], end["Data"]["Status"]) == ("game_end", "complete")
+        assert events[-1]["Data"]["Snakes"][1]["Health"] == board.snakes[1].health
+        assert socket.recv_data()[0] == websocket.ABNF.OPCODE_CLOSE
+    with closing(websocket.create_connection(f"{url}/nothing/events", timeout=60)) as lost:
+        kind, code_and_reason = lost.recv_data()
     assert kind == websocket.ABNF.OPCODE_CLOSE
     assert "there is no game" in code_and_reason[2:].decode()
 
