@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -667,8 +667,9 @@ def test_the_engine_s_protocol_over_http(empty: Pages) -> None:
 
 def test_the_engine_s_events_follow_a_live_game(empty: Pages, address: str) -> None:
     board = web_site.announce(empty.broadcast, "on", 2)
-    url = f"ws://{address}/games"
-    with closing(websocket.create_connection(f"{url}/on/events", timeout=60)) as socket:
+    with ExitStack() as stack:
+        socket = websocket.create_connection(f"ws://{address}/games/on/events", timeout=60)
+        stack.callback(socket.shutdown)  # close() leaves alone what the other side has closed
         events = [json.loads(socket.recv()) for _ in range(3)]
         assert [event["Data"]["Turn"] for event in events] == [0, 1, 2]
         empty.broadcast.announce("on", None)
@@ -676,10 +677,11 @@ def test_the_engine_s_events_follow_a_live_game(empty: Pages, address: str) -> N
         assert (end["Type"], end["Data"]["Status"]) == ("game_end", "complete")
         assert events[-1]["Data"]["Snakes"][1]["Health"] == board.snakes[1].health
         assert socket.recv_data()[0] == websocket.ABNF.OPCODE_CLOSE
-    with closing(websocket.create_connection(f"{url}/nothing/events", timeout=60)) as lost:
+        lost = websocket.create_connection(f"ws://{address}/games/nothing/events", timeout=60)
+        stack.callback(lost.shutdown)
         kind, code_and_reason = lost.recv_data()
-    assert kind == websocket.ABNF.OPCODE_CLOSE
-    assert "there is no game" in code_and_reason[2:].decode()
+        assert kind == websocket.ABNF.OPCODE_CLOSE
+        assert "there is no game" in code_and_reason[2:].decode()
 
 
 def test_deaths_are_told_as_the_engine_tells_them(empty: Pages) -> None:
