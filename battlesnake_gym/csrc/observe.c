@@ -59,8 +59,6 @@ typedef struct {
 /* What the observations of a game's snakes are made from. */
 typedef struct {
     int cells, span; /* of the board; span: in whole blocks */
-    int seats;
-    int head[MAX_SNAKES], length[MAX_SNAKES]; /* by seat; length 0: a dead snake */
     Plane food, hazards, all_bodies;
     Plane bodies[MAX_SNAKES]; /* of the living */
 } Scene;
@@ -164,13 +162,8 @@ INLINE void make_layers(const uint8_t *restrict layers, int span, uint8_t step,
     }
 }
 
-INLINE void find_heads(const Record *record, Scene *scene) {
-    scene->seats = record->num_snakes;
-    for (int seat = 0; seat < record->num_snakes; seat++) {
-        const Snake *snake = &record->snakes[seat];
-        scene->head[seat] = snake->y * record->width + snake->x;
-        scene->length[seat] = snake->length;
-    }
+INLINE int head_cell(const Record *record, int seat) {
+    return record->snakes[seat].y * record->width + record->snakes[seat].x;
 }
 
 INLINE void make_bodies(int values, const Layout *layout, const Record *record, Scene *scene) {
@@ -181,7 +174,7 @@ INLINE void make_bodies(int values, const Layout *layout, const Record *record, 
         uint8_t *own = scene->bodies[seat].cells;
         make_body(values, record_marks(layout, record), scene->span,
                   count_of(values, record, seat), own, all);
-        int head = scene->head[seat];
+        int head = head_cell(record, seat);
         if (values == VALUES_PLANES) own[head] = all[head] = A_HEAD;
         if (values == VALUES_51S) own[head] = all[head] = 250;
     }
@@ -192,7 +185,6 @@ INLINE void make_scene(int values, const Layout *layout, const Record *record, i
     scene->cells = record->width * record->height;
     scene->span = span_of(scene->cells);
     bool starter = values != VALUES_PLANES;
-    find_heads(record, scene);
     make_bodies(values, layout, record, scene);
     if (news & NEW_FOOD)
         make_flags(record_food(layout, record), scene->span, starter ? 250 : 255,
@@ -244,17 +236,19 @@ INLINE uint8_t length_value(const Snake *snake) {
 
 /* The planes that are new with every turn. They stand side by side and are written in order: most of
  * what this costs is memory that must be read first because only a part of it is written. */
-INLINE void paint_snakes(const Scene *scene, int own, int length, int size, uint8_t *planes) {
+INLINE void paint_snakes(const Record *record, const Scene *scene, int own, int size,
+                         uint8_t *planes) {
     uint8_t *longer_heads = planes + LONGER_HEADS_PLANE * size;
     uint8_t *shorter_heads = planes + SHORTER_HEADS_PLANE * size;
     copy_plane(&scene->bodies[own], size, planes + OWN_BODY_PLANE * size);
     others_plane(&scene->all_bodies, &scene->bodies[own], size, planes + OTHER_BODIES_PLANE * size);
     fill_plane(0, 2 * size, longer_heads);
-    for (int seat = 0; seat < scene->seats; seat++) {
-        if (seat == own || !scene->length[seat]) continue;
-        int lead = scene->length[seat] - length, difference = lead < 0 ? -lead : lead;
+    for (unsigned rest = record->alive_mask & ~(1u << own); rest; rest &= rest - 1) {
+        int seat = __builtin_ctz(rest);
+        int lead = record->snakes[seat].length - record->snakes[own].length;
         uint8_t *heads = lead < 0 ? shorter_heads : longer_heads;
-        heads[scene->head[seat]] = (uint8_t)smallest(255, 128 + 8 * difference);
+        int difference = lead < 0 ? -lead : lead;
+        heads[head_cell(record, seat)] = (uint8_t)smallest(255, 128 + 8 * difference);
     }
 }
 
@@ -274,7 +268,7 @@ INLINE void paint_planes(const Record *before, const Record *record, const Scene
         fill_plane(health, size, planes + HEALTH_PLANE * size);
     if (new_board || length != length_value(&before->snakes[own]))
         fill_plane(length, size, planes + LENGTH_PLANE * size);
-    paint_snakes(scene, own, snake->length, size, planes);
+    paint_snakes(record, scene, own, size, planes);
 }
 
 INLINE void paint_starter_planes(const Record *record, const Scene *scene, int news, int own,
