@@ -29,7 +29,7 @@ enum {
     CLOCK_BITS = 12,
     CLOCK_MASK = (1 << CLOCK_BITS) - 1,
     CLOCK_START = 1024, /* more than MAX_CELLS: a mark of 0 is older than any snake is long */
-    PLANE_SLACK = 64,   /* bytes behind the last plane: loops over a plane may read so far */
+    PLANE_SLACK = 64,   /* entries behind any plane that loops over it may read */
     NO_MOVE = 4,        /* the action of a snake that gave no valid move */
 };
 

@@ -44,6 +44,7 @@ enum { LEAVING = 32, BLOCKED = 128, FAR = 24, A_HEAD = 255 };
  * BLOCK - 1 entries too far (there is room: PLANE_SLACK). What a snake sees is written to the byte:
  * the last block of a plane overlaps the one before. */
 enum { BLOCK = 64 };
+_Static_assert(BLOCK <= PLANE_SLACK, "a block may reach beyond a record");
 typedef uint8_t Block __attribute__((vector_size(BLOCK)));
 /* The same anywhere in memory. memcpy would move it in parts. */
 typedef uint8_t LooseBlock __attribute__((vector_size(BLOCK), aligned(1), may_alias));

@@ -17,7 +17,11 @@ Layout make_layout(int max_width, int max_height, int max_snakes) {
     layout.marks = sizeof(Record) + sizeof(Snake) * (size_t)max_snakes;
     layout.food = layout.marks + sizeof(uint16_t) * cells;
     layout.hazards = layout.food + cells;
-    layout.record_size = round_up(layout.hazards + cells + PLANE_SLACK) + REDZONE;
+    /* On small boards the marks' slack, of two bytes each, reaches further than that of hazards. */
+    size_t end_of_marks = layout.marks + sizeof(uint16_t) * (cells + PLANE_SLACK);
+    size_t end_of_hazards = layout.hazards + cells + PLANE_SLACK;
+    layout.record_size =
+        round_up(end_of_marks > end_of_hazards ? end_of_marks : end_of_hazards) + REDZONE;
     Cold cold;
     cold_init(&layout, &cold);
     layout.cold_size =
