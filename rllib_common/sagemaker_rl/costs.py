@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from sagemaker_rl.console import say
 
-SAMPLED_PER_CPU_SECOND = {"DQN": 84_512, "APEX": 59_943}
+SAMPLED_PER_CPU_SECOND = {"DQN": 83_499, "APEX": 59_843}
 """Agent-steps that one CPU plays in a second, as measured (`benchmarks/training.py`)."""
 
-TRAINED_PER_CPU_SECOND = 2.0 / (1 / 8_431 - 1 / SAMPLED_PER_CPU_SECOND["DQN"])
-"""Transitions that one CPU learns from in a second: DQN took 1 / 8,431 s for an agent-step, playing
+TRAINED_PER_CPU_SECOND = 2.0 / (1 / 9_550 - 1 / SAMPLED_PER_CPU_SECOND["DQN"])
+"""Transitions that one CPU learns from in a second: DQN took 1 / 9,550 s for an agent-step, playing
 it and training on two, less what playing alone took."""
 
 

@@ -18,7 +18,6 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils.metrics import (
     ENV_RUNNER_RESULTS,
     ENV_RUNNER_SAMPLING_TIMER,
-    LEARNER_RESULTS,
     REPLAY_BUFFER_SAMPLE_TIMER,
     SYNCH_WORKER_WEIGHTS_TIMER,
     TIMERS,
@@ -38,8 +37,9 @@ class APEXConfig(DQNConfig):
     """`DQNConfig` with APEX's defaults: an epsilon ladder over all games of all runners.
 
     ``num_replay_shards`` actors share the replay's capacity. ``broadcast_interval``: updates
-    between two sendings of weights. ``training_intensity`` holds as for DQN: runners pause when
-    the learner cannot keep up, and the other way round.
+    between two sendings of weights, and between two of the learner's reports.
+    ``training_intensity`` holds as for DQN: runners pause when the learner cannot keep up, and the
+    other way round.
     """
 
     def __init__(self, algo_class: type | None = None) -> None:
@@ -142,6 +142,7 @@ class APEX(DQN):
         if due and self._update():
             self._updates_since_broadcast += 1
         if self._updates_since_broadcast >= self.config.broadcast_interval:
+            self._report_updates()
             with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
                 self._broadcast()
 
@@ -226,9 +227,7 @@ class APEX(DQN):
         if batch is None:
             return False
         self._want_batches(shard)
-        td_errors, results = self._learn(batch)
-        self.metrics.aggregate(results, key=LEARNER_RESULTS)
-        self._shards[shard].update_priorities.remote(batch.rows, td_errors)
+        self._shards[shard].update_priorities.remote(batch.rows, self._learn(batch))
         return True
 
     # Replay shards in results, checkpoints and at the end

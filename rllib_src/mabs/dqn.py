@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 import ray
-import torch
 from numpy.typing import NDArray
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.algorithms.dqn import dqn as rllib_dqn
-from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
@@ -33,12 +31,12 @@ from ray.rllib.utils.metrics import (
     REPLAY_BUFFER_RESULTS,
     REPLAY_BUFFER_SAMPLE_TIMER,
     SYNCH_WORKER_WEIGHTS_TIMER,
-    TD_ERROR_KEY,
     TIMERS,
     WEIGHTS_SEQ_NO,
 )
 
 from mabs.environment import DEFAULTS
+from mabs.learner import SnakeDQNLearner
 from mabs.metrics import RecentGames, average_games
 from mabs.network import NEW_ACTION_MASK, TRUNK, SnakeQModule
 from mabs.opponents import PAST
@@ -53,28 +51,6 @@ NEXT_PAST_SELF = "next_past_self"
 
 PAST_SELF_EVERY = 50_000
 """Env steps between two past selves, where they are among the opponents."""
-
-
-class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
-    """RLlib's learner, with the optimizer's step in one call for all weights, and their mean."""
-
-    def configure_optimizers_for_module(
-        self, module_id: str, config: AlgorithmConfig | None = None
-    ) -> None:
-        """Adam."""
-        parameters = self.get_parameters(self.module[module_id])
-        self.register_optimizer(
-            module_id=module_id,
-            optimizer=torch.optim.Adam(parameters, fused=True),
-            params=parameters,
-            lr_or_lr_schedule=(config or self.config).lr,
-        )
-
-    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Update the target, if it is time, and the mean of the weights."""
-        super().after_gradient_based_update(timesteps=timesteps)
-        for module in self.module.values():
-            module.unwrapped().update_mean()
 
 
 class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
@@ -188,6 +164,7 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         """Build runners and learner as RLlib does, and the replay."""
         super().setup(config)
         self._steps_owed = 0.0
+        self._unreported_updates = 0
         self._learning_starts = self.config.num_steps_sampled_before_learning_starts
         self._recent_games = RecentGames(self.config.metrics_num_episodes_for_smoothing)
         self._setup_replay()
@@ -211,21 +188,13 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         self._owe(sum(fragment.num_agent_steps for fragment in fragments))
         if self._steps_owed < self.config.total_train_batch_size:
             return
-        learned: list[Any] = []
         while self._steps_owed >= self.config.total_train_batch_size:
             with self.metrics.log_time((TIMERS, REPLAY_BUFFER_SAMPLE_TIMER)):
                 batch = self.replay.sample(self.config.total_train_batch_size)
-            td_errors, results = self._learn(batch)
-            learned += results
-            self.replay.update_priorities(batch.rows, td_errors)
-        # All at once: merging the results of one update after the other takes ever longer.
-        self.metrics.aggregate(learned, key=LEARNER_RESULTS)
+            self.replay.update_priorities(batch.rows, self._learn(batch))
+        self._report_updates()
         with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
-            self.env_runner_group.sync_weights(
-                from_worker_or_learner_group=self.learner_group,
-                policies=[DEFAULT_MODULE_ID],
-                inference_only=True,
-            )
+            self._sync_weights()
 
     @property
     def num_env_steps_sampled(self) -> int:
@@ -251,9 +220,10 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         if self.num_env_steps_sampled >= self._learning_starts:
             self._steps_owed += agent_steps * self.config.training_intensity
 
-    def _learn(self, batch: Batch) -> tuple[NDArray[np.float32], list[Any]]:
-        """One update; returns the TD errors of the batch, in its order, and RLlib's results."""
+    def _learn(self, batch: Batch) -> NDArray[np.float32]:
+        """One update; returns the TD errors of the batch, in its order."""
         self._steps_owed -= len(batch.rows)
+        self._unreported_updates += 1
         columns = {
             Columns.OBS: batch.obs,
             Columns.NEXT_OBS: batch.new_obs,
@@ -265,18 +235,33 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
             "weights": batch.weights,
         }
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
-            results = self.learner_group.update(
+            td_errors = self.learner_group.update(
                 batch=MultiAgentBatch(
                     {DEFAULT_MODULE_ID: SampleBatch(columns)}, env_steps=len(batch.rows)
                 ),
                 timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled},
             )
-        td_errors = [
-            np.asarray(part, dtype=np.float32)
-            for result in results
-            for part in result[DEFAULT_MODULE_ID].pop(TD_ERROR_KEY).peek()
-        ]
-        return np.concatenate(td_errors), list(results)
+        return np.concatenate(list(td_errors))
+
+    def _report_updates(self) -> None:
+        """Take over what the learners have to say of all updates since they were last asked."""
+        if not self._unreported_updates:
+            return
+        self._unreported_updates = 0
+        reports = self.learner_group.foreach_learner(lambda learner: learner.report())
+        self.metrics.aggregate([report.get() for report in reports], key=LEARNER_RESULTS)
+
+    def _sync_weights(self) -> None:
+        """Give the learner's weights to all runners."""
+        if self.config.num_env_runners == 0:
+            # RLlib's would put them into Ray's object store as well.
+            self.env_runner.set_state(self._weights())
+            return
+        self.env_runner_group.sync_weights(
+            from_worker_or_learner_group=self.learner_group,
+            policies=[DEFAULT_MODULE_ID],
+            inference_only=True,
+        )
 
     def _weights(self) -> dict[str, Any]:
         """The learner's weights, as much of them as runners need, and their sequence number."""
@@ -327,6 +312,7 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         **kwargs: Any,
     ) -> dict[str, Any]:
         """RLlib's state, what our own loop goes by, and, if configured, the replay."""
+        self._report_updates()
         state: dict[str, Any] = super().get_state(
             components, not_components=not_components, **kwargs
         )

@@ -1,8 +1,10 @@
-"""Memory that torch frees stays with the process."""
+"""Memory costs no more than it must: what torch frees stays, what it takes is not filled first."""
 
 from __future__ import annotations
 
 import ctypes
+
+import torch
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Parameters' numbers in glibc's malloc.h."""
@@ -23,3 +25,12 @@ def keep_freed_memory() -> bool:
     if mallopt is None:
         return False
     return bool(mallopt(M_TRIM_THRESHOLD, KEEP) and mallopt(M_MMAP_THRESHOLD, REUSE_UP_TO))
+
+
+def leave_new_memory_unfilled() -> None:
+    """Have torch not write NaN to all memory it takes, where it was asked to be deterministic.
+
+    RLlib asks for that wherever a seed is given. The NaN would show who reads what nobody wrote;
+    results are the same without, and updates a few hundredths faster. Changes the whole process.
+    """
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -62,6 +62,22 @@ def bfloat16_pays(device: torch.device) -> bool:
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
+class _Flatten(nn.Flatten):
+    """Its gradient goes back in the channels' order of what was flattened.
+
+    In any other order the gradient of the ReLU before it takes several times as long.
+    """
+
+    def forward(self, features: Tensor) -> Tensor:
+        if features.requires_grad:
+            features.register_hook(_channels_last)  # type: ignore[no-untyped-call]
+        return super().forward(features)
+
+
+def _channels_last(values: Tensor) -> Tensor:
+    return values.contiguous(memory_format=torch.channels_last)
+
+
 class ConvTrunk(nn.Module):
     """Features of a board: (B, C, H, W) uint8 to (B, ``width``) float.
 
@@ -92,7 +108,7 @@ class ConvTrunk(nn.Module):
             layers += [nn.Conv2d(previous, count, 3, stride, padding=1), nn.ReLU()]
             previous = count
             sides = [(side - 1) // stride + 1 for side in sides]
-        self.convolutions = nn.Sequential(*layers, nn.Flatten())
+        self.convolutions = nn.Sequential(*layers, _Flatten())
         far, near = previous * sides[0] * sides[1], shape[0] * self.glimpse**2
         self.dense = nn.Linear(far + near, width)
         # On CPUs this order of the channels makes bfloat16 convolutions a fifth faster.
@@ -100,18 +116,29 @@ class ConvTrunk(nn.Module):
 
     def forward(self, planes: Tensor) -> Tensor:
         """Features of a batch of boards; 255 stands for 1."""
+        return self.think(*self.look(planes))
+
+    def look(self, planes: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What `think` needs, and what other trunks with the same glimpse can think about too."""
         device = planes.device.type
         half = torch.is_autocast_enabled(device)
         scaled = planes.to(torch.get_autocast_dtype(device) if half else torch.float32) / 255
         scaled = scaled.contiguous(memory_format=torch.channels_last)
+        if not self.glimpse:
+            return scaled, None
+        # Bytes are compared three times as fast as what they are scaled to.
+        heads = planes[:, self.head_plane].flatten(1).argmax(1, keepdim=True)
+        return scaled, self._look_around(scaled, heads)
+
+    def think(self, scaled: Tensor, near: Tensor | None) -> Tensor:
+        """Features of what `look` saw."""
         features: Tensor = self.convolutions(scaled)
-        if self.glimpse:
-            features = torch.cat((features, self._look_around(scaled)), dim=1)
+        if near is not None:
+            features = torch.cat((features, near), dim=1)
         return torch.relu(self.dense(features))
 
-    def _look_around(self, planes: Tensor) -> Tensor:
-        """The cells around the own head: (B, glimpse * glimpse * C)."""
-        heads = planes[:, self.head_plane].flatten(1).argmax(1, keepdim=True)
+    def _look_around(self, planes: Tensor, heads: Tensor) -> Tensor:
+        """The cells around the own head, the ``heads``-th cell: (B, glimpse * glimpse * C)."""
         margin = self.glimpse // 2
         padded = nn.functional.pad(planes.permute(0, 2, 3, 1), (0, 0, *(margin,) * 4))
         boards, height, width, count = padded.shape
@@ -134,9 +161,13 @@ class DuelingQNetwork(nn.Module):
 
     def forward(self, planes: Tensor) -> Tensor:
         """Value of the position plus what each move is better or worse than their mean."""
-        features = self.trunk(planes).float()
+        return self.judge(*self.trunk.look(planes))
+
+    def judge(self, scaled: Tensor, near: Tensor | None) -> Tensor:
+        """The Q-values of what the trunk's `look`, or an equal trunk's, has seen."""
+        features = self.trunk.think(scaled, near).float()
         # The head keeps full precision: what it tells apart is small beside the values themselves.
-        with torch.autocast(planes.device.type, enabled=False):
+        with torch.autocast(scaled.device.type, enabled=False):
             advantage = self.advantage(features)
             q_values: Tensor = self.value(features) + advantage - advantage.mean(-1, keepdim=True)
         return q_values
@@ -148,14 +179,6 @@ CPU_BOARDS_AT_ONCE = 512
 RECENT = 3
 """How much more the mean of all weights takes from late updates: half of it is from the last sixth
 of training (Shamir & Zhang 2013, polynomial-decay averaging, https://arxiv.org/abs/1212.1824)."""
-
-
-def _take_into_mean(
-    means: Sequence[Tensor], weights: Sequence[Tensor], count: int | Tensor
-) -> None:
-    share = (RECENT + 1) / (int(count) + 1 + RECENT)
-    for mean, weight in zip(means, weights, strict=True):
-        mean.lerp_(weight, share)
 
 
 class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI):  # type: ignore[misc]
@@ -175,16 +198,24 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
             planes.shape, int(self.action_space.n), **trunk_settings(self.model_config)
         )
         if not self.inference_only:
-            self.mean = AveragedModel(self.network, multi_avg_fn=_take_into_mean)
+            self.mean = AveragedModel(self.network)
             self.mean.requires_grad_(False)
+            self._weights: list[Tensor] = list(self.network.parameters())
+            self._means: list[Tensor] = list(self.mean.module.parameters())
 
     def train(self, mode: bool = True) -> SnakeQModule:
         """RLlib asks for this before every update, and torch would visit forty modules."""
         return self if self.training == mode else super().train(mode)
 
     def update_mean(self) -> None:
-        """Take the network's weights, as they are now, into their mean."""
-        self.mean.update_parameters(self.network)
+        """Take the network's weights, as they are now, into their mean.
+
+        `AveragedModel.update_parameters` does the same, but first sorts all weights by device.
+        """
+        share = (RECENT + 1) / (int(self.mean.n_averaged) + 1 + RECENT)
+        with torch.no_grad():
+            torch._foreach_lerp_(self._means, self._weights, share)
+            self.mean.n_averaged.add_(1)
 
     def make_target_networks(self) -> None:
         """Copy the network."""
@@ -200,12 +231,13 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
 
     def compute_q_values(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Q-values of the online network."""
-        return {QF_PREDS: self._run(self.network, split_observation(batch[Columns.OBS])[0])}
+        planes = split_observation(batch[Columns.OBS])[0]
+        return {QF_PREDS: self._run(planes, self.network)[0]}
 
     def forward_target(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Q-values of the target network."""
         planes = split_observation(batch[Columns.OBS])[0]
-        return {QF_PREDS: self._run(self.target_network, planes)}
+        return {QF_PREDS: self._run(planes, self.target_network)[0]}
 
     def _forward(self, batch: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """The best allowed moves."""
@@ -233,8 +265,7 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
         outputs = self.compute_q_values(batch)
         planes, mask = split_observation(batch[Columns.NEXT_OBS])
         with torch.no_grad():
-            q_next = self._run(self.network, planes)
-            q_target_next = self._run(self.target_network, planes)
+            q_next, q_target_next = self._run(planes, self.network, self.target_network)
         mask = batch.get(NEW_ACTION_MASK, mask)
         if mask is not None:
             forbidden = ~mask.bool()
@@ -242,10 +273,12 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
             q_target_next = q_target_next.masked_fill(forbidden, -torch.inf)
         return outputs | {QF_NEXT_PREDS: q_next, QF_TARGET_NEXT_PREDS: q_target_next}
 
-    def _run(self, network: nn.Module, planes: Tensor) -> Tensor:
+    def _run(self, planes: Tensor, *networks: DuelingQNetwork) -> list[Tensor]:
+        """The Q-values of each of the networks, which are alike and look at the boards but once."""
         choice = self.model_config.get("bfloat16", "auto")
         enabled = bfloat16_pays(planes.device) if choice == "auto" else bool(choice)
         on_cpu = planes.device.type == "cpu"
         parts = torch.split(planes, CPU_BOARDS_AT_ONCE) if on_cpu else (planes,)
         with torch.autocast(planes.device.type, torch.bfloat16, enabled=enabled):
-            return torch.cat([network(part) for part in parts])
+            seen = [networks[0].trunk.look(part) for part in parts]
+            return [torch.cat([network.judge(*part) for part in seen]) for network in networks]

@@ -215,8 +215,8 @@ class Replay:
         newest = self._added - 1
         return Batch(
             rows=newest - (newest - slots) % self.capacity,
-            obs=self._frames[slots],
-            new_obs=self._frames[next_slots],
+            obs=self._frames.take(slots, axis=0),
+            new_obs=self._frames.take(next_slots, axis=0),
             new_action_mask=self._action_mask[next_slots],
             actions=self._actions[slots].astype(np.int64),
             rewards=self._rewards[slots],

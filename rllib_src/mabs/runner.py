@@ -29,7 +29,7 @@ from ray.rllib.utils.metrics import (
 
 from battlesnake_gym.vector import VectorBattlesnake
 from mabs.environment import make_vector, side_at
-from mabs.memory import keep_freed_memory
+from mabs.memory import keep_freed_memory, leave_new_memory_unfilled
 from mabs.metrics import GameStatistics
 from mabs.opponents import PAST, Opponents
 from mabs.replay import Fragment
@@ -52,6 +52,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
         keep_freed_memory()
+        leave_new_memory_unfilled()
         self.spaces = kwargs.get("spaces")
         self.env: VectorBattlesnake | None = None
         self.module: Any = None

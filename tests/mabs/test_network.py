@@ -52,17 +52,37 @@ def test_the_glimpse_is_what_lies_around_the_head(height: int, width: int) -> No
     from mabs.network import ConvTrunk
 
     trunk = ConvTrunk((3, height, width), (2,), (1,), 4, glimpse=5, head_plane=1)
-    boards = np.random.default_rng(1).random((height * width, 3, height, width), dtype=np.float32)
-    boards[:, 1] *= 224 / 255  # bodies, which the head outshines
+    boards = np.random.default_rng(1).integers(0, 256, (height * width, 3, height, width), np.uint8)
+    boards[:, 1] = np.minimum(boards[:, 1], 224)  # bodies, which the head outshines
     for cell, board in enumerate(boards):
         y, x = divmod(cell, width)
-        board[1, y, x] = 1
-    seen = trunk._look_around(torch.from_numpy(boards)).numpy().reshape(-1, 5, 5, 3)
+        board[1, y, x] = 255
+    seen = trunk.look(torch.from_numpy(boards))[1].numpy().reshape(-1, 5, 5, 3)
     padded = np.pad(boards, ((0, 0), (0, 0), (2, 2), (2, 2)))
     for cell, window in enumerate(seen):
         y, x = divmod(cell, width)
         expected = padded[cell, :, y : y + 5, x : x + 5].transpose(1, 2, 0)
-        np.testing.assert_array_equal(window, expected)
+        np.testing.assert_array_equal(window, expected / np.float32(255))
+
+
+def test_the_gradient_of_the_convolutions_keeps_the_order_of_their_channels() -> None:
+    from mabs.network import ConvTrunk
+
+    trunk = ConvTrunk((3, 7, 7), (8,), (1,), 4, glimpse=0, head_plane=None)
+    seen = []
+    trunk.convolutions[-2].register_full_backward_hook(lambda _, __, after: seen.extend(after))
+    trunk(torch.zeros((5, 3, 7, 7), dtype=torch.uint8)).sum().backward()
+    assert seen[0].is_contiguous(memory_format=torch.channels_last)
+
+
+def test_several_networks_over_the_same_boards_say_what_each_says_alone(module: Any) -> None:
+    boards = planes(700)
+    with torch.no_grad():
+        together = module._run(boards, module.network, module.target_network)
+        for network, q_values in zip(
+            (module.network, module.target_network), together, strict=True
+        ):
+            torch.testing.assert_close(q_values, network(boards))
 
 
 @pytest.mark.parametrize("observation", ["planes", "facing", {"name": "planes", "frames": 2}])

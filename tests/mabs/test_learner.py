@@ -1,0 +1,133 @@
+"""The learner: RLlib's loss, and all that RLlib's learner reports."""
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra rllib")
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default"), pytest.mark.timeout(120)]
+
+COUNT = 64
+
+
+def batch_and_outputs() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Transitions, and what networks may have said of them; dead snakes have no move left."""
+    torch.manual_seed(0)
+    terminateds = torch.rand(COUNT) < 0.2
+    q_next, q_target_next = torch.randn(2, COUNT, 4)
+    forbidden = (torch.rand(COUNT, 4) < 0.3) | terminateds[:, None]
+    batch = {
+        "actions": torch.randint(4, (COUNT,)),
+        "rewards": torch.randn(COUNT),
+        "terminateds": terminateds,
+        "n_step": torch.randint(1, 4, (COUNT,)).float(),
+        "weights": torch.rand(COUNT),
+    }
+    outputs = {
+        "qf_preds": torch.randn(COUNT, 4, requires_grad=True),
+        "qf_next_preds": q_next.masked_fill(forbidden, -torch.inf),
+        "qf_target_next_preds": q_target_next.masked_fill(forbidden, -torch.inf),
+    }
+    return batch, outputs
+
+
+@pytest.mark.parametrize("double_q", [True, False])
+@pytest.mark.parametrize("loss", ["huber", "mse"])
+def test_the_loss_is_rllibs(double_q: bool, loss: str) -> None:
+    from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
+
+    from mabs.learner import SnakeDQNLearner
+
+    config = SimpleNamespace(double_q=double_q, td_error_loss_fn=loss, gamma=0.9, num_atoms=1)
+    batch, outputs = batch_and_outputs()
+    found = []
+    for kind in (DQNTorchLearner, SnakeDQNLearner):
+        learner = MagicMock(_unreported=[])
+        value = kind.compute_loss_for_module(
+            learner, module_id="default_policy", config=config, batch=batch, fwd_out=outputs
+        )
+        (gradient,) = torch.autograd.grad(value, outputs["qf_preds"])
+        found.append((value, gradient, learner))
+    (theirs, their_gradient, logged), (ours, our_gradient, learner) = found
+    assert torch.isfinite(ours)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(our_gradient, their_gradient)
+    td_errors = logged.metrics.log_value.call_args.kwargs["value"]
+    torch.testing.assert_close(learner._unreported[0][2], td_errors)
+
+
+def replayed(learner_group: Any, count: int) -> Any:
+    """A batch of ``count`` transitions that cannot be written to, as those that come from Ray."""
+    from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+
+    random = np.random.default_rng(0)
+    shape = (count, *learner_group._learner.module["default_policy"].observation_space.shape)
+    columns = {
+        "obs": random.integers(0, 256, shape, dtype=np.uint8),
+        "new_obs": random.integers(0, 256, shape, dtype=np.uint8),
+        "new_action_mask": np.ones((count, 4), dtype=np.bool_),
+        "actions": random.integers(0, 4, count),
+        "rewards": random.normal(size=count).astype(np.float32),
+        "terminateds": random.random(count) < 0.2,
+        "n_step": np.full(count, 3, dtype=np.float32),
+        "weights": np.ones(count, dtype=np.float32),
+    }
+    for column in columns.values():
+        column.setflags(write=False)
+    return MultiAgentBatch({"default_policy": SampleBatch(columns)}, env_steps=count)
+
+
+def test_a_report_has_all_that_rllibs_learner_tells(small_config: Any) -> None:
+    from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
+
+    from mabs.learner import SnakeDQNLearner
+
+    told = {}
+    for kind in (DQNTorchLearner, SnakeDQNLearner):
+        algorithm = small_config("DQN").training(learner_class=kind).build_algo()
+        group = algorithm.learner_group
+        steps = {"num_env_steps_sampled_lifetime": 10_000}
+        for _ in range(2):
+            (told[kind],) = group.update(batch=replayed(group, 32), timesteps=steps)
+        if kind is SnakeDQNLearner:
+            errors, told[kind] = told[kind], group._learner.report()
+        algorithm.stop()
+    assert errors.shape == (32,)
+    assert (errors >= 0).all()
+    theirs, ours = told.values()
+    expected = {name: set(values) for name, values in theirs.items()}
+    # TD errors are what `update` returns.
+    expected["default_policy"].remove("td_error")
+    assert {name: set(values) for name, values in ours.items()} == expected
+    figures = {key: value.peek() for key, value in ours["default_policy"].items()}
+    assert figures["num_module_steps_trained"] == 64
+    assert figures["module_train_batch_size_mean"] == 32
+    assert figures["weights_seq_no"] == 2
+    assert figures["qf_min"] < figures["qf_mean"] < figures["qf_max"]
+
+
+@pytest.mark.parametrize("how", ["global_norm", "norm", "value"])
+def test_gradients_are_clipped(small_config: Any, how: str) -> None:
+    config = small_config("DQN").training(grad_clip=1e-3, grad_clip_by=how)
+    algorithm = config.build_algo()
+    try:
+        learner = algorithm.learner_group._learner
+        algorithm.learner_group.update(
+            batch=replayed(algorithm.learner_group, 32),
+            timesteps={"num_env_steps_sampled_lifetime": 0},
+        )
+        gradients = [p.grad for p in learner._params.values() if p.grad is not None]
+        norms = torch.stack([gradient.norm() for gradient in gradients])
+        found = {
+            "global_norm": norms.norm(),
+            "norm": norms.max(),
+            "value": max(gradient.abs().max() for gradient in gradients),
+        }
+        assert float(found[how]) == pytest.approx(1e-3, rel=1e-3)
+        told = "gradients_default_optimizer_global_norm" in learner.report()["default_policy"]
+        assert told == (how == "global_norm")
+    finally:
+        algorithm.stop()
