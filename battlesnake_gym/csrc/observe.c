@@ -438,31 +438,50 @@ INLINE void observe(bool avx512, const Observation *observation, const Layout *l
         observe_values(VALUES_NUM, avx512, observation, layout, before, record, out);
 }
 
-/* x86-64 promises vectors of 16 bytes; nearly every such processor has 32, many have 64, and the
- * loops above make good use of them. So they are compiled for each, and the processor is asked. */
-#ifdef OBSERVE_AVX512
-#define OBSERVE_FOR(name, features, avx512)                                                     \
-    __attribute__((target(features))) static void name(                                         \
-        const Observation *observation, const Layout *layout, const Record *before,             \
-        const Record *record, uint8_t *out) {                                                   \
+typedef void Observe(const Observation *observation, const Layout *layout, const Record *before,
+                     const Record *record, uint8_t *out);
+
+#define OBSERVE_FOR(name, avx512)                                                               \
+    static void name(const Observation *observation, const Layout *layout, const Record *before, \
+                     const Record *record, uint8_t *out) {                                      \
         observe(avx512, observation, layout, before, record, out);                              \
     }
-OBSERVE_FOR(observe_avx2, "avx2", false)
-OBSERVE_FOR(observe_avx512, "avx512f,avx512bw,avx512vl,prefer-vector-width=512", true)
+
+/* x86-64 promises vectors of 16 bytes; nearly every such processor has 32, many have 64, and the
+ * loops above make good use of them. So they are compiled for each, and the processor is asked. */
+OBSERVE_FOR(observe_plain, false)
+#ifdef OBSERVE_AVX512
+__attribute__((target("avx2"))) OBSERVE_FOR(observe_avx2, false)
+__attribute__((target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")))
+OBSERVE_FOR(observe_avx512, true)
 #endif
+
+static Observe *chosen = observe_plain;
+
+bool observe_by(const char *vectors) {
+#ifdef OBSERVE_AVX512
+    bool avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    bool avx2 = __builtin_cpu_supports("avx2");
+#else
+    bool avx512 = false, avx2 = false;
+#define observe_avx2 observe_plain
+#define observe_avx512 observe_plain
+#endif
+    bool best = !strcmp(vectors, "best");
+    if (avx512 && (best || !strcmp(vectors, "avx512"))) {
+        chosen = observe_avx512;
+    } else if (avx2 && (best || !strcmp(vectors, "avx2"))) {
+        chosen = observe_avx2;
+    } else if (best || !strcmp(vectors, "plain")) {
+        chosen = observe_plain;
+    } else {
+        return false;
+    }
+    return true;
+}
 
 void observe_game(const Observation *observation, const Layout *layout, const Record *before,
                   const Record *record, uint8_t *out) {
     if (before && before->turn == record->turn) return; /* nothing was played */
-#ifdef OBSERVE_AVX512
-    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
-        observe_avx512(observation, layout, before, record, out);
-        return;
-    }
-    if (__builtin_cpu_supports("avx2")) {
-        observe_avx2(observation, layout, before, record, out);
-        return;
-    }
-#endif
-    observe(false, observation, layout, before, record, out);
+    chosen(observation, layout, before, record, out);
 }

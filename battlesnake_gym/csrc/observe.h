@@ -22,6 +22,10 @@ enum { MAX_FRAMES = 8 };
  * free, from FAR turns on all alike; heads. */
 enum { LEAVING = 32, BLOCKED = 128, FAR = 24, A_HEAD = 255 };
 
+/* Chooses the code that observes from now on: "plain", "avx2", "avx512", or the "best" that this
+ * processor has. False if it does not have it. */
+bool observe_by(const char *vectors);
+
 /* The number of planes in one frame. */
 int observation_planes(int values);
 
