@@ -5,6 +5,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+def observe_by(vectors: str, /) -> None:
+    """Choose the code that makes observations: "plain", "avx2", "avx512", or the "best" there is.
+
+    All make the same bytes; tests compare them. Raises ``ValueError`` for others, and for those
+    that this processor does not have.
+    """
+
 class Batch:
     def __new__(
         cls, num_games: int, sizes: NDArray[np.int32], rules: tuple[Any, ...], map_id: str, /

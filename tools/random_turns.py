@@ -112,7 +112,7 @@ class Player:
 
     def look(self) -> None:
         """Call everything that reads; what the last call wrote is kept up to date from then on."""
-        from battlesnake_gym import masks, observations
+        from battlesnake_gym import _engine, masks, observations
 
         games = self.games
         largest = int(np.max(games._largest[0])), int(np.max(games._largest[1]))
@@ -124,6 +124,7 @@ class Player:
                 except ValueError:  # boards too large for this one
                     continue
                 out = np.zeros((games.num_games, games.num_snakes, *shape), np.uint8)
+                _engine.observe_by(str(self.rand.choice(("plain", "best"))))
                 games.observe(observation, out)
         for kind in masks.KINDS:
             games.action_mask(kind, self.mask)

@@ -1,8 +1,31 @@
 /* The Python module battlesnake_gym._engine. */
 #include "batch.h"
+#include "observe.h"
+
+/* For tests: all give the same bytes. */
+static PyObject *module_observe_by(PyObject *module, PyObject *vectors) {
+    (void)module;
+    PyObject *ascii = PyUnicode_AsASCIIString(vectors);
+    const char *name = ascii ? PyBytes_AsString(ascii) : NULL;
+    if (name && !observe_by(name)) {
+        PyErr_Format(PyExc_ValueError,
+                     "vectors must be plain, best, or avx2 or avx512 where the processor has them, "
+                     "got '%s'", name);
+        Py_CLEAR(ascii);
+    }
+    if (!ascii) return NULL;
+    Py_DECREF(ascii);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef METHODS[] = {
+    {"observe_by", module_observe_by, METH_O, "Choose the code that makes observations."},
+    {NULL, NULL, 0, NULL},
+};
 
 static int execute(PyObject *module) {
     rand_init();
+    observe_by("best");
     PyObject *type = PyType_FromSpec(&batch_spec);
     if (!type) return -1;
     int result = PyModule_AddObjectRef(module, "Batch", type);
@@ -13,7 +36,7 @@ static int execute(PyObject *module) {
 static PyModuleDef_Slot SLOTS[] = {{Py_mod_exec, (void *)execute}, {0, NULL}};
 
 static struct PyModuleDef MODULE = {
-    PyModuleDef_HEAD_INIT, "_engine", "The game engine in C; engine.py is its face.", 0, NULL,
+    PyModuleDef_HEAD_INIT, "_engine", "The game engine in C; engine.py is its face.", 0, METHODS,
     SLOTS, NULL, NULL, NULL,
 };
 

@@ -36,15 +36,12 @@ enum {
     STARTER_PLANES,
 };
 enum { OUTSIDE = 255, MAX_PLANES = PLANES, MAX_LAYERS = 5 };
-/* Body cells of `planes`: free after the next turn; blocked, plus 4 for each turn until they are
- * free, from FAR turns on all alike; heads. */
-enum { LEAVING = 32, BLOCKED = 128, FAR = 24, A_HEAD = 255 };
 
 /* What a game shares is made in whole blocks of cells: so the planes of its record are read up to
  * BLOCK - 1 entries too far (there is room: PLANE_SLACK). What a snake sees is written to the byte:
  * the last block of a plane overlaps the one before. */
 enum { BLOCK = 64 };
-_Static_assert(BLOCK <= PLANE_SLACK, "a block may reach beyond a record");
+_Static_assert((int)BLOCK <= (int)PLANE_SLACK, "a block may reach beyond a record");
 typedef uint8_t Block __attribute__((vector_size(BLOCK)));
 /* The same anywhere in memory. memcpy would move it in parts. */
 typedef uint8_t LooseBlock __attribute__((vector_size(BLOCK), aligned(1), may_alias));
@@ -59,7 +56,8 @@ typedef struct {
 
 /* What the observations of a game's snakes are made from. */
 typedef struct {
-    int cells, span; /* of the board; span: in whole blocks */
+    int cells, span;   /* of the board; span: in whole blocks */
+    bool bodies_apart; /* the planes of bodies and heads are made elsewhere */
     Plane food, hazards, all_bodies;
     Plane bodies[MAX_SNAKES]; /* of the living */
 } Scene;
@@ -186,7 +184,7 @@ INLINE void make_scene(int values, const Layout *layout, const Record *record, i
     scene->cells = record->width * record->height;
     scene->span = span_of(scene->cells);
     bool starter = values != VALUES_PLANES;
-    make_bodies(values, layout, record, scene);
+    if (!scene->bodies_apart) make_bodies(values, layout, record, scene);
     if (news & NEW_FOOD)
         make_flags(record_food(layout, record), scene->span, starter ? 250 : 255,
                    scene->food.cells);
@@ -223,16 +221,19 @@ INLINE void others_plane(const Plane *all, const Plane *own, int size, uint8_t *
     *(LooseBlock *)(to + last) = BLOCK_AT(all->cells + last) ^ BLOCK_AT(own->cells + last);
 }
 
-INLINE uint8_t health_value(const Snake *snake) {
-    return (uint8_t)((unsigned)(snake->health + 3) / 4 * 10);
-}
+INLINE uint8_t turn_value(int turn) { return turn < 8 * 255 ? (uint8_t)((unsigned)turn / 8) : 255; }
 
-INLINE uint8_t turn_value(const Record *record) {
-    return record->turn < 8 * 255 ? (uint8_t)((unsigned)record->turn / 8) : 255;
-}
+INLINE uint8_t health_value(int health) { return (uint8_t)((unsigned)(health + 3) / 4 * 10); }
 
-INLINE uint8_t length_value(const Snake *snake) {
-    return snake->length < 128 ? (uint8_t)(2 * snake->length) : 255;
+INLINE uint8_t length_value(int length) { return length < 128 ? (uint8_t)(2 * length) : 255; }
+
+/* One or the other without a jump, which a processor could only guess. */
+INLINE uint8_t *either(bool first, uint8_t *one, uint8_t *other) {
+    uintptr_t mask = (uintptr_t)0 - first;
+#ifdef __GNUC__
+    __asm__("" : "+r"(mask)); /* else the compiler makes it a jump */
+#endif
+    return (uint8_t *)((uintptr_t)other ^ (((uintptr_t)one ^ (uintptr_t)other) & mask));
 }
 
 /* The planes that are new with every turn. They stand side by side and are written in order: most of
@@ -256,20 +257,21 @@ INLINE void paint_snakes(const Record *record, const Scene *scene, int own, int 
 /* Planes of `size` bytes each. Those that are not new hold what they are to hold. */
 INLINE void paint_planes(const Record *before, const Record *record, const Scene *scene, int news,
                          int own, int size, uint8_t *planes) {
-    const Snake *snake = &record->snakes[own];
+    const Snake *snake = &record->snakes[own], *was = before ? &before->snakes[own] : snake;
     bool new_board = news & NEW_BOARD;
-    uint8_t turn = turn_value(record), health = health_value(snake);
-    uint8_t length = length_value(snake);
+    uint8_t turn = turn_value(record->turn), health = health_value(snake->health);
+    uint8_t length = length_value(snake->length);
+    uint8_t nowhere[MAX_CELLS];
+    bool new_health = new_board || health != health_value(was->health);
     if (new_board) fill_plane(255, size, planes + BOARD_PLANE * size);
     if (news & NEW_FOOD) copy_plane(&scene->food, size, planes + FOOD_PLANE * size);
     if (news & NEW_HAZARDS) copy_plane(&scene->hazards, size, planes + HAZARDS_PLANE * size);
-    if (new_board || turn != turn_value(before))
+    if (new_board || turn != turn_value(before->turn))
         fill_plane(turn, size, planes + TURN_PLANE * size);
-    if (new_board || health != health_value(&before->snakes[own]))
-        fill_plane(health, size, planes + HEALTH_PLANE * size);
-    if (new_board || length != length_value(&before->snakes[own]))
+    fill_plane(health, size, either(new_health, planes + HEALTH_PLANE * size, nowhere));
+    if (new_board || length != length_value(was->length))
         fill_plane(length, size, planes + LENGTH_PLANE * size);
-    paint_snakes(record, scene, own, size, planes);
+    if (!scene->bodies_apart) paint_snakes(record, scene, own, size, planes);
 }
 
 INLINE void paint_starter_planes(const Record *record, const Scene *scene, int news, int own,
@@ -368,13 +370,15 @@ INLINE void paint_view(int values, const Observation *observation, const Record 
     }
 }
 
-INLINE void observe_values(int values, const Observation *observation, const Layout *layout,
-                           const Record *before, const Record *record, uint8_t *out) {
+INLINE void observe_values(int values, bool avx512, const Observation *observation,
+                           const Layout *layout, const Record *before, const Record *record,
+                           uint8_t *out) {
     size_t size = observation_size(observation);
-    size_t frame = size / (size_t)observation->frames;
+    size_t frame = (size_t)(observation_planes(values) * observation->rows * observation->columns);
     bool whole = is_whole(observation, record);
     int news = whole && observation->frames == 1 ? news_of(before, record) : ALL_NEW;
     Scene scene;
+    scene.bodies_apart = avx512 && whole && values == VALUES_PLANES;
     make_scene(values, layout, record, news, &scene);
     unsigned alive = record->alive_mask;
     unsigned shown = before ? before->alive_mask : (1u << layout->max_snakes) - 1;
@@ -392,44 +396,92 @@ INLINE void observe_values(int values, const Observation *observation, const Lay
         else
             paint_view(values, observation, record, &scene, seat, seen);
     }
+#ifdef OBSERVE_AVX512
+    if (scene.bodies_apart)
+        paint_snakes_avx512(layout, record, out + OWN_BODY_PLANE * scene.cells, size);
+#endif
 }
 
-/* Code of its own for each kind of values. */
-INLINE void observe(const Observation *observation, const Layout *layout, const Record *before,
-                    const Record *record, uint8_t *out) {
-    if (observation->values == VALUES_PLANES)
-        observe_values(VALUES_PLANES, observation, layout, before, record, out);
-    else if (observation->values == VALUES_51S)
-        observe_values(VALUES_51S, observation, layout, before, record, out);
-    else
-        observe_values(VALUES_NUM, observation, layout, before, record, out);
+/* -- memory ----------------------------------------------------------------------------------- */
+
+INLINE void fetch_plane(const uint8_t *plane, int size) {
+    enum { LINE = 64 };
+    __builtin_prefetch(plane, 1);
+    for (int at = LINE; at < size - 1; at += LINE) __builtin_prefetch(plane + at, 1);
+    __builtin_prefetch(plane + size - 1, 1);
 }
+
+void fetch_planes(const Observation *observation, const Record *record, const uint8_t *out) {
+    if (observation->values != VALUES_PLANES || observation->view != VIEW_BOARD) return;
+    int size = observation->rows * observation->columns;
+    size_t stride = observation_size(observation);
+    bool new_turn = turn_value(record->turn + 1) != turn_value(record->turn);
+    for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
+        int seat = __builtin_ctz(rest), health = record->snakes[seat].health;
+        const uint8_t *planes = out + stride * (size_t)seat;
+        bool new_health = health_value(health - 1) != health_value(health);
+        if (new_turn) fetch_plane(planes + TURN_PLANE * size, size);
+        fetch_plane(planes + (new_health ? HEALTH_PLANE : OWN_BODY_PLANE) * size, size);
+    }
+}
+
+/* -- the code that the processor has ---------------------------------------------------------- */
+
+/* Code of its own for each kind of values. */
+INLINE void observe(bool avx512, const Observation *observation, const Layout *layout,
+                    const Record *before, const Record *record, uint8_t *out) {
+    if (observation->values == VALUES_PLANES)
+        observe_values(VALUES_PLANES, avx512, observation, layout, before, record, out);
+    else if (observation->values == VALUES_51S)
+        observe_values(VALUES_51S, avx512, observation, layout, before, record, out);
+    else
+        observe_values(VALUES_NUM, avx512, observation, layout, before, record, out);
+}
+
+typedef void Observe(const Observation *observation, const Layout *layout, const Record *before,
+                     const Record *record, uint8_t *out);
+
+#define OBSERVE_FOR(name, avx512)                                                               \
+    static void name(const Observation *observation, const Layout *layout, const Record *before, \
+                     const Record *record, uint8_t *out) {                                      \
+        observe(avx512, observation, layout, before, record, out);                              \
+    }
 
 /* x86-64 promises vectors of 16 bytes; nearly every such processor has 32, many have 64, and the
  * loops above make good use of them. So they are compiled for each, and the processor is asked. */
-#if defined(__x86_64__) && defined(__GNUC__)
-#define OBSERVE_FOR(name, features)                                                             \
-    __attribute__((target(features))) static void name(                                         \
-        const Observation *observation, const Layout *layout, const Record *before,             \
-        const Record *record, uint8_t *out) {                                                   \
-        observe(observation, layout, before, record, out);                                      \
-    }
-OBSERVE_FOR(observe_avx2, "avx2")
-OBSERVE_FOR(observe_avx512, "avx512f,avx512bw,avx512vl,prefer-vector-width=512")
+OBSERVE_FOR(observe_plain, false)
+#ifdef OBSERVE_AVX512
+__attribute__((target("avx2"))) OBSERVE_FOR(observe_avx2, false)
+__attribute__((target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")))
+OBSERVE_FOR(observe_avx512, true)
 #endif
+
+static Observe *chosen = observe_plain;
+
+bool observe_by(const char *vectors) {
+#ifdef OBSERVE_AVX512
+    bool avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    bool avx2 = __builtin_cpu_supports("avx2");
+#else
+    bool avx512 = false, avx2 = false;
+#define observe_avx2 observe_plain
+#define observe_avx512 observe_plain
+#endif
+    bool best = !strcmp(vectors, "best");
+    if (avx512 && (best || !strcmp(vectors, "avx512"))) {
+        chosen = observe_avx512;
+    } else if (avx2 && (best || !strcmp(vectors, "avx2"))) {
+        chosen = observe_avx2;
+    } else if (best || !strcmp(vectors, "plain")) {
+        chosen = observe_plain;
+    } else {
+        return false;
+    }
+    return true;
+}
 
 void observe_game(const Observation *observation, const Layout *layout, const Record *before,
                   const Record *record, uint8_t *out) {
     if (before && before->turn == record->turn) return; /* nothing was played */
-#if defined(__x86_64__) && defined(__GNUC__)
-    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
-        observe_avx512(observation, layout, before, record, out);
-        return;
-    }
-    if (__builtin_cpu_supports("avx2")) {
-        observe_avx2(observation, layout, before, record, out);
-        return;
-    }
-#endif
-    observe(observation, layout, before, record, out);
+    chosen(observation, layout, before, record, out);
 }

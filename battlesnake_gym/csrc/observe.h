@@ -18,6 +18,14 @@ typedef struct {
 
 enum { MAX_FRAMES = 8 };
 
+/* Body cells of `planes`: free after the next turn; blocked, plus 4 for each turn until they are
+ * free, from FAR turns on all alike; heads. */
+enum { LEAVING = 32, BLOCKED = 128, FAR = 24, A_HEAD = 255 };
+
+/* Chooses the code that observes from now on: "plain", "avx2", "avx512", or the "best" that this
+ * processor has. False if it does not have it. */
+bool observe_by(const char *vectors);
+
 /* The number of planes in one frame. */
 int observation_planes(int values);
 
@@ -37,5 +45,16 @@ static inline size_t observation_size(const Observation *observation) {
  * Without it older frames are zero. */
 void observe_game(const Observation *observation, const Layout *layout, const Record *before,
                   const Record *record, uint8_t *out);
+
+/* Asks for the memory that the next turn of a game will write into its observations and that the turns
+ * before hardly touched, as far as this can be foreseen: a processor does not. */
+void fetch_planes(const Observation *observation, const Record *record, const uint8_t *out);
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define OBSERVE_AVX512 1
+/* The last four of the `planes` of every living snake, those of bodies and heads. Those of seat s
+ * begin at out + s * stride and have the cells of the board, at least 64. For AVX-512 F, BW and VL. */
+void paint_snakes_avx512(const Layout *layout, const Record *record, uint8_t *out, size_t stride);
+#endif
 
 #endif

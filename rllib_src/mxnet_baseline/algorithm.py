@@ -59,6 +59,9 @@ def environment() -> dict[str, str]:
 class MXNet:
     """A baseline in training, with the methods that the launcher calls on an RLlib algorithm."""
 
+    env_runner_group = None
+    """It has no runners: its process plays the games too."""
+
     def __init__(self, config: MXNetConfig) -> None:
         self.training_iteration = 0
         self._process = subprocess.Popen(

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import gymnasium
 import numpy as np
@@ -243,6 +243,25 @@ def test_frames_are_newest_first_and_begin_with_turn_0() -> None:
 # -- the engine writes the same bytes --------------------------------------------------------------
 
 
+@pytest.fixture(scope="module", params=["plain", "avx2", "avx512"])
+def vectors(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The codes that the engine may observe by."""
+    _engine = pytest.importorskip("battlesnake_gym._engine")
+    try:
+        _engine.observe_by(request.param)
+    except ValueError:
+        pytest.skip(f"this processor has no {request.param}")
+    yield
+    _engine.observe_by("best")
+
+
+def test_code_that_is_not_there_is_refused() -> None:
+    _engine = pytest.importorskip("battlesnake_gym._engine")
+    with pytest.raises(ValueError, match="plain, best, or avx2 or avx512"):
+        _engine.observe_by("sse9")
+
+
+@pytest.mark.usefixtures("vectors")
 @settings(max_examples=200, deadline=None)
 @given(batches(), Observations, st.integers(0, 2**32), st.integers(0, MAX_TURNS))
 def test_engine_equals_definition(
@@ -290,6 +309,7 @@ def encode_games(
             observation.encode(position, snake.id, out[i, seat])
 
 
+@pytest.mark.usefixtures("vectors")
 @pytest.mark.parametrize("name", NAMES)
 def test_engine_equals_definition_on_mixed_sizes_and_odd_positions(name: str) -> None:
     observation = get(name)
@@ -310,6 +330,7 @@ def test_engine_equals_definition_on_mixed_sizes_and_odd_positions(name: str) ->
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.usefixtures("vectors")
 @pytest.mark.parametrize("name", NAMES)
 def test_engine_equals_definition_of_long_lives(name: str) -> None:
     """All health there is, up to 130 segments, differences of up to 16 and of more."""
@@ -347,6 +368,7 @@ def test_engine_equals_definition_of_long_lives(name: str) -> None:
     assert not out.any()
 
 
+@pytest.mark.usefixtures("vectors")
 @pytest.mark.parametrize("name", NAMES)
 def test_engine_writes_nothing_outside_its_array(name: str) -> None:
     observation = get(name)

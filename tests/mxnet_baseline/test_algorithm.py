@@ -115,7 +115,6 @@ def test_a_process_that_dies_is_told_of(quick_config: Any) -> None:
     algorithm.stop()
 
 
-@pytest.mark.slow
 def test_from_the_command_to_a_served_policy(mxnet_python: Path, tmp_path: Path) -> None:
     from battlesnake_gym.board import Board
     from mabs.launcher import main
