@@ -11,20 +11,6 @@
 #define INLINE static inline
 #endif
 
-/* The planes of one frame, in order. */
-enum {
-    BOARD_PLANE,
-    FOOD_PLANE,
-    HAZARDS_PLANE,
-    TURN_PLANE,
-    HEALTH_PLANE,
-    LENGTH_PLANE,
-    OWN_BODY_PLANE,
-    OTHER_BODIES_PLANE,
-    LONGER_HEADS_PLANE,
-    SHORTER_HEADS_PLANE,
-    PLANES,
-};
 enum {
     STARTER_FOOD,
     STARTER_OWN,
@@ -35,7 +21,7 @@ enum {
     STARTER_TURN,
     STARTER_PLANES,
 };
-enum { OUTSIDE = 255, MAX_PLANES = PLANES, MAX_LAYERS = 5 };
+enum { OUTSIDE = 255, MAX_PLANES = PLANES };
 
 /* What a game shares is made in whole blocks of cells: so the planes of its record are read up to
  * BLOCK - 1 entries too far (there is room: PLANE_SLACK). What a snake sees is written to the byte:
@@ -56,8 +42,7 @@ typedef struct {
 
 /* What the observations of a game's snakes are made from. */
 typedef struct {
-    int cells, span;   /* of the board; span: in whole blocks */
-    bool bodies_apart; /* the planes of bodies and heads are made elsewhere */
+    int cells, span; /* of the board; span: in whole blocks */
     Plane food, hazards, all_bodies;
     Plane bodies[MAX_SNAKES]; /* of the living */
 } Scene;
@@ -184,12 +169,12 @@ INLINE void make_scene(int values, const Layout *layout, const Record *record, i
     scene->cells = record->width * record->height;
     scene->span = span_of(scene->cells);
     bool starter = values != VALUES_PLANES;
-    if (!scene->bodies_apart) make_bodies(values, layout, record, scene);
+    make_bodies(values, layout, record, scene);
     if (news & NEW_FOOD)
-        make_flags(record_food(layout, record), scene->span, starter ? 250 : 255,
+        make_flags(record_food(layout, record), scene->span, starter ? 250 : A_FOOD,
                    scene->food.cells);
     if (news & NEW_HAZARDS)
-        make_layers(record_hazards(layout, record), scene->span, starter ? 50 : 51,
+        make_layers(record_hazards(layout, record), scene->span, starter ? 50 : A_LAYER,
                     scene->hazards.cells);
 }
 
@@ -219,21 +204,6 @@ INLINE void others_plane(const Plane *all, const Plane *own, int size, uint8_t *
     for (int start = 0; start < last; start += BLOCK)
         *(LooseBlock *)(to + start) = BLOCK_AT(all->cells + start) ^ BLOCK_AT(own->cells + start);
     *(LooseBlock *)(to + last) = BLOCK_AT(all->cells + last) ^ BLOCK_AT(own->cells + last);
-}
-
-INLINE uint8_t turn_value(int turn) { return turn < 8 * 255 ? (uint8_t)((unsigned)turn / 8) : 255; }
-
-INLINE uint8_t health_value(int health) { return (uint8_t)((unsigned)(health + 3) / 4 * 10); }
-
-INLINE uint8_t length_value(int length) { return length < 128 ? (uint8_t)(2 * length) : 255; }
-
-/* One or the other without a jump, which a processor could only guess. */
-INLINE uint8_t *either(bool first, uint8_t *one, uint8_t *other) {
-    uintptr_t mask = (uintptr_t)0 - first;
-#ifdef __GNUC__
-    __asm__("" : "+r"(mask)); /* else the compiler makes it a jump */
-#endif
-    return (uint8_t *)((uintptr_t)other ^ (((uintptr_t)one ^ (uintptr_t)other) & mask));
 }
 
 /* The planes that are new with every turn. They stand side by side and are written in order: most of
@@ -271,7 +241,7 @@ INLINE void paint_planes(const Record *before, const Record *record, const Scene
     fill_plane(health, size, either(new_health, planes + HEALTH_PLANE * size, nowhere));
     if (new_board || length != length_value(was->length))
         fill_plane(length, size, planes + LENGTH_PLANE * size);
-    if (!scene->bodies_apart) paint_snakes(record, scene, own, size, planes);
+    paint_snakes(record, scene, own, size, planes);
 }
 
 INLINE void paint_starter_planes(const Record *record, const Scene *scene, int news, int own,
@@ -370,21 +340,24 @@ INLINE void paint_view(int values, const Observation *observation, const Record 
     }
 }
 
-INLINE void observe_values(int values, bool avx512, const Observation *observation,
-                           const Layout *layout, const Record *before, const Record *record,
-                           uint8_t *out) {
+/* Whom only the turn before showed, or without one nobody, sees nothing. */
+INLINE void clear_the_dead(const Layout *layout, const Record *before, const Record *record,
+                           size_t size, uint8_t *out) {
+    unsigned shown = before ? before->alive_mask : (1u << layout->max_snakes) - 1;
+    for (unsigned rest = shown & ~(unsigned)record->alive_mask; rest; rest &= rest - 1)
+        memset(out + size * (size_t)__builtin_ctz(rest), 0, size);
+}
+
+INLINE void observe_values(int values, const Observation *observation, const Layout *layout,
+                           const Record *before, const Record *record, uint8_t *out) {
     size_t size = observation_size(observation);
     size_t frame = (size_t)(observation_planes(values) * observation->rows * observation->columns);
     bool whole = is_whole(observation, record);
     int news = whole && observation->frames == 1 ? news_of(before, record) : ALL_NEW;
     Scene scene;
-    scene.bodies_apart = avx512 && whole && values == VALUES_PLANES;
     make_scene(values, layout, record, news, &scene);
-    unsigned alive = record->alive_mask;
-    unsigned shown = before ? before->alive_mask : (1u << layout->max_snakes) - 1;
-    for (unsigned rest = shown & ~alive; rest; rest &= rest - 1)
-        memset(out + size * (size_t)__builtin_ctz(rest), 0, size);
-    for (unsigned rest = alive; rest; rest &= rest - 1) {
+    clear_the_dead(layout, before, record, size, out);
+    for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
         uint8_t *seen = out + size * (size_t)seat;
         if (!before)
@@ -396,64 +369,75 @@ INLINE void observe_values(int values, bool avx512, const Observation *observati
         else
             paint_view(values, observation, record, &scene, seat, seen);
     }
-#ifdef OBSERVE_AVX512
-    if (scene.bodies_apart)
-        paint_snakes_avx512(layout, record, out + OWN_BODY_PLANE * scene.cells, size);
-#endif
 }
 
 /* -- memory ----------------------------------------------------------------------------------- */
 
+/* Its first lines and its last: what lies between them on large boards follows by itself. */
 INLINE void fetch_plane(const uint8_t *plane, int size) {
     enum { LINE = 64 };
     __builtin_prefetch(plane, 1);
-    for (int at = LINE; at < size - 1; at += LINE) __builtin_prefetch(plane + at, 1);
+    __builtin_prefetch(plane + LINE, 1);
     __builtin_prefetch(plane + size - 1, 1);
 }
 
-void fetch_planes(const Observation *observation, const Record *record, const uint8_t *out) {
+void fetch_planes(const Observation *observation, const Record *record, uint8_t *out) {
     if (observation->values != VALUES_PLANES || observation->view != VIEW_BOARD) return;
     int size = observation->rows * observation->columns;
-    size_t stride = observation_size(observation);
-    bool new_turn = turn_value(record->turn + 1) != turn_value(record->turn);
+    size_t stride = (size_t)(PLANES * size * observation->frames);
+    bool new_turn = turn_will_change(record->turn);
     for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
-        int seat = __builtin_ctz(rest), health = record->snakes[seat].health;
-        const uint8_t *planes = out + stride * (size_t)seat;
-        bool new_health = health_value(health - 1) != health_value(health);
+        int seat = __builtin_ctz(rest);
+        uint8_t *planes = out + stride * (size_t)seat;
+        bool new_health = health_will_change(record->snakes[seat].health);
         if (new_turn) fetch_plane(planes + TURN_PLANE * size, size);
-        fetch_plane(planes + (new_health ? HEALTH_PLANE : OWN_BODY_PLANE) * size, size);
+        fetch_plane(either(new_health, planes + HEALTH_PLANE * size, planes + OWN_BODY_PLANE * size),
+                    size);
     }
 }
 
 /* -- the code that the processor has ---------------------------------------------------------- */
 
 /* Code of its own for each kind of values. */
-INLINE void observe(bool avx512, const Observation *observation, const Layout *layout,
-                    const Record *before, const Record *record, uint8_t *out) {
+INLINE void observe(const Observation *observation, const Layout *layout, const Record *before,
+                    const Record *record, uint8_t *out) {
     if (observation->values == VALUES_PLANES)
-        observe_values(VALUES_PLANES, avx512, observation, layout, before, record, out);
+        observe_values(VALUES_PLANES, observation, layout, before, record, out);
     else if (observation->values == VALUES_51S)
-        observe_values(VALUES_51S, avx512, observation, layout, before, record, out);
+        observe_values(VALUES_51S, observation, layout, before, record, out);
     else
-        observe_values(VALUES_NUM, avx512, observation, layout, before, record, out);
+        observe_values(VALUES_NUM, observation, layout, before, record, out);
 }
 
 typedef void Observe(const Observation *observation, const Layout *layout, const Record *before,
                      const Record *record, uint8_t *out);
 
-#define OBSERVE_FOR(name, avx512)                                                               \
-    static void name(const Observation *observation, const Layout *layout, const Record *before, \
-                     const Record *record, uint8_t *out) {                                      \
-        observe(avx512, observation, layout, before, record, out);                              \
-    }
-
 /* x86-64 promises vectors of 16 bytes; nearly every such processor has 32, many have 64, and the
  * loops above make good use of them. So they are compiled for each, and the processor is asked. */
-OBSERVE_FOR(observe_plain, false)
+static void observe_plain(const Observation *observation, const Layout *layout,
+                          const Record *before, const Record *record, uint8_t *out) {
+    observe(observation, layout, before, record, out);
+}
+
 #ifdef OBSERVE_AVX512
-__attribute__((target("avx2"))) OBSERVE_FOR(observe_avx2, false)
-__attribute__((target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")))
-OBSERVE_FOR(observe_avx512, true)
+__attribute__((target("avx2"))) static void observe_avx2(
+    const Observation *observation, const Layout *layout, const Record *before,
+    const Record *record, uint8_t *out) {
+    observe(observation, layout, before, record, out);
+}
+
+__attribute__((target("avx512f,avx512bw,avx512vl,prefer-vector-width=512"))) static void
+observe_avx512(const Observation *observation, const Layout *layout, const Record *before,
+               const Record *record, uint8_t *out) {
+    bool planes = observation->values == VALUES_PLANES && observation->frames == 1;
+    if (!planes || !is_whole(observation, record)) {
+        observe(observation, layout, before, record, out);
+        return;
+    }
+    size_t size = observation_size(observation);
+    clear_the_dead(layout, before, record, size, out);
+    paint_planes_avx512(layout, before, record, out, size);
+}
 #endif
 
 static Observe *chosen = observe_plain;

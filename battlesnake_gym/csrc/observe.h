@@ -18,9 +18,47 @@ typedef struct {
 
 enum { MAX_FRAMES = 8 };
 
-/* Body cells of `planes`: free after the next turn; blocked, plus 4 for each turn until they are
- * free, from FAR turns on all alike; heads. */
+/* The planes of one frame of `planes`, in order. */
+enum {
+    BOARD_PLANE,
+    FOOD_PLANE,
+    HAZARDS_PLANE,
+    TURN_PLANE,
+    HEALTH_PLANE,
+    LENGTH_PLANE,
+    OWN_BODY_PLANE,
+    OTHER_BODIES_PLANE,
+    LONGER_HEADS_PLANE,
+    SHORTER_HEADS_PLANE,
+    PLANES,
+};
+
+/* What their cells show. Bodies: free after the next turn; blocked, plus 4 for each turn until they
+ * are free, from FAR turns on all alike; heads. */
+enum { A_FOOD = 255, A_LAYER = 51, MAX_LAYERS = 5 };
 enum { LEAVING = 32, BLOCKED = 128, FAR = 24, A_HEAD = 255 };
+static inline uint8_t turn_value(int turn) {
+    return turn < 8 * 255 ? (uint8_t)((unsigned)turn / 8) : 255;
+}
+static inline uint8_t health_value(int health) {
+    return (uint8_t)((unsigned)(health + 3) / 4 * 10);
+}
+static inline uint8_t length_value(int length) {
+    return length < 128 ? (uint8_t)(2 * length) : 255;
+}
+
+/* Whether the turn after this one shows another value; health if nothing is eaten. */
+static inline bool turn_will_change(int turn) { return (unsigned)turn % 8 == 7; }
+static inline bool health_will_change(int health) { return (unsigned)health % 4 == 1; }
+
+/* One or the other without a jump, which a processor could only guess. */
+static inline uint8_t *either(bool first, uint8_t *one, uint8_t *other) {
+    uintptr_t mask = (uintptr_t)0 - first;
+#ifdef __GNUC__
+    __asm__("" : "+r"(mask)); /* else the compiler makes it a jump */
+#endif
+    return (uint8_t *)((uintptr_t)other ^ (((uintptr_t)one ^ (uintptr_t)other) & mask));
+}
 
 /* Chooses the code that observes from now on: "plain", "avx2", "avx512", or the "best" that this
  * processor has. False if it does not have it. */
@@ -48,13 +86,14 @@ void observe_game(const Observation *observation, const Layout *layout, const Re
 
 /* Asks for the memory that the next turn of a game will write into its observations and that the turns
  * before hardly touched, as far as this can be foreseen: a processor does not. */
-void fetch_planes(const Observation *observation, const Record *record, const uint8_t *out);
+void fetch_planes(const Observation *observation, const Record *record, uint8_t *out);
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define OBSERVE_AVX512 1
-/* The last four of the `planes` of every living snake, those of bodies and heads. Those of seat s
- * begin at out + s * stride and have the cells of the board, at least 64. For AVX-512 F, BW and VL. */
-void paint_snakes_avx512(const Layout *layout, const Record *record, uint8_t *out, size_t stride);
+/* The `planes` of every living snake on one board of at least 64 cells; those of seat s begin at
+ * out + s * stride. `before` as above. For AVX-512 F, BW and VL. */
+void paint_planes_avx512(const Layout *layout, const Record *before, const Record *record,
+                         uint8_t *out, size_t stride);
 #endif
 
 #endif

@@ -1,4 +1,4 @@
-/* The planes of `planes` that every turn makes anew, for processors with AVX-512.
+/* The default observation, `planes` of the board as it stands, for processors with AVX-512.
  *
  * The loops of observe.c look at every cell once for each snake. Here numbers of the snakes stand in
  * registers and are looked up by the seat in a cell's mark: so one look is enough for all. */
@@ -11,22 +11,29 @@
 enum { LANES = 32, BLOCK = 2 * LANES, MAX_BLOCKS = (MAX_CELLS + BLOCK - 1) / BLOCK };
 enum { SEATS_AT_ONCE = 4 }; /* as many snakes of a record fill a register */
 _Static_assert(SEATS_AT_ONCE * sizeof(Snake) == sizeof(__m512i), "four snakes are a register");
-_Static_assert(offsetof(Snake, length) == 4 && offsetof(Snake, extent) == 8,
-               "lengths are the second, extents the lower half of the third of four numbers");
+_Static_assert(offsetof(Snake, length) == 4 && offsetof(Snake, extent) == 8 &&
+                   offsetof(Snake, health) == 10,
+               "of a snake's four numbers, the second is its length, the third extent and health");
 
 /* Numbers of all seats; those of seats that are not taken are of no use, and no mark names them. */
 typedef struct {
-    __m512i lengths;        /* of 32 bits */
-    __m512i extents, tails; /* of 16 bits, in the lower half, as the next; tails: their marks */
-    __m512i turns;          /* until the tail's cell is free */
+    __m512i lengths, healths; /* of 32 bits */
+    __m512i extents, tails;   /* of 16 bits, in the lower half, as the next; tails: their marks */
+    __m512i turns;            /* until the tail's cell is free */
 } Seats;
 
-/* Cells of a board as all snakes see them: whose they are, what bodies show, where heads are. */
+/* 64 cells as all snakes see them: whose they are, what bodies show there, where heads are. */
 typedef struct {
-    __m512i seats[MAX_BLOCKS], bodies[MAX_BLOCKS];
-    __mmask64 heads[MAX_BLOCKS];
-    int starts[MAX_BLOCKS], count;
-} Blocks;
+    __m512i seats, bodies;
+    __mmask64 heads;
+    int start;
+} Block;
+
+/* A board in blocks, of which the last overlaps the one before. */
+typedef struct {
+    int count, size; /* size: cells */
+    Block blocks[MAX_BLOCKS];
+} Board;
 
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
 #define INLINE static inline __attribute__((always_inline)) AVX512
@@ -35,24 +42,29 @@ INLINE __m512i lower_half(__m512i numbers) {
     return _mm512_zextsi256_si512(_mm512_cvtepi32_epi16(numbers));
 }
 
-INLINE Seats look_at_seats(const Record *record, int max_snakes) {
-    const __m512i one_of_four = _mm512_set4_epi32(12, 8, 4, 0);
-    const __m512i seat = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    __m512i lengths = _mm512_setzero_si512(), extents = lengths;
+/* Lengths and healths, with the extents in the lower halves of the healths. */
+INLINE void read_snakes(const Record *record, int max_snakes, __m512i *lengths, __m512i *healths) {
+    const __m512i second = _mm512_set4_epi32(13, 9, 5, 1), third = _mm512_set4_epi32(14, 10, 6, 2);
+    *lengths = *healths = _mm512_setzero_si512();
     for (int first = 0; first < max_snakes; first += SEATS_AT_ONCE) {
         __mmask16 lanes = (__mmask16)(0xF << first);
         __m512i snakes = _mm512_loadu_si512(record->snakes + first);
-        lengths = _mm512_mask_permutexvar_epi32(
-            lengths, lanes, _mm512_add_epi32(one_of_four, _mm512_set1_epi32(1)), snakes);
-        extents = _mm512_mask_permutexvar_epi32(
-            extents, lanes, _mm512_add_epi32(one_of_four, _mm512_set1_epi32(2)), snakes);
+        *lengths = _mm512_mask_permutexvar_epi32(*lengths, lanes, second, snakes);
+        *healths = _mm512_mask_permutexvar_epi32(*healths, lanes, third, snakes);
     }
-    extents = _mm512_and_si512(extents, _mm512_set1_epi32(0xFFFF));
+}
+
+INLINE Seats look_at_seats(const Record *record, int max_snakes) {
+    const __m512i seat = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i lengths, healths;
+    read_snakes(record, max_snakes, &lengths, &healths);
+    __m512i extents = _mm512_and_si512(healths, _mm512_set1_epi32(0xFFFF));
     __m512i heads =
         _mm512_add_epi32(_mm512_slli_epi32(seat, CLOCK_BITS), _mm512_set1_epi32(record->clock));
     __m512i turns = _mm512_min_epi32(_mm512_sub_epi32(lengths, extents), _mm512_set1_epi32(FAR));
     return (Seats){
         .lengths = lengths,
+        .healths = _mm512_srai_epi32(healths, 16),
         .extents = lower_half(extents),
         .tails = lower_half(
             _mm512_sub_epi32(_mm512_add_epi32(heads, _mm512_set1_epi32(1)), extents)),
@@ -87,12 +99,11 @@ INLINE __m512i join(__m512i low, __m512i high) {
                               _mm512_cvtepi16_epi8(high), 1);
 }
 
-INLINE void look_at_block(const uint16_t *marks, const Seats *seats, int block, Blocks *blocks) {
+INLINE void look_at_block(const uint16_t *marks, const Seats *seats, Block *block) {
     Cells low = look_at_cells(marks, seats), high = look_at_cells(marks + LANES, seats);
-    __m512i bodies = join(low.bodies, high.bodies);
-    blocks->seats[block] = join(low.seats, high.seats);
-    blocks->bodies[block] = bodies;
-    blocks->heads[block] = _mm512_cmpeq_epi8_mask(bodies, _mm512_set1_epi8((char)A_HEAD));
+    block->seats = join(low.seats, high.seats);
+    block->bodies = join(low.bodies, high.bodies);
+    block->heads = _mm512_cmpeq_epi8_mask(block->bodies, _mm512_set1_epi8((char)A_HEAD));
 }
 
 /* Of each seat, what its head shows to the one that looks; 0 where it stands in the other plane. */
@@ -113,12 +124,66 @@ INLINE Heads look_at_heads(const Seats *seats, const Record *record, int own) {
                    _mm512_broadcast_i32x4(_mm512_maskz_cvtepi32_epi8(shorter, shown))};
 }
 
-INLINE void paint_snake(const Blocks *blocks, const Heads *heads, int own, int size, uint8_t *out) {
+/* What a turn changed that it may leave as it is; of healths and lengths, a bit for each seat. */
+typedef struct {
+    bool board, food, hazards, turn;
+    unsigned healths, lengths;
+} News;
+
+INLINE News look_for_news(const Record *before, const Record *record, const Seats *seats,
+                          int max_snakes) {
+    if (!before) return (News){true, true, true, true, ~0u, ~0u};
+    const __m512i three = _mm512_set1_epi32(3), longest = _mm512_set1_epi32(128);
+    __m512i lengths, healths;
+    read_snakes(before, max_snakes, &lengths, &healths);
+    healths = _mm512_srai_epi32(healths, 16);
+    __m512i shown = _mm512_srli_epi32(_mm512_add_epi32(seats->healths, three), 2);
+    __m512i shown_before = _mm512_srli_epi32(_mm512_add_epi32(healths, three), 2);
+    return (News){
+        .food = before->food_changes != record->food_changes,
+        .hazards = before->hazard_changes != record->hazard_changes,
+        .turn = turn_value(before->turn) != turn_value(record->turn),
+        .healths = _mm512_cmpneq_epi32_mask(shown, shown_before),
+        .lengths = _mm512_cmpneq_epi32_mask(_mm512_min_epi32(seats->lengths, longest),
+                                            _mm512_min_epi32(lengths, longest)),
+    };
+}
+
+INLINE void fill(const Board *board, uint8_t value, uint8_t *plane) {
+    __m512i values = _mm512_set1_epi8((char)value);
+    for (int i = 0; i < board->count; i++)
+        _mm512_storeu_si512(plane + board->blocks[i].start, values);
+}
+
+INLINE void paint_food(const Board *board, const uint8_t *food, uint8_t *plane) {
+    for (int i = 0; i < board->count; i++) {
+        __m512i cells = _mm512_loadu_si512(food + board->blocks[i].start);
+        __mmask64 there = _mm512_test_epi8_mask(cells, cells);
+        _mm512_storeu_si512(plane + board->blocks[i].start,
+                            _mm512_maskz_set1_epi8(there, (char)A_FOOD));
+    }
+}
+
+INLINE void paint_hazards(const Board *board, const uint8_t *hazards, uint8_t *plane) {
+    const __m512i shown = _mm512_broadcast_i32x4(_mm_setr_epi8(
+        0, A_LAYER, 2 * A_LAYER, (char)(3 * A_LAYER), (char)(4 * A_LAYER), (char)(5 * A_LAYER), 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0));
+    for (int i = 0; i < board->count; i++) {
+        __m512i layers = _mm512_min_epu8(_mm512_loadu_si512(hazards + board->blocks[i].start),
+                                         _mm512_set1_epi8(MAX_LAYERS));
+        _mm512_storeu_si512(plane + board->blocks[i].start, _mm512_shuffle_epi8(shown, layers));
+    }
+}
+
+/* The four planes that are new with every turn. */
+INLINE void paint_snakes(const Board *board, const Heads *heads, int own, uint8_t *planes) {
     __m512i own_seat = _mm512_set1_epi8((char)own);
-    for (int block = 0; block < blocks->count; block++) {
-        __m512i seats = blocks->seats[block], bodies = blocks->bodies[block];
-        __mmask64 is_own = _mm512_cmpeq_epi8_mask(seats, own_seat), head = blocks->heads[block];
-        uint8_t *to = out + blocks->starts[block];
+    for (int i = 0; i < board->count; i++) {
+        const Block *block = &board->blocks[i];
+        __m512i seats = block->seats, bodies = block->bodies;
+        __mmask64 is_own = _mm512_cmpeq_epi8_mask(seats, own_seat), head = block->heads;
+        uint8_t *to = planes + block->start;
+        int size = board->size;
         _mm512_storeu_si512(to, _mm512_maskz_mov_epi8(is_own, bodies));
         _mm512_storeu_si512(to + size, _mm512_maskz_mov_epi8(~is_own, bodies));
         _mm512_storeu_si512(to + 2 * size, _mm512_maskz_shuffle_epi8(head, heads->longer, seats));
@@ -126,23 +191,49 @@ INLINE void paint_snake(const Blocks *blocks, const Heads *heads, int own, int s
     }
 }
 
-AVX512 void paint_snakes_avx512(const Layout *layout, const Record *record, uint8_t *out,
-                                size_t stride) {
-    const uint16_t *marks = record_marks(layout, record);
-    int size = record->width * record->height;
-    Seats seats = look_at_seats(record, layout->max_snakes);
-    Blocks blocks;
-    blocks.count = (size + BLOCK - 1) / BLOCK;
-    for (int block = 0; block < blocks.count; block++) {
-        int start = block * BLOCK < size - BLOCK ? block * BLOCK : size - BLOCK;
-        blocks.starts[block] = start;
-        look_at_block(marks + start, &seats, block, &blocks);
+INLINE void look_at_board(const uint16_t *marks, const Seats *seats, Board *board) {
+    for (int i = 0; i < board->count; i++) {
+        int start = i * BLOCK < board->size - BLOCK ? i * BLOCK : board->size - BLOCK;
+        look_at_block(marks + start, seats, &board->blocks[i]);
+        board->blocks[i].start = start;
     }
+}
+
+INLINE void paint_planes(int blocks, const Layout *layout, const Record *before,
+                         const Record *record, uint8_t *out, size_t stride) {
+    const int size = record->width * record->height, max_snakes = layout->max_snakes;
+    const Seats seats = look_at_seats(record, max_snakes);
+    const News news = look_for_news(before, record, &seats, max_snakes);
+    Board board;
+    board.size = size;
+    board.count = blocks;
+    look_at_board(record_marks(layout, record), &seats, &board);
+    const uint8_t *food = record_food(layout, record), *hazards = record_hazards(layout, record);
+    uint8_t nowhere[MAX_CELLS];
     for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
-        int own = __builtin_ctz(rest);
+        const int own = __builtin_ctz(rest);
+        const Snake *snake = &record->snakes[own];
+        uint8_t *planes = out + stride * (size_t)own;
+        bool new_health = news.healths >> own & 1, new_length = news.lengths >> own & 1;
+        uint8_t *health_plane = either(new_health, planes + HEALTH_PLANE * size, nowhere);
         Heads heads = look_at_heads(&seats, record, own);
-        paint_snake(&blocks, &heads, own, size, out + stride * (size_t)own);
+        if (news.board) fill(&board, 255, planes + BOARD_PLANE * size);
+        if (news.food) paint_food(&board, food, planes + FOOD_PLANE * size);
+        if (news.hazards) paint_hazards(&board, hazards, planes + HAZARDS_PLANE * size);
+        if (news.turn) fill(&board, turn_value(record->turn), planes + TURN_PLANE * size);
+        fill(&board, health_value(snake->health), health_plane);
+        if (new_length) fill(&board, length_value(snake->length), planes + LENGTH_PLANE * size);
+        paint_snakes(&board, &heads, own, planes + OWN_BODY_PLANE * size);
     }
+}
+
+AVX512 void paint_planes_avx512(const Layout *layout, const Record *before, const Record *record,
+                                uint8_t *out, size_t stride) {
+    int blocks = (record->width * record->height + BLOCK - 1) / BLOCK;
+    if (blocks == 2) /* 9x9 to 11x11: in registers */
+        paint_planes(2, layout, before, record, out, stride);
+    else
+        paint_planes(blocks, layout, before, record, out, stride);
 }
 
 #endif
