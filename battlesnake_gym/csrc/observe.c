@@ -419,7 +419,7 @@ static void observe_plain(const Observation *observation, const Layout *layout,
     observe(observation, layout, before, record, out);
 }
 
-#ifdef OBSERVE_AVX512
+#ifdef X86_VECTORS
 __attribute__((target("avx2"))) static void observe_avx2(
     const Observation *observation, const Layout *layout, const Record *before,
     const Record *record, uint8_t *out) {
@@ -443,25 +443,15 @@ observe_avx512(const Observation *observation, const Layout *layout, const Recor
 static Observe *chosen = observe_plain;
 
 bool observe_by(const char *vectors) {
-#ifdef OBSERVE_AVX512
-    bool avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-    bool avx2 = __builtin_cpu_supports("avx2");
-#else
-    bool avx512 = false, avx2 = false;
-#define observe_avx2 observe_plain
-#define observe_avx512 observe_plain
-#endif
     bool best = !strcmp(vectors, "best");
-    if (avx512 && (best || !strcmp(vectors, "avx512"))) {
-        chosen = observe_avx512;
-    } else if (avx2 && (best || !strcmp(vectors, "avx2"))) {
-        chosen = observe_avx2;
-    } else if (best || !strcmp(vectors, "plain")) {
-        chosen = observe_plain;
-    } else {
-        return false;
-    }
-    return true;
+    Observe *found = best || !strcmp(vectors, "plain") ? observe_plain : NULL;
+#ifdef X86_VECTORS
+    bool avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    if (__builtin_cpu_supports("avx2") && (best || !strcmp(vectors, "avx2"))) found = observe_avx2;
+    if (avx512 && (best || !strcmp(vectors, "avx512"))) found = observe_avx512;
+#endif
+    if (found) chosen = found;
+    return found;
 }
 
 void observe_game(const Observation *observation, const Layout *layout, const Record *before,

@@ -89,7 +89,7 @@ void observe_game(const Observation *observation, const Layout *layout, const Re
 void fetch_planes(const Observation *observation, const Record *record, uint8_t *out);
 
 #if defined(__x86_64__) && defined(__GNUC__)
-#define OBSERVE_AVX512 1
+#define X86_VECTORS 1
 /* The `planes` of every living snake on one board of at least 64 cells; those of seat s begin at
  * out + s * stride. `before` as above. For AVX-512 F, BW and VL. */
 void paint_planes_avx512(const Layout *layout, const Record *before, const Record *record,

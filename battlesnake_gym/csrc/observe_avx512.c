@@ -4,7 +4,7 @@
  * registers and are looked up by the seat in a cell's mark: so one look is enough for all. */
 #include "observe.h"
 
-#ifdef OBSERVE_AVX512
+#ifdef X86_VECTORS
 
 #include <immintrin.h>
 
