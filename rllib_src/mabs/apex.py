@@ -37,9 +37,8 @@ class APEXConfig(DQNConfig):
     """`DQNConfig` with APEX's defaults: an epsilon ladder over all games of all runners.
 
     ``num_replay_shards`` actors share the replay's capacity. ``broadcast_interval``: updates
-    between two sendings of weights, and between two of the learner's reports.
-    ``training_intensity`` holds as for DQN: runners pause when the learner cannot keep up, and the
-    other way round.
+    between two sendings of weights. ``training_intensity`` holds as for DQN: runners pause when
+    the learner cannot keep up, and the other way round.
     """
 
     def __init__(self, algo_class: type | None = None) -> None:
@@ -141,8 +140,8 @@ class APEX(DQN):
             self._take_fragments(0.0 if due else WAIT_SECONDS)
         if due and self._update():
             self._updates_since_broadcast += 1
+            self._report_updates()  # an iteration may end here, and its counters are to be whole
         if self._updates_since_broadcast >= self.config.broadcast_interval:
-            self._report_updates()
             with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
                 self._broadcast()
 
