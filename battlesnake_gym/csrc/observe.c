@@ -219,8 +219,8 @@ INLINE void paint_snakes(const Record *record, const Scene *scene, int own, int 
         int seat = __builtin_ctz(rest);
         int lead = record->snakes[seat].length - record->snakes[own].length;
         uint8_t *heads = lead < 0 ? shorter_heads : longer_heads;
-        int difference = lead < 0 ? -lead : lead;
-        heads[head_cell(record, seat)] = (uint8_t)smallest(255, 128 + 8 * difference);
+        int shown = AS_LONG + ((lead < 0 ? -lead : lead) << A_SEGMENT_BITS);
+        heads[head_cell(record, seat)] = (uint8_t)smallest(255, shown);
     }
 }
 

@@ -34,9 +34,11 @@ enum {
 };
 
 /* What their cells show. Bodies: free after the next turn; blocked, plus 4 for each turn until they
- * are free, from FAR turns on all alike; heads. */
+ * are free, from FAR turns on all alike; heads. Heads of others: as long as the own; more for each
+ * segment of difference, up to 255. */
 enum { A_FOOD = 255, A_LAYER = 51, MAX_LAYERS = 5 };
 enum { LEAVING = 32, BLOCKED = 128, FAR = 24, A_HEAD = 255 };
+enum { AS_LONG = 128, A_SEGMENT_BITS = 3 };
 static inline uint8_t turn_value(int turn) {
     return turn < 8 * 255 ? (uint8_t)((unsigned)turn / 8) : 255;
 }

@@ -11,15 +11,14 @@
 enum { LANES = 32, BLOCK = 2 * LANES, MAX_BLOCKS = (MAX_CELLS + BLOCK - 1) / BLOCK };
 enum { SEATS_AT_ONCE = 4 }; /* as many snakes of a record fill a register */
 _Static_assert(SEATS_AT_ONCE * sizeof(Snake) == sizeof(__m512i), "four snakes are a register");
-_Static_assert(offsetof(Snake, length) == 4 && offsetof(Snake, extent) == 8 &&
-                   offsetof(Snake, health) == 10,
-               "of a snake's four numbers, the second is its length, the third extent and health");
+_Static_assert(offsetof(Snake, length) == 4 && offsetof(Snake, extent) == 8,
+               "of a snake's four numbers, the second is its length, half of the third its extent");
 
 /* Numbers of all seats; those of seats that are not taken are of no use, and no mark names them. */
 typedef struct {
-    __m512i lengths, healths; /* of 32 bits */
-    __m512i extents, tails;   /* of 16 bits, in the lower half, as the next; tails: their marks */
-    __m512i turns;            /* until the tail's cell is free */
+    __m512i lengths;        /* of 32 bits */
+    __m512i extents, tails; /* of 16 bits, in the lower half, as the next; tails: their marks */
+    __m512i turns;          /* until the tail's cell is free */
 } Seats;
 
 /* 64 cells as all snakes see them: whose they are, what bodies show there, where heads are. */
@@ -42,29 +41,22 @@ INLINE __m512i lower_half(__m512i numbers) {
     return _mm512_zextsi256_si512(_mm512_cvtepi32_epi16(numbers));
 }
 
-/* Lengths and healths, with the extents in the lower halves of the healths. */
-INLINE void read_snakes(const Record *record, int max_snakes, __m512i *lengths, __m512i *healths) {
+INLINE Seats look_at_seats(const Record *record, int max_snakes) {
     const __m512i second = _mm512_set4_epi32(13, 9, 5, 1), third = _mm512_set4_epi32(14, 10, 6, 2);
-    *lengths = *healths = _mm512_setzero_si512();
+    const __m512i seat = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i lengths = _mm512_setzero_si512(), extents = lengths;
     for (int first = 0; first < max_snakes; first += SEATS_AT_ONCE) {
         __mmask16 lanes = (__mmask16)(0xF << first);
         __m512i snakes = _mm512_loadu_si512(record->snakes + first);
-        *lengths = _mm512_mask_permutexvar_epi32(*lengths, lanes, second, snakes);
-        *healths = _mm512_mask_permutexvar_epi32(*healths, lanes, third, snakes);
+        lengths = _mm512_mask_permutexvar_epi32(lengths, lanes, second, snakes);
+        extents = _mm512_mask_permutexvar_epi32(extents, lanes, third, snakes);
     }
-}
-
-INLINE Seats look_at_seats(const Record *record, int max_snakes) {
-    const __m512i seat = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    __m512i lengths, healths;
-    read_snakes(record, max_snakes, &lengths, &healths);
-    __m512i extents = _mm512_and_si512(healths, _mm512_set1_epi32(0xFFFF));
+    extents = _mm512_and_si512(extents, _mm512_set1_epi32(0xFFFF));
     __m512i heads =
         _mm512_add_epi32(_mm512_slli_epi32(seat, CLOCK_BITS), _mm512_set1_epi32(record->clock));
     __m512i turns = _mm512_min_epi32(_mm512_sub_epi32(lengths, extents), _mm512_set1_epi32(FAR));
     return (Seats){
         .lengths = lengths,
-        .healths = _mm512_srai_epi32(healths, 16),
         .extents = lower_half(extents),
         .tails = lower_half(
             _mm512_sub_epi32(_mm512_add_epi32(heads, _mm512_set1_epi32(1)), extents)),
@@ -114,39 +106,14 @@ typedef struct {
 INLINE Heads look_at_heads(const Seats *seats, const Record *record, int own) {
     __m512i lead =
         _mm512_sub_epi32(seats->lengths, _mm512_set1_epi32(record->snakes[own].length));
-    __m512i difference = _mm512_min_epi32(_mm512_abs_epi32(lead), _mm512_set1_epi32(16));
-    __m512i shown =
-        _mm512_add_epi32(_mm512_slli_epi32(difference, 3), _mm512_set1_epi32(BLOCKED));
+    __m512i difference = _mm512_min_epi32(_mm512_abs_epi32(lead), _mm512_set1_epi32(A_HEAD));
+    __m512i shown = _mm512_add_epi32(_mm512_slli_epi32(difference, A_SEGMENT_BITS),
+                                     _mm512_set1_epi32(AS_LONG));
     shown = _mm512_min_epi32(shown, _mm512_set1_epi32(A_HEAD));
     __mmask16 shorter = _mm512_cmplt_epi32_mask(lead, _mm512_setzero_si512());
     __mmask16 longer = (__mmask16)~(shorter | 1u << own);
     return (Heads){_mm512_broadcast_i32x4(_mm512_maskz_cvtepi32_epi8(longer, shown)),
                    _mm512_broadcast_i32x4(_mm512_maskz_cvtepi32_epi8(shorter, shown))};
-}
-
-/* What a turn changed that it may leave as it is; of healths and lengths, a bit for each seat. */
-typedef struct {
-    bool board, food, hazards, turn;
-    unsigned healths, lengths;
-} News;
-
-INLINE News look_for_news(const Record *before, const Record *record, const Seats *seats,
-                          int max_snakes) {
-    if (!before) return (News){true, true, true, true, ~0u, ~0u};
-    const __m512i three = _mm512_set1_epi32(3), longest = _mm512_set1_epi32(128);
-    __m512i lengths, healths;
-    read_snakes(before, max_snakes, &lengths, &healths);
-    healths = _mm512_srai_epi32(healths, 16);
-    __m512i shown = _mm512_srli_epi32(_mm512_add_epi32(seats->healths, three), 2);
-    __m512i shown_before = _mm512_srli_epi32(_mm512_add_epi32(healths, three), 2);
-    return (News){
-        .food = before->food_changes != record->food_changes,
-        .hazards = before->hazard_changes != record->hazard_changes,
-        .turn = turn_value(before->turn) != turn_value(record->turn),
-        .healths = _mm512_cmpneq_epi32_mask(shown, shown_before),
-        .lengths = _mm512_cmpneq_epi32_mask(_mm512_min_epi32(seats->lengths, longest),
-                                            _mm512_min_epi32(lengths, longest)),
-    };
 }
 
 INLINE void fill(const Board *board, uint8_t value, uint8_t *plane) {
@@ -201,28 +168,33 @@ INLINE void look_at_board(const uint16_t *marks, const Seats *seats, Board *boar
 
 INLINE void paint_planes(int blocks, const Layout *layout, const Record *before,
                          const Record *record, uint8_t *out, size_t stride) {
-    const int size = record->width * record->height, max_snakes = layout->max_snakes;
-    const Seats seats = look_at_seats(record, max_snakes);
-    const News news = look_for_news(before, record, &seats, max_snakes);
+    const int size = record->width * record->height;
+    const Seats seats = look_at_seats(record, layout->max_snakes);
     Board board;
     board.size = size;
     board.count = blocks;
     look_at_board(record_marks(layout, record), &seats, &board);
     const uint8_t *food = record_food(layout, record), *hazards = record_hazards(layout, record);
+    const uint8_t turn = turn_value(record->turn);
+    const bool new_food = !before || before->food_changes != record->food_changes;
+    const bool new_hazards = !before || before->hazard_changes != record->hazard_changes;
+    const bool new_turn = !before || turn != turn_value(before->turn);
     uint8_t nowhere[MAX_CELLS];
     for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
         const int own = __builtin_ctz(rest);
-        const Snake *snake = &record->snakes[own];
+        const Snake *snake = &record->snakes[own], *was = before ? &before->snakes[own] : NULL;
         uint8_t *planes = out + stride * (size_t)own;
-        bool new_health = news.healths >> own & 1, new_length = news.lengths >> own & 1;
+        uint8_t health = health_value(snake->health), length = length_value(snake->length);
+        bool new_health = !before || health != health_value(was->health);
         uint8_t *health_plane = either(new_health, planes + HEALTH_PLANE * size, nowhere);
         Heads heads = look_at_heads(&seats, record, own);
-        if (news.board) fill(&board, 255, planes + BOARD_PLANE * size);
-        if (news.food) paint_food(&board, food, planes + FOOD_PLANE * size);
-        if (news.hazards) paint_hazards(&board, hazards, planes + HAZARDS_PLANE * size);
-        if (news.turn) fill(&board, turn_value(record->turn), planes + TURN_PLANE * size);
-        fill(&board, health_value(snake->health), health_plane);
-        if (new_length) fill(&board, length_value(snake->length), planes + LENGTH_PLANE * size);
+        if (!before) fill(&board, 255, planes + BOARD_PLANE * size);
+        if (new_food) paint_food(&board, food, planes + FOOD_PLANE * size);
+        if (new_hazards) paint_hazards(&board, hazards, planes + HAZARDS_PLANE * size);
+        if (new_turn) fill(&board, turn, planes + TURN_PLANE * size);
+        fill(&board, health, health_plane);
+        if (!before || length != length_value(was->length))
+            fill(&board, length, planes + LENGTH_PLANE * size);
         paint_snakes(&board, &heads, own, planes + OWN_BODY_PLANE * size);
     }
 }

@@ -164,7 +164,6 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         """Build runners and learner as RLlib does, and the replay."""
         super().setup(config)
         self._steps_owed = 0.0
-        self._unreported_updates = 0
         self._learning_starts = self.config.num_steps_sampled_before_learning_starts
         self._recent_games = RecentGames(self.config.metrics_num_episodes_for_smoothing)
         self._setup_replay()
@@ -223,7 +222,6 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
     def _learn(self, batch: Batch) -> NDArray[np.float32]:
         """One update; returns the TD errors of the batch, in its order."""
         self._steps_owed -= len(batch.rows)
-        self._unreported_updates += 1
         columns = {
             Columns.OBS: batch.obs,
             Columns.NEXT_OBS: batch.new_obs,
@@ -244,10 +242,7 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         return np.concatenate(list(td_errors))
 
     def _report_updates(self) -> None:
-        """Take over what the learners have to say of all updates since they were last asked."""
-        if not self._unreported_updates:
-            return
-        self._unreported_updates = 0
+        """Take over what the learners have to say of the updates, at least one, since the last."""
         reports = self.learner_group.foreach_learner(lambda learner: learner.report())
         self.metrics.aggregate([report.get() for report in reports], key=LEARNER_RESULTS)
 
@@ -312,7 +307,6 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         **kwargs: Any,
     ) -> dict[str, Any]:
         """RLlib's state, what our own loop goes by, and, if configured, the replay."""
-        self._report_updates()
         state: dict[str, Any] = super().get_state(
             components, not_components=not_components, **kwargs
         )
