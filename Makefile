@@ -62,7 +62,7 @@ lint: $(VENV)/.test-packages $(VENV)/.engine
 	$(BIN)/mypy
 
 # One process a core; a file stays in one process, since its tests share a Ray or a server.
-PYTEST = $(BIN)/pytest -n auto --dist loadfile --cov --cov-report=term:skip-covered
+PYTEST = $(BIN)/pytest -n auto --dist loadfile --cov --cov-report=term:skip-covered --durations=20
 
 test: system-packages mxnet lint
 	$(PYTEST) -m "not slow"

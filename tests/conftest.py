@@ -5,6 +5,14 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.skips import pytest_sessionfinish as pytest_sessionfinish
+from tests.skips import pytest_terminal_summary as pytest_terminal_summary
+
+# No example is too late on a busy machine: neither to be made nor to be tried.
+settings.register_profile("untimed", settings(), suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

@@ -7,20 +7,23 @@ packages=(libgomp1 libquadmath0 chromium chromium-driver iproute2 postgresql lib
 
 missing=()
 for package in "${packages[@]}"; do
-    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+    status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
+    [[ $status == *"ok installed" ]] || missing+=("$package")
 done
-[ ${#missing[@]} -eq 0 ] && exit 0
+[ ${#missing[@]} -gt 0 ] || exit 0
 
 if ! command -v apt-get >/dev/null; then
     echo "not a Debian system: install yourself, for the tests that need them: ${missing[*]}"
+    exit 0
 elif [ "$(id -u)" = 0 ]; then
-    as_root=()
+    apt_get=(apt-get)
 elif sudo -n true 2>/dev/null; then
-    as_root=(sudo -n)
+    apt_get=(sudo -n env DEBIAN_FRONTEND=noninteractive apt-get)
 else
     echo "for the tests that need them: sudo apt-get install ${missing[*]}"
+    exit 0
 fi
-[ -v as_root ] || exit 0
+echo "installing for the tests: ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
-"${as_root[@]}" apt-get -qq update
-"${as_root[@]}" apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
+"${apt_get[@]}" -qq update
+"${apt_get[@]}" -qq install -y --no-install-recommends "${missing[@]}" >/dev/null

@@ -232,7 +232,7 @@ ANYTHING = st.recursive(
 
 
 @given(st.sampled_from(paths(request())), ANYTHING)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_whatever_is_sent_is_read_or_refused(path: tuple[str | int, ...], value: object) -> None:
     try:
         board = Board.from_api(replaced(request(), path, value))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from battlesnake_gym import engine, rules
@@ -190,7 +190,6 @@ def make(game: Game, board: Board, num_games: int = 1) -> Games:
 
 
 @given(st.data(), GAMES, SEEDS, CARE)
-@settings(deadline=None)
 def test_games_from_a_seed(data: st.DataObject, game: Game, seed: int, care: float) -> None:
     check_seeded_game(game, data.draw(boards(game.map)), seed, 60, care)
 
@@ -244,7 +243,6 @@ def kill_some(rand: random.Random, snakes: Sequence[Snake]) -> None:
 
 
 @given(GAMES, SEEDS, CARE)
-@settings(deadline=None)
 def test_games_from_any_board(game: Game, seed: int, care: float) -> None:
     rand = random.Random(seed)
     state = random_board(rand)
@@ -258,7 +256,6 @@ def test_games_from_any_board(game: Game, seed: int, care: float) -> None:
 
 
 @given(st.data(), GAMES, SEEDS, st.integers(0, 40))
-@settings(deadline=None)
 def test_a_position_moves_over_in_the_middle_of_a_game(
     data: st.DataObject, game: Game, seed: int, turns: int
 ) -> None:

@@ -104,7 +104,7 @@ def test_the_dead_may_do_anything() -> None:
     assert moves("forbidden+head", state) == list(MOVES)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(batches(), Kinds, st.integers(0, 2**32), st.integers(0, MAX_TURNS))
 def test_engine_equals_definition(games: Games, kind: str, seed: int, turns: int) -> None:
     mask = np.zeros((3, games.num_snakes, 4), np.bool_)
@@ -129,7 +129,7 @@ BITS_OF_CAUSE = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batches(), st.integers(0, 2**32), st.integers(0, 40), st.sampled_from(MOVES))
 def test_faults_are_what_the_rules_punish(games: Games, seed: int, turns: int, move: str) -> None:
     for _ in play(games, seed, turns):

@@ -262,7 +262,7 @@ def test_code_that_is_not_there_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("vectors")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(batches(), Observations, st.integers(0, 2**32), st.integers(0, MAX_TURNS))
 def test_engine_equals_definition(
     games: Games, observation: Observation, seed: int, turns: int
@@ -396,7 +396,6 @@ def test_space_contains_what_is_encoded(name: str) -> None:
     assert space.contains(observation.encode(state(), "me"))
 
 
-@settings(deadline=None)
 @given(Observations)
 def test_dictionary_round_trip(observation: Observation) -> None:
     assert get(json.loads(json.dumps(observation.to_dict()))) == observation

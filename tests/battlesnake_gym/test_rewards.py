@@ -137,7 +137,7 @@ def test_the_dead_have_no_events() -> None:
     assert events_of([dead, *bystanders()], {"me": "up", **UP})["me"] == {}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batches(), st.integers(0, 2**32), st.integers(1, MAX_TURNS))
 def test_every_death_has_one_cause_and_zero_sum_is_zero(
     games: Games, seed: int, turns: int

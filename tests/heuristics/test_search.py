@@ -65,7 +65,7 @@ def played(ruleset: str, seed: int, turns: int, size: int, damage: int) -> Board
     return board
 
 
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=300)
 @given(
     st.sampled_from(["standard", "royale", "wrapped", "constrictor", "wrapped_constrictor"]),
     st.integers(1, 10**6),

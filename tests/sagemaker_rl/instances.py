@@ -26,15 +26,17 @@ COUNT = Path(__file__).with_name("counting.py")
 BUCKET = "runs"
 
 
-def possible() -> bool:
-    """Whether this machine lets us make network namespaces."""
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        return False
+def missing() -> str:
+    """What the tests need that this machine does not give; empty where it gives all."""
+    if os.geteuid() != 0:
+        return "needs root"
+    if shutil.which("ip") is None:
+        return "needs the package iproute2"
     name = f"bs-probe-{secrets.token_hex(3)}"
     made = subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode == 0
     if made:
         _ip("netns", "delete", name)
-    return made
+    return "" if made else "needs leave to make network namespaces"
 
 
 CLEANER = """

@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.rllib,
     pytest.mark.timeout(2400),
-    pytest.mark.skipif(not instances.possible(), reason="needs root and iproute2"),
+    pytest.mark.skipif(bool(instances.missing()), reason=instances.missing()),
 ]
 
 SMALL = {

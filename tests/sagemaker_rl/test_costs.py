@@ -15,7 +15,7 @@ from battlesnake_gym import cli
 from sagemaker_rl import costs
 from sagemaker_rl.costs import CostError, Group, Speed
 
-PROPERTY = settings(deadline=None, suppress_health_check=list(HealthCheck))
+PROPERTY = settings(suppress_health_check=list(HealthCheck))
 SHARES = st.floats(0, 1)
 GROUPS = st.builds(
     Group,

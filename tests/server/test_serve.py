@@ -251,9 +251,7 @@ def replaced(path: tuple[Any, ...], value: Any) -> Any:
     return body
 
 
-@settings(
-    max_examples=300, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(path=st.sampled_from(PLACES), value=VALUES)
 def test_any_damage_is_played_or_refused(engine: Engine, path: tuple[Any, ...], value: Any) -> None:
     status, answer = engine.post("/move", replaced(path, value))
@@ -267,7 +265,7 @@ def test_any_damage_is_played_or_refused(engine: Engine, path: tuple[Any, ...], 
     assert answer["move"] in Board.from_api(GOOD).safe_moves()
 
 
-@settings(max_examples=200, deadline=10_000, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_bytes_are_answered_or_dropped(cautious: str, data: st.DataObject) -> None:
     """Whole requests with some bytes cut out, doubled or replaced."""

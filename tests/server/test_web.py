@@ -535,7 +535,7 @@ SENT = {
 
 
 @given(address=st.sampled_from(sorted(SENT)), data=st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 def test_whatever_a_field_holds_the_answer_is_a_refusal_or_right(
     pages: Pages, address: str, data: st.DataObject
 ) -> None:
