@@ -127,6 +127,16 @@ static void divide(Division *division, int x0, int y0, int x1, int y1, uint32_t 
 
 /* ---- levels ---- */
 
+/* A level with more binary digits than the board is wide begins at the left border too, and its
+ * last digits lie off the board. */
+static void write_level(Game *game, int level) {
+    int digits = game->record->width;
+    while (level >> digits) digits++;
+    for (int x = 0; x < digits; x++) {
+        if (level >> (digits - 1 - x) & 1) add_hazard(game, x, 0, 1);
+    }
+}
+
 static void add_level_hazards(Game *game, int level, Square square) {
     const Record *record = game->record;
     Division division;
@@ -134,9 +144,7 @@ static void add_level_hazards(Game *game, int level, Square square) {
     division.count = 0;
     memset(division.is_built, 0, sizeof division.is_built);
     divide(&division, 0, 0, square.size - 1, square.size - 1, 0, 0);
-    for (int x = 0; x < record->width; x++) {
-        if (level >> (record->width - 1 - x) & 1) add_hazard(game, x, 0, 1);
-    }
+    write_level(game, level);
     for (int i = 0; i < division.count; i++) {
         add_hazard(game, division.built[i].x + square.x, division.built[i].y + square.y, 1);
     }

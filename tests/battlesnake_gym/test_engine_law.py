@@ -280,6 +280,27 @@ def test_a_position_moves_over_in_the_middle_of_a_game(
     play_on(games, 1, game, state, rand, 20, 0.95)
 
 
+@given(st.integers(7, 14), st.integers(7, 14), st.booleans(), SEEDS, st.data())
+@settings(deadline=None)
+def test_mazes_of_any_level(
+    width: int, height: int, full: bool, seed: int, data: st.DataObject
+) -> None:
+    """A level may need more digits than the bottom row has cells, and hazards lie beside it."""
+    harmless = Settings(hazard_damage_per_turn=0)
+    game = Game(map="solo_maze", settings=harmless, seed=seed + 1, solo=True)
+    state = rules.start(game, width, height, ids(1))
+    row = [(x, 0) for x in range(width)]
+    strays = st.sampled_from([(-1, 0), (width, 0), (width + 1, 0), (0, -1), (width, height)])
+    bits = row if full else data.draw(st.lists(st.sampled_from(row)))
+    state.hazards, state.food = bits + data.draw(st.lists(strays)), []
+    games = make(game, Board(width, height, 1))
+    games.load(0, state, game)
+    for _ in range(3):
+        play_on(games, 0, game, state, random.Random(seed), 2, 1.0)
+        state.food = []
+        games.load(0, state, game)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ruleset", RULESETS)
 @pytest.mark.parametrize("map_id", MAPS)

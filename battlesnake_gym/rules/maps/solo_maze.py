@@ -64,14 +64,19 @@ def distance(a: Point, b: Point) -> int:
 
 
 def read_level(state: State) -> int:
-    """The number in the bottom row; its leftmost cell is the highest bit."""
-    bits = {x for x, y in state.hazards if y == 0}
+    """The number in the bottom row of the board; its leftmost cell is the highest bit."""
+    bits = {x for x, y in state.hazards if y == 0 and 0 <= x < state.width}
     return sum(1 << (state.width - 1 - x) for x in bits)
 
 
 def level_bits(level: int, width: int) -> list[Point]:
-    """The cells of the bottom row that say this level."""
-    return [(x, 0) for x in range(width) if level >> (width - 1 - x) & 1]
+    """The cells of the bottom row that say this level.
+
+    A level with more binary digits than the board is wide begins at the left border too, and its
+    last digits lie off the board: on a board 7 wide, level 128 is read back as 64.
+    """
+    digits = f"{level:0{width}b}"
+    return [(x, 0) for x, digit in enumerate(digits) if digit == "1"]
 
 
 def build_level(game: Game, state: State, level: int) -> None:

@@ -11,7 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from battlesnake_gym import rules
-from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, RulesError, Settings, Snake, State
+from battlesnake_gym.rules import (
+    MAPS,
+    MOVES,
+    RULESETS,
+    Game,
+    Point,
+    RulesError,
+    Settings,
+    Snake,
+    State,
+)
+from battlesnake_gym.rules.maps import solo_maze
 
 IDS = tuple(f"s{i}" for i in range(17))
 
@@ -140,6 +151,32 @@ class TestMaps:
             assert (state.snakes[0].length, len(state.food)) == (length, 1)
             state.food = []
             rules.step(game, state, {"s0": "right"})
+
+    @pytest.mark.parametrize(
+        ("before", "level", "bits"),
+        [
+            ([(6, 0)], 2, [(5, 0)]),
+            ([(x, 0) for x in range(1, 7)], 64, [(0, 0)]),
+            # 128 has eight digits for seven cells: the first one stands at the left border, where
+            # it says 64 to the turns that follow.
+            ([(x, 0) for x in range(7)], 128, [(0, 0)]),
+            ([(0, 0)], 65, [(0, 0), (6, 0)]),
+            # What lies beside the board is no part of the number.
+            ([(-1, 0), (5, 0), (7, 0)], 3, [(5, 0), (6, 0)]),
+        ],
+    )
+    def test_the_level_of_a_maze_stands_in_the_bottom_row(
+        self, before: list[Point], level: int, bits: list[Point]
+    ) -> None:
+        game, state = smallest_start("solo_maze")
+        state.food, state.hazards = [], before
+        rules.step(game, state, {"s0": "up"})
+        assert state.snakes[0].length == level + 3
+        assert [cell for cell in state.hazards if cell[1] == 0] == bits
+
+    def test_the_last_digits_of_a_long_level_lie_off_the_board(self) -> None:
+        assert solo_maze.level_bits(0b1000_0001, width=7) == [(0, 0), (7, 0)]
+        assert solo_maze.level_bits(0b10_0000_0110, width=7) == [(0, 0), (7, 0), (8, 0)]
 
     def test_an_absurd_maze_is_refused(self) -> None:
         game, state = smallest_start("solo_maze")
