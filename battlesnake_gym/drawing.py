@@ -2,7 +2,8 @@
 
 `svg` gives what a notebook shows, `image` a Pillow picture, `save_png` and `save_gif` files.
 Heads look where they go; a tail that will move away is pointed, one that stays (segments are
-stacked on it) is round and ringed; hazards are shaded, deeper stacks darker and with their number;
+stacked on it) is round and ringed; snakes have the colours, heads and tails of
+`battlesnake_gym.looks`; hazards are shaded, deeper stacks darker and with their number;
 a snake that died on this turn fades, and a cross marks where. Beside the board stands each snake's
 health, length or cause of death.
 """
@@ -12,96 +13,27 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
+from battlesnake_gym import looks
 from battlesnake_gym.files import write_atomically
+from battlesnake_gym.looks import INK, RED, mix
 from battlesnake_gym.rules.state import MAX_HEALTH, Point, Snake, State
+from battlesnake_gym.shapes import Disc, Line, Polygon, Shape, Text, place
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from PIL import Image, ImageDraw, ImageFont
 
-PALETTE = (
-    "#2f6fde", "#e4572e", "#2a9d5c", "#a04ad1", "#e0a100", "#12a5b8", "#d63384", "#7a5c3e",
-    "#5b6ee1", "#8cb31a", "#f4845f", "#008f7a", "#c1121f", "#6c757d", "#b56576", "#3d405b",
-)  # fmt: skip
-"""Colours of snakes that bring none, by their place on the board."""
-
-INK, PALE, PAPER, BOARD, CELL = "#1f2430", "#7b8494", "#ffffff", "#e9ecf1", "#f8f9fb"
-FOOD, HAZARD, DEATH, TRACK = "#e5383b", "#4a4e69", "#b00020", "#dfe3ea"
+PALE, PAPER, BOARD, CELL = "#7b8494", "#ffffff", "#e9ecf1", "#f8f9fb"
+FOOD, HAZARD, DEATH, TRACK = RED, "#4a4e69", "#b00020", "#dfe3ea"
 MARGIN = 0.4
 PANEL = 7.0
 ROW = 1.5
-_COLOUR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
-
-
-@dataclass(frozen=True, slots=True)
-class Polygon:
-    """A filled shape; ``radius`` rounds the corners of what is given as two opposite corners."""
-
-    points: tuple[tuple[float, float], ...]
-    fill: str
-    radius: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A stroke through ``points`` with round ends and joints."""
-
-    points: tuple[tuple[float, float], ...]
-    fill: str
-    width: float
-
-
-@dataclass(frozen=True, slots=True)
-class Disc:
-    """A filled circle."""
-
-    centre: tuple[float, float]
-    fill: str
-    radius: float
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """One line of text, vertically centred on ``place``."""
-
-    place: tuple[float, float]
-    fill: str
-    text: str
-    size: float
-    anchor: str = "start"
-
-
-Shape = Polygon | Line | Disc | Text
-
-
-def colour(snake: Snake, index: int) -> str:
-    """The colour of the snake at ``index``: its own where it is a hex colour, else the palette's.
-
-    >>> colour(Snake("a", [(0, 0)], customizations={"color": "#ff8800"}), 0)
-    '#ff8800'
-    >>> colour(Snake("a", [(0, 0)]), 1)
-    '#e4572e'
-    """
-    own = snake.customizations.get("color", "")
-    return own if _COLOUR.fullmatch(own) else PALETTE[index % len(PALETTE)]
-
-
-def mix(top: str, bottom: str, share: float) -> str:
-    """``share`` of the colour ``top`` laid over ``bottom``.
-
-    >>> mix("#ff0000", "#ffffff", 0.5)
-    '#ff8080'
-    """
-    pairs = zip(_channels(top), _channels(bottom), strict=True)
-    return "#" + "".join(f"{round(a * share + b * (1 - share)):02x}" for a, b in pairs)
 
 
 def svg(board: State, cell: int = 28) -> str:
@@ -164,19 +96,21 @@ def shapes(board: State) -> list[Shape]:
     """Everything there is to paint, from the back to the front."""
     found: list[Shape] = [_box(0, 0, *_size(board), PAPER, 0.3)]
     found += _ground(board)
-    for i, snake in enumerate(board.snakes):
+    colours = looks.colours(board.snakes)
+    snakes = list(zip(board.snakes, colours, strict=True))
+    for snake, colour in snakes:
         if not snake.alive and snake.eliminated_on == board.turn:
-            found += _body(board, snake, mix(colour(snake, i), CELL, 0.25))
+            found += _body(board, snake, mix(colour, CELL, 0.25))
     found += [
         shape for x, y in _on_board(board, board.food) for shape in _food(_centre(board, (x, y)))
     ]
-    for i, snake in enumerate(board.snakes):
+    for snake, colour in snakes:
         if snake.alive:
-            found += _body(board, snake, colour(snake, i)) + _eyes(board, snake)
+            found += _body(board, snake, colour) + _face(board, snake, colour)
     for snake in board.snakes:
         if not snake.alive:
             found += _cross(board, snake)
-    return found + _panel(board)
+    return found + _panel(board, colours)
 
 
 def _size(board: State) -> tuple[float, float]:
@@ -221,15 +155,20 @@ def _body(board: State, snake: Snake, fill: str) -> list[Shape]:
     """The body from tail to head, broken where it leaves over one edge and returns over another."""
     body = [cell for cell, _ in itertools.groupby(snake.body)]
     stays = len(snake.body) > 1 and snake.body[-1] == snake.body[-2]
+    tail = looks.tail(snake.customizations.get("tail", ""))
     strokes = _strokes(board, body)
     found: list[Shape] = []
     for points in strokes:
-        if points is strokes[-1] and not stays and len(points) > 1:
-            found += _pointed(points[-2], points[-1], fill)
+        if points is strokes[-1] and (tail or not stays) and len(points) > 1:
+            found += _end(points[-2], points[-1], fill, 0.2 if tail else 0.1)
             points = points[:-1]
         found.append(
             Line(tuple(points), fill, 0.6) if len(points) > 1 else Disc(points[0], fill, 0.3)
         )
+    if tail and len(strokes[-1]) > 1:
+        (x, y), end = strokes[-1][-2:]
+        ahead = (float((end[0] > x) - (end[0] < x)), float((end[1] > y) - (end[1] < y)))
+        found += [place(part, end, ahead, looks.fills(fill)) for part in tail]
     if stays and len(body) > 1:
         found.append(Disc(_centre(board, body[-1]), mix(PAPER, fill, 0.65), 0.13))
     return [*found, Disc(_centre(board, snake.head), fill, 0.4)]
@@ -254,17 +193,20 @@ def _strokes(board: State, body: Sequence[Point]) -> list[list[tuple[float, floa
     return strokes
 
 
-def _pointed(base: tuple[float, float], tip: tuple[float, float], fill: str) -> list[Shape]:
-    """The last piece of a body, narrowing to the tip."""
+def _end(
+    base: tuple[float, float], tip: tuple[float, float], fill: str, half: float
+) -> list[Shape]:
+    """The last piece of a body, narrowing to ``half`` a width at the tip."""
     (x, y), (end_x, end_y) = base, tip
-    across = (y - end_y, end_x - x)
+    size = abs(end_x - x) + abs(end_y - y) or 1.0
+    across = ((y - end_y) / size, (end_x - x) / size)
     corners = (
         (x + 0.3 * across[0], y + 0.3 * across[1]),
-        (end_x + 0.1 * across[0], end_y + 0.1 * across[1]),
-        (end_x - 0.1 * across[0], end_y - 0.1 * across[1]),
+        (end_x + half * across[0], end_y + half * across[1]),
+        (end_x - half * across[0], end_y - half * across[1]),
         (x - 0.3 * across[0], y - 0.3 * across[1]),
     )
-    return [Polygon(corners, fill), Disc(tip, fill, 0.1)]
+    return [Polygon(corners, fill), Disc(tip, fill, half)]
 
 
 def _direction(board: State, snake: Snake) -> tuple[float, float]:
@@ -277,18 +219,11 @@ def _direction(board: State, snake: Snake) -> tuple[float, float]:
     return float(across * ((dx > 0) - (dx < 0))), float(-across * ((dy > 0) - (dy < 0)))
 
 
-def _eyes(board: State, snake: Snake) -> list[Shape]:
-    x, y = _centre(board, snake.head)
-    ahead_x, ahead_y = _direction(board, snake)
-    found: list[Shape] = []
-    for side in (-1, 1):
-        eye = (
-            x + 0.14 * ahead_x - 0.18 * side * ahead_y,
-            y + 0.14 * ahead_y + 0.18 * side * ahead_x,
-        )
-        pupil = (eye[0] + 0.04 * ahead_x, eye[1] + 0.04 * ahead_y)
-        found += [Disc(eye, PAPER, 0.12), Disc(pupil, INK, 0.065)]
-    return found
+def _face(board: State, snake: Snake, colour: str) -> list[Shape]:
+    """What is painted on the head, by the name that the snake gave it."""
+    centre, ahead = _centre(board, snake.head), _direction(board, snake)
+    parts = looks.head(snake.customizations.get("head", ""))
+    return [place(part, centre, ahead, looks.fills(colour)) for part in parts]
 
 
 def _cross(board: State, snake: Snake) -> list[Shape]:
@@ -305,13 +240,13 @@ def _cross(board: State, snake: Snake) -> list[Shape]:
     ]
 
 
-def _panel(board: State) -> list[Shape]:
+def _panel(board: State, colours: Sequence[str]) -> list[Shape]:
     """The turn, and a row for each snake."""
     left, top, width = 2 * MARGIN + board.width + 0.2, MARGIN, PANEL - 0.8
     found: list[Shape] = [Text((left, top + 0.4), PALE, f"turn {board.turn}", 0.5)]
-    for i, snake in enumerate(board.snakes):
+    for i, (snake, colour) in enumerate(zip(board.snakes, colours, strict=True)):
         y = top + 1.3 + ROW * i
-        fill = colour(snake, i) if snake.alive else mix(colour(snake, i), PAPER, 0.35)
+        fill = colour if snake.alive else mix(colour, PAPER, 0.35)
         found += [
             Disc((left + 0.22, y), fill, 0.22),
             Text(
@@ -336,7 +271,7 @@ def _obituary(snake: Snake) -> str:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 14 else name[:13] + "…"
+    return name if len(name) <= 12 else name[:11] + "…"
 
 
 # --- the two painters ---------------------------------------------------------------------------
@@ -407,8 +342,3 @@ def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 def _scaled(point: tuple[float, float], scale: float) -> tuple[float, float]:
     return point[0] * scale, point[1] * scale
-
-
-def _channels(text: str) -> tuple[int, int, int]:
-    digits = text[1:] if len(text) == 7 else "".join(2 * digit for digit in text[1:])
-    return int(digits[:2], 16), int(digits[2:4], 16), int(digits[4:], 16)

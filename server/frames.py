@@ -10,18 +10,19 @@ A *frame* is a position::
                                   "line": {id: ["up", ...], ...}}}, ...]}
 
 ``next`` is what the snake did from this position, and why; ``line`` is what it expected everybody
-to do from here on. Snakes stand in the order of the game's ``snakes``, where their names and
-colours are. A score that is no finite number is null.
+to do from here on. Snakes stand in the order of the game's ``snakes``, where their names, colours
+and the shapes of their heads and tails are (see `battlesnake_gym.looks`). A score that is no finite
+number is null.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from battlesnake_gym import drawing
+from battlesnake_gym import looks
 from battlesnake_gym.board import UNKNOWN_SEED, Board
 from battlesnake_gym.replay import Replay, Turn
 from battlesnake_gym.rules.state import Snake
@@ -54,10 +55,22 @@ def header(board: Board) -> dict[str, Any]:
         "width": board.width,
         "height": board.height,
         "snakes": [
-            {"id": snake.id, "name": snake.name or snake.id, "color": drawing.colour(snake, i)}
-            for i, snake in enumerate(board.snakes)
+            {"id": snake.id, "name": snake.name or snake.id, **look}
+            for snake, look in zip(board.snakes, looks_of(board.snakes), strict=True)
         ],
     }
+
+
+def looks_of(snakes: Sequence[Snake]) -> list[dict[str, Any]]:
+    """How the snakes of one game look: ``color``, and the parts of ``head`` and ``tail``."""
+    return [
+        {
+            "color": colour,
+            "head": looks.to_json(looks.head(snake.customizations.get("head", ""))),
+            "tail": looks.to_json(looks.tail(snake.customizations.get("tail", ""))),
+        }
+        for snake, colour in zip(snakes, looks.colours(snakes), strict=True)
+    ]
 
 
 def frame(board: Board, following: Turn | None = None) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 // Draws a position into an <svg>. Knows nothing of replays, servers or controls.
 //
-//   const view = new BoardView(svg, {width, height, snakes: [{color}, ...]});
+//   const view = new BoardView(svg, {width, height, snakes: [{color, head, tail}, ...]});
 //   view.draw(frame);                       // a frame as server/frames.py writes it
 //   view.draw(frame, previous, 0.4);        // 40 % of the way from the previous frame
 //   view.select(2);                         // outline a snake, show the values of its moves
 //                                           // and the line that it expects
 //   view.cellAt(event)                      // [x, y] under a pointer, or null
 //
-// Colours come from the custom properties of look.css (--cell, --food, ...).
+// Colours of the board come from the custom properties of look.css (--cell, --food, ...), those of
+// snakes and the shapes of their heads and tails from the server (battlesnake_gym/looks.py).
 
 const SVG = "http://www.w3.org/2000/svg";
 const MARGIN = 0.18;
@@ -131,21 +132,22 @@ export class BoardView {
     const moving = share < 1 && before && !before.death;
     const body = snake.body;
     const strokes = this.strokes(body, moving ? before.body : null, share);
-    const color = this.game.snakes[index].color;
+    const { color, head: face = [], tail: end = [] } = this.game.snakes[index];
     const group = element("g", {
-      class: dying ? "snake dying" : "snake", "data-snake": index, fill: color,
+      class: dying ? "snake dying" : "snake", "data-snake": index, fill: color, color,
       opacity: dying ? 1 - 0.72 * share : null,
     });
     if (index === this.selected) group.append(this.outline(strokes));
     group.append(...this.drawBody(strokes));
     const head = strokes[0][0];
     const tail = body.at(-1);
+    group.append(...this.drawTail(strokes.at(-1), end));
     if (body.length > 2 && same(tail, body.at(-2)) && !same(tail, body[0])) {
       const [x, y] = this.centre(tail);
       group.append(element("circle", { class: "stays", cx: x, cy: y, r: 0.11 }));
     }
     group.append(element("circle", { cx: head[0], cy: head[1], r: 0.42 }));
-    group.append(...this.drawEyes(head, this.direction(body)));
+    group.append(looks(face, head, this.direction(body)));
     return [group];
   }
 
@@ -210,16 +212,14 @@ export class BoardView {
     return [across * Math.sign(dx), across * -Math.sign(dy)];
   }
 
-  drawEyes([x, y], [ahead, down]) {
-    return [-1, 1].flatMap((side) => {
-      const eye = [x + 0.14 * ahead - 0.19 * side * down, y + 0.14 * down + 0.19 * side * ahead];
-      return [
-        element("circle", { class: "eye", cx: eye[0], cy: eye[1], r: 0.125 }),
-        element("circle", {
-          class: "pupil", cx: eye[0] + 0.045 * ahead, cy: eye[1] + 0.045 * down, r: 0.068,
-        }),
-      ];
-    });
+  /** The end of a body by its name: where the last stroke ends, and looking the same way. */
+  drawTail(stroke, parts) {
+    const tip = stroke.at(-1);
+    const before = stroke.findLast((point) => !same(point, tip));
+    if (!parts.length || !before) return [];
+    const [dx, dy] = [tip[0] - before[0], tip[1] - before[1]];
+    const across = Math.abs(dx) > Math.abs(dy);
+    return [looks(parts, tip, across ? [Math.sign(dx), 0] : [0, Math.sign(dy)])];
   }
 
   /** Crosses where snakes died: `fresh` ones of this turn, or the pale ones of earlier turns. */
@@ -295,6 +295,22 @@ export function brief(value) {
   const size = Math.abs(value);
   const digits = size >= 100 || Number.isInteger(value) ? 0 : size >= 10 ? 1 : 2;
   return size >= 10000 ? value.toExponential(0) : value.toFixed(digits).replace("-", "−");
+}
+
+/** The parts of a head or tail at a place; what looks to the left is mirrored, not turned. */
+function looks(parts, [x, y], [ahead, down]) {
+  const side = ahead < 0 ? -1 : 1;
+  const turned = [ahead, down, -down * side, ahead * side, x, y].join(" ");
+  return element("g", { transform: `matrix(${turned})` }, ...parts.map(drawPart));
+}
+
+function drawPart({ fill, points, centre, radius, width }) {
+  const name = `part ${fill}`;
+  if (centre) return element("circle", { class: name, cx: centre[0], cy: centre[1], r: radius });
+  const places = points.map((point) => point.join(",")).join(" ");
+  return width === undefined
+    ? element("polygon", { class: name, points: places })
+    : element("polyline", { class: `${name} stroke`, points: places, "stroke-width": width });
 }
 
 /** A piece of a body between two cells, as wide at its ends as is told. */

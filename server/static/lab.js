@@ -7,8 +7,6 @@ import { BoardView, element } from "./board.js";
 import { $ } from "./player.js";
 import { ARROWS, MOVES, html, thoughts } from "./thoughts.js";
 
-const PALETTE = ["#2f6fde", "#e4572e", "#2a9d5c", "#a04ad1", "#e0a100", "#12a5b8", "#d63384",
-  "#7a5c3e", "#5b6ee1", "#8cb31a", "#f4845f", "#008f7a", "#c1121f", "#6c757d", "#b56576", "#3d405b"];
 const OFFSETS = { ArrowUp: [0, 1], ArrowDown: [0, -1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
 const HINTS = {
   food: "Click a cell to place or take food.",
@@ -42,6 +40,7 @@ class Lab {
     this.map = position.map;
     this.damage = position.damage;
     this.you = position.you;
+    this.newcomers = position.newcomers;
     this.food = frame.food.map((cell) => [...cell]);
     this.hazards = new Map(frame.hazards.map(([x, y, depth]) => [key([x, y]), depth]));
     this.snakes = position.snakes
@@ -158,8 +157,8 @@ class Lab {
     const letters = Array.from({ length: 16 }, (_, i) => String.fromCharCode(97 + i));
     const id = letters.find((letter) => !this.snakes.some((snake) => snake.id === letter));
     const colors = new Set(this.snakes.map((snake) => snake.color));
-    const color = PALETTE.find((colour) => !colors.has(colour)) ?? PALETTE[0];
-    this.snakes.push({ id, name: id.toUpperCase(), color, body: [], health: 100 });
+    const look = this.newcomers.find(({ color }) => !colors.has(color));
+    this.snakes.push({ ...look, id, name: id.toUpperCase(), body: [], health: 100 });
     this.tool = this.snakes.length - 1;
     this.changed();
   }

@@ -15,7 +15,7 @@ from flask import Blueprint, Response, jsonify, request
 from flask_sock import Sock
 from simple_websocket import ConnectionClosed, Server
 
-from battlesnake_gym import drawing
+from battlesnake_gym import looks
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import ReplayError
 from battlesnake_gym.rules import RULESETS
@@ -118,13 +118,16 @@ def frame(board: Board) -> dict[str, Any]:
     """One position."""
     return {
         "Turn": board.turn,
-        "Snakes": [_snake(snake, i) for i, snake in enumerate(board.snakes)],
+        "Snakes": [
+            _snake(snake, colour)
+            for snake, colour in zip(board.snakes, looks.colours(board.snakes), strict=True)
+        ],
         "Food": _points(board.food),
         "Hazards": _points(board.hazards),
     }
 
 
-def _snake(snake: Snake, number: int) -> dict[str, Any]:
+def _snake(snake: Snake, colour: str) -> dict[str, Any]:
     death = {
         "Cause": snake.eliminated_cause,
         "Turn": snake.eliminated_on,
@@ -136,7 +139,7 @@ def _snake(snake: Snake, number: int) -> dict[str, Any]:
         "Body": _points(snake.body),
         "Health": snake.health,
         "Death": None if snake.alive else death,
-        "Color": drawing.colour(snake, number),
+        "Color": colour,
         "HeadType": snake.customizations.get("head", "default"),
         "TailType": snake.customizations.get("tail", "default"),
         "Latency": snake.latency,

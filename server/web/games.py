@@ -9,7 +9,7 @@ from flask import Blueprint, Response, jsonify, render_template, request, url_fo
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, selectinload
 
-from battlesnake_gym import drawing
+from battlesnake_gym.looks import PALETTE
 from battlesnake_gym.replay import ReplayError
 from server import frames
 from server.database import Game, Seat
@@ -173,7 +173,7 @@ def not_found(error: Exception) -> tuple[str, int]:
 
 def _card(game: Game) -> Card:
     players = [
-        Player(seat.snake, drawing.PALETTE[seat.seat % len(drawing.PALETTE)], seat.won,
+        Player(seat.snake, PALETTE[seat.seat % len(PALETTE)], seat.won,
                bool(seat.cause))
         for seat in game.seats
     ]  # fmt: skip

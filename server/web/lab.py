@@ -15,7 +15,7 @@ from battlesnake_gym import fields, rules
 from battlesnake_gym.board import Board
 from battlesnake_gym.fields import BoardError, shown
 from battlesnake_gym.replay import ReplayError
-from battlesnake_gym.rules import MAX_HEALTH, MOVES
+from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake
 from heuristics import scenarios
 from heuristics.scenarios import Scenario
 from server import frames
@@ -126,11 +126,16 @@ def scenario() -> Response:
 
 
 def describe(board: Board) -> dict[str, Any]:
-    """A board as the editor holds it: the player's header and frame, and who moves."""
+    """A board as the editor holds it: the player's header and frame, and who moves.
+
+    ``newcomers`` is how snakes look that are added to it.
+    """
+    newcomers = [Snake("", [])] * MOST_SNAKES
     return {
         **frames.header(board),
         "damage": board.game.settings.hazard_damage_per_turn,
         "you": board.you_id or next((snake.id for snake in board.living), None),
+        "newcomers": frames.looks_of([*board.snakes, *newcomers])[len(board.snakes) :],
         "frame": frames.frame(board),
     }
 

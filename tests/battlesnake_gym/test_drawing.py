@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from battlesnake_gym import drawing
+from battlesnake_gym import drawing, looks
 from battlesnake_gym.board import Board
-from battlesnake_gym.rules import RULESETS, Game, Settings, Snake
+from battlesnake_gym.rules import RULESETS, Game, Settings
+from battlesnake_gym.shapes import Disc
 
 CELL = 20
 POSITION = """
@@ -54,8 +55,8 @@ def test_cells_have_the_colours_of_what_is_on_them() -> None:
     board = Board.from_text(POSITION)
     picture = drawing.image(board, CELL)
     assert picture.mode == "RGB"
-    assert pixel(picture, (4, 2), 3) == rgb(drawing.PALETTE[0])
-    assert pixel(picture, (2, 0), 3) == rgb(drawing.PALETTE[1])
+    assert pixel(picture, (4, 2), 3) == rgb(looks.PALETTE[0])
+    assert pixel(picture, (2, 0), 3) == rgb(looks.PALETTE[1])
     assert pixel(picture, (5, 1), 3) == rgb(drawing.FOOD)
     assert pixel(picture, (0, 1), 3) == rgb(drawing.CELL)
     one, two = pixel(picture, (2, 2), 3), pixel(picture, (3, 2), 3)
@@ -80,7 +81,8 @@ def test_heads_look_where_they_go() -> None:
     ]:  # fmt: skip
         board = Board.from_text(text)
         x, y = drawing._centre(board, board.snakes[0].head)
-        eyes = [s for s in drawing._eyes(board, board.snakes[0]) if s.fill == drawing.PAPER]
+        face = drawing._face(board, board.snakes[0], "#000000")
+        eyes = [part for part in face if isinstance(part, Disc) and part.fill == looks.WHITE]
         middle = [sum(eye.centre[axis] for eye in eyes) / 2 for axis in (0, 1)]
         assert (round((middle[0] - x) / 0.14), round((middle[1] - y) / 0.14)) == ahead
 
@@ -93,15 +95,6 @@ def test_a_tail_that_stays_is_ringed() -> None:
 
     assert rings("A < <") == 0
     assert rings("A < <\nA: length=4") == 1
-
-
-def test_snakes_bring_their_colour_or_get_one() -> None:
-    own = Snake("a", [(0, 0)], customizations={"color": "#f80"})
-    assert drawing.colour(own, 3) == "#f80"
-    assert drawing.mix("#f80", "#000", 0.5) == "#804400"
-    for bad in ("red", "#12", "#1234567", '#fff"/>', ""):
-        own.customizations["color"] = bad
-        assert drawing.colour(own, 17) == drawing.PALETTE[1]
 
 
 @pytest.mark.parametrize("ruleset", list(RULESETS))

@@ -1,0 +1,112 @@
+"""How snakes look: colours that can be told apart, heads and tails by their names."""
+
+from __future__ import annotations
+
+import itertools
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from battlesnake_gym import drawing, looks
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import Snake
+from battlesnake_gym.shapes import Disc, Line, Polygon
+
+STANDARD_HEADS = [
+    "default", "beluga", "bendr", "dead", "evil", "fang", "pixel", "safe", "sand-worm", "shades",
+    "silly", "smile", "tongue",
+]  # fmt: skip
+STANDARD_TAILS = [
+    "default", "block-bum", "bolt", "curled", "fat-rattle", "freckled", "hook", "pixel",
+    "round-bum", "sharp", "skinny", "small-rattle",
+]  # fmt: skip
+
+
+def bringing(*colours: str) -> list[Snake]:
+    """Snakes that bring these colours; "" brings none."""
+    return [
+        Snake(str(i), [(0, 0)], customizations={"color": colour} if colour else {})
+        for i, colour in enumerate(colours)
+    ]
+
+
+def test_snakes_bring_their_colour_or_get_one() -> None:
+    assert looks.colours(bringing("#F80", "", "#3366cc")) == ["#ff8800", "#e4572e", "#3366cc"]
+    assert looks.mix("#f80", "#000", 0.5) == "#804400"
+    for bad in ("red", "#12", "#1234567", '#fff"/>', "#024413d5", "#12345\n", ""):
+        assert looks.colours(bringing(bad)) == [looks.PALETTE[0]]
+
+
+def test_no_two_colours_of_the_palette_are_near() -> None:
+    for one, other in itertools.combinations(looks.PALETTE, 2):
+        assert looks._distance(one, other) >= looks.NEAR
+
+
+def test_the_same_or_nearly_the_same_colour_is_given_once() -> None:
+    assert looks.colours(bringing(*["#888888"] * 4)) == ["#888888", *looks.PALETTE[1:4]]
+    assert looks.colours(bringing("#888888", "#8a8a87"))[1] == looks.PALETTE[1]
+    assert looks.colours(bringing("#000000", "#000001", "#ffffff", "#fffffe"))[::2] == [
+        "#000000", "#ffffff",
+    ]  # fmt: skip
+    # Who brings a colour of the palette keeps it from those who bring none.
+    first, second, third = looks.colours(bringing("", looks.PALETTE[0], looks.PALETTE[1]))
+    assert (second, third) == looks.PALETTE[:2]
+    assert first == looks.PALETTE[2]
+
+
+COLOUR = st.sampled_from(["", *looks.PALETTE, "#888888", "#000", "#fff"]) | st.from_regex(
+    r"\A#[0-9a-f]{6}\Z"
+)
+
+
+@given(st.lists(COLOUR, min_size=1, max_size=16))
+@settings(deadline=None)
+def test_snakes_of_one_game_are_always_told_apart(colours: list[str]) -> None:
+    given_out = looks.colours(bringing(*colours))
+    assert len(given_out) == len(colours)
+    for one, other in itertools.combinations(given_out, 2):
+        assert looks._distance(one, other) >= looks.NEAR
+    picture = drawing.svg(Board.from_text(". . .\n. A .\n. . ."))
+    assert f'fill="{looks.PALETTE[0]}"' in picture
+
+
+def test_even_sixty_four_snakes_differ() -> None:
+    assert len(set(looks.colours(bringing(*["#888888"] * 64)))) == 64
+
+
+def test_the_standard_heads_and_tails_are_known() -> None:
+    assert list(looks.HEADS) == STANDARD_HEADS
+    assert list(looks.TAILS) == STANDARD_TAILS
+    assert looks.head("no-such-head") == looks.HEADS["default"]
+    assert looks.tail("no-such-tail") == looks.TAILS["default"] == ()
+    parts = [part for shape in (*looks.HEADS.values(), *looks.TAILS.values()) for part in shape]
+    assert {part.fill for part in parts} == set(looks.fills("#123456"))
+
+
+def painted(name: str, kind: str, text: str) -> str:
+    board = Board.from_text(text)
+    board.snakes[0].customizations[kind] = name
+    return drawing.svg(board)
+
+
+@pytest.mark.parametrize("text", ["A <", "> A", "A\n^", "v\nA", "A < <\nA: length=5"])
+def test_every_head_and_tail_is_drawn_and_differs(text: str) -> None:
+    for kind, names in (("head", looks.HEADS), ("tail", looks.TAILS)):
+        pictures = {painted(name, kind, text) for name in names}
+        assert len(pictures) == len(names)
+        for picture in pictures:
+            ET.fromstring(picture)
+
+
+@pytest.mark.parametrize("name", [*looks.HEADS, *looks.TAILS])
+def test_heads_and_tails_keep_to_their_cell(name: str) -> None:
+    for part in (*looks.HEADS.get(name, ()), *looks.TAILS.get(name, ())):
+        if isinstance(part, Disc):
+            points, reach = (part.centre,), part.radius
+        else:
+            points, reach = part.points, part.width / 2 if isinstance(part, Line) else 0.0
+        for x, y in points:
+            assert max(abs(x), abs(y)) + reach <= 0.75, part
+        assert not isinstance(part, Polygon) or len(part.points) > 2, "two corners do not turn"
