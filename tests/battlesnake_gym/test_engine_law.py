@@ -281,7 +281,6 @@ def test_a_position_moves_over_in_the_middle_of_a_game(
 
 
 @given(st.integers(7, 14), st.integers(7, 14), st.booleans(), SEEDS, st.data())
-@settings(deadline=None)
 def test_mazes_of_any_level(
     width: int, height: int, full: bool, seed: int, data: st.DataObject
 ) -> None:
