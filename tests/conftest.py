@@ -11,7 +11,9 @@ from tests.skips import pytest_sessionfinish as pytest_sessionfinish
 from tests.skips import pytest_terminal_summary as pytest_terminal_summary
 
 # No example is too late on a busy machine: neither to be made nor to be tried.
-settings.register_profile("untimed", settings(), suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "untimed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("untimed")
 
 
