@@ -27,6 +27,12 @@ COMMANDS = {
     "plot": Command("mabs.plot:main", "draw the learning curves of several runs", "rllib"),
     "evaluate": Command("mabs.evaluate:main", "measure a checkpoint against opponents", "rllib"),
     "export": Command("mabs.export:main", "turn a checkpoint into policy.onnx", "rllib"),
+    "train-procgen": Command(
+        "procgen_rllib.launcher:main", "train an agent on a Procgen game", "rllib,procgen"
+    ),
+    "rollout": Command(
+        "procgen_rllib.rollout:main", "let a trained agent play Procgen", "rllib,procgen"
+    ),
     "sagemaker-local": Command(
         "sagemaker_rl.local:main", "rehearse a SageMaker training job here", "sagemaker-local"
     ),
@@ -77,7 +83,8 @@ def main(argv: list[str] | None = None) -> int:
             raise
         sys.stderr.write(
             f"{PROG} {name}: the package {error.name!r} is missing; "
-            f"install it with: pip install 'battlesnake-gym[{command.extra}]'\n"
+            f"install it with: pip install '.[{command.extra}]' in a clone of the project, "
+            f"or pip install 'battlesnake_gym-VERSION.whl[{command.extra}]' with the wheel's file\n"
         )
         return 2
     return int(run(rest) or 0)

@@ -1,4 +1,4 @@
-"""Named experiments: files of hyperparameters in ``rllib_src/experiments``."""
+"""Named experiments: files of hyperparameters in ``experiment_files``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-FOLDER = Path(__file__).resolve().parents[1] / "experiments"
+FOLDER = Path(__file__).with_name("experiment_files")
 
 
 def names() -> list[str]:

@@ -36,11 +36,13 @@ def interpreter() -> Path:
         ValueError: there is none.
     """
     named = os.environ.get(INTERPRETER_VARIABLE)
-    python = Path(named) if named else ROOT / ".venv-mxnet" / "bin" / "python"
+    home = ROOT if (ROOT / "Makefile").is_file() else Path.cwd()
+    python = Path(named) if named else home / ".venv-mxnet" / "bin" / "python"
     if not python.is_file():
         raise ValueError(
             f"{python} is not there: the MXNet baseline needs a Python with mxnet 1.9.1; run "
-            f"`make mxnet`, or name one in the environment variable {INTERPRETER_VARIABLE}"
+            "`make mxnet` in a clone of the project, or name one in the environment variable "
+            f"{INTERPRETER_VARIABLE}"
         )
     return python
 

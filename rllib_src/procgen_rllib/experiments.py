@@ -15,7 +15,7 @@ import yaml
 
 from sagemaker_rl.hyperparameters import CONFIG_PREFIX
 
-FOLDER = Path(__file__).resolve().parents[1] / "experiments" / "procgen"
+FOLDER = Path(__file__).with_name("experiment_files")
 
 STOP = {
     "timesteps_total": "timesteps",

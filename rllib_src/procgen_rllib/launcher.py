@@ -1,4 +1,4 @@
-"""``train-procgen.py``: the Procgen experiments on the base launcher."""
+"""``battlesnake-gym train-procgen`` and ``train-procgen.py``: the Procgen experiments."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class ProcgenLauncher(SageMakerRayLauncher):
     An experiment, a name or a .yaml file, says with what and for how long; flags go over it. The
     run goes to RUNS/NAME: progress.csv, tensorboard/ and checkpoints/. Examples:
 
-      train-procgen.py --env-name bigfish
-      train-procgen.py -f experiments/procgen/starter-example.yaml --env-name starpilot
-      train-procgen.py --run IMPALA --minutes 5 --rl.training.config.lr 1e-4
+      train-procgen --env-name bigfish
+      train-procgen -f starter-example --env-name starpilot
+      train-procgen --run IMPALA --minutes 5 --rl.training.config.lr 1e-4
     """
 
     hyperparameters_class = ProcgenHyperparameters
@@ -185,4 +185,4 @@ def main(argv: list[str] | None = None) -> int:
     """Train; the exit status is that of `SageMakerRayLauncher.train_main`."""
     # The learner in this process works while the runners wait, so that it may use every CPU.
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    return ProcgenLauncher.train_main(argv, prog="train-procgen.py")
+    return ProcgenLauncher.train_main(argv, prog="battlesnake-gym train-procgen")

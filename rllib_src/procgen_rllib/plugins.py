@@ -3,7 +3,7 @@
 ``models/my_vision_network.py`` holds one subclass of RLlib's ``RLModule`` and is called
 ``my_vision_network``; in the same way ``algorithms/`` holds subclasses of ``Algorithm`` and
 ``callbacks/`` subclasses of ``RLlibCallback``. Folders are looked for in the current directory,
-then beside the training script.
+then beside the script that was started, then here, where the examples are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 
 from procgen_rllib.network import ImpalaModule
 
-BESIDE_THE_SCRIPT = Path(__file__).resolve().parents[1]
+EXAMPLES = Path(__file__).parent
 
 _BASES: dict[str, type[Any]] = {
     "models": RLModule,
@@ -67,7 +67,7 @@ def _find(kind: str, name: str, built_in: Mapping[str, Callable[[], type[Any]]])
         return built_in[name]()
     files = {
         path.stem: path
-        for folder in (BESIDE_THE_SCRIPT, Path.cwd())
+        for folder in (EXAMPLES, Path(sys.argv[0]).resolve().parent, Path.cwd())
         for path in sorted((folder / kind).glob("*.py"))
         if not path.stem.startswith("_")
     }

@@ -72,7 +72,7 @@ class EnvpoolBatch:
             import envpool
         except ImportError as error:
             raise ImportError(
-                "Procgen's games need the package envpool: pip install 'battlesnake-gym[procgen]' "
+                "Procgen's games need the package envpool, as the extra procgen installs it "
                 "(or, where the original package procgen is installed, provider: procgen)"
             ) from error
         mode = env_config["distribution_mode"]

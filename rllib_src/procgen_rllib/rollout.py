@@ -1,4 +1,4 @@
-"""``rollout.py``: what a trained agent does, as scores, rollouts and videos."""
+"""``battlesnake-gym rollout`` and ``rollout.py``: what a trained agent does on Procgen's games."""
 
 from __future__ import annotations
 
@@ -193,10 +193,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="rollout.py",
+        prog="battlesnake-gym rollout",
         description="Let a trained agent play: scores, rollouts, videos, and how well it does on "
         "levels that it was not trained on.",
-        epilog="example: rollout.py runs/impala-baseline-bigfish --episodes 100 --levels training "
+        epilog="example: rollout runs/impala-baseline-bigfish --episodes 100 --levels training "
         "held-out",
     )
     parser.add_argument("checkpoint", type=Path, help="a checkpoint, or a run: its newest one")

@@ -156,5 +156,5 @@ def test_a_machine_without_the_games(
     monkeypatch.setitem(sys.modules, "envpool", None)
     assert ProcgenLauncher.train_main(["--runs", str(tmp_path)]) == 2
     message = capsys.readouterr().err
-    assert "Procgen's games need the package envpool: pip install" in message
+    assert "Procgen's games need the package envpool, as the extra procgen" in message
     assert "built from deployment/training/Dockerfile" in message

@@ -1,0 +1,1 @@
+"""Examples of callbacks of one's own; `procgen_rllib.plugins` finds them by the file's name."""

@@ -1,0 +1,91 @@
+"""What is in the wheel and in the source distribution: all that packages need, nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+import zipfile
+from collections import Counter
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from tests.wheel.conftest import Built, Environment, tracked
+
+FLAT = ("rllib_src/", "rllib_common/")
+"""Folders whose packages stand flat in an installation."""
+
+PACKAGES = {
+    "battlesnake_gym": {".py", ".pyi", ".c", ".h", ".so", "py.typed"},
+    "heuristics": {".py", ".pyi", ".c", ".h", ".so", ".txt"},
+    "server": {".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md"},
+    "mabs": {".py", ".yaml"},
+    "mxnet_baseline": {".py", ".txt"},
+    "procgen_rllib": {".py", ".yaml"},
+    "sagemaker_rl": {".py"},
+}
+"""The packages of the wheel and the kinds of files in each."""
+
+OF_JOBS_ONLY = {"imports.py", "requirements.txt", "rollout.py", "train-mabs.py", "train-procgen.py"}
+"""What stands in a job's ``source_dir`` beside the packages, and is no part of them."""
+
+
+@pytest.fixture(scope="module")
+def names(built: Built) -> set[str]:
+    """The files of the wheel, less what describes it."""
+    with zipfile.ZipFile(built.wheel) as wheel:
+        return {name for name in wheel.namelist() if ".dist-info/" not in name}
+
+
+def test_the_wheel_has_these_kinds_of_files(names: set[str]) -> None:
+    found: dict[str, set[str]] = {}
+    for name in names:
+        kind = "py.typed" if name.endswith("py.typed") else PurePosixPath(name).suffix
+        found.setdefault(name.split("/")[0], set()).add(kind)
+    assert found == PACKAGES
+
+
+def test_every_file_of_a_package_is_in_the_wheel(names: set[str]) -> None:
+    flat = (name.removeprefix(FLAT[0]).removeprefix(FLAT[1]) for name in tracked())
+    ours = {name for name in flat if name.split("/")[0] in PACKAGES}
+    assert ours - names == set()
+    assert {PurePosixPath(name).suffix for name in names - ours} == {".so"}
+
+
+def test_what_no_package_has_is_for_jobs_alone() -> None:
+    alone = (name for name in tracked() if name.startswith(FLAT))
+    names = {name.removeprefix(FLAT[0]).removeprefix(FLAT[1]) for name in alone}
+    assert {name for name in names if name.split("/")[0] not in PACKAGES} == OF_JOBS_ONLY
+
+
+def test_both_parts_in_c_were_compiled(names: set[str]) -> None:
+    compiled = Counter(name.split("/")[0] for name in names if name.endswith(".so"))
+    assert compiled == {"battlesnake_gym": 1, "heuristics": 1}
+
+
+def test_the_source_distribution_has_no_tests(built: Built) -> None:
+    with tarfile.open(built.sdist) as sdist:
+        inside = {name.split("/")[1] for name in sdist.getnames() if "/" in name}
+    assert {"battlesnake_gym", "rllib_src", "rllib_common", "setup.py"} <= inside
+    assert "tests" not in inside
+
+
+IMPORTED = """
+import importlib, sys
+for package in sys.argv[1:]:
+    print(importlib.import_module(package).__file__)
+from battlesnake_gym import engine
+assert engine.COMPILED
+"""
+
+
+def test_the_environment_has_the_wheel_and_not_the_checkout(
+    environment: Environment, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [environment.python, "-c", IMPORTED, *PACKAGES], cwd=tmp_path, env=environment.variables,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    files = done.stdout.splitlines()
+    assert len(files) == len(PACKAGES)
+    assert all(file.startswith(str(environment.folder)) for file in files), files
