@@ -10,10 +10,11 @@ The configuration, all of it optional; without a snake or a policy the one that 
 ``FILTERS``    names of move filters that overrule the policy, in order; the one that ships has
                those of a careful snake anyway
 ``COLOR``      ``#rrggbb``; ``HEAD`` and ``TAIL`` name the looks, ``AUTHOR`` the player
+``REASONS``    true tells the reasons of every move in its answer, for an arena to keep
 ``DEBUG``      true adds the page ``/debug``; never in production
 =============  ==================================================================================
 
-`from_environment` reads all but the last from ``BATTLESNAKE_SNAKE`` and so on, for containers.
+`from_environment` reads all but the last two from ``BATTLESNAKE_SNAKE`` and so on, for containers.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ DEFAULTS: Mapping[str, Any] = {
     "HEAD": "default",
     "TAIL": "default",
     "AUTHOR": "",
+    "REASONS": False,
     "MAX_CONTENT_LENGTH": LARGEST_BODY,
 }
 

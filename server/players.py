@@ -19,6 +19,7 @@ from yarl import URL
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Strategy
+from server import reasons
 from server.budget import margin
 
 Body = Mapping[str, Any]
@@ -40,7 +41,8 @@ class Answer:
     """What came back for a move: ``move`` is None where it was late, broken or missing.
 
     ``problem`` then says why: ``timeout``, ``connection``, ``status`` or ``answer``.
-    ``milliseconds`` is how long it took. A strategy in this process also tells its ``decision``.
+    ``milliseconds`` is how long it took. A strategy in this process also tells its ``decision``, as
+    does a snake elsewhere that gives its reasons (`server.reasons`).
     """
 
     move: str | None
@@ -109,18 +111,19 @@ class HttpPlayer:
     async def move(self, body: Body) -> Answer:
         """``POST url/move``."""
         began = time.perf_counter()
-        move, shout, problem = None, "", ""
+        move, shout, problem, decision = None, "", "", None
         try:
             status, content = await self._request("POST", self._path("move"), body)
             if status == 200:
                 move, shout = parse_move(content)
+                decision = reasons.read(content)
             else:
                 problem = "status"
         except AnswerError:
             problem = "answer"
         except FAILURES as error:
             problem = "timeout" if isinstance(error, TimeoutError) else "connection"
-        return Answer(move, 1000 * (time.perf_counter() - began), problem, shout)
+        return Answer(move, 1000 * (time.perf_counter() - began), problem, shout, decision)
 
     async def _tell(self, what: str, body: Body) -> None:
         try:

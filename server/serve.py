@@ -127,6 +127,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tail", help=f"name of the tail (default: {DEFAULTS['TAIL']})")
     parser.add_argument("--author", help="your name on play.battlesnake.com")
     parser.add_argument(
+        "--reasons", action="store_true", help="tell an arena the reasons of every move"
+    )
+    parser.add_argument(
         "--dev", action="store_true", help="reload on changes, and show the games on /debug"
     )
     return parser
@@ -147,7 +150,7 @@ def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.snake or arguments.policy:  # another snake has no use for this one's policy
         config = {key: config[key] for key in config.keys() - {"SNAKE", "POLICY", "FILTERS"}}
     config |= {key: value for key, value in typed.items() if value is not None}
-    return config | {"DEBUG": arguments.dev}
+    return config | {"DEBUG": arguments.dev, "REASONS": arguments.reasons}
 
 
 def _filters(named: list[str] | None) -> tuple[str, ...] | None:

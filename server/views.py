@@ -11,6 +11,7 @@ from werkzeug.exceptions import BadRequest, HTTPException
 
 from battlesnake_gym import fields
 from battlesnake_gym.board import Board
+from server import reasons
 from server.live import LiveSnake
 from server.sessions import Key
 
@@ -63,7 +64,10 @@ def move() -> Response:
     body = _body()
     key = _key(body)
     decision = live_snake().move(key, _board(body), request.environ["server.arrived"])
-    return jsonify(move=decision.move, shout=decision.shout)
+    answer: dict[str, Any] = {"move": decision.move, "shout": decision.shout}
+    if current_app.config["REASONS"]:
+        answer["decision"] = reasons.write(decision)
+    return jsonify(answer)
 
 
 @blueprint.post("/end")

@@ -23,7 +23,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = Path(sys.executable).with_name("battlesnake-gym")
-RIVALS = ("cautious", "hungry", "safe-random")
+LOOKS = {
+    "trained": ("#2f6fde", "shades", "bolt"),
+    "cautious": ("#2a9d5c", "bendr", "round-bum"),
+    "hungry": ("#e0a100", "tongue", "small-rattle"),
+    "safe-random": ("#d63384", "silly", "curled"),
+}
+"""Who plays, and how they look: colour, head and tail."""
 START_SECONDS = 60
 
 
@@ -103,16 +109,30 @@ def main() -> None:
     )  # fmt: skip
     run(COMMAND, "export", training, "--output", policy)
     with contextlib.ExitStack() as servers:
-        snakes = {"trained": ("--policy", policy, "--heuristics")}
-        snakes |= {rival: ("--snake", rival) for rival in RIVALS}
-        urls = [
-            f"{name}={servers.enter_context(served(*options))}" for name, options in snakes.items()
-        ]
+        urls = []
+        for name, (color, head, tail) in LOOKS.items():
+            chosen = (
+                ("--policy", policy, "--heuristics") if name == "trained" else ("--snake", name)
+            )
+            looks = ("--color", color, "--head", head, "--tail", tail)
+            urls.append(f"{name}={servers.enter_context(served(*chosen, *looks, '--reasons'))}")
         run(
             COMMAND, "arena", *urls, "--games", args.games, "--replays", replays,
             "--database", results,
         )  # fmt: skip
-    say(f"\nWatch the games: {COMMAND.relative_to(ROOT)} watch {replays}")
+    say("\nWhat to try next:")
+    for command, what in next_steps(replays, policy):
+        say(f"  {command}\n      {what}")
+
+
+def next_steps(replays: Path, policy: Path) -> list[tuple[str, str]]:
+    """Three commands that go on from here, and what each shows."""
+    program = COMMAND.relative_to(ROOT) if COMMAND.is_relative_to(ROOT) else COMMAND.name
+    return [
+        (f"{program} watch {replays}", "the games, with what every snake thought (click one)"),
+        (f"{program} arena --web --invite trained={policy}", "play against the trained snake"),
+        (f"{program} serve --policy {policy} --heuristics", "put it on a port, for any engine"),
+    ]
 
 
 if __name__ == "__main__":
