@@ -102,3 +102,12 @@ def points(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
     """The cells under ``key``, none where missing."""
     place = join(path, key)
     return [point(cell, f"{place}[{i}]") for i, cell in enumerate(items(parent, key, path))]
+
+
+def plain(text: str, longest: int) -> str:
+    """What can be shown of a stranger's text: no controls, no lone surrogates, not too long.
+
+    >>> plain("a\\x1b[31mb\\ud800c", 6)
+    'a[31mb'
+    """
+    return "".join(character for character in text if character.isprintable())[:longest]

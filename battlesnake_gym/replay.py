@@ -54,7 +54,8 @@ class Turn:
     ``moves`` are the words that the living snakes sent, by snake id; an invalid word means straight
     on. ``snakes``, ``food`` and ``hazards`` are those of the position after the turn, kept only
     where the rules with the game's seed give others. ``guessed`` names the snakes whose move was
-    not recorded but found to fit. ``latency`` is in milliseconds.
+    not recorded but found to fit. ``latency`` is in milliseconds. ``problems`` says of snakes why
+    the move is not their own (``timeout``, ``connection``, ...): they had none that counted.
     """
 
     moves: dict[str, str]
@@ -65,6 +66,7 @@ class Turn:
     latency: dict[str, float] = field(default_factory=dict)
     shouts: dict[str, str] = field(default_factory=dict)
     decisions: dict[str, Decision] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
 
     def play(self, board: Board) -> None:
         """Play this turn on ``board``, in place."""
@@ -404,6 +406,7 @@ def _read_turn(line: Mapping[str, Any], expected: int) -> Turn:
             name: _read_decision(fields.child(decisions, name, "decisions"), f"decisions.{name}")
             for name in decisions
         },
+        problems=_read_texts(line, "problems", ""),
     )
 
 

@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import aiohttp
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 from tqdm import tqdm
 
 from battlesnake_gym import rules
 from battlesnake_gym.rules import Game, Settings
+from server import addresses
 from server.database import (
     DEFAULT_URL,
     Tournament,
@@ -26,10 +26,10 @@ from server.database import (
     load_games,
     open_database,
 )
-from server.players import open_client
+from server.players import FAILURES, HttpPlayer, open_client
 from server.policy import Policy
 from server.results import row, summarise, table, to_json
-from server.tournament import Announce, Setup, entrants, local_factory, play_all
+from server.tournament import Announce, Entrant, Setup, entrants, local_factory, play_all
 
 if TYPE_CHECKING:
     from server.web.site import Site
@@ -72,12 +72,14 @@ def main(argv: list[str] | None = None) -> int:
 
 def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:
     """Begin to show the pages; they need Flask, which the tournaments alone do not."""
+    from server.web.roster import Roster
     from server.web.site import Site
 
     invited = [*arguments.snakes, *arguments.invite]
-    return Site(
-        engine, invited, arguments.replays, arguments.host, arguments.port, arguments.allow_urls
+    roster = Roster(
+        invited, allow_urls=arguments.allow_urls, reach=addresses.from_options(arguments)
     )
+    return Site(engine, roster, arguments.replays, arguments.host, arguments.port)
 
 
 def _play(arguments: argparse.Namespace, setup: Setup, engine: Engine, site: Site | None) -> int:
@@ -110,22 +112,25 @@ def check(setup: Setup) -> None:
         raise ValueError(f"--timeout must be 1 ms or more, got {setup.timeout}; try 500")
     game = Game(setup.ruleset, setup.map, setup.settings, setup.seed or 1)
     rules.start(game, setup.width, setup.height, [str(seat) for seat in range(setup.per_game)])
-    for entrant in entrants(setup.snakes):
+    for entrant in entrants(setup.snakes, setup.reach):
         if entrant.remote:
-            asyncio.run(_check_url(entrant.source))
+            asyncio.run(_check_url(entrant))
         elif entrant.trained:
             Policy.load(entrant.source).check_size(setup.width, setup.height)
         else:
             local_factory(entrant)
 
 
-async def _check_url(url: str) -> None:
+async def _check_url(entrant: Entrant) -> None:
     """As the official command line, refuse a snake that does not introduce itself."""
+    url, reach = entrant.source, entrant.reach
     try:
-        async with asyncio.timeout(5), open_client() as client, client.get(url) as response:
-            answer = await response.json(content_type=None)
-    except (aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
-        raise ValueError(f"{url} does not answer ({error!r}); is the snake running?") from error
+        async with open_client(reach) as client:
+            player = HttpPlayer(url, 5.0, client, redirects=reach.redirects)
+            answer = json.loads(await player.fetch())
+    except (*FAILURES, RecursionError) as error:
+        why = str(error) or type(error).__name__
+        raise ValueError(f"{url} does not answer ({why}); is the snake running?") from error
     if not isinstance(answer, dict):
         raise ValueError(f"{url} does not answer with a JSON object; is it a Battlesnake?")
 
@@ -181,6 +186,7 @@ def _setup(arguments: argparse.Namespace) -> Setup:
         seed=arguments.seed,
         timeout=arguments.timeout,
         max_turns=arguments.max_turns,
+        reach=addresses.from_options(arguments),
     )
 
 
@@ -228,6 +234,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--invite", action="append", default=[], metavar="SNAKE",
         help="a URL, a name or a policy.onnx that people may play against")  # fmt: skip
     add("--allow-urls", action="store_true", help="let people play against any URL they give")
+    addresses.add_options(parser)
     parser.set_defaults(per_game=None)
     return parser
 

@@ -10,6 +10,12 @@ from battlesnake_gym.snakes import Decision, Reason
 from heuristics.filters import SAFE
 from heuristics.pipeline import filtered
 
+FALLBACK = "fallback"
+"""The first reason of a decision that was made here."""
+
+LATE = "the strategy was not ready in time"
+"""Its note where time was short."""
+
 LARGEST_ORDINARY, MOST_ORDINARY = 25 * 25, 16
 """Cells and snakes of the largest boards that games are played on."""
 
@@ -34,7 +40,7 @@ def safe_move(board: Board, why: str) -> Decision:
             decision = Decision(max(exits, key=exits.__getitem__), scores=exits)
     except Exception:  # The last resort must answer: an engine punishes silence, not a bad move.
         decision = Decision(MOVES[0])
-    return replace(decision, reasons=(Reason("fallback", note=why), *decision.reasons))
+    return replace(decision, reasons=(Reason(FALLBACK, note=why), *decision.reasons))
 
 
 def _exits(board: Board, move: str) -> int:

@@ -5,14 +5,15 @@ A *frame* is a position::
     {"turn": 12, "food": [[x, y], ...], "hazards": [[x, y, depth], ...],
      "snakes": [{"body": [[x, y], ...], "health": 93, "latency": "12", "shout": "",
                  "death": null or {"cause": ..., "by": id, "turn": ...},
-                 "next": null or {"move": "up", "guessed": false, "scores": {"up": 0.7, ...},
+                 "next": null or {"move": "up", "guessed": false, "problem": "",
+                                  "scores": {"up": 0.7, ...},
                                   "reasons": [{"rule", "vetoed", "scores", "note"}, ...],
                                   "line": {id: ["up", ...], ...}}}, ...]}
 
-``next`` is what the snake did from this position, and why; ``line`` is what it expected everybody
-to do from here on. Snakes stand in the order of the game's ``snakes``, where their names, colours
-and the shapes of their heads and tails are (see `battlesnake_gym.looks`). A score that is no finite
-number is null.
+``next`` is what the snake did from this position, and why; ``problem`` tells why the move is not
+its own (``timeout``, ...), where it is not; ``line`` is what it expected everybody to do from here
+on. Snakes stand in the order of the game's ``snakes``, where their names, colours and the shapes of
+their heads and tails are (see `battlesnake_gym.looks`). A score that is no finite number is null.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ def _next(snake: Snake, following: Turn | None) -> dict[str, Any] | None:
     return {
         "move": following.moves[snake.id],
         "guessed": snake.id in following.guessed,
+        "problem": following.problems.get(snake.id, ""),
         **thoughts(decision),
     }
 

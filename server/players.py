@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +18,16 @@ import aiohttp
 from yarl import URL
 
 from battlesnake_gym.board import Board
+from battlesnake_gym.fields import plain
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Strategy
 from server import reasons
-from server.budget import margin
+from server.addresses import AddressError, Reach
+from server.fallback import FALLBACK, LATE, safe_move
+from server.metrics import Metrics
+from server.sessions import Session
+from server.strategies import is_quick
+from server.thinker import Thinker
 
 Body = Mapping[str, Any]
 """A request body of the API."""
@@ -28,21 +35,30 @@ Body = Mapping[str, Any]
 LARGEST_ANSWER = 1 << 16
 """Bytes that are read of an answer; a move needs thirty."""
 
+LONGEST_SHOUT, LONGEST_LOOK = 256, 64
+"""Characters that are kept of what a snake says, and of the names of its head and tail."""
+
+COLOUR = re.compile(r"#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}")
+
+MOST_REDIRECTS = 5
+
 
 class AnswerError(ValueError):
     """An answer that arrived and is none."""
 
 
-LOOKS = ("color", "head", "tail")
+class RedirectError(aiohttp.ClientError):
+    """A snake sends its request elsewhere, where it may not go."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back for a move: ``move`` is None where it was late, broken or missing.
+    """What came back for a move, and the ``problem`` if that is not the snake's own, else "".
 
-    ``problem`` then says why: ``timeout``, ``connection``, ``status`` or ``answer``.
-    ``milliseconds`` is how long it took. A strategy in this process also tells its ``decision``, as
-    does a snake elsewhere that gives its reasons (`server.reasons`).
+    The problems are ``timeout``, ``connection``, ``address`` (not allowed), ``redirect`` (nor
+    that), ``status`` and ``answer``. ``move`` is then None, or what the fallback chose.
+    ``milliseconds`` is how long it took. A strategy in this process also tells its ``decision``,
+    as does a snake elsewhere that gives its reasons (`server.reasons`).
     """
 
     move: str | None
@@ -79,26 +95,31 @@ class HttpPlayer:
     """A snake behind a URL; its base path and query are kept.
 
     ``timeout`` (seconds) bounds every request from its first byte to its last, redirects included;
-    an answer longer than `LARGEST_ANSWER` is none. ``client`` comes from `open_client`.
+    an answer longer than `LARGEST_ANSWER` is none. ``client`` comes from `open_client`; with
+    ``redirects`` those on the same host and port are followed.
     """
 
     remote = True
 
-    def __init__(self, url: str, timeout: float, client: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, url: str, timeout: float, client: aiohttp.ClientSession, *, redirects: bool = False
+    ) -> None:
         self._url = URL(url)
         self._timeout = timeout
         self._client = client
+        self._redirects = redirects
 
     async def introduce(self) -> dict[str, str]:
-        """``GET url``; the status is not looked at."""
+        """``GET url``; the status is not looked at, nor what is no colour or no text."""
         try:
-            _, content = await self._request("GET", self._url)
-            answer = json.loads(content)
-        except (*FAILURES, ValueError, RecursionError):
+            return parse_looks(await self.fetch())
+        except (*FAILURES, RecursionError):
             return {}
-        if not isinstance(answer, dict):
-            return {}
-        return {key: answer[key] for key in LOOKS if isinstance(answer.get(key), str)}
+
+    async def fetch(self) -> bytes:
+        """What ``GET url`` answers; raises one of `FAILURES` where nothing does."""
+        _, content = await self._request("GET", self._url)
+        return content
 
     async def start(self, body: Body) -> None:
         """``POST url/start``."""
@@ -122,7 +143,7 @@ class HttpPlayer:
         except AnswerError:
             problem = "answer"
         except FAILURES as error:
-            problem = "timeout" if isinstance(error, TimeoutError) else "connection"
+            problem = _problem(error)
         return Answer(move, 1000 * (time.perf_counter() - began), problem, shout, decision)
 
     async def _tell(self, what: str, body: Body) -> None:
@@ -139,19 +160,57 @@ class HttpPlayer:
         headers = {"Content-Type": "application/json"} if data else None
         async with (
             asyncio.timeout(self._timeout),
-            self._client.request(method, url, data=data, headers=headers) as response,
+            self._client.request(
+                method,
+                url,
+                data=data,
+                headers=headers,
+                allow_redirects=self._redirects,
+                max_redirects=MOST_REDIRECTS,
+                middlewares=(self._stay,),
+            ) as response,
         ):
+            if response.status in REDIRECTS:
+                raise RedirectError(
+                    f"{url} redirects to {response.headers.get('Location', 'nowhere')!r:.200}; "
+                    "give the address that it leads to"
+                )
             return response.status, await _read_all(response.content)
+
+    async def _stay(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Let no redirect lead to another host or port."""
+        if request.url.origin() != self._url.origin():
+            raise RedirectError(f"{self._url} redirects to another host, {request.url.origin()}")
+        return await handler(request)
+
+
+REDIRECTS = (301, 302, 303, 307, 308)
 
 
 FAILURES = (aiohttp.ClientError, OSError, ValueError, TimeoutError)
 """What a request may end in; ValueError is aiohttp's for answers that are not HTTP at all."""
 
 
-def open_client() -> aiohttp.ClientSession:
-    """The HTTP client of one game: connections stay open, nothing is unpacked, no cookies."""
+def _problem(error: Exception) -> str:
+    """What kind of problem one of `FAILURES` is."""
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    if isinstance(error, RedirectError | aiohttp.TooManyRedirects):
+        return "redirect"
+    if isinstance(getattr(error, "os_error", None), AddressError):
+        return "address"
+    return "connection"
+
+
+def open_client(reach: Reach) -> aiohttp.ClientSession:
+    """The HTTP client of one snake's game: connections stay open, nothing is unpacked, no cookies.
+
+    It connects to nobody beyond ``reach``, whatever the URL or a name server says.
+    """
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
+        connector=aiohttp.TCPConnector(limit=0, socket_factory=reach.open_socket),
         cookie_jar=aiohttp.DummyCookieJar(),
         # The total deadline is ours (see _request); aiohttp's rounds up to whole seconds.
         timeout=aiohttp.ClientTimeout(total=None),
@@ -185,7 +244,28 @@ def parse_move(content: bytes) -> tuple[str, str]:
     shout = answer.get("shout")
     if shout is not None and not isinstance(shout, str):
         raise AnswerError(f"shout must be a text, got {shout!r:.60}")
-    return answer["move"], shout or ""
+    return answer["move"], plain(shout or "", LONGEST_SHOUT)
+
+
+def parse_looks(content: bytes) -> dict[str, str]:
+    """The colour, head and tail in a snake's introduction, as far as they are such.
+
+    Raises ``ValueError`` where it is no JSON.
+
+    >>> parse_looks(b'{"color": "url(x)", "head": "evil", "tail": 3, "author": "me"}')
+    {'head': 'evil'}
+    """
+    answer = json.loads(content)
+    if not isinstance(answer, dict):
+        return {}
+    looks = {
+        key: plain(answer[key], LONGEST_LOOK)
+        for key in ("color", "head", "tail")
+        if isinstance(answer.get(key), str)
+    }
+    if not COLOUR.fullmatch(looks.get("color", "")):
+        looks.pop("color", None)
+    return looks
 
 
 async def _read_all(content: aiohttp.StreamReader) -> bytes:
@@ -198,12 +278,17 @@ async def _read_all(content: aiohttp.StreamReader) -> bytes:
 
 
 class LocalPlayer:
-    """A strategy in this process. Its moves count like any other's: late or broken is none."""
+    """A strategy in this process, under the guard of a live snake.
+
+    The guard (`server.thinker`) has the fallback answer where the strategy is late or broken; the
+    answer's problem tells of it.
+    """
 
     remote = False
 
     def __init__(self, strategy: Strategy, timeout: float) -> None:
-        self._strategy = strategy
+        self._session = Session(strategy)
+        self._thinker = Thinker(Metrics(games_alive=lambda: 1), quick=is_quick(strategy))
         self._timeout = timeout
 
     async def introduce(self) -> dict[str, str]:
@@ -217,16 +302,21 @@ class LocalPlayer:
         """Nothing to clear away."""
 
     async def move(self, body: Body) -> Answer:
-        """Ask the strategy, giving it the timeout less what a server would keep back."""
+        """Ask the strategy, giving it what a server would of the game's timeout."""
         began = time.perf_counter()
-        try:
-            budget = self._timeout - margin(self._timeout)
-            decision = self._strategy(Board.from_api(body), budget)
-        except Exception:  # a broken strategy loses its own game, not the tournament
-            return Answer(None, 1000 * (time.perf_counter() - began), "answer")
+        board = Board.from_api(body)
+        decision = self._thinker.decide(self._session, board, began)
         seconds = time.perf_counter() - began
         if seconds > self._timeout:
-            return Answer(None, 1000 * seconds, "timeout")
-        if decision.move not in MOVES:
-            return Answer(None, 1000 * seconds, "answer")
-        return Answer(decision.move, 1000 * seconds, "", decision.shout, decision)
+            # This machine was too busy even to give up in time, and the snake shall not pay for it.
+            decision = safe_move(board, LATE)
+        milliseconds = 1000 * seconds
+        return Answer(decision.move, milliseconds, _lost(decision), decision.shout, decision)
+
+
+def _lost(decision: Decision) -> str:
+    """Why the fallback chose, if it did."""
+    for reason in decision.reasons[:1]:
+        if reason.rule == FALLBACK:
+            return "timeout" if reason.note == LATE else "answer"
+    return ""

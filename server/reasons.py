@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from battlesnake_gym.fields import plain
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason
 from server.frames import thoughts
@@ -50,7 +51,7 @@ def read(content: bytes) -> Decision | None:
         tuple(reason for reason in reasons if reason is not None),
         _scores(told),
         line={
-            snake[:LONGEST_RULE]: _moves(moves)[:LONGEST_LINE]
+            plain(snake, LONGEST_RULE): _moves(moves)[:LONGEST_LINE]
             for snake, moves in named
             if isinstance(moves, list)
         },
@@ -62,10 +63,10 @@ def _reason(item: object) -> Reason | None:
         return None
     note = item.get("note")
     return Reason(
-        item["rule"][:LONGEST_RULE],
+        plain(item["rule"], LONGEST_RULE),
         _moves(_items(item, "vetoed")),
         _scores(item),
-        note[:LONGEST_NOTE] if isinstance(note, str) else "",
+        plain(note, LONGEST_NOTE) if isinstance(note, str) else "",
     )
 
 

@@ -3,7 +3,7 @@
 The order is that of the official command line: looks and ``/start`` one snake after the other;
 every turn ``/move`` to all living snakes at once, the survivors of the last turn included; ``/end``
 to everybody one turn later. Who does not answer with a move in time repeats the previous one, at
-first "up".
+first "up"; for our own the fallback chooses. Either way the turn's record says so.
 """
 
 from __future__ import annotations
@@ -153,9 +153,10 @@ class _Table:
         milliseconds = round(answer.milliseconds, 2)
         record.latencies.append(milliseconds)
         snake.latency = str(int(milliseconds))
-        if answer.move is None:
+        if answer.problem:
             record.problems[answer.problem] = record.problems.get(answer.problem, 0) + 1
-        else:
+            turn.problems[snake.id] = answer.problem
+        if answer.move is not None:
             self._last[seat] = answer.move
         turn.moves[snake.id] = self._last[seat]
         turn.latency[snake.id] = milliseconds

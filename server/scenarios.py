@@ -13,6 +13,8 @@ from typing import Any
 from battlesnake_gym.snakes import Decision, Factory, Reason
 from heuristics.pipeline import explain
 from heuristics.scenarios import SHIPPED, Outcome, Scenario, ScenarioError, load
+from server import addresses
+from server.addresses import Reach
 from server.players import HttpPlayer, open_client
 from server.strategies import strategy_factory
 
@@ -58,17 +60,18 @@ def ask_strategy(scenario: Scenario, number: int, factory: Factory) -> Outcome:
         return Outcome(scenario, Decision("", (Reason("refused", note=str(error)),)))
 
 
-def ask_url(scenario: Scenario, number: int, url: str) -> Outcome:
+def ask_url(scenario: Scenario, number: int, url: str, reach: Reach) -> Outcome:
     """Ask a snake behind a URL, in a game of its own; no answer is the move ``""``."""
     body = scenario.board.to_api()
     body["game"] = {**body["game"], "id": f"scenario-{number}"}
-    return Outcome(scenario, asyncio.run(converse(body, url)))
+    return Outcome(scenario, asyncio.run(converse(body, url, reach)))
 
 
-async def converse(body: dict[str, Any], url: str) -> Decision:
+async def converse(body: dict[str, Any], url: str, reach: Reach) -> Decision:
     """Play a game of one move with a snake behind a URL; no answer is the move ``""``."""
-    async with open_client() as client:
-        player = HttpPlayer(url, body["game"]["timeout"] / 1000, client)
+    async with open_client(reach) as client:
+        timeout = body["game"]["timeout"] / 1000
+        player = HttpPlayer(url, timeout, client, redirects=reach.redirects)
         await player.start(body)
         answer = await player.move(body)
         await player.end(body)
@@ -79,7 +82,8 @@ async def converse(body: dict[str, Any], url: str) -> Decision:
 
 def _asker(options: argparse.Namespace) -> Callable[[Scenario, int], Outcome]:
     if options.url:
-        return functools.partial(ask_url, url=options.url)
+        reach = addresses.from_options(options).naming(options.url)
+        return functools.partial(ask_url, url=options.url, reach=reach)
     if options.policy:
         factory = strategy_factory(policy=options.policy)
     else:
@@ -109,4 +113,5 @@ def _parser() -> argparse.ArgumentParser:
     )
     who.add_argument("--policy", metavar="FILE", help="a policy.onnx with policy.json beside it")
     who.add_argument("--url", metavar="URL", help="a snake that answers over HTTP")
+    addresses.add_options(parser)
     return parser

@@ -15,7 +15,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision
 from server.budget import DEFAULT_TIMEOUT, budget, margin
-from server.fallback import is_ordinary, safe_move
+from server.fallback import LATE, is_ordinary, safe_move
 from server.metrics import Metrics
 from server.sessions import Session
 
@@ -108,7 +108,7 @@ class Thinker:
                 raise ValueError(f"move must be one of {', '.join(MOVES)}, got {decision.move!r}")
         except (FutureTimeoutError, OutOfTimeError):
             self._metrics.timeouts_avoided.inc()
-            return self._fall_back(board, "the strategy was not ready in time")
+            return self._fall_back(board, LATE)
         except Exception as error:
             if not session.failed:  # what fails once may fail on every turn; one trace tells it all
                 log.exception("the strategy failed in game %r", board.game.id)

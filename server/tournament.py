@@ -12,7 +12,7 @@ import re
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence, Set
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from multiprocessing.context import SpawnContext
@@ -20,12 +20,11 @@ from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay, Turn
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Factory
+from server.addresses import Reach
 from server.players import HttpPlayer, LocalPlayer, Player, open_client
 from server.referee import GameRecord, SeatRecord, Tell, play
 from server.strategies import strategy_factory
@@ -36,7 +35,8 @@ class Setup:
     """What a tournament is: equal set-ups have the same schedule.
 
     ``snakes`` are as `entrants` reads them; ``per_game`` of them meet in a game.
-    ``timeout`` is in milliseconds; ``max_turns`` ends endless games.
+    ``timeout`` is in milliseconds; ``max_turns`` ends endless games. ``reach`` is where the
+    operator lets requests go, besides the addresses in ``snakes``; it makes no other schedule.
     """
 
     snakes: tuple[str, ...]
@@ -49,10 +49,13 @@ class Setup:
     seed: int = 1
     timeout: int = 500
     max_turns: int | None = None
+    reach: Reach = Reach()  # noqa: RUF009  (frozen)
 
     def to_dict(self) -> dict[str, Any]:
-        """The set-up as JSON."""
-        return asdict(self) | {"snakes": list(self.snakes)}
+        """The set-up as JSON, without its reach."""
+        written = asdict(self) | {"snakes": list(self.snakes)}
+        del written["reach"]
+        return written
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +82,14 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """A snake of a tournament: what tables call it, and its URL, name or path of a policy."""
+    """A snake of a tournament: what tables call it, and its URL, name or path of a policy.
+
+    ``reach`` is where its requests may go, if it is a URL.
+    """
 
     label: str
     source: str
+    reach: Reach = Reach()  # noqa: RUF009  (frozen)
 
     @property
     def remote(self) -> bool:
@@ -95,10 +102,10 @@ class Entrant:
         return self.source.endswith(".onnx")
 
 
-def entrants(snakes: Sequence[str]) -> list[Entrant]:
-    """Read snakes as they are given to the arena: ``SOURCE`` or ``LABEL=SOURCE``.
+def entrants(snakes: Sequence[str], reach: Reach = Reach()) -> list[Entrant]:  # noqa: B008
+    """Read snakes as the operator gives them to the arena: ``SOURCE`` or ``LABEL=SOURCE``.
 
-    Equal labels are numbered.
+    Equal labels are numbered. An address that stands in a URL counts as allowed, besides ``reach``.
 
     >>> [entrant.label for entrant in entrants(["random", "mine=http://host/?a=b", "random"])]
     ['random', 'mine', 'random (2)']
@@ -111,7 +118,7 @@ def entrants(snakes: Sequence[str]) -> list[Entrant]:
         label = label or source
         counts[label] += 1
         number = f" ({counts[label]})" if counts[label] > 1 else ""
-        found.append(Entrant(label + number, source))
+        found.append(Entrant(label + number, source, reach.naming(source)))
     return found
 
 
@@ -254,13 +261,9 @@ async def _play(setup: Setup, fixture: Fixture, game_id: str, tell: Tell | None)
         id=game_id,
         timeout=setup.timeout,
     )
-    everybody = entrants(setup.snakes)
+    everybody = entrants(setup.snakes, setup.reach)
     seated = [everybody[snake] for snake in fixture.seats]
-    async with open_client() as client:
-        players = [
-            seat_player(entrant, setup.timeout / 1000, client, fixture.seed + seat)
-            for seat, entrant in enumerate(seated)
-        ]
+    async with open_players(seated, setup.timeout / 1000, fixture.seed) as players:
         return await play(
             game,
             setup.width,
@@ -272,13 +275,22 @@ async def _play(setup: Setup, fixture: Fixture, game_id: str, tell: Tell | None)
         )
 
 
-def seat_player(
-    entrant: Entrant, timeout: float, client: aiohttp.ClientSession, seed: int
-) -> Player:
-    """Who plays for an entrant; ``timeout`` is in seconds."""
-    if entrant.remote:
-        return HttpPlayer(entrant.source, timeout, client)
-    return LocalPlayer(local_factory(entrant)(seed), timeout)
+@contextlib.asynccontextmanager
+async def open_players(
+    seated: Sequence[Entrant], timeout: float, seed: int
+) -> AsyncIterator[list[Player]]:
+    """Who plays for these entrants, in seat order; ``timeout`` is in seconds."""
+    async with contextlib.AsyncExitStack() as stack:
+        players: list[Player] = []
+        for seat, entrant in enumerate(seated):
+            if entrant.remote:
+                reach = entrant.reach
+                client = await stack.enter_async_context(open_client(reach))
+                player = HttpPlayer(entrant.source, timeout, client, redirects=reach.redirects)
+                players.append(player)
+            else:
+                players.append(LocalPlayer(local_factory(entrant)(seed + seat), timeout))
+        yield players
 
 
 @functools.lru_cache(maxsize=64)

@@ -16,6 +16,15 @@ const CAUSES = {
   "out-of-health": "starved",
   hazard: "died of hazards",
 };
+/** Why a move was not the snake's own (see server/players.py). */
+const LOST = {
+  timeout: "no answer in time",
+  connection: "no connection",
+  address: "its address is not allowed",
+  redirect: "it sent its request elsewhere",
+  status: "an answer that says it failed",
+  answer: "no move in its answer",
+};
 const STEERING = {
   ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right",
   w: "up", s: "down", a: "left", d: "right",
@@ -220,13 +229,17 @@ export class Player {
       html("span", "health", death ? "" : String(snake.health)));
     card.bar.style.width = `${death ? 0 : snake.health}%`;
     card.meter.classList.toggle("low", snake.health <= 25);
-    card.fate.textContent = death ? this.fate(death, this.game.snakes[index].id) : "";
+    card.fate.textContent = death ? this.fate(death, index) : "";
     card.shout.textContent = death ? "" : snake.shout;
   }
 
-  fate(death, own) {
-    const by = death.by && death.by !== own ? `, by ${this.names[death.by] ?? death.by}` : "";
-    return `${CAUSES[death.cause] ?? death.cause}${by} · turn ${death.turn}`;
+  fate(death, index) {
+    const { frames, snakes } = this.game;
+    const other = death.by && death.by !== snakes[index].id;
+    const by = other ? `, by ${this.names[death.by] ?? death.by}` : "";
+    const problem = frames[death.turn - frames[0].turn - 1]?.snakes[index].next?.problem;
+    const lost = problem ? ` after a lost move (${LOST[problem] ?? problem})` : "";
+    return `${CAUSES[death.cause] ?? death.cause}${by}${lost} · turn ${death.turn}`;
   }
 
   /** What the selected snake thought before its next move. */
@@ -238,7 +251,12 @@ export class Player {
     const name = this.game.snakes[this.view.selected].name;
     const title = html("h2", "", name, next ? ` goes ${next.move || "nowhere"}` : " is done");
     const parts = next ? thoughts(next, this.names) : [];
-    if (next && !parts.length) parts.push(html("p", "pale", this.silence()));
+    if (next && !parts.length && !next.problem) parts.push(html("p", "pale", this.silence()));
+    if (next?.problem) {
+      const instead = next.reasons.length ? "the fallback chose" : "it repeats its last one";
+      const why = LOST[next.problem] ?? next.problem;
+      parts.unshift(html("p", "pale", `This move was lost, ${why}: ${instead}.`));
+    }
     if (next?.guessed) {
       parts.unshift(html("p", "pale", "The file does not tell this move; it fits."));
     }

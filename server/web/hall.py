@@ -24,10 +24,10 @@ from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import Game
 from server.database import Game as GameRow
 from server.database import Tournament, find_tournament
-from server.players import Player, open_client
+from server.players import Player
 from server.referee import GameRecord, play
 from server.results import row
-from server.tournament import Entrant, Fixture, Result, replay_path, seat_player
+from server.tournament import Entrant, Fixture, Result, open_players, replay_path
 from server.web.course import Broadcast
 from server.web.human import HumanPlayer
 from server.web.roster import Roster
@@ -187,18 +187,14 @@ class Hall:
                 del self._matches[match.id]
 
     async def _play(self, match: Match, wish: Wish) -> GameRecord:
-        async with open_client() as client:
-            players: list[Player] = [] if match.human is None else [match.human]
-            players += [
-                seat_player(entrant, wish.timeout / 1000, client, wish.seed + seat)
-                for seat, entrant in enumerate(wish.snakes)
-            ]
+        human: list[Player] = [] if match.human is None else [match.human]
+        async with open_players(wish.snakes, wish.timeout / 1000, wish.seed) as players:
             return await play(
                 wish.game(match.id),
                 wish.width,
                 wish.height,
                 wish.labels,
-                players,
+                human + players,
                 LONGEST,
                 functools.partial(self._broadcast.announce, match.id),
             )

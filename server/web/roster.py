@@ -12,6 +12,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.fields import BoardError, shown
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision
+from server.addresses import Reach
 from server.scenarios import converse
 from server.tournament import Entrant, entrants, local_factory
 
@@ -29,13 +30,21 @@ class Roster:
     """The registered snakes, those that the operator named, and any URL where that is allowed.
 
     ``invited`` are as the arena's command takes them: a URL, a name, or a policy's path, maybe with
-    ``LABEL=`` before it. Raises ``ValueError`` where one of them is unknown.
+    ``LABEL=`` before it; ``reach`` is where the URLs that people type may lead. Raises
+    ``ValueError`` where one of the invited is unknown.
     """
 
-    def __init__(self, invited: Iterable[str] = (), *, allow_urls: bool = False) -> None:
+    def __init__(
+        self,
+        invited: Iterable[str] = (),
+        *,
+        allow_urls: bool = False,
+        reach: Reach = Reach(),  # noqa: B008
+    ) -> None:
         self.allow_urls = allow_urls
+        self._reach = reach
         self._guests: dict[str, Guest] = {}
-        for entrant in entrants(list(invited)):
+        for entrant in entrants(list(invited), reach):
             if not entrant.remote:
                 local_factory(entrant)
             kind = "over the network" if entrant.remote else "a policy" if entrant.trained else ""
@@ -72,7 +81,7 @@ class Roster:
             host = None
         if not host or len(url) > 500 or not url.isprintable():
             raise BoardError(f"{field}: {shown(url)} is not a URL; give one like http://host:8000")
-        return Entrant(url, url)
+        return Entrant(url, url, self._reach)
 
 
 def ask(entrant: Entrant, board: Board, seconds: float) -> Decision:
@@ -81,7 +90,7 @@ def ask(entrant: Entrant, board: Board, seconds: float) -> Decision:
     Raises ``ValueError`` where it gives no move, or cannot play such a board.
     """
     if entrant.remote:
-        decision = asyncio.run(converse(board.to_api(), entrant.source))
+        decision = asyncio.run(converse(board.to_api(), entrant.source, entrant.reach))
     else:
         strategy = local_factory(entrant)(board.game.seed)
         try:

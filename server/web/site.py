@@ -7,7 +7,6 @@ import logging
 import socket
 import sys
 import threading
-from collections.abc import Iterable
 from pathlib import Path
 
 from sqlalchemy.engine import Engine
@@ -23,20 +22,17 @@ from server.web.roster import Roster
 class Site:
     """Answers from its making on, in a thread of its own.
 
-    ``invited`` may be played against besides the named snakes. Raises ``ValueError`` where one of
-    them is unknown, and ``OSError`` where the port is taken.
+    Who is on the ``roster`` may be played against. Raises ``OSError`` where the port is taken.
     """
 
     def __init__(
         self,
         database: Engine,
-        invited: Iterable[str],
+        roster: Roster,
         replays: Path,
         host: str,
         port: int,
-        allow_urls: bool,
     ) -> None:
-        roster = Roster(invited, allow_urls=allow_urls)
         self._broadcast = Broadcast()
         app = create_app(database, roster, self._broadcast, replays)
         with socket.create_server((host, port)) as listener:

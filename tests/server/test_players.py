@@ -4,26 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
+import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.snakes import Decision
-from server.budget import margin
-from server.players import Answer, AnswerError, HttpPlayer, LocalPlayer, open_client, parse_move
+from server.addresses import LOOPBACK, Reach
+from server.budget import budget
+from server.fallback import LATE
+from server.players import (
+    LONGEST_LOOK,
+    LONGEST_SHOUT,
+    Answer,
+    AnswerError,
+    HttpPlayer,
+    LocalPlayer,
+    open_client,
+    parse_looks,
+    parse_move,
+)
 from tests.server import zoo
 from tests.server.launch import free_port
 
 TIMEOUT = 0.3
+HERE = Reach(frozenset({LOOPBACK}))
 BODY = {"game": {"id": "ä"}, "turn": 0}
 
 
-def ask(url: str, times: int = 1, timeout: float = TIMEOUT) -> list[Answer]:
+def ask(
+    url: str, times: int = 1, timeout: float = TIMEOUT, *, redirects: bool = False
+) -> list[Answer]:
     async def talk() -> list[Answer]:
-        async with open_client() as client:
-            player = HttpPlayer(url, timeout, client)
+        async with open_client(HERE) as client:
+            player = HttpPlayer(url, timeout, client, redirects=redirects)
             return [await player.move(BODY) for _ in range(times)]
 
     return asyncio.run(talk())
@@ -55,8 +73,8 @@ ZOO = {
     "closes": (zoo.closes, "connection"),
     "floods": (zoo.floods, "connection"),
     "floods its head": (zoo.floods_head, "connection"),
-    "circles": (zoo.circles, "connection"),
-    "redirects nowhere": (zoo.says(zoo.http(b"", "302 Found", "Location: ftp://x/")), "connection"),
+    "circles": (zoo.circles, "redirect"),
+    "redirects nowhere": (zoo.says(zoo.http(b"", "302 Found", "Location: ftp://x/")), "redirect"),
     "talks nonsense": (zoo.says(b"hello\r\n\r\n"), "connection"),
     "binary": (zoo.says(bytes(range(256))), "connection"),
     "short body": (zoo.says(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}"), "timeout"),
@@ -112,7 +130,7 @@ def test_answers_are_not_held_back_by_the_network() -> None:
     assert fastest < 20, "Nagle's algorithm would make it 40"
 
 
-def test_a_redirect_is_followed_as_the_reference_does() -> None:
+def test_a_redirect_on_the_same_host_is_followed_where_that_is_allowed() -> None:
     seen: list[bytes] = []
 
     def moved(connection: Any, head: bytes, body: bytes) -> bool:
@@ -123,13 +141,19 @@ def test_a_redirect_is_followed_as_the_reference_does() -> None:
         )
         return True
 
-    assert ask_once(moved).move == "left"
+    with zoo.snake(moved) as url:
+        assert ask(url)[0].problem == "redirect"
+        assert seen == [b"POST /move HTTP/1.1"]
+        seen.clear()
+        assert ask(url, redirects=True)[0].move == "left"
     assert seen == [b"POST /move HTTP/1.1", b"GET /there HTTP/1.1"]
+    with zoo.snake(zoo.circles) as url:
+        assert ask(url, redirects=True)[0].problem == "redirect"
 
 
 def test_start_end_and_introduce_never_raise() -> None:
     async def talk(url: str) -> dict[str, str]:
-        async with open_client() as client:
+        async with open_client(HERE) as client:
             player = HttpPlayer(url, 0.2, client)
             await player.start(BODY)
             await player.end(BODY)
@@ -144,7 +168,7 @@ def test_the_looks_are_read_whatever_the_status() -> None:
     looks = b'{"color": "#fff", "head": 3, "tail": "bolt", "author": "x"}'
 
     async def introduce(url: str) -> dict[str, str]:
-        async with open_client() as client:
+        async with open_client(HERE) as client:
             return await HttpPlayer(url, 1, client).introduce()
 
     with zoo.snake(zoo.says(zoo.http(looks, "404 Not Found"))) as url:
@@ -163,30 +187,78 @@ def test_a_null_shout_is_no_shout() -> None:
     assert parse_move(b'{"move": "down", "shout": null, "taunt": 1}') == ("down", "")
 
 
-def local(strategy: Any, timeout: float = TIMEOUT) -> Answer:
-    body = Board.new(7, 7, 2).to_api("snake_0")
-    return asyncio.run(LocalPlayer(strategy, timeout).move(body))
+def test_what_a_snake_says_is_shown_as_a_bounded_text() -> None:
+    long = "x" * 1000
+    assert parse_looks(
+        json.dumps({"color": long, "head": long, "tail": "a\x00\u202eb"}).encode()
+    ) == {
+        "head": "x" * LONGEST_LOOK,
+        "tail": "ab",
+    }
+    for color in ("red", "#12345", "url(//x)", "#fff;}"):
+        assert parse_looks(json.dumps({"color": color}).encode()) == {}, color
+    shout = json.dumps({"move": "up", "shout": "\ud800<b>\n" + long}).encode()
+    assert parse_move(shout) == ("up", "<b>" + "x" * (LONGEST_SHOUT - 3))
 
 
-def test_strategies_in_process_are_held_to_the_same() -> None:
+def local(strategy: Any, timeout: float = TIMEOUT, turns: int = 1) -> Answer:
+    """The answer of the last turn, on a board where "up" leads out."""
+    board = Board.from_text(". A .\n. ^ .\n. ^ .\nA: you")
+    board.game = replace(board.game, timeout=int(1000 * timeout))
+    player = LocalPlayer(strategy, timeout)
+
+    async def talk() -> Answer:
+        for _ in range(turns):
+            answer = await player.move(board.to_api())
+        return answer
+
+    return asyncio.run(talk())
+
+
+def test_strategies_in_process_are_given_what_a_server_would_give_them() -> None:
     given: list[Any] = []
 
     def good(board: Board, seconds: float | None = None) -> Decision:
-        given.append((board.you_id, seconds, board.game.seed))
+        given.append((board.you_id, board.game.seed))
+        assert seconds is not None
+        assert 0 < seconds <= budget(TIMEOUT, None)
         return Decision("down", shout="hi")
 
-    def late(board: Board, seconds: float | None = None) -> Decision:
-        time.sleep(0.05)
-        return Decision("down")
-
     answer = local(good)
-    assert (answer.move, answer.shout, answer.decision) == (
-        "down",
-        "hi",
-        Decision("down", (), {}, "hi"),
-    )
-    budget = TIMEOUT - margin(TIMEOUT)
-    assert given == [("snake_0", budget, 0)], "the seed, and so the food to come, stays hidden"
-    assert local(late, 0.01).problem == "timeout"
-    assert local(lambda board, seconds=None: 1 / 0).problem == "answer"
-    assert local(lambda board, seconds=None: Decision("UP")).problem == "answer"
+    assert (answer.move, answer.shout, answer.problem) == ("down", "hi", "")
+    assert answer.decision == Decision("down", (), {}, "hi")
+    assert given == [("a", 0)], "the seed, and so the food to come, stays hidden"
+
+
+def test_where_a_strategy_in_process_fails_the_fallback_answers_and_it_is_told() -> None:
+    released = threading.Event()
+
+    def late(board: Board, seconds: float | None = None) -> Decision:
+        released.wait(20)
+        return Decision("up")
+
+    try:
+        answer = local(late, 0.05, turns=2)
+    finally:
+        released.set()
+    assert answer.move in ("left", "right"), "it does not repeat a move into the wall"
+    assert answer.problem == "timeout"
+    assert answer.decision is not None
+    assert answer.decision.reasons[0].note == LATE
+    for broken in (lambda board, seconds=None: 1 / 0, lambda board, seconds=None: Decision("UP")):
+        answer = local(broken)
+        assert answer.move in ("left", "right")
+        assert answer.problem == "answer"
+
+
+def test_a_machine_too_busy_to_give_up_in_time_costs_no_snake_its_life(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def standstill(*arguments: Any) -> Decision:
+        time.sleep(0.02)
+        return Decision("up")
+
+    monkeypatch.setattr("server.thinker.Thinker.decide", standstill)
+    answer = local(lambda board, seconds=None: Decision("up"), 0.01)
+    assert answer.move in ("left", "right")
+    assert answer.problem == "timeout"

@@ -17,6 +17,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Decision
+from server.addresses import LOOPBACK, Reach
 from server.players import HttpPlayer, LocalPlayer, open_client
 from server.referee import GameRecord, play
 from tests.server import zoo
@@ -36,7 +37,7 @@ def referee(
     game = game or game_of()
 
     async def run() -> GameRecord:
-        async with open_client() as client:
+        async with open_client(Reach(frozenset({LOOPBACK}))) as client:
             players = [
                 HttpPlayer(who, game.timeout / 1000, client)
                 if isinstance(who, str)

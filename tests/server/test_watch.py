@@ -114,6 +114,7 @@ def test_the_data_of_a_game_is_strict_json(client: FlaskClient) -> None:
     assert game["frames"][0]["snakes"][0]["next"] == {
         "move": "down",
         "guessed": False,
+        "problem": "",
         "scores": {"up": None, "down": 3.0, "left": 1.0, "right": -0.5},
         "reasons": [
             {"rule": "walls", "vetoed": ["up"], "scores": {}, "note": "would leave the board"},

@@ -33,7 +33,7 @@ from server.tournament import play_all
 from server.web import LARGEST_REQUEST, hall, human
 from server.web.course import KEPT_AFTER_THE_END, Broadcast
 from server.web.lab import EXAMPLE
-from tests.server import web_site
+from tests.server import web_site, zoo
 from tests.server.launch import free_port
 from tests.server.web_site import Pages
 
@@ -407,11 +407,23 @@ def test_invited_snakes_and_allowed_urls_play(
         tmp_path, f"mine={policy_file}", f"far={cautious}", games=0, allow_urls=True
     )
     assert '<option value="mine">' in pages.client.get("/play").text
-    wish = {**WISH, "snakes": ["mine", "far", cautious], "width": 11, "height": 11, "timeout": 5000}
-    game = wait_until_over(pages.client, pages.client.post("/play", json=wish).json["game"])
-    assert [snake["name"] for snake in game["snakes"]] == ["mine", "far", cautious]
+    inner = zoo.Recorder()
+    with zoo.snake(inner) as typed:
+        wish = {
+            **WISH,
+            "snakes": ["mine", "far", typed],
+            "width": 11,
+            "height": 11,
+            "timeout": 5000,
+        }
+        game = wait_until_over(pages.client, pages.client.post("/play", json=wish).json["game"])
+        asked = {"snake": typed, "board": Board.from_text(". . .\n. A .\n. ^ .\nA: you").to_api()}
+        refused = pages.client.post("/lab/ask", json=asked)
+        assert (refused.status_code, "address" in refused.json["error"]) == (400, True)
+    assert [snake["name"] for snake in game["snakes"]] == ["mine", "far", typed]
     (row,) = rows(pages)
-    assert all(not seat.problems for seat in row.seats)
+    assert [set(seat.problems) for seat in row.seats] == [set(), set(), {"address"}]
+    assert not inner.requests, "the operator named no address of this machine for visitors"
     for url in ("http://", "http://[", "http://h\n/", "http://" + "h" * 600):
         answer = pages.client.post("/play", json={**WISH, "snakes": [url, "hungry"]})
         assert answer.status_code == 400

@@ -196,6 +196,20 @@ def test_a_late_answer_is_told(quiet: Browser, site: str, pages: Pages) -> None:
     assert quiet.text("#thoughts p").startswith("Its answer came too late, after 502 ms of 500")
 
 
+def test_a_death_after_a_lost_move_says_so(quiet: Browser, site: str, pages: Pages) -> None:
+    board = Board.from_text("A . .\n^ . .\n. . B\nA: name=Ann\nB: name=Bob")
+    pages.broadcast.announce("lost", board)
+    turn = Turn({"a": "up", "b": "up"}, latency={"a": 500.0}, problems={"a": "timeout"})
+    pages.broadcast.announce("lost", turn)
+    pages.broadcast.announce("lost", None)
+    quiet.open(f"{site}/game/lost")
+    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    quiet.press("ArrowRight")
+    assert quiet.text(".fate") == "hit the wall after a lost move (no answer in time) · turn 1"
+    quiet.press("ArrowLeft", "1")
+    assert quiet.text("#thoughts p").startswith("This move was lost, no answer in time: it repeats")
+
+
 # --- playing -------------------------------------------------------------------------------------
 
 

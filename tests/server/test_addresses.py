@@ -1,0 +1,185 @@
+"""Strangers' URLs that lead inwards: nothing is ever sent there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.addresses import LINK_LOCAL, LOOPBACK, PRIVATE, PUBLIC, RESERVED, Reach, classify
+from server.players import Answer, HttpPlayer, open_client
+from tests.server import zoo
+
+BODY = {"game": {"id": "a"}, "turn": 0}
+
+ADDRESSES = {
+    LOOPBACK: "127.0.0.1 127.9.9.9 0.0.0.0 ::1 :: ::ffff:127.0.0.1 ::127.0.0.1 64:ff9b::7f00:1 "
+    "2002:7f00:1::1",
+    PRIVATE: "10.1.2.3 172.31.0.1 192.168.1.1 100.100.100.200 fd00:ec2::254 fec0::1 "
+    "::ffff:10.0.0.1 64:ff9b::a01:203 2002:c0a8:101::",
+    LINK_LOCAL: "169.254.169.254 fe80::1 fe80::1%eth0 ::ffff:169.254.169.254 64:ff9b::a9fe:a9fe",
+    PUBLIC: "1.1.1.1 172.32.0.1 100.128.0.1 2606:4700::1111 64:ff9b::101:101 ::ffff:1.1.1.1",
+    RESERVED: "0.0.0.1 224.0.0.1 240.0.0.1 255.255.255.255 192.0.2.1 198.18.0.1 ff02::1 "
+    "2001:db8::1 64:ff9b:1::1 4000::1 ::ffff:0:7f00:1",
+}
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_every_address_has_its_class(name: str) -> None:
+    assert {address: classify(address) for address in ADDRESSES[name].split()} == dict.fromkeys(
+        ADDRESSES[name].split(), name
+    )
+
+
+def test_the_operator_names_a_class_by_typing_an_address_and_not_by_a_name() -> None:
+    nobody = Reach()
+    assert nobody.naming("http://10.0.0.5:8000/x").classes == {PUBLIC, PRIVATE}
+    assert nobody.naming("http://localhost:8000").classes == {PUBLIC, LOOPBACK}
+    assert nobody.naming("http://[::ffff:127.0.0.1]:80/").classes == {PUBLIC, LOOPBACK}
+    for url in ("http://snake.example:8000", "http://2130706433/", "http://[", "hungry"):
+        assert nobody.naming(url) == nobody
+
+
+@contextlib.contextmanager
+def inner() -> Iterator[tuple[int, list[Any]]]:
+    """A service that trusts whoever reaches it: its port, and who came."""
+    came: list[Any] = []
+    listener = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    listener.settimeout(20)
+    with listener:
+        yield listener.getsockname()[1], came
+        listener.settimeout(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:  # a connection that was opened stands in the queue
+                came.append(listener.accept())
+
+
+def ask(url: str, reach: Reach = Reach(), *, redirects: bool = False) -> Answer:  # noqa: B008
+    async def talk() -> Answer:
+        async with open_client(reach) as client:
+            player = HttpPlayer(url, 2.0, client, redirects=redirects)
+            await player.introduce()
+            await player.start(BODY)
+            answer = await player.move(BODY)
+            await player.end(BODY)
+            return answer
+
+    return asyncio.run(talk())
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "0.0.0.0", "127.1", "2130706433", "0x7f000001", "[::1]", "[::]",
+     "[::ffff:127.0.0.1]", "[::ffff:7f00:1]"],
+)  # fmt: skip
+def test_no_spelling_of_this_machine_reaches_it(host: str) -> None:
+    with inner() as (port, came):
+        # Some are no addresses to our HTTP client, and no names to the system.
+        assert ask(f"http://{host}:{port}").problem in ("address", "connection")
+    assert not came
+
+
+def test_a_name_is_judged_by_the_address_that_is_connected_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It resolves to a public address when it is looked at, and to this machine when it counts."""
+    answers = ["1.1.1.1", "127.0.0.1"]
+
+    async def resolve(self: Any, host: str, port: int, family: Any = 0) -> list[Any]:
+        address = answers.pop(0) if len(answers) > 1 else answers[0]
+        return [{"hostname": host, "host": address, "port": port, "family": socket.AF_INET,
+                 "proto": 0, "flags": socket.AI_NUMERICHOST}]  # fmt: skip
+
+    opened: list[str] = []
+    real = Reach.open_socket
+
+    def note(self: Reach, found: Any) -> socket.socket:
+        opened.append(found[4][0])
+        made = real(self, found)
+        made.close()  # the public address is not asked in a test
+        return made
+
+    monkeypatch.setattr("aiohttp.resolver.ThreadedResolver.resolve", resolve)
+    monkeypatch.setattr(Reach, "open_socket", note)
+    with inner() as (port, came):
+        url = f"http://rebound.example:{port}"
+        assert ask(url).problem in ("address", "connection")
+        assert ask(url).problem == "address"
+    assert opened[0] == "1.1.1.1"
+    assert "127.0.0.1" in opened
+    assert not came
+
+
+def test_allowed_classes_are_reached() -> None:
+    with zoo.snake(zoo.Recorder()) as url:
+        port = url.rpartition(":")[2]
+        assert ask(url).problem == "address"
+        assert ask(url, Reach(frozenset({PUBLIC, PRIVATE}))).problem == "address"
+        assert ask(url, Reach(frozenset({PUBLIC, LOOPBACK}))).move == "left"
+        assert ask(f"http://localhost:{port}", Reach().naming("http://localhost")).move == "left"
+
+
+@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary",
+                                    "308 Permanent"])  # fmt: skip
+@pytest.mark.parametrize("redirects", [False, True])
+def test_no_redirect_leads_to_another_host_or_port(status: str, redirects: bool) -> None:
+    with inner() as (port, came):
+        there = f"Location: http://127.0.0.1:{port}/admin"
+        with zoo.snake(zoo.says(zoo.http(zoo.GOOD, status, there))) as url:
+            answer = ask(url, Reach().naming(url), redirects=redirects)
+        assert (answer.move, answer.problem) == (None, "redirect")
+    assert not came
+
+
+def arena(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "battlesnake_gym", "arena", *arguments, "--games=1", "--jobs=1",
+         "--max-turns=3", "--width=7", "--height=7",
+         f"--database=sqlite:///{folder / 'arena.sqlite'}"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+
+
+def test_a_tournament_sends_nothing_inwards_and_says_why(tmp_path: Path) -> None:
+    """A snake that behaves until the game begins, then redirects; one under a name of ours."""
+    seen: list[bytes] = []
+
+    def turns(connection: Any, head: bytes, body: bytes) -> bool:
+        seen.append(head.split(b"\r\n")[0])
+        there = f"Location: http://127.0.0.1:{port}/"
+        moved = zoo.http(b"", "307 Temporary Redirect", there)
+        connection.sendall(moved if len(seen) > 1 else zoo.http(b"{}"))
+        return True
+
+    with inner() as (port, came), zoo.snake(turns) as url:
+        done = arena(tmp_path, f"stranger={url}", "hungry", "--json", "--follow-redirects")
+        assert done.returncode == 0, done.stderr
+        (line,) = [line for line in json.loads(done.stdout) if line["snake"] == "stranger"]
+        assert line["problems"]["redirect"] >= 3
+        here = socket.gethostname()
+        if classify_name(here) not in (None, PUBLIC):
+            refused = arena(tmp_path, f"http://{here}:{port}", "hungry")
+            assert refused.returncode == 2
+            assert "--allow-hosts" in refused.stderr
+    assert not came
+
+
+def classify_name(name: str) -> str | None:
+    try:
+        return classify(socket.gethostbyname(name))
+    except OSError:
+        return None
+
+
+def test_a_wrong_class_is_refused(tmp_path: Path) -> None:
+    done = arena(tmp_path, "hungry", "cautious", "--allow-hosts=private,everything")
+    assert done.returncode == 2
+    assert "unknown class everything; name some of loopback, private, link-local" in done.stderr
