@@ -6,12 +6,13 @@ DEMO ?= demo
 MINUTES ?= 3
 MXNET_VENV ?= .venv-mxnet
 
-.PHONY: help demo test test-all system-packages mxnet lint build sanitize clean
+.PHONY: help demo site test test-all system-packages mxnet lint build sanitize clean
 
 help:
 	@echo "make demo      set up, train three minutes, export, serve, play; then look at the games"
 	@echo "make test      set up and pass the tests (under 15 minutes)"
 	@echo "make test-all  the same with the tests marked slow"
+	@echo "make site      build the documentation site into site/"
 	@echo "make lint      ruff and mypy alone"
 	@echo "make build     compile the game engine again after a change in a csrc folder"
 	@echo "make mxnet     set up the MXNet baseline, in a virtual environment of its own"
@@ -52,6 +53,9 @@ mxnet: $(MXNET_VENV)/.packages
 
 demo: $(VENV)/.engine
 	$(BIN)/python tools/demo.py --folder $(DEMO) --minutes $(MINUTES)
+
+site: $(VENV)/.test-packages $(VENV)/.engine
+	$(BIN)/python tools/build_site.py site
 
 system-packages:
 	@tools/system_packages.sh

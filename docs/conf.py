@@ -1,0 +1,52 @@
+"""The documentation site: Sphinx over the pages, the notebooks and the docstrings.
+
+`make site` builds it; the source folder is the repository, since pages link to what lies beside.
+"""
+
+from importlib.metadata import version as installed
+
+project = "Battlesnake, learned and served"
+author = "the Battlesnake Gym contributors"
+version = release = installed("battlesnake-gym")
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "myst_nb",
+]
+root_doc = "docs/index"
+include_patterns = [
+    "docs/**",
+    "notebooks/*.ipynb",
+    "server/default_policy/README.md",
+    "*.md",
+]
+exclude_patterns = ["README.md", "docs/play", "docs/_gallery", "**/.ipynb_checkpoints"]
+
+myst_enable_extensions = ["attrs_inline", "deflist"]
+myst_heading_anchors = 4
+# Pygments does not know that a shell command in a cell may go on after a backslash.
+suppress_warnings = ["misc.highlighting_failure"]
+nb_execution_mode = "off"  # notebooks carry the outputs of their last run
+
+autosummary_generate = True
+autosummary_ignore_module_all = False
+autodoc_default_options = {
+    "members": True,
+    "undoc-members": True,
+    "show-inheritance": True,
+    "member-order": "bysource",
+    "exclude-members": "metadata, registry",
+}
+autodoc_mock_imports = ["mxnet"]
+autodoc_typehints = "signature"
+default_role = "code"
+python_display_all_members = True
+
+html_theme = "furo"
+html_title = project
+html_copy_source = False
+html_show_sphinx = False
+html_static_path = ["static"]
+html_css_files = ["gallery.css"]

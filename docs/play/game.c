@@ -1,0 +1,90 @@
+/* One game and the search, for a page in the browser: the engine's rules and the search's C compiled
+ * to WebAssembly as they stand, and this door to them. Moves are 0 up, 1 down, 2 left, 3 right.
+ *
+ * JavaScript writes and reads the module's memory at the addresses that the functions give. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../battlesnake_gym/csrc/game.h"
+#include "thinker.h"
+
+#define EXPORT(name) __attribute__((export_name(#name))) name
+
+static Layout layout;
+static Rules rules;
+static Game game;
+static char *memory;
+static int32_t *words;
+static uint8_t actions[MAX_SNAKES];
+static char map_name[64];
+
+/* Fills the tables of the random numbers; before all else. */
+void EXPORT(prepare)(void) { rand_init(); }
+
+/* Where the name of the map, a C string, is written before `start`. */
+char *EXPORT(map_at)(void) { return map_name; }
+
+/* Begins a game; 0 where the map refuses the board or the number of snakes. */
+int EXPORT(start)(int width, int height, int snakes, uint32_t seed, int wrapped, int constrictor,
+                  int royale, int food_chance, int minimum_food, int hazard_damage,
+                  int shrink_every) {
+    const Map *map = find_map(map_name);
+    if (!map || width < 1 || width > MAX_SIDE || height < 1 || height > MAX_SIDE || snakes < 1 ||
+        snakes > MAX_SNAKES)
+        return 0;
+    rules = (Rules){(uint8_t)wrapped, (uint8_t)constrictor, (uint8_t)royale, snakes == 1, 1,
+                    food_chance, minimum_food, hazard_damage, shrink_every, map};
+    layout = make_layout(width, height, snakes);
+    free(memory);
+    memory = calloc(1, layout.record_size + layout.cold_size);
+    if (!memory) return 0;
+    game = (Game){&layout, &rules, (Record *)memory, (Cold *)(memory + layout.record_size)};
+    cold_init(&layout, game.cold);
+    clear_game(&game, width, height, snakes, seed);
+    return start_game(&game, width, height, snakes, seed) == 0;
+}
+
+/* Where the snakes' moves of the next turn are written, one byte each. */
+uint8_t *EXPORT(actions_at)(void) { return actions; }
+
+/* Plays a turn with them; 0 where the game is over or cannot go on. */
+int EXPORT(turn)(void) {
+    Record *record = game.record;
+    const Map *map = rules.map;
+    if (record->over || (map->check_turn && map->check_turn(&game))) return 0;
+    step_game(&layout, &rules, record, game.cold, actions);
+    return !record->halt;
+}
+
+int EXPORT(over)(void) { return game.record->over; }
+
+/* The game as numbers, in the order that ../../battlesnake_gym/csrc/convert.c tells. */
+int32_t *EXPORT(words_at)(void) {
+    free(words);
+    words = malloc(sizeof(int32_t) * export_size(&game));
+    if (words) export_game(&game, words);
+    return words;
+}
+
+/* The search's move for the snake in this seat; see thinker.h. */
+int EXPORT(think)(int seat, double seconds, int positions) {
+    Seen seen = {.width = game.record->width, .height = game.record->height,
+                 .wrapped = rules.wrapped, .constrictor = rules.constrictor, .solo = rules.alone,
+                 .damage = rules.hazard_damage};
+    for (int i = 0; i < game.record->num_snakes; i++) {
+        int s = i == 0 ? seat : i <= seat ? i - 1 : i; /* the one that thinks comes first */
+        const Snake *snake = &game.record->snakes[s];
+        if (!snake->alive) continue;
+        Point points[MAX_CELLS + 1];
+        body_points(&layout, game.record, s, points);
+        for (int k = 0; k < snake->length; k++) {
+            Point at = points[k < snake->extent ? k : snake->extent - 1];
+            seen.bodies[seen.segments++] = (uint16_t)cell_at(game.record, at.x, at.y);
+        }
+        seen.lengths[seen.snakes] = snake->length;
+        seen.health[seen.snakes++] = snake->health;
+    }
+    seen.food = record_food(&layout, game.record);
+    seen.hazards = record_hazards(&layout, game.record);
+    return find_move(&seen, seconds, positions);
+}

@@ -1,0 +1,29 @@
+#include "thinker.h"
+
+#include "../../heuristics/csrc/search.h"
+
+/* The weights of heuristics/search.py, which the build writes here in their order. */
+static const int32_t weights[WEIGHTS] = {SEARCH_WEIGHTS};
+static int32_t report[6];
+
+__attribute__((export_name("report_at"))) int32_t *report_at(void) { return report; }
+
+int find_move(const Seen *seen, double seconds, int positions) {
+    Question ask = {.width = seen->width, .height = seen->height, .snakes = seen->snakes,
+                    .wrapped = seen->wrapped, .constrictor = seen->constrictor, .solo = seen->solo,
+                    .damage = seen->damage, .lengths = seen->lengths, .health = seen->health,
+                    .bodies = seen->bodies, .food = seen->food, .hazards = seen->hazards,
+                    .weights = weights, .seconds = seconds, .nodes = seconds > 0 ? 0 : positions,
+                    .max_depth = MAX_DEPTH};
+    Answer answer;
+    int cells = ask.width * ask.height;
+    int failed = cells <= 128   ? search_small(&ask, &answer)
+                 : cells <= 384 ? search_medium(&ask, &answer)
+                                : search_large(&ask, &answer);
+    if (failed) return 0;
+    report[0] = answer.depth;
+    report[1] = (int32_t)answer.evaluated;
+    for (int move = 0; move < 4; move++)
+        report[2 + move] = answer.searched[move] ? answer.scores[move] : INT32_MIN;
+    return answer.move;
+}

@@ -1,0 +1,95 @@
+// The game and the search, off the page's thread, so that the board never freezes.
+//
+//   in:  {start: {width, height, snakes, seed, ruleset, map}}   begin a game
+//        {turn: {moves: {seat: move}, seconds, positions}}       play a turn; seats without a move
+//                                                               are played by the search
+//   out: {words, over, thought}   the game as numbers (see game.c); what the search found, by seat
+//        {error}                  in words
+
+const INT32_MIN = -(2 ** 31);
+let module;
+
+/** The only thing that the compiled code asks of its surroundings: what time it is. */
+function clockTimeGet(_clock, _precision, at) {
+  const nanoseconds = BigInt(Math.round(performance.now() * 1e6));
+  new DataView(module.memory.buffer).setBigUint64(at, nanoseconds, true);
+  return 0;
+}
+
+async function load() {
+  const imports = { wasi_snapshot_preview1: { clock_time_get: clockTimeGet } };
+  const response = await fetch(new URL("game.wasm", import.meta.url));
+  if (!response.ok) throw new Error(`game.wasm: ${response.status} ${response.statusText}`);
+  const { instance } = await WebAssembly.instantiate(await response.arrayBuffer(), imports);
+  module = instance.exports;
+  module._initialize();
+  module.prepare();
+}
+
+const bytes = (at, count) => new Uint8Array(module.memory.buffer, at, count);
+const numbers = (at, count) => new Int32Array(module.memory.buffer, at, count);
+
+function start({ width, height, snakes, seed, ruleset, map }) {
+  const name = new TextEncoder().encode(`${map}\0`);
+  bytes(module.map_at(), name.length).set(name);
+  const begun = module.start(
+    width, height, snakes, seed, ruleset.startsWith("wrapped"), ruleset.endsWith("constrictor"),
+    ruleset === "royale", 15, 1, 14, 25);
+  if (!begun) throw new Error(`the map ${map} is not made for ${snakes} snakes on ${width}x${height}`);
+}
+
+/** How long the list of numbers is: see battlesnake_gym/csrc/convert.c. */
+function gameWords() {
+  const at = module.words_at();
+  const all = numbers(at, (module.memory.buffer.byteLength - at) >> 2);
+  let end = 4;
+  for (let seat = 0; seat < all[3]; seat += 1) end += 5 + 2 * all[end + 4];
+  end += 1 + 2 * all[end];
+  end += 1 + 3 * all[end];
+  end += 1 + 2 * all[end] + 1;
+  return all.slice(0, end);
+}
+
+/** Whether each snake lives: its cause of death is 0. */
+function living(words) {
+  const alive = [];
+  let at = 4;
+  for (let seat = 0; seat < words[3]; seat += 1) {
+    alive.push(words[at] === 0);
+    at += 5 + 2 * words[at + 4];
+  }
+  return alive;
+}
+
+function think(seat, seconds, positions) {
+  const move = module.think(seat, seconds, positions);
+  const [depth, valued, ...values] = numbers(module.report_at(), 6);
+  return { move, depth, valued, values: values.map((v) => (v === INT32_MIN ? null : v / 1000)) };
+}
+
+function turn({ moves, seconds, positions }) {
+  const thought = {};
+  const actions = living(gameWords()).map((alive, seat) => {
+    if (!alive) return 4;
+    if (moves[seat] !== undefined) return moves[seat];
+    thought[seat] = think(seat, seconds, positions);
+    return thought[seat].move;
+  });
+  bytes(module.actions_at(), actions.length).set(actions);
+  module.turn();
+  return thought;
+}
+
+const ready = load();
+
+self.onmessage = async ({ data }) => {
+  try {
+    await ready;
+    let thought = {};
+    if (data.start) start(data.start);
+    if (data.turn) thought = turn(data.turn);
+    self.postMessage({ words: gameWords(), over: Boolean(module.over()), thought });
+  } catch (error) {
+    self.postMessage({ error: String(error.message ?? error) });
+  }
+};

@@ -1,0 +1,97 @@
+"""Builds the documentation site: `python tools/build_site.py site`, or `make site`.
+
+Three steps: the game and the search are compiled to WebAssembly for the page that plays, the
+gallery's pictures are drawn, and Sphinx makes the pages. Nothing is fetched; a warning is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import draw_gallery
+
+from battlesnake_gym.rules import Snake
+from heuristics.search import Weights
+from server.frames import looks_of
+
+HERE = Path(__file__).parents[1]
+DOCS = HERE / "docs"
+PAGE = ("index.html", "play.js", "worker.js")
+SHARED = ("board.js", "look.css", "icon.svg")
+"""What the page takes from the live snake's and the arena's pages."""
+
+PYTHON_DOORS = ("batch.c", "module.c", "observe.c", "observe_avx512.c", "masks.c")
+"""Sources of the engine that the page does without: they speak to Python or to learners."""
+
+
+def main() -> None:
+    """Build the site into the folder that is named."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("output", type=Path, help="folder of the site")
+    parser.add_argument("--only", choices=("play", "pages"), help="one part of it")
+    arguments = parser.parse_args()
+    if arguments.only != "play":
+        draw_gallery.draw(DOCS / "_gallery")
+        make_pages(arguments.output)
+    if arguments.only != "pages":
+        lay_page(arguments.output / "docs" / "play")
+
+
+def lay_page(folder: Path) -> None:
+    """Put the page that plays, and all that it needs, into ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in PAGE:
+        shutil.copy(DOCS / "play" / name, folder)
+    for name in SHARED:
+        shutil.copy(HERE / "server" / "static" / name, folder)
+    (folder / "looks.js").write_text(f"export const LOOKS = {json.dumps(looks())};\n")
+    compile_game(folder / "game.wasm")
+
+
+def looks() -> list[dict[str, Any]]:
+    """Colours and shapes of the snakes, the visitor's first, as the arena's pages have them."""
+    wear = [("smile", "curled"), ("evil", "sharp"), ("shades", "fat-rattle"), ("fang", "bolt")]
+    return looks_of(
+        [Snake(head, [(0, 0)], customizations={"head": head, "tail": tail}) for head, tail in wear]
+    )
+
+
+def compile_game(target: Path) -> None:
+    """Compile the engine's rules and the search, as they stand, with the C compiler of Zig."""
+    engine = HERE / "battlesnake_gym" / "csrc"
+    search = HERE / "heuristics" / "csrc"
+    sources = [
+        DOCS / "play" / "game.c",
+        DOCS / "play" / "thinker.c",
+        *(path for path in sorted(engine.glob("*.c")) if path.name not in PYTHON_DOORS),
+        *(path for path in sorted(search.glob("*.c")) if "Python.h" not in path.read_text()),
+    ]
+    weights = ",".join(str(weight) for weight in Weights().packed())
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-wasi"]
+    command += ["-mexec-model=reactor", "-std=gnu11", "-O3", "-msimd128", "-Wl,--strip-all"]
+    command += [f"-DSEARCH_WEIGHTS={weights}", "-o", str(target), *map(str, sources)]
+    subprocess.run(command, check=True)
+
+
+def make_pages(output: Path) -> None:
+    """Run Sphinx; the first page is ``docs/index.html``, and the root leads there."""
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command += ["-c", "docs", ".", str(output.absolute())]
+    subprocess.run(command, check=True, cwd=HERE, env=environment)
+    (output / "index.html").write_text(
+        '<!doctype html><meta charset="utf-8"><title>Battlesnake, learned and served</title>'
+        '<meta http-equiv="refresh" content="0; url=docs/index.html">'
+        '<a href="docs/index.html">Battlesnake, learned and served</a>\n'
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Draws the gallery of the documentation: maps, heads and tails, observation planes, snakes.
+
+`docs/gallery.md` and its neighbours include what is written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from battlesnake_gym import drawing, snakes
+from battlesnake_gym.board import Board
+from battlesnake_gym.looks import HEADS, TAILS
+from battlesnake_gym.observations import get
+from battlesnake_gym.rules import MAPS, Game, Settings
+from battlesnake_gym.rules.maps import Map
+
+TURNS = 60
+"""Turns that a map is played before its picture is taken, so that what comes later is seen."""
+
+
+def draw(folder: Path) -> None:
+    """Write all of the gallery into ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / "maps.md", _figures(folder, "map", map(_map_figure, MAPS.values())))
+    for part, known in (("head", HEADS), ("tail", TAILS)):
+        figures = ((name, "", _wearing(part, name)) for name in known)
+        _write(folder / f"{part}s.md", _figures(folder, part, figures))
+    _write(folder / "planes.md", _figures(folder, "plane", _planes()))
+    about = (f"`{name}`\n: {snakes.description(name)}\n" for name in snakes.names())
+    _write(folder / "snakes.md", about)
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _figures(folder: Path, kind: str, figures: Iterable[tuple[str, str, str]]) -> Iterable[str]:
+    """Store each picture, and give the Markdown that shows them side by side with their names."""
+    yield "<div class='gallery'>"
+    for name, about, picture in figures:
+        file = f"{kind}-{name}.svg"
+        (folder / file).write_text(picture)
+        yield f"<figure>\n\n![{kind} {name}](_gallery/{file})\n"
+        yield f"<figcaption>\n\n`{name}` {about}\n\n</figcaption>\n</figure>\n"
+    yield "</div>"
+
+
+def _map_figure(played: Map) -> tuple[str, str, str]:
+    """The map after some turns of cautious play; small boards first."""
+    width, height = next((size for size in played.sizes if min(size) >= 11), played.sizes[0])
+    count = max(played.players[0], min(played.players[1], 2))
+    ruleset = "royale" if played.id == "royale" else "standard"
+    ruleset = "solo" if played.id == "solo_maze" else ruleset
+    game = Game(ruleset, played.id, Settings(shrink_every_n_turns=15), seed=4)
+    board = Board.new(width, height, count, game=game)
+    players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
+    while board.turn < TURNS and len(board.living) == count:
+        board = _after_turn(board, players)
+    about = f"({width}x{height}, turn {board.turn}): {played.description}"
+    return played.id, about, drawing.svg(board, 16)
+
+
+def _after_turn(board: Board, players: dict[str, snakes.Strategy]) -> Board:
+    moves = {}
+    for snake in board.living:
+        board.you_id = snake.id
+        moves[snake.id] = players[snake.id](board.copy()).move
+    after = board.copy()
+    after.step(moves)
+    return after
+
+
+def _wearing(part: str, name: str) -> str:
+    """A snake that asks for this head or tail."""
+    board = Board.from_text(f". . . . . .\n. > > > A .\n. . . . . .\nA: id={name} health=100")
+    board.snakes[0].customizations[part] = name
+    return drawing.svg(board, 16)
+
+
+def _planes() -> Iterable[tuple[str, str, str]]:
+    """Each plane of the default observation of one position, dark where its bytes are high."""
+    board = Board.new(11, 11, 3, game=Game(seed=11))
+    players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
+    while board.turn < TURNS and len(board.living) == 3:
+        board = _after_turn(board, players)
+    observation = get("planes")
+    seen = observation.encode(board, board.living[0].id)
+    for name, plane in zip(observation.planes, seen, strict=True):
+        yield name, "", _plane_picture(plane)
+
+
+def _plane_picture(plane: np.ndarray[tuple[int, int], np.dtype[np.uint8]], cell: int = 12) -> str:
+    """The bytes of one plane as grey cells; its first row is drawn on top."""
+    height, width = plane.shape
+    squares = "".join(
+        f'<rect x="{x * cell}" y="{y * cell}" width="{cell - 1}" height="{cell - 1}"'
+        f' fill="#2f6fde" fill-opacity="{0.06 + 0.94 * int(plane[y, x]) / 255:.2f}"/>'
+        for y in range(height)
+        for x in range(width)
+    )
+    size = f'width="{width * cell}" height="{height * cell}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{squares}</svg>'
