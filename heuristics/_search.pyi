@@ -18,5 +18,28 @@ def think(
     seconds: float,
     nodes: int,
     max_depth: int,
+    network: bytes,
     /,
 ) -> tuple[int, int, int, int, int, dict[int, int], list[bytes]]: ...
+def inputs(*question: Any) -> bytes: ...
+def play_game(
+    width: int,
+    height: int,
+    wrapped: bool,
+    constrictor: bool,
+    damage: int,
+    food_chance: int,
+    shrink_every: int,
+    hazards: NDArray[Any],
+    heads: NDArray[Any],
+    food: NDArray[Any],
+    players: tuple[tuple[NDArray[Any], bytes, int, float], ...],
+    seed: int,
+    opening: int,
+    random_share: int,
+    max_turns: int,
+    /,
+) -> tuple[bytes, tuple[float, ...], int, int, int]: ...
+def values_by(
+    code: int, network: bytes, inputs: bytes | NDArray[Any], living: int, /
+) -> bytes | None: ...

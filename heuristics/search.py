@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Snake, grows_always, wraps
 from battlesnake_gym.snakes import Decision, Reason
+from heuristics.evaluation import Evaluation
 
 try:
     from heuristics import _search
@@ -83,6 +86,7 @@ class Search:
         weights: Weights = Weights(),
         nodes: int = NODES_WITHOUT_CLOCK,
         max_depth: int = MAX_DEPTH,
+        evaluation: Evaluation | None = None,
     ) -> None:
         if _search is None:
             raise RuntimeError(
@@ -91,6 +95,7 @@ class Search:
         self.weights = weights.packed()
         self.nodes = nodes
         self.max_depth = max_depth
+        self.evaluation = evaluation
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Search for the best move of ``board.you``; its score is exact, the others are bounds."""
@@ -99,32 +104,62 @@ class Search:
     def think(self, board: Board, seconds: float | None = None) -> tuple[Decision, Statistics]:
         """The decision, and what the search did to find it."""
         snakes = _you_first(board)
+        objection = self.evaluation.objection(board) if self.evaluation else ""
+        network = self.evaluation.numbers if self.evaluation and not objection else b""
         move, depth, proven, evaluated, visited, scores, line = _search.think(
-            board.width,
-            board.height,
-            wraps(board.game),
-            grows_always(board.game),
-            board.game.solo or board.game.ruleset == "solo",
-            board.game.settings.hazard_damage_per_turn,
-            np.array([len(snake.body) for snake in snakes], np.int32),
-            np.array([snake.health for snake in snakes], np.int32),
-            _bodies(board, snakes),
-            _cells(board, board.food),
-            _cells(board, board.hazards),
-            self.weights,
-            seconds or 0.0,
-            0 if seconds else self.nodes,
-            self.max_depth,
+            *_question(board, snakes, self.weights, seconds, self.nodes, self.max_depth, network)
         )
         statistics = Statistics(depth, bool(proven), evaluated, visited)
         values = {MOVES[index]: value / CELL for index, value in scores.items()}
         note = f"{statistics}; expects {_shown(line, snakes)}"
+        if objection:
+            note += f"; valued by hand: the evaluation is {objection}"
         return Decision(
             MOVES[move],
             (Reason("search", scores=values, note=note),),
             values,
             line=_moves(line, snakes),
         ), statistics
+
+
+def inputs(board: Board) -> NDArray[np.int16]:
+    """What a learned evaluation is told of the position of ``board.you``, int16 in 1/256.
+
+    ``heuristics/csrc/inputs.h`` lists them. Raises ``ValueError`` without a rival.
+    """
+    snakes = _you_first(board)
+    question = _question(board, snakes, Weights().packed(), None, 0, 1, b"")
+    return np.frombuffer(_search.inputs(*question), np.int16)
+
+
+def _question(
+    board: Board,
+    snakes: list[Snake],
+    weights: NDArray[np.int32],
+    seconds: float | None,
+    nodes: int,
+    max_depth: int,
+    network: bytes,
+) -> tuple[Any, ...]:
+    """What the C code asks for."""
+    return (
+        board.width,
+        board.height,
+        wraps(board.game),
+        grows_always(board.game),
+        board.game.solo or board.game.ruleset == "solo",
+        board.game.settings.hazard_damage_per_turn,
+        np.array([len(snake.body) for snake in snakes], np.int32),
+        np.array([snake.health for snake in snakes], np.int32),
+        _bodies(board, snakes),
+        _cells(board, board.food),
+        _cells(board, board.hazards),
+        weights,
+        seconds or 0.0,
+        0 if seconds else nodes,
+        max_depth,
+        network,
+    )
 
 
 def _you_first(board: Board) -> list[Snake]:

@@ -1,10 +1,18 @@
-/* The value of a position to snake 0: who reaches which cell first, food, length and room. */
+/* The value of a position to snake 0: who reaches which cell first, food, length and room. Valued by
+ * a network if the question has one, and else by weights that were set by hand. */
 
 #define UNREACHED 127
+#define SOON 4  /* turns from here */
+#define LATER 9
 
 typedef struct {
     Bits owned[MAX_SNAKES];     /* the cells that each snake reaches before all others */
     int food_at[MAX_SNAKES];    /* turns to the nearest food of its own, or UNREACHED */
+    /* what only a network asks for */
+    Bits taken;                 /* all cells that are reached, by whomever */
+    int moves[MAX_SNAKES];      /* cells that it may enter next, others or not */
+    int soon[MAX_SNAKES], later[MAX_SNAKES], cells[MAX_SNAKES]; /* of its own, until then and ever */
+    int last[MAX_SNAKES];       /* the turn in which it reaches its last cell */
 } Territory;
 
 static inline Bits neighbours(const Search *search, Bits a) {
@@ -42,9 +50,16 @@ static inline int left_behind(const Search *search, const Body *body, int s, int
     return segment(search, s, body->tail + place);
 }
 
-/* Lets all snakes spread at once, one cell a turn, into cells that are free by then. */
-static void spread_out(const Search *search, const Position *at, const int *alive, int count,
-                       Territory *out) {
+static inline void count_owned(const Territory *land, int count, int *cells) {
+    for (int i = 0; i < count; i++) cells[i] = bits_count(land->owned[i]);
+}
+
+/* Lets all snakes spread at once, one cell a turn, into cells that are free by then. Compiled once
+ * with and once without the `details` that a network asks for. */
+static inline __attribute__((always_inline)) void spread_out(const Search *search,
+                                                             const Position *at, const int *alive,
+                                                             int count, int details,
+                                                             Territory *out) {
     Bits taken = bits_none(), free = bits_minus(search->board, at->occupied);
     int bodies = 1;
     for (int i = 0; i < count; i++) {
@@ -52,7 +67,9 @@ static void spread_out(const Search *search, const Position *at, const int *aliv
         out->owned[i] = bits_none();
         bits_add(&out->owned[i], head_of(search, at, s));
         out->food_at[i] = UNREACHED;
+        if (details) out->last[i] = out->moves[i] = 0;
     }
+    if (details) out->soon[0] = out->later[0] = -1;
     for (int turn = 1; turn < UNREACHED; turn++) {
         Bits reached[MAX_SNAKES], fresh = bits_none();
         if (bodies && !search->ask->constrictor) {
@@ -69,17 +86,27 @@ static void spread_out(const Search *search, const Position *at, const int *aliv
             fresh = bits_or(fresh, reached[i]);
         }
         if (!bits_any(fresh)) {
-            if (turn > 3) return;
+            if (turn > 3) break;
             continue;
         }
+        if (details && turn == 1)
+            for (int i = 0; i < count; i++) out->moves[i] = bits_count(reached[i]);
         if (count > 1) settle_ties(at, alive, count, reached);
         taken = bits_or(taken, fresh);
         for (int i = 0; i < count; i++) {
             out->owned[i] = bits_or(out->owned[i], reached[i]);
             if (out->food_at[i] == UNREACHED && bits_any(bits_and(reached[i], at->food)))
                 out->food_at[i] = turn;
+            if (details && bits_any(reached[i])) out->last[i] = turn;
         }
+        if (details && turn == SOON) count_owned(out, count, out->soon);
+        if (details && turn == LATER) count_owned(out, count, out->later);
     }
+    if (!details) return;
+    out->taken = taken;
+    count_owned(out, count, out->cells);
+    if (out->soon[0] < 0) memcpy(out->soon, out->cells, sizeof out->soon);
+    if (out->later[0] < 0) memcpy(out->later, out->cells, sizeof out->later);
 }
 
 static int appetite(const Search *search, const Body *body, int food_at) {
@@ -111,14 +138,11 @@ static int lead(const int32_t *w, int own, int rival) {
 }
 
 /* The estimate for a position in which snake 0 lives, in thousandths of a cell. */
-static int evaluate(Search *search, const Position *at) {
+static int evaluate_by_hand(const Search *search, const Position *at, const int *alive, int count) {
     const int32_t *w = search->ask->weights;
-    int alive[MAX_SNAKES], count = 0, longest = 0, best = 0, total = 0;
+    int longest = 0, best = 0, total = 0;
     Territory land;
-    search->evaluated++;
-    for (int s = 0; s < search->ask->snakes; s++)
-        if (at->snake[s].alive) alive[count++] = s;
-    spread_out(search, at, alive, count, &land);
+    spread_out(search, at, alive, count, 0, &land);
     int value = worth(search, at, 0, land.owned[0], land.food_at[0]);
     for (int i = 1; i < count; i++) {
         int rival = worth(search, at, alive[i], land.owned[i], land.food_at[i]);
@@ -132,4 +156,17 @@ static int evaluate(Search *search, const Position *at) {
         value += lead(w, at->snake[0].length, longest);
     }
     return value + (search->ask->snakes - count) * w[W_RIVAL];
+}
+
+#include "inputs.h"
+
+static int evaluate(Search *search, const Position *at) {
+    int alive[MAX_SNAKES], count = 0;
+    int16_t inputs[INPUTS];
+    search->evaluated++;
+    for (int s = 0; s < search->ask->snakes; s++)
+        if (at->snake[s].alive) alive[count++] = s;
+    if (!search->ask->network || count < 2) return evaluate_by_hand(search, at, alive, count);
+    inputs_of(search, at, alive, count, inputs);
+    return network_value(search->network_code, search->ask->network, inputs, count);
 }

@@ -27,15 +27,21 @@ typedef struct {
     int cells;
     Bits board, left_column, right_column, hazard;
     uint16_t next[MAX_CELLS][4];            /* the cell beyond, or OFF_BOARD */
+    uint8_t x[MAX_CELLS], y[MAX_CELLS];
+    int16_t from_edge[MAX_CELLS];           /* 0 in a corner, 256 in the middle or without edges */
+    int share;                              /* of one cell in the board, in 512 * 65536 */
     uint64_t body_key[MAX_SNAKES][MAX_CELLS]; /* Zobrist keys */
     uint64_t head_key[MAX_SNAKES][MAX_CELLS];
     uint64_t food_key[MAX_CELLS];
     uint16_t ring[MAX_SNAKES][RING];
     struct Entry *table;
+    uint32_t table_mask;                    /* its size, a power of two, less one */
+    NetworkCode network_code;
     uint32_t history[MAX_SNAKES][MAX_CELLS];
     uint8_t refutation[MAX_DEPTH + 2][4][MAX_SNAKES]; /* by ply and our move: what answered it best */
     int64_t evaluated, visited;
     double deadline;
+    clockid_t clock;                        /* what seconds are told by */
     int stopped;
 } Search;
 

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "network.h"
+
 #define MAX_SNAKES 16
 #define MAX_CELLS 625
 #define MAX_DEPTH 120
@@ -39,6 +41,7 @@ typedef struct {
     const uint8_t *food;            /* [cells], 1 where food lies */
     const uint8_t *hazards;         /* [cells], layers of hazard */
     const int32_t *weights;         /* [WEIGHTS] */
+    const Network *network;         /* values positions instead of most weights; may be NULL */
     double seconds;                 /* time to think; not positive: no limit */
     int64_t nodes;                  /* positions to evaluate at most; not positive: no limit */
     int max_depth;                  /* turns to look ahead at most */

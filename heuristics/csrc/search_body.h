@@ -18,8 +18,13 @@ static void prepare_board(Search *search) {
     const Question *ask = search->ask;
     int width = ask->width, height = ask->height;
     uint64_t state = 1;
+    search->share = (512 * 65536 + search->cells - 1) / search->cells;
     for (int cell = 0; cell < search->cells; cell++) {
         int x = cell % width, y = cell / width;
+        search->x[cell] = x;
+        search->y[cell] = y;
+        int edges = smaller(x, width - 1 - x) + smaller(y, height - 1 - y);
+        search->from_edge[cell] = ask->wrapped ? 256 : edges * 512 / (width + height);
         bits_add(&search->board, cell);
         if (x == 0) bits_add(&search->left_column, cell);
         if (x == width - 1) bits_add(&search->right_column, cell);
@@ -102,7 +107,7 @@ static int deepen(Search *search, const Position *root, int depth, uint8_t *opti
 
 static const Entry *known(const Search *search, const Position *at) {
     uint64_t key = position_key(search, at);
-    const Entry *entry = &search->table[key & (TABLE_SIZE - 1)];
+    const Entry *entry = &search->table[key & search->table_mask];
     return entry->key == key ? entry : NULL;
 }
 
@@ -151,9 +156,29 @@ static void trace_line(Search *search, const Position *root, Answer *answer) {
     }
 }
 
+/* Searches deeper and deeper from `root` until the question's limits are reached. */
+static void think(Search *search, const Position *root, Answer *answer) {
+    const Question *question = search->ask;
+    uint8_t options[4];
+    search->deadline = seconds_now(search) + question->seconds;
+    memset(answer, 0, sizeof *answer);
+    int count = moves_of(search, root, 0, 4, options);
+    answer->move = options[0];
+    for (int depth = 1; depth <= question->max_depth && !answer->proven; depth++) {
+        if (!deepen(search, root, depth, options, count, answer)) break;
+        answer->depth = depth;
+        if (count == 1) break; /* forced */
+        /* the next depth takes several times as long as all before it: it would not be finished */
+        if (question->seconds > 0 &&
+            search->deadline - seconds_now(search) < 0.4 * question->seconds)
+            break;
+    }
+    answer->evaluated = search->evaluated;
+    answer->visited = search->visited;
+}
+
 int SEARCH(const Question *question, Answer *answer) {
     Position root;
-    uint8_t options[4];
     Search *search = calloc(1, sizeof *search);
     if (search) search->table = calloc(TABLE_SIZE, sizeof(Entry));
     if (!search || !search->table) {
@@ -162,23 +187,16 @@ int SEARCH(const Question *question, Answer *answer) {
     }
     search->ask = question;
     search->cells = question->width * question->height;
-    search->deadline = seconds_now() + question->seconds;
+    search->table_mask = TABLE_SIZE - 1;
+    search->clock = CLOCK_MONOTONIC;
+    search->network_code = fastest_network_code();
     prepare_board(search);
     prepare_root(search, &root);
-    memset(answer, 0, sizeof *answer);
-    int count = moves_of(search, &root, 0, 4, options);
-    answer->move = options[0];
-    for (int depth = 1; depth <= question->max_depth && !answer->proven; depth++) {
-        if (!deepen(search, &root, depth, options, count, answer)) break;
-        answer->depth = depth;
-        if (count == 1) break; /* forced */
-        /* the next depth takes several times as long as all before it: it would not be finished */
-        if (question->seconds > 0 && search->deadline - seconds_now() < 0.4 * question->seconds) break;
-    }
+    think(search, &root, answer);
     trace_line(search, &root, answer);
-    answer->evaluated = search->evaluated;
-    answer->visited = search->visited;
     free(search->table);
     free(search);
     return 0;
 }
+
+#include "selfplay_body.h"

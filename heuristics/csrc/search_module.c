@@ -3,10 +3,12 @@
 #include <Python.h>
 #include <string.h>
 
+#include "doors.h"
 #include "search.h"
+#include "selfplay.h"
 
 typedef struct {
-    Py_buffer lengths, health, bodies, food, hazards, weights;
+    Py_buffer lengths, health, bodies, food, hazards, weights, network;
 } Buffers;
 
 static void release(Buffers *buffers) {
@@ -16,16 +18,27 @@ static void release(Buffers *buffers) {
     PyBuffer_Release(&buffers->food);
     PyBuffer_Release(&buffers->hazards);
     PyBuffer_Release(&buffers->weights);
+    PyBuffer_Release(&buffers->network);
 }
 
-static int refuse(const char *field, const char *rule) {
+int refuse(const char *field, const char *rule) {
     PyErr_Format(PyExc_ValueError, "%s %s", field, rule);
     return -1;
 }
 
-static int has_bytes(const char *field, const Py_buffer *buffer, Py_ssize_t wanted) {
+int has_bytes(const char *field, const Py_buffer *buffer, Py_ssize_t wanted) {
     if (buffer->len == wanted) return 1;
     PyErr_Format(PyExc_ValueError, "%s must hold %zd bytes, got %zd", field, wanted, buffer->len);
+    return 0;
+}
+
+/* An empty buffer is no network. */
+int check_network(const Py_buffer *buffer, const Network **network) {
+    *network = NULL;
+    if (!buffer->len) return 0;
+    if (!has_bytes("network", buffer, sizeof(Network))) return -1;
+    *network = buffer->buf;
+    if (!network_in_bounds(*network)) return refuse("network", "must have weights within bounds");
     return 0;
 }
 
@@ -54,7 +67,28 @@ static int check(const Question *ask, const Buffers *buffers) {
     if (!has_bytes("bodies", &buffers->bodies, segments * 2)) return -1;
     for (int i = 0; i < segments; i++)
         if (ask->bodies[i] >= cells) return refuse("bodies", "must lie on the board");
-    return 0;
+    return check_network(&buffers->network, (const Network **)&ask->network);
+}
+
+/* Reads what `think` and `inputs` are given; the buffers are to be released in any case. */
+static int read_question(PyObject *args, Question *ask, Buffers *buffers) {
+    long long nodes;
+    memset(buffers, 0, sizeof *buffers);
+    if (!PyArg_ParseTuple(args, "iipppiy*y*y*y*y*y*dLiy*", &ask->width, &ask->height,
+                          &ask->wrapped, &ask->constrictor, &ask->solo, &ask->damage,
+                          &buffers->lengths, &buffers->health, &buffers->bodies, &buffers->food,
+                          &buffers->hazards, &buffers->weights, &ask->seconds, &nodes,
+                          &ask->max_depth, &buffers->network))
+        return -1;
+    ask->nodes = nodes;
+    ask->snakes = (int)(buffers->lengths.len / 4);
+    ask->lengths = buffers->lengths.buf;
+    ask->health = buffers->health.buf;
+    ask->bodies = buffers->bodies.buf;
+    ask->food = buffers->food.buf;
+    ask->hazards = buffers->hazards.buf;
+    ask->weights = buffers->weights.buf;
+    return check(ask, buffers);
 }
 
 static PyObject *line_of(const Question *ask, const Answer *answer) {
@@ -80,11 +114,12 @@ static PyObject *scores_of(const Answer *answer) {
 
 PyDoc_STRVAR(think_doc,
 "think(width, height, wrapped, constrictor, solo, damage, lengths, health, bodies, food, hazards,\n"
-"      weights, seconds, nodes, max_depth)\n"
+"      weights, seconds, nodes, max_depth, network)\n"
 "--\n\n"
 "Search for the best move of snake 0.\n\n"
 "lengths, health and weights are int32 buffers, bodies uint16 cells (y * width + x, head first, one\n"
-"snake after the other), food and hazards one byte a cell. A limit of 0 is none.\n"
+"snake after the other), food and hazards one byte a cell. A limit of 0 is none. `network` are the\n"
+"bytes of a learned evaluation, empty for none.\n"
 "Returns (move, depth, proven, evaluated, visited, scores by move, line: bytes a turn).\n"
 "Raises ValueError for what the search cannot hold. Releases the GIL.");
 
@@ -93,22 +128,7 @@ static PyObject *think(PyObject *module, PyObject *args) {
     Question ask = {0};
     Answer answer;
     Buffers buffers;
-    long long nodes;
-    memset(&buffers, 0, sizeof buffers);
-    if (!PyArg_ParseTuple(args, "iipppiy*y*y*y*y*y*dLi:think", &ask.width, &ask.height,
-                          &ask.wrapped, &ask.constrictor, &ask.solo, &ask.damage, &buffers.lengths,
-                          &buffers.health, &buffers.bodies, &buffers.food, &buffers.hazards,
-                          &buffers.weights, &ask.seconds, &nodes, &ask.max_depth))
-        return NULL;
-    ask.nodes = nodes;
-    ask.snakes = (int)(buffers.lengths.len / 4);
-    ask.lengths = buffers.lengths.buf;
-    ask.health = buffers.health.buf;
-    ask.bodies = buffers.bodies.buf;
-    ask.food = buffers.food.buf;
-    ask.hazards = buffers.hazards.buf;
-    ask.weights = buffers.weights.buf;
-    if (check(&ask, &buffers)) {
+    if (read_question(args, &ask, &buffers)) {
         release(&buffers);
         return NULL;
     }
@@ -125,10 +145,51 @@ static PyObject *think(PyObject *module, PyObject *args) {
                          scores_of(&answer), line_of(&ask, &answer));
 }
 
-static PyMethodDef methods[] = {{"think", think, METH_VARARGS, think_doc}, {NULL, NULL, 0, NULL}};
+PyDoc_STRVAR(inputs_doc,
+"inputs(...)\n"
+"--\n\n"
+"What a network is told of the position: bytes of int16. The arguments are those of `think`.");
+
+static PyObject *inputs(PyObject *module, PyObject *args) {
+    (void)module;
+    Question ask = {0};
+    Buffers buffers;
+    int16_t numbers[INPUTS];
+    int failed = read_question(args, &ask, &buffers);
+    if (!failed && ask.snakes < 2) failed = refuse("snakes", "must number 2 or more");
+    if (failed) {
+        release(&buffers);
+        return NULL;
+    }
+    int cells = ask.width * ask.height;
+    failed = cells <= 128   ? inputs_small(&ask, numbers)
+             : cells <= 384 ? inputs_medium(&ask, numbers)
+                            : inputs_large(&ask, numbers);
+    release(&buffers);
+    if (failed) return PyErr_NoMemory();
+    return PyBytes_FromStringAndSize((const char *)numbers, sizeof numbers);
+}
+
+static PyMethodDef methods[] = {{"think", think, METH_VARARGS, think_doc},
+                                {"inputs", inputs, METH_VARARGS, inputs_doc},
+                                {"play_game", play_game, METH_VARARGS, play_game_doc},
+                                {"values_by", values_by, METH_VARARGS, values_by_doc},
+                                {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_search",
                                     "Alpha-beta search for Battlesnake.", 0, methods,
                                     NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__search(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__search(void) {
+    PyObject *made = PyModule_Create(&module);
+    if (made && (PyModule_AddIntConstant(made, "INPUTS", INPUTS) ||
+                 PyModule_AddIntConstant(made, "DUEL_INPUTS", DUEL_INPUTS) ||
+                 PyModule_AddIntConstant(made, "HIDDEN", HIDDEN) ||
+                 PyModule_AddIntConstant(made, "SECOND", SECOND) ||
+                 PyModule_AddIntConstant(made, "STACKS", STACKS) ||
+                 PyModule_AddIntConstant(made, "HEAVIEST", HEAVIEST) ||
+                 PyModule_AddIntConstant(made, "LARGEST", LARGEST) ||
+                 PyModule_AddIntConstant(made, "LOGIT", LOGIT)))
+        Py_CLEAR(made);
+    return made;
+}

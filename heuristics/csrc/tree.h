@@ -40,16 +40,16 @@ static uint64_t position_key(const Search *search, const Position *at) {
     return key;
 }
 
-static double seconds_now(void) {
+static double seconds_now(const Search *search) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(search->clock, &now);
     return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
 static int out_of_time(Search *search) {
     const Question *ask = search->ask;
     if (ask->nodes > 0 && search->visited >= ask->nodes) search->stopped = 1;
-    if (ask->seconds > 0 && !(search->visited & 255) && seconds_now() >= search->deadline)
+    if (ask->seconds > 0 && !(search->visited & 255) && seconds_now(search) >= search->deadline)
         search->stopped = 1;
     return search->stopped;
 }
@@ -161,7 +161,7 @@ static int worst_answer(Search *search, const Position *at, uint8_t *moves, int 
 
 static int best_for_us(Search *search, const Position *at, int depth, int ply, int alpha, int beta) {
     uint64_t key = position_key(search, at);
-    Entry *entry = &search->table[key & (TABLE_SIZE - 1)];
+    Entry *entry = &search->table[key & search->table_mask];
     int first = 4, opening = alpha, best = -WIN, best_move = 0;
     if (entry->key == key) {
         first = entry->move;

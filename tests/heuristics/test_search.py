@@ -195,6 +195,7 @@ def test_the_compiled_part_trusts_nothing():
             "seconds": 0.0,
             "nodes": 100,
             "max_depth": 5,
+            "network": b"",
         }
         return _search.think(*(arguments | changed).values())
 
@@ -207,6 +208,7 @@ def test_the_compiled_part_trusts_nothing():
         "bodies": np.array([9], np.uint16),
         "food": np.zeros(8, np.uint8),
         "max_depth": 121,
+        "network": b"short",
     }.items():
         with pytest.raises(ValueError, match=field):
             think(**{field: value})

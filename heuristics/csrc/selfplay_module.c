@@ -1,0 +1,167 @@
+/* Python's doors to whole games and to the network alone. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "doors.h"
+#include "selfplay.h"
+
+const char play_game_doc[] =
+"play_game(width, height, wrapped, constrictor, damage, food_chance, shrink_every, hazards, heads,\n"
+"          food, players, seed, opening, random_share, max_turns)\n"
+"--\n\n"
+"Play a game of two or more snakes that search, one player a seat: (weights, network, nodes,\n"
+"seconds of CPU time). hazards holds the layers of every cell after 0, 1, ... shrinks.\n"
+"Returns (rows: bytes, points by seat, turns, finished, positions visited). Releases the GIL.";
+
+#define MAX_PLAYERS MAX_SNAKES
+typedef struct {
+    Py_buffer hazards, heads, food, weights[MAX_PLAYERS], network[MAX_PLAYERS];
+    Player player[MAX_PLAYERS];
+} Holdings;
+
+static void let_go(Holdings *held) {
+    PyBuffer_Release(&held->hazards);
+    PyBuffer_Release(&held->heads);
+    PyBuffer_Release(&held->food);
+    for (int i = 0; i < MAX_PLAYERS; i++) {
+        PyBuffer_Release(&held->weights[i]);
+        PyBuffer_Release(&held->network[i]);
+    }
+}
+
+static int read_players(PyObject *players, GamePlan *plan, Holdings *held) {
+    Py_ssize_t count = PyTuple_Size(players);
+    if (count < 2 || count > MAX_PLAYERS) return refuse("players", "must number between 2 and 16");
+    plan->snakes = (int)count;
+    for (int i = 0; i < count; i++) {
+        Player *player = &held->player[i];
+        long long nodes;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(players, i), "y*y*Ld", &held->weights[i],
+                              &held->network[i], &nodes, &player->seconds))
+            return -1;
+        if (!has_bytes("weights", &held->weights[i], WEIGHTS * 4) ||
+            check_network(&held->network[i], &player->network))
+            return -1;
+        if (nodes <= 0 && player->seconds <= 0)
+            return refuse("players", "must have a limit of positions or seconds");
+        player->nodes = nodes;
+        player->weights = held->weights[i].buf;
+        plan->player[i] = player;
+    }
+    return 0;
+}
+
+static int check_plan(GamePlan *plan, const Holdings *held) {
+    if (plan->width < 1 || plan->width > 25) return refuse("width", "must be between 1 and 25");
+    if (plan->height < 1 || plan->height > 25) return refuse("height", "must be between 1 and 25");
+    if (plan->max_turns < 1 || plan->max_turns > 32000)
+        return refuse("max_turns", "must be between 1 and 32000");
+    if (plan->shrink_every < 0) return refuse("shrink_every", "must not be negative");
+    if (plan->opening < 0 || plan->opening > 32000)
+        return refuse("opening", "must be between 0 and 32000");
+    int cells = plan->width * plan->height;
+    if (!has_bytes("heads", &held->heads, plan->snakes * 2) ||
+        !has_bytes("food", &held->food, cells))
+        return -1;
+    if (held->hazards.len < cells || held->hazards.len % cells)
+        return refuse("hazards", "must have one byte a cell for each shrink");
+    plan->shrinks = (int)(held->hazards.len / cells) - 1;
+    plan->hazards = held->hazards.buf;
+    plan->heads = held->heads.buf;
+    plan->food = held->food.buf;
+    for (int s = 0; s < plan->snakes; s++)
+        if (plan->heads[s] >= cells) return refuse("heads", "must lie on the board");
+    return 0;
+}
+
+static PyObject *told(const GamePlan *plan, const GameRecord *record) {
+    PyObject *points = PyTuple_New(plan->snakes);
+    for (int s = 0; points && s < plan->snakes; s++) {
+        PyObject *number = PyFloat_FromDouble(record->points[s]);
+        if (!number || PyTuple_SetItem(points, s, number)) Py_CLEAR(points);
+    }
+    if (!points) return NULL;
+    return Py_BuildValue("(y#NiiL)", (const char *)record->rows,
+                         (Py_ssize_t)(record->count * sizeof(Row)), points, record->turns,
+                         record->finished, (long long)record->visited);
+}
+
+PyObject *play_game(PyObject *module, PyObject *args) {
+    (void)module;
+    GamePlan plan = {0};
+    GameRecord record = {0};
+    PyObject *players, *result = NULL;
+    unsigned long long seed;
+    Holdings *held = calloc(1, sizeof *held);
+    if (!held) return PyErr_NoMemory();
+    if (PyArg_ParseTuple(args, "iippiiiy*y*y*O!Kiii:play_game", &plan.width, &plan.height,
+                         &plan.wrapped, &plan.constrictor, &plan.damage, &plan.food_chance,
+                         &plan.shrink_every, &held->hazards, &held->heads, &held->food,
+                         &PyTuple_Type, &players, &seed, &plan.opening, &plan.random_share,
+                         &plan.max_turns) &&
+        !read_players(players, &plan, held) && !check_plan(&plan, held)) {
+        int cells = plan.width * plan.height, failed;
+        plan.seed = seed;
+        Py_BEGIN_ALLOW_THREADS
+        failed = cells <= 128   ? play_game_small(&plan, &record)
+                 : cells <= 384 ? play_game_medium(&plan, &record)
+                                : play_game_large(&plan, &record);
+        Py_END_ALLOW_THREADS
+        result = failed ? PyErr_NoMemory() : told(&plan, &record);
+    }
+    free(record.rows);
+    let_go(held);
+    free(held);
+    return result;
+}
+
+const char values_by_doc[] =
+"values_by(code, network, inputs, living)\n"
+"--\n\n"
+"The values of positions of `living` snakes, int32 bytes in thousandths of a cell, of their inputs\n"
+"(bytes of int16), by code 0 (plain), 1 (AVX2), 2 (AVX-512 VNNI); None where this processor has\n"
+"not got it.";
+
+static PyObject *all_values(NetworkCode code, const Network *network, const Py_buffer *inputs,
+                            int living) {
+    Py_ssize_t rows = inputs->len / (INPUTS * 2);
+    int32_t *values = malloc(rows * 4 + 1);
+    if (!values) return PyErr_NoMemory();
+    const int16_t *row = inputs->buf;
+    for (Py_ssize_t i = 0; i < rows; i++, row += INPUTS)
+        values[i] = network_value(code, network, row, living);
+    PyObject *result = PyBytes_FromStringAndSize((const char *)values, rows * 4);
+    free(values);
+    return result;
+}
+
+PyObject *values_by(PyObject *module, PyObject *args) {
+    (void)module;
+    int code, living;
+    Py_buffer weights, inputs;
+    const Network *network;
+    PyObject *result = NULL;
+    memset(&weights, 0, sizeof weights);
+    memset(&inputs, 0, sizeof inputs);
+    if (PyArg_ParseTuple(args, "iy*y*i:values_by", &code, &weights, &inputs, &living) &&
+        !check_network(&weights, &network)) {
+        if (!network) {
+            refuse("network", "must not be empty");
+        } else if (inputs.len % (INPUTS * 2)) {
+            refuse("inputs", "must be rows of int16");
+        } else if (living < 2 || living > MAX_SNAKES) {
+            refuse("living", "must be between 2 and 16");
+        } else if (code < 0 || code >= CODES) {
+            refuse("code", "must be 0, 1 or 2");
+        } else if (!network_code(code)) {
+            result = Py_BuildValue("");
+        } else {
+            result = all_values(network_code(code), network, &inputs, living);
+        }
+    }
+    PyBuffer_Release(&weights);
+    PyBuffer_Release(&inputs);
+    return result;
+}

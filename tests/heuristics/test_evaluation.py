@@ -1,0 +1,205 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import Game
+from heuristics.evaluation import (
+    DUEL_INPUTS,
+    HEAVIEST,
+    HIDDEN,
+    INPUT_UNIT,
+    INPUTS,
+    LARGEST,
+    LAYERS,
+    SECOND,
+    STACKS,
+    WEIGHT_UNIT,
+    Evaluation,
+    EvaluationError,
+    packed,
+    size_in_bytes,
+)
+
+_search = pytest.importorskip("heuristics._search")
+
+from heuristics.search import Search, inputs  # noqa: E402
+
+TRAINED = {"trained_for": {"rulesets": ["standard"], "sizes": [[11, 11]], "snakes": [2, 3]}}
+
+
+def random_evaluation(seed: int, size: int = HEAVIEST) -> Evaluation:
+    rng = np.random.default_rng(seed)
+    layers = np.zeros(STACKS, LAYERS)
+    for name in ("first", "second", "last"):
+        layers[name] = rng.integers(-size, size, layers[name].shape, endpoint=True)
+    for name in ("first_bias", "second_bias", "last_bias"):
+        layers[name] = rng.integers(-(1 << 20), 1 << 20, layers[name].shape)
+    return Evaluation(layers.tobytes(), TRAINED)
+
+
+def value_by_definition(evaluation: Evaluation, row: np.ndarray, living: int) -> int:
+    """The arithmetic in Python's whole numbers, without a thought of speed."""
+    layers = np.frombuffer(evaluation.numbers, LAYERS)[min(living - 2, STACKS - 1)]
+    used = DUEL_INPUTS if living == 2 else INPUTS
+
+    def layer(values, weights, bias):
+        sums = bias.astype(object).copy()
+        for i, value in enumerate(values):
+            sums += int(value) * weights[i // 2, :, i % 2].astype(object)
+        return [min(max((int(s) + 512) >> 10, 0), LARGEST) for s in sums]
+
+    hidden = layer(row[:used], layers["first"][: used // 2], layers["first_bias"])
+    second = layer(hidden, layers["second"], layers["second_bias"])
+    logit = int(layers["last_bias"]) + sum(
+        v * int(w) for v, w in zip(second, layers["last"], strict=True)
+    )
+    return logit * 10_000 >> 18
+
+
+@given(
+    st.integers(0, 2**32), st.integers(2, 16), st.sampled_from([3, 200, HEAVIEST]), st.booleans()
+)
+def test_every_processor_computes_what_the_definition_says(seed, living, size, extreme):
+    rng = np.random.default_rng(seed)
+    evaluation = random_evaluation(seed, size)
+    rows = rng.integers(-LARGEST, LARGEST, (2, INPUTS), np.int16, endpoint=True)
+    if extreme:
+        rows = np.where(rows > 0, LARGEST, -LARGEST).astype(np.int16)
+    expected = [value_by_definition(evaluation, row, living) for row in rows]
+    answers = [_search.values_by(code, evaluation.numbers, rows, living) for code in range(3)]
+    assert answers[0] is not None
+    for answer in answers:
+        if answer is not None:  # not every processor has them all
+            assert np.frombuffer(answer, np.int32).tolist() == expected
+
+
+def test_weights_are_rounded_to_their_places():
+    rng = np.random.default_rng(1)
+    floats = {
+        "first": rng.normal(size=(HIDDEN, INPUTS)),
+        "first_bias": rng.normal(size=HIDDEN),
+        "second": rng.normal(size=(SECOND, HIDDEN)),
+        "second_bias": rng.normal(size=SECOND),
+        "last": rng.normal(size=SECOND),
+        "last_bias": np.float64(0.25),
+    }
+    evaluation = Evaluation(packed([floats] * STACKS), TRAINED)
+    rows = rng.integers(-512, 512, (20, INPUTS)).astype(np.int16)
+    values = np.frombuffer(_search.values_by(0, evaluation.numbers, rows, 4), np.int32)
+    top = LARGEST / INPUT_UNIT
+    hidden = np.clip(rows / INPUT_UNIT @ floats["first"].T + floats["first_bias"], 0, top)
+    second = np.clip(hidden @ floats["second"].T + floats["second_bias"], 0, top)
+    logits = second @ floats["last"] + floats["last_bias"]
+    assert np.abs(values / 10_000 - logits).max() < 20 / WEIGHT_UNIT * np.abs(logits).max()
+
+
+def test_a_file_comes_back_whole(tmp_path):
+    evaluation = random_evaluation(3)
+    evaluation.save(tmp_path / "one.evaluation")
+    again = Evaluation.load(tmp_path / "one.evaluation")
+    assert again.numbers == evaluation.numbers
+    assert again.facts["trained_for"] == TRAINED["trained_for"]
+
+
+@pytest.mark.parametrize("place", ["magic", "facts", "format", "numbers", "end", "empty"])
+def test_a_damaged_file_is_refused_by_its_name(tmp_path, place):
+    path = tmp_path / "one.evaluation"
+    random_evaluation(3).save(path)
+    magic, header, numbers = path.read_bytes().split(b"\n", 2)
+    if place == "magic":
+        magic = b"something else"
+    elif place == "facts":
+        header = header[:-1]
+    elif place == "format":
+        header = json.dumps(json.loads(header) | {"format": 99}).encode()
+    elif place == "numbers":
+        numbers = bytes([numbers[0] ^ 1]) + numbers[1:]
+    elif place == "end":
+        numbers = numbers[:-1]
+    path.write_bytes(b"" if place == "empty" else b"\n".join((magic, header, numbers)))
+    with pytest.raises(EvaluationError, match=r"one\.evaluation"):
+        Evaluation.load(path)
+
+
+def test_a_missing_file_is_refused_by_its_name(tmp_path):
+    with pytest.raises(EvaluationError, match=r"none\.evaluation"):
+        Evaluation.load(tmp_path / "none.evaluation")
+
+
+def board_of(ruleset="standard", size=11, snakes=2) -> Board:
+    board = Board.new(size, size, snakes, game=Game(ruleset, seed=5))
+    return dataclasses.replace(board, you_id=board.snakes[0].id)
+
+
+@pytest.mark.parametrize(
+    ("board", "why"),
+    [
+        (board_of("wrapped"), "trained for standard, not wrapped"),
+        (board_of(size=7), "trained for boards of 11x11, not 7x7"),
+        (board_of(snakes=4), "trained for up to 3 snakes, not 4"),
+    ],
+)
+def test_where_it_was_not_trained_the_hand_made_weights_play_and_say_so(board, why):
+    by_hand = Search(nodes=500)(board)
+    decision = Search(nodes=500, evaluation=random_evaluation(3))(board)
+    assert decision.scores == by_hand.scores
+    assert why in decision.reasons[0].note
+
+
+def test_where_it_was_trained_its_values_are_the_scores():
+    board = board_of()
+    evaluation = random_evaluation(3, 200)
+    decision = Search(max_depth=1, evaluation=evaluation)(board)
+    assert decision.scores != Search(max_depth=1)(board).scores
+    assert "by hand" not in decision.reasons[0].note
+
+
+def test_the_inputs_tell_of_the_position():
+    board = Board.from_text(
+        """
+        . . . . . . .
+        . . . . . . .
+        . . . . . B .
+        . . . . . ^ .
+        . . . . . ^ .
+        A . * . . ^ .
+        ^ . . . . . .
+        """
+    )
+    board.you_id = board.snakes[0].id
+    told = inputs(board)
+    assert told[0] == -64  # one segment behind
+    assert told[1] == -16
+    assert told[2] == 8 * 16  # heads eight steps apart
+    assert told[3] == 0  # an even number
+    assert told[8] == 32  # one food
+    assert told[9] == 6 * 512 // 49  # cells with a body
+    ours, rival = told[16:32], told[32:48]
+    assert (ours[5], rival[5]) == (3 * 8, 4 * 8)  # lengths: of two cells, one counts twice
+    assert (ours[6], rival[6]) == (500, 500)  # health
+    assert (ours[7], rival[7]) == (1024 // 3, 0)  # food at two steps, none of its own
+    assert ours[0] + rival[0] < 512
+    assert not told[48:].any()  # no third snake
+
+
+def test_what_is_no_network_is_refused():
+    numbers = random_evaluation(1).numbers
+    row = np.zeros(INPUTS, np.int16)
+    assert len(numbers) == size_in_bytes()
+    wrong = np.frombuffer(numbers, LAYERS).copy()
+    wrong["first"][0, 0, 0, 0] = HEAVIEST + 1
+    for arguments, what in (
+        ((0, numbers[1:], row, 2), "network"),
+        ((0, b"", row, 2), "network"),
+        ((0, wrong.tobytes(), row, 2), "network"),
+        ((0, numbers, row[1:], 2), "inputs"),
+        ((0, numbers, row, 1), "living"),
+        ((3, numbers, row, 2), "code"),
+    ):
+        with pytest.raises(ValueError, match=what):
+            _search.values_by(*arguments)

@@ -1,0 +1,146 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from battlesnake_gym.rules import MOVES, Game, Settings, is_over, start, step
+
+pytest.importorskip("heuristics._search")
+
+from battlesnake_gym.board import Board
+from heuristics.search import Weights, inputs
+from heuristics.selfplay import (
+    AT_RANDOM,
+    IN_VAIN,
+    SEARCHED,
+    GamesRows,
+    Player,
+    Setup,
+    play_game,
+    play_games,
+)
+
+QUICK = Player(nodes=40)
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        Setup(snakes=2),
+        Setup(7, 7, 3),
+        Setup(19, 19, 4, max_turns=60),
+        Setup(11, 9, 2, max_turns=80),
+        Setup(snakes=4, ruleset="royale", settings=Settings(shrink_every_n_turns=5)),
+        Setup(snakes=3, ruleset="wrapped"),
+        Setup(snakes=2, ruleset="constrictor"),
+        Setup(snakes=8, ruleset="standard", max_turns=60),
+    ],
+    ids=lambda setup: f"{setup.ruleset}-{setup.width}-{setup.snakes}",
+)
+def test_its_games_are_those_of_the_law(setup):
+    """Every turn replayed by the rules, with the food that the game told of."""
+    for seed in range(11, 14):
+        played = play_game(seed, setup, [QUICK] * setup.snakes)
+        seats = [str(seat) for seat in range(setup.snakes)]
+        state = start(
+            Game(setup.ruleset, "standard", setup.settings, seed), setup.width, setup.height, seats
+        )
+        law = Game(setup.ruleset, "", setup.settings, seed)
+        for turn in range(played.turns):
+            rows = played.rows[played.rows["turn"] == turn]
+            assert not is_over(law, state)
+            assert rows["seat"].tolist() == [i for i, s in enumerate(state.snakes) if s.alive]
+            for row in rows:
+                board = Board.from_state(state, law)
+                board.you_id = str(row["seat"])
+                np.testing.assert_array_equal(row["inputs"], inputs(board))
+            step(law, state, {str(row["seat"]): MOVES[row["move"]] for row in rows})
+            food = int(rows["food"][0])
+            assert (rows["food"] == food).all()
+            if food >= 0:
+                place_food(state, (food % setup.width, food // setup.width))
+            assert state.food or food < 0
+        living = [i for i, snake in enumerate(state.snakes) if snake.alive]
+        assert played.finished == is_over(law, state)
+        last = living or played.rows["seat"][played.rows["turn"] == played.turns - 1].tolist()
+        assert np.flatnonzero(played.points).tolist() == last
+        assert played.points.sum() == pytest.approx(1)
+
+
+def place_food(state, cell):
+    living = [snake for snake in state.snakes if snake.alive]
+    assert cell not in state.food
+    assert all(cell not in snake.body for snake in living)
+    assert all(abs(s.head[0] - cell[0]) + abs(s.head[1] - cell[1]) > 1 for s in living)
+    state.food.append(cell)
+
+
+def test_food_comes_as_often_as_the_rules_say():
+    setup = Setup(settings=Settings(food_spawn_chance=50), max_turns=200)
+    rows = [play_game(seed, setup, [QUICK] * 2).rows for seed in range(1, 12)]
+    first = np.concatenate([r[np.append(True, r["turn"][1:] != r["turn"][:-1])] for r in rows])
+    share = (first["food"] >= 0).mean()  # 49 %, and always where there is none
+    assert 0.44 < share < 0.60
+
+
+def test_the_same_seed_plays_the_same_and_another_another():
+    one, again, other = (play_game(seed, Setup(), [QUICK] * 2) for seed in (5, 5, 6))
+    assert one.rows.tobytes() == again.rows.tobytes()
+    assert one.rows.tobytes() != other.rows.tobytes()
+
+
+def test_openings_and_random_moves_are_marked():
+    setup = Setup(opening=0, random_moves=0.0)
+    assert set(play_game(1, setup, [QUICK] * 2).rows["kind"]) == {SEARCHED}
+    setup = Setup(opening=9, random_moves=0.5)
+    kinds = np.concatenate([play_game(s, setup, [QUICK] * 2).rows["kind"] for s in range(1, 9)])
+    assert {AT_RANDOM, SEARCHED, IN_VAIN} == set(kinds)
+
+
+def test_players_change_seats_and_rows_tell_who_played():
+    strong, weak = Player(nodes=600), Player(nodes=8, weights=Weights(territory=-1000))
+    games = play_games(1, Setup(), [strong, weak], moves=3000)
+    points = np.zeros(2)
+    for game in range(len(games.points)):
+        those = games.game == game
+        seat = {
+            int(p): int(s)
+            for p, s in zip(games.player[those], games.rows["seat"][those], strict=True)
+        }
+        assert set(seat) == {0, 1}
+        assert seat[0] == game % 2
+        points += games.points[game][[seat[0], seat[1]]]
+    assert points[0] > 0.9 * points.sum()
+    only = games.of([1])
+    assert set(only.player) == {1}
+    assert len(only.rows) == (games.player == 1).sum()
+
+
+def test_games_of_different_sizes_are_joined():
+    two = play_games(1, Setup(), [QUICK] * 2, moves=50)
+    three = play_games(1, Setup(snakes=3), [QUICK] * 3, moves=50)
+    both = GamesRows.joined([two, three])
+    assert both.points.shape == (len(two.points) + len(three.points), 3)
+    assert both.points[:, 2][: len(two.points)].sum() == 0
+    assert both.game[-1] == len(both.points) - 1
+    assert len(both.rows) == len(two.rows) + len(three.rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "players", "what"),
+    [
+        ({}, 3, "players"),
+        ({"snakes": 1}, 1, "players"),
+        ({"settings": Settings(minimum_food=0)}, 2, "minimum_food"),
+        ({"max_turns": 0}, 2, "max_turns"),
+        ({"opening": -1}, 2, "opening"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(change, players, what):
+    with pytest.raises(ValueError, match=what):
+        play_game(1, dataclasses.replace(Setup(), **change), [QUICK] * players)
+
+
+def test_a_player_without_a_limit_is_refused():
+    with pytest.raises(ValueError, match="limit"):
+        play_game(1, Setup(), [Player(nodes=0)] * 2)
