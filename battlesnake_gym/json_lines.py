@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym import fields
+from battlesnake_gym import fields, limits
 from battlesnake_gym.files import write_atomically
 
 
@@ -37,27 +37,49 @@ def write_lines(path: str | os.PathLike[str], lines: list[dict[str, Any]]) -> No
     write_atomically(path, lambda part: part.write_bytes(content))
 
 
-def read_lines(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The JSON objects of a file, one a line; raises `ReplayError` with the line of a bad one."""
+def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file, one a line, each read when it is asked for.
+
+    Raises `ReplayError` with the line of a bad one, or with the limit (`battlesnake_gym.limits`)
+    that the file exceeds: sizes are looked at before anything is unpacked or parsed.
+    """
     name = Path(path).name
-    content = Path(path).read_bytes()
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ReplayError(f"{name} is a damaged gzip file: {error}") from error
-    lines = []
-    for number, raw in enumerate(content.splitlines(), 1):
-        if not raw.strip():
-            continue
-        try:
+    number = 0
+    try:
+        for number, raw in enumerate(_raw_lines(path, name), 1):
             line = json.loads(raw)
-        except (ValueError, RecursionError) as error:
-            raise ReplayError(f"{name}, line {number} is not JSON: {error}") from error
-        if not isinstance(line, dict):
-            got = fields.shown(line)
-            raise ReplayError(f"{name}, line {number} must be a JSON object, got {got}")
-        lines.append(line)
-    if not lines:
+            if not isinstance(line, dict):
+                got = fields.shown(line)
+                raise ReplayError(f"{name}, line {number} must be a JSON object, got {got}")
+            yield line
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ReplayError(f"{name}, line {number} is not JSON: {error}") from error
+    if not number:
         raise ReplayError(f"{name} is empty; the recorder may have stopped before the game's end")
-    return lines
+
+
+def _raw_lines(path: str | os.PathLike[str], name: str) -> Iterator[bytes]:
+    """The lines that are not blank, unpacked where the file is compressed."""
+    size = values = 0
+    with Path(path).open("rb") as file:
+        _check(os.fstat(file.fileno()).st_size, "LARGEST_FILE", f"{name} has {{}} bytes")
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        opened = gzip.GzipFile(fileobj=file) if packed else file
+        try:
+            while raw := opened.readline(limits.LONGEST_LINE + 1):
+                size += len(raw)
+                values += sum(raw.count(mark) for mark in (b",", b"[", b"{"))
+                _check(len(raw), "LONGEST_LINE", f"{name} has a line of {{}} bytes or more")
+                _check(size, "LARGEST_FILE", f"{name} has {{}} bytes or more once it is unpacked")
+                _check(values, "MOST_VALUES", f"{name} holds {{}} values or more")
+                if raw.strip():
+                    yield raw
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ReplayError(f"{name} is a damaged gzip file: {error}") from error
+
+
+def _check(value: int, limit: str, what: str) -> None:
+    most = getattr(limits, limit)
+    if value > most:
+        raise ReplayError(str(limits.too_large(what.format(value), limit, most)))

@@ -25,14 +25,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym import fields, replay_cli
+from battlesnake_gym import fields, limits, replay_cli
 from battlesnake_gym.board import Board
 from battlesnake_gym.fields import BoardError
 from battlesnake_gym.json_lines import ReplayError as ReplayError
@@ -198,31 +199,38 @@ class Replay:
         ``OSError`` where there is no such file.
         """
         lines, name = read_lines(path), Path(path).name
-        if "replay" in lines[0]:
-            return Replay.from_lines(lines, name)
-        first, turns = replay_cli.read(lines, name)
+        head = next(lines)
+        if "replay" in head:
+            return Replay.from_lines(itertools.chain([head], lines), name)
+        first, turns = replay_cli.read(head, lines, name)
         replay = Replay(first)
         for turn in turns:
             replay.append(turn.moves, after=turn.after, guessed=turn.guessed, latency=turn.latency)
         return replay
 
     @staticmethod
-    def from_lines(lines: list[dict[str, Any]], name: str = "replay") -> Replay:
+    def from_lines(lines: Iterable[dict[str, Any]], name: str = "replay") -> Replay:
         """The replay that `to_lines` gave; ``name`` is how errors call it."""
+        numbered = enumerate(lines, 1)
+        meter = limits.Meter()
         with at_line(name, 1):
-            head = _only(lines[:1], "replay")
+            head = _only(next(numbered, (1, None))[1], "replay")
             if head["replay"] != FORMAT:
                 raise BoardError(f"replay must be {FORMAT}, got {fields.shown(head['replay'])}")
             state = _read_state(fields.child(head, "first", ""))
             first = Board.from_state(state, _read_game(fields.child(head, "game", "")))
+            meter.count(first)
             replay = Replay(first, info=dict(fields.child(head, "info", "")))
-        for number, line in enumerate(lines[1:-1], 2):
+        number, last = next(numbered, (1, None))
+        for following, line in numbered:
             with at_line(name, number):
-                turn = _read_turn(line, replay._last.turn + 1)
+                turn = _read_turn(last or {}, replay._last.turn + 1)
                 turn.play(replay._last)
+                meter.count(replay._last)
                 replay.turns.append(turn)
-        with at_line(name, len(lines)):
-            if _only(lines[1:][-1:], "end")["end"] != _write_end(replay._last):
+            number, last = following, line
+        with at_line(name, number):
+            if _only(last, "end")["end"] != _write_end(replay._last):
                 raise BoardError(
                     "end tells another outcome than the turns above lead to; the file is damaged "
                     "or was recorded under other rules"
@@ -289,10 +297,10 @@ def _plain(value: Any) -> Any:
     return number if math.isfinite(number) else str(number)
 
 
-def _only(lines: list[dict[str, Any]], key: str) -> dict[str, Any]:
-    if not lines or key not in lines[0]:
+def _only(line: dict[str, Any] | None, key: str) -> dict[str, Any]:
+    if line is None or key not in line:
         raise BoardError(f"the {key!r} line is missing here; the file is cut off or no replay")
-    return lines[0]
+    return line
 
 
 def _read_game(game: Mapping[str, Any]) -> Game:
@@ -303,7 +311,7 @@ def _read_game(game: Mapping[str, Any]) -> Game:
     return Game(
         ruleset=fields.string(game, "ruleset", "game", usual.ruleset),
         map=fields.string(game, "map", "game", usual.map),
-        settings=Settings(**{key: fields.integer(settings, key, path) for key in names}),
+        settings=Settings(**{key: _bounded(settings, key, path) for key in names}),
         seed=fields.integer(game, "seed", "game"),
         solo=game.get("solo") is True,
         id=fields.string(game, "id", "game", ""),
@@ -314,21 +322,32 @@ def _read_game(game: Mapping[str, Any]) -> Game:
 
 def _read_state(first: Mapping[str, Any]) -> State:
     memory = fields.child(first, "memory", "first")
-    return State(
+    state = State(
         turn=fields.integer(first, "turn", "first"),
         width=fields.integer(first, "width", "first"),
         height=fields.integer(first, "height", "first"),
         snakes=_read_snakes(first, "first"),
         food=_read_cells(first, "food", "first"),
         hazards=_read_cells(first, "hazards", "first"),
-        memory={key: _read_memory(value) for key, value in memory.items()},
+        memory={key: _read_memory(memory, key) for key in memory},
     )
+    limits.check_start(state)
+    return state
 
 
-def _read_memory(value: Any) -> Any:
-    """What a map remembers: a number, a text or a list of cells."""
-    if isinstance(value, list):
-        return [tuple(item) if isinstance(item, list) else item for item in value]
+def _read_memory(memory: Mapping[str, Any], key: str) -> Any:
+    """What a map remembers: a number or a list of cells."""
+    if isinstance(memory[key], list):
+        return _read_cells(memory, key, "first.memory")
+    return _bounded(memory, key, "first.memory")
+
+
+def _bounded(parent: Mapping[str, Any], key: str, path: str) -> int:
+    """A whole number that may be counted up to."""
+    value, most = fields.integer(parent, key, path), limits.LARGEST_NUMBER
+    if not -most <= value <= most:
+        got = fields.shown(value)
+        raise BoardError(f"{fields.join(path, key)} must be between -{most} and {most}, got {got}")
     return value
 
 
@@ -349,7 +368,7 @@ def _read_snake(value: Mapping[str, Any], path: str) -> Snake:
     return Snake(
         id=fields.string(value, "id", path),
         body=body,
-        health=fields.integer(value, "health", path),
+        health=_bounded(value, "health", path),
         eliminated_cause=cause,
         eliminated_by=fields.string(value, "eliminated_by", path, ""),
         eliminated_on=fields.integer(value, "eliminated_on", path, 0),
@@ -367,7 +386,10 @@ def _read_cells(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
         if not isinstance(value, list) or len(value) != 2:
             raise BoardError(f"{place} must be a cell [x, y], got {fields.shown(value)}")
         cell = dict(zip("xy", value, strict=True))
-        cells.append((fields.integer(cell, "x", place), fields.integer(cell, "y", place)))
+        x, y = fields.integer(cell, "x", place), fields.integer(cell, "y", place)
+        if abs(x) > limits.FARTHEST or abs(y) > limits.FARTHEST:
+            raise BoardError(f"{place} lies more than {limits.FARTHEST} cells off the board")
+        cells.append((x, y))
     return cells
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from battlesnake_gym import board_json, fields
+from battlesnake_gym import board_json, fields, limits
 from battlesnake_gym.board import UNKNOWN_SEED, Board
 from battlesnake_gym.json_lines import at_line, write_lines
 from battlesnake_gym.rules import default_move
@@ -56,28 +56,34 @@ def save(boards: Iterable[Board], path: str | os.PathLike[str]) -> None:
     write_lines(path, [board_json.write_game(last.game), *bodies, result])
 
 
-def read(lines: list[dict[str, Any]], name: str) -> tuple[Board, list[FoundTurn]]:
-    """The first board and all turns in the lines of such a file; ``name`` is how errors call it.
+def read(
+    head: dict[str, Any], lines: Iterable[dict[str, Any]], name: str
+) -> tuple[Board, list[FoundTurn]]:
+    """The first board and all turns of such a file: its first line, and those that follow.
+
+    ``name`` is how errors call it.
 
     Raises `ReplayError` with the line of what cannot be read or follow by the rules.
     """
     frames: list[State] = []
     last_heads: dict[str, Point] = {}
     with at_line(name, 1):
-        if "ruleset" not in lines[0]:
+        if "ruleset" not in head:
             raise ValueError("neither a replay nor a game begins here; is this a recorded game?")
-    for number, line in enumerate(lines[1:], 2):
+    meter = limits.Meter()
+    for number, line in enumerate(lines, 2):
         if "winnerId" in line:
             break
         with at_line(name, number):
-            frame, head = _read_frame(line)
+            frame, last_head = _read_frame(line)
+            meter.count(frame)
             frames.append(frame)
-            last_heads |= head
+            last_heads |= last_head
     with at_line(name, 2):
         if not frames:
             raise ValueError("the first position is missing; the file is cut off")
         solo = len(frames[0].snakes) < 2
-        game = board_json.read_game(lines[0], UNKNOWN_SEED, solo)
+        game = board_json.read_game(head, UNKNOWN_SEED, solo)
         first = board = Board.from_state(frames[0], game)
     turns = []
     for number, frame in enumerate(frames[1:], 3):
@@ -139,7 +145,9 @@ def _find_moves(
     combinations = (
         dict(zip(choices, moves, strict=True)) for moves in itertools.product(*choices.values())
     )
-    tried = itertools.islice(combinations, MOST_TRIES)
+    # Each try plays a turn, which takes as long as there are cells.
+    cells = limits.check_position(board)
+    tried = itertools.islice(combinations, min(MOST_TRIES, max(256, MOST_TRIES * 400 // cells)))
     best = min(tried, key=lambda moves: _misfit(board, moves, frame, shown))
     return best, [snake_id for snake_id, options in choices.items() if len(options) > 1]
 

@@ -79,7 +79,9 @@ def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:
     roster = Roster(
         invited, allow_urls=arguments.allow_urls, reach=addresses.from_options(arguments)
     )
-    return Site(engine, roster, arguments.replays, arguments.host, arguments.port)
+    return Site(
+        engine, roster, arguments.replays, arguments.host, arguments.port, arguments.allow_host
+    )
 
 
 def _play(arguments: argparse.Namespace, setup: Setup, engine: Engine, site: Site | None) -> int:
@@ -230,6 +232,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--web", action="store_true", help="pages with results, games and a board to play on until "
         "interrupted; keeps replays in the folder replays unless told otherwise")  # fmt: skip
     add("--host", default="127.0.0.1", help="address of the pages")
+    add("--allow-host", action="append", default=[], metavar="NAME",
+        help="a host name by which the pages may be asked for, besides addresses and this "
+        "machine's own")  # fmt: skip
     add("--port", type=int, default=DEFAULT_PORT, help="port of the pages; 0: any free one")
     add("--invite", action="append", default=[], metavar="SNAKE",
         help="a URL, a name or a policy.onnx that people may play against")  # fmt: skip

@@ -8,7 +8,6 @@ elsewhere.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import socket
 import sys
 import webbrowser
@@ -19,11 +18,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
-from werkzeug.serving import make_server
 
 from battlesnake_gym.replay import ReplayError
 from server import frames
 from server.library import Entry, Library
+from server.page_server import PageServer
 from server.positions import render
 
 PER_PAGE = 24
@@ -157,23 +156,24 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError, OverflowError) as error:
         sys.stderr.write(f"battlesnake-gym watch: {error}\n")
         return 2
-    with listener:
-        _serve(app, listener, open_browser=not arguments.no_browser)
+    server = PageServer(app, listener, names=[arguments.host, *arguments.allow_host])
+    server.start()
+    try:
+        _announce(app, arguments.host, server.port, open_browser=not arguments.no_browser)
+        server.wait()
+    finally:
+        server.stop()
     return 0
 
 
-def _serve(app: Flask, listener: socket.socket, *, open_browser: bool) -> None:
-    """Answer on ``listener`` until interrupted; a single game is opened at once."""
-    host, port = listener.getsockname()[:2]
-    server = make_server(host, port, app, threaded=True, fd=listener.fileno())
+def _announce(app: Flask, host: str, port: int, *, open_browser: bool) -> None:
+    """Tell where the games are; a single game is opened at once."""
     games = app.extensions["library"].entries()
     address = f"http://{host}:{port}/" + (f"replay/{games[0].key}" if len(games) == 1 else "")
     sys.stdout.write(f"{len(games)} recorded games at {address}  (Ctrl+C ends)\n")
     sys.stdout.flush()
     if open_browser:
         webbrowser.open(address)
-    with contextlib.suppress(KeyboardInterrupt):
-        server.serve_forever()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -187,6 +187,9 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("paths", type=Path, nargs="+", metavar="FILE_OR_FOLDER", help="recorded games")
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--allow-host", action="append", default=[], metavar="NAME",
+        help="a host name by which the pages may be asked for, besides addresses and this "
+        "machine's own")  # fmt: skip
     add("--port", type=int, default=DEFAULT_PORT, help="0: any free one (default: %(default)s)")
     add("--no-browser", action="store_true", help="only serve; open no browser")
     return parser

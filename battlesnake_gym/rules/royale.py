@@ -12,6 +12,8 @@ def royale_hazards(game: Game, state: State) -> list[Point]:
     rand = game_rand(game)
     left, right, bottom, top = 0, state.width - 1, 0, state.height - 1
     for _ in range((state.turn + 1) // game.settings.shrink_every_n_turns):
+        if left > right or bottom > top:
+            break  # nothing is left of it, however often it shrinks
         side = rand.intn(4)
         left += side == 0
         right -= side == 1

@@ -3,18 +3,23 @@
 import { $, Player } from "./player.js";
 
 const RETRY = 2000; // milliseconds after which a lost connection is tried again
+const BREATH = 700; // between two questions, where the arena does not let this page wait
 const SWIPE = 24; // pixels that a finger moves to mean a direction
 const MINE = 0; // who plays by keyboard has the first seat
+
+const rest = (time) => new Promise((done) => setTimeout(done, time));
 
 /** Ask for more frames until the game is over. */
 async function follow(player, address) {
   while (!player.game.over) {
+    const [asked, known] = [performance.now(), player.last];
     try {
       const answer = await fetch(`${address}?since=${player.last}&wait`);
       if (!answer.ok) return;
       player.grow(await answer.json());
+      if (player.last === known && performance.now() - asked < BREATH) await rest(BREATH);
     } catch {
-      await new Promise((done) => setTimeout(done, RETRY));
+      await rest(RETRY);
     }
   }
 }
@@ -30,7 +35,8 @@ function outcome(player, frame, atEnd, seated) {
   }
   const winners = game.snakes.filter((_, i) => !frame.snakes[i].death);
   if (game.snakes.length === 1) return `Over after ${frame.turn} turns`;
-  if (winners.length !== 1) return "A draw";
+  if (winners.length > 1) return "Ended without a winner";
+  if (winners.length === 0) return "A draw";
   if (seated) return winners[0] === game.snakes[MINE] ? "You won!" : `${winners[0].name} won`;
   return `${winners[0].name} won`;
 }
@@ -69,6 +75,19 @@ function sit(player, seat) {
   }
 }
 
+/** Let whoever may do so end a game that goes on and on. */
+function offerToStop(player) {
+  const button = $("stop");
+  if (!button) return;
+  button.hidden = player.game.over;
+  button.addEventListener("click", () => {
+    button.disabled = true;
+    fetch(button.dataset.address, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: "{}",
+    }).catch(() => { button.disabled = false; });
+  });
+}
+
 /** Give the keys back to the viewer, and offer another game. */
 function stand(player) {
   player.steer = null;
@@ -95,10 +114,12 @@ async function begin() {
     $("official").href = "https://board.battlesnake.com/?autoplay=true" +
       `&engine=${encodeURIComponent($("official").dataset.engine)}&game=${game.id}`;
     if (seat && !game.over) sit(player, seat);
+    offerToStop(player);
     const tell = (frame, atEnd) => {
       const seated = seat !== null;
       $("outcome").textContent = outcome(player, frame, atEnd, seated);
       document.body.classList.toggle("on-air", !game.over);
+      if (game.over) $("stop")?.remove();
       const dead = Boolean(frame.snakes[MINE].death);
       if (player.steer && (dead || (game.over && atEnd))) stand(player);
     };

@@ -40,7 +40,7 @@ function wished() {
     snakes: [...seats.querySelectorAll(".snake")].map((choice) => choice.value.trim()),
     width: size, height: size,
     ruleset: $("ruleset").value, map: $("map").value,
-    timeout: Number($("timeout").value),
+    timeout: Number($("timeout").value), turns: Number($("turns").value),
   };
   if ($("sit").checked) {
     wish.human = $("human").value;

@@ -7,29 +7,30 @@ from pathlib import Path
 from flask import Flask, Response, request
 from sqlalchemy.engine import Engine
 
+from server.page_server import LARGEST_REQUEST
 from server.web import engine as engine_protocol
-from server.web import games, lab, leaderboard, play
+from server.web import games, lab, leaderboard, play, visitors
 from server.web.context import Arena
 from server.web.course import Broadcast
 from server.web.hall import Hall
 from server.web.roster import Roster
 
-LARGEST_REQUEST = 256 * 1024
-"""Bytes of a request's body; the largest board that is drawn needs a fifth of it."""
 
-
-def create_app(database: Engine, roster: Roster, broadcast: Broadcast, replays: Path) -> Flask:
+def create_app(
+    database: Engine, roster: Roster, broadcast: Broadcast, replays: Path, token: str | None = None
+) -> Flask:
     """The application over a database of results.
 
     ``broadcast`` knows the games of a tournament that is running; those that people start are added
-    to it, and kept in the folder ``replays``.
+    to it, and kept in the folder ``replays``. With a ``token`` only those who have it may do more
+    than look.
     """
     app = Flask("server")  # whose folders hold the templates and the board component
     app.config["MAX_CONTENT_LENGTH"] = LARGEST_REQUEST
     app.extensions["arena"] = Arena(database, roster, broadcast, Hall(database, broadcast, replays))
     for part in (leaderboard, games, play, lab, engine_protocol):
         app.register_blueprint(part.blueprint)
-    engine_protocol.sockets.init_app(app)
+    visitors.guard(app, token)
     app.after_request(_guard)
     return app
 
@@ -44,5 +45,6 @@ def _guard(response: Response) -> Response:
         + [f"{kind}-src 'self'" for kind in kinds]
     )
     response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Referrer-Policy"] = "no-referrer"
     response.headers["Cache-Control"] = "no-cache"
     return response

@@ -46,6 +46,15 @@ def body() -> dict[str, Any]:
     return sent
 
 
+MOST = 2**31 - 1
+"""The largest number that an address may hold: what every database takes for an id."""
+
+
+def number(name: str, usual: int, *, least: int = 0, most: int = MOST) -> int:
+    """The whole number ``?name=`` of the current request, brought into its bounds."""
+    return min(max(least, request.args.get(name, usual, int)), most)
+
+
 def refusal(error: Exception | str, status: int = 400) -> Response:
     """An answer that says what was wrong, as JSON for the page's scripts."""
     response = jsonify(error=str(error))

@@ -26,6 +26,7 @@ class Course:
         self.boards = [first.copy()]
         self.turns: list[Turn] = []
         self.over = False
+        self._released = False
         self._changed = threading.Condition()
         for turn in turns:
             self.add(turn)
@@ -50,7 +51,15 @@ class Course:
     def wait(self, length: int, seconds: float) -> None:
         """Return once the game has more than ``length`` positions or is over, or after a while."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self.boards) > length or self.over, seconds)
+            self._changed.wait_for(
+                lambda: len(self.boards) > length or self.over or self._released, seconds
+            )
+
+    def release(self) -> None:
+        """Let nobody wait any longer."""
+        with self._changed:
+            self._released = True
+            self._changed.notify_all()
 
     def data(self, since: int = 0) -> dict[str, Any]:
         """The game as the player in the browser reads it, its frames from index ``since`` on.
@@ -106,6 +115,11 @@ class Broadcast:
         with self._lock:
             on = [(game_id, course) for game_id, course in self._courses.items() if not course.over]
         return on[::-1]
+
+    def close(self) -> None:
+        """Let nobody wait for a turn any longer."""
+        for _, course in self.running():
+            course.release()
 
     def _forget_old(self) -> None:
         over = [game_id for game_id, course in self._courses.items() if course.over]

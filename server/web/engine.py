@@ -7,30 +7,34 @@ engine writes them. Any page of any site may read them.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator
+import re
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, request
-from flask_sock import Sock
-from simple_websocket import ConnectionClosed, Server
+from flask import Blueprint, Flask, Response, jsonify
+from uvicorn.protocols.utils import ClientDisconnected
 
 from battlesnake_gym import looks
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import ReplayError
 from battlesnake_gym.rules import RULESETS
 from battlesnake_gym.rules.state import Point, Snake
-from server.web.context import refusal
+from server.page_server import Receive, Send
+from server.web.context import number, refusal
 from server.web.course import Course
 from server.web.games import MissingError, course
 
 MOST_FRAMES = 1000
 """Frames that one answer holds at most."""
 
-WAIT = 5.0
+MOST_VIEWERS = 64
+"""Websockets at a time."""
+
+TICK = 0.1
+"""Seconds between two looks at a game that is being played."""
 
 blueprint = Blueprint("engine", __name__)
-sockets = Sock()
 
 
 @blueprint.get("/games/<game_id>")
@@ -50,42 +54,79 @@ def frames(game_id: str) -> Response:
         boards = course(game_id).boards[:]
     except (MissingError, ReplayError) as error:
         return refusal(error, 404)
-    offset = request.args.get("offset", 0, int)
-    limit = min(max(0, request.args.get("limit", 100, int)), MOST_FRAMES)
+    offset = number("offset", 0, least=-len(boards))
+    limit = number("limit", 100, most=MOST_FRAMES)
     start = max(0, len(boards) + offset) if offset < 0 else offset
     shown = boards[start : start + limit]
     return jsonify(Count=len(shown), Frames=[frame(board) for board in shown])
 
 
-def events(socket: Server, game_id: str) -> None:
-    """Every frame as it comes, then the end."""
+class Events:
+    """The websockets ``/games/<id>/events`` of an application: every frame as it comes, the end."""
+
+    def __init__(self, app: Flask) -> None:
+        self._app = app
+        self._viewers = 0
+
+    async def talk(self, path: str, receive: Receive, send: Send) -> None:
+        """Talk to one viewer until the game is over or the viewer gone."""
+        await send({"type": "websocket.accept"})
+        self._viewers += 1
+        try:
+            if self._viewers > MOST_VIEWERS:
+                await _close(send, 1013, "too many look on; try again later")
+                return
+            found = await asyncio.to_thread(self._find, path)
+            if isinstance(found, str):
+                await _close(send, 1008, found[:100])
+                return
+            await _tell(found, receive, send)
+        except ClientDisconnected:
+            return  # the viewer has seen enough
+        finally:
+            self._viewers -= 1
+
+    def _find(self, path: str) -> Course | str:
+        """The game at a path, or why there is none."""
+        asked = re.fullmatch("/games/([^/]+)/events", path)
+        if asked is None:
+            return "there is no such page in this arena"
+        with self._app.app_context():
+            try:
+                return course(asked[1])
+            except (MissingError, ReplayError) as error:
+                return str(error)
+
+
+async def _tell(found: Course, receive: Receive, send: Send) -> None:
+    left = asyncio.ensure_future(_until_gone(receive))
     try:
-        found = course(game_id)
-    except (MissingError, ReplayError) as error:
-        socket.close(1008, str(error)[:100])
-        return
-    try:
-        for event in _events(found):
-            socket.send(json.dumps(event))
-        socket.close()
-    except ConnectionClosed:
-        return  # the viewer has seen enough
+        sent = 0
+        while not left.done():
+            over = found.over
+            for board in found.boards[sent:]:
+                await _send(send, {"Type": "frame", "Data": frame(board)})
+                sent += 1
+            if over:
+                await _send(send, {"Type": "game_end", "Data": describe(found)})
+                await _close(send, 1000, "")
+                return
+            await asyncio.sleep(TICK)
+    finally:
+        left.cancel()
 
 
-sockets.route("/games/<game_id>/events", bp=blueprint)(events)
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "websocket.disconnect":
+        pass  # viewers have nothing to say
 
 
-def _events(found: Course) -> Iterator[dict[str, Any]]:
-    sent = 0
-    while True:
-        over = found.over
-        for board in found.boards[sent:]:
-            yield {"Type": "frame", "Data": frame(board)}
-            sent += 1
-        if over:
-            break
-        found.wait(sent, WAIT)
-    yield {"Type": "game_end", "Data": describe(found)}
+async def _send(send: Send, event: dict[str, Any]) -> None:
+    await send({"type": "websocket.send", "text": json.dumps(event)})
+
+
+async def _close(send: Send, code: int, why: str) -> None:
+    await send({"type": "websocket.close", "code": code, "reason": why})
 
 
 def describe(found: Course) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +15,18 @@ from battlesnake_gym.replay import ReplayError
 from server import frames
 from server.database import Game, Seat
 from server.positions import render
-from server.web.context import arena, refusal
+from server.web.context import arena, number, refusal
 from server.web.course import Course, recorded
-from server.web.leaderboard import tournaments
+from server.web.leaderboard import asked_tournament, tournaments
 
 PER_PAGE = 24
 WAIT = 20.0
 """Seconds after which a page that waits for a turn is told that there was none."""
+
+MOST_WAITING = 12
+"""Requests that wait for a turn at a time; others are told at once how the game stands."""
+
+_waiting = threading.BoundedSemaphore(MOST_WAITING)
 
 blueprint = Blueprint("games", __name__)
 
@@ -70,7 +76,7 @@ def course(game_id: str) -> Course:
 @blueprint.get("/games")
 def index() -> str:
     """The games that were played, the newest first; of one tournament or snake where asked."""
-    tournament = request.args.get("tournament", type=int)
+    tournament = asked_tournament()
     snake = request.args.get("snake", "")
     query = select(Game).options(selectinload(Game.seats))
     if tournament is not None:
@@ -80,7 +86,7 @@ def index() -> str:
     with Session(arena().database) as session:
         total = session.scalar(select(func.count()).select_from(query.subquery())) or 0
         pages = max(1, -(-total // PER_PAGE))
-        page = min(max(1, request.args.get("page", 1, int)), pages)
+        page = number("page", 1, least=1, most=pages)
         shown = query.order_by(Game.id.desc()).offset((page - 1) * PER_PAGE).limit(PER_PAGE)
         cards = [_card(game) for game in session.scalars(shown)]
     asked = {"tournament": tournament, "snake": snake or None}
@@ -117,22 +123,30 @@ def show(game_id: str) -> str | tuple[str, int]:
     except (MissingError, ReplayError) as error:
         return render_template("arena_missing.html", why=str(error)), 404
     key = request.args.get("key", "")
-    human = arena().hall.human(game_id, key)
-    return render_template("arena_game.html", game_id=game_id, key=key if human else "")
+    hall = arena().hall
+    return render_template(
+        "arena_game.html",
+        game_id=game_id,
+        key=key if hall.human(game_id, key) else "",
+        can_stop=hall.plays(game_id),
+    )
 
 
 @blueprint.get("/game/<game_id>/data")
 def data(game_id: str) -> Response:
     """The game's frames from the index ``?since=`` on; ``?wait`` waits until there are more."""
-    since = max(0, request.args.get("since", 0, int))
+    since = number("since", 0)
     try:
         found = course(game_id)
     except MissingError as error:
         return refusal(error, 404)
     except ReplayError as error:
         return refusal(error, 422)
-    if "wait" in request.args:
-        found.wait(since + 1, WAIT)
+    if "wait" in request.args and _waiting.acquire(blocking=False):
+        try:
+            found.wait(since + 1, WAIT)
+        finally:
+            _waiting.release()
     return jsonify(found.data(min(since, len(found.boards) - 1)))
 
 

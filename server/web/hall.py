@@ -19,8 +19,9 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
 from battlesnake_gym import fields, rules
+from battlesnake_gym.board import Board
 from battlesnake_gym.fields import BoardError, shown
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.replay import Replay, Turn
 from battlesnake_gym.rules import Game
 from server.database import Game as GameRow
 from server.database import Tournament, find_tournament
@@ -35,10 +36,15 @@ from server.web.roster import Roster
 SETUP: dict[str, Any] = {"from": "the pages"}
 """How the database calls the games that people start: all of them are one tournament."""
 
-MOST_GAMES = 6
+MOST_GAMES, MOST_GAMES_EACH = 6, 3
+"""Games at a time: all together, and those that one address started."""
+
 MOST_SNAKES = 8
-LONGEST = 10_000
-"""Turns after which a game that people start is ended."""
+LONGEST, USUAL_TURNS = 2_000, 500
+"""Turns after which a game that people start is ended: at most, and where they do not say."""
+
+LONGEST_SECONDS = 3600
+"""The same in time, since a turn may last as long as its slowest snake."""
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +53,17 @@ class BusyError(RuntimeError):
     """Too many games are being played already."""
 
 
+class StoppedError(Exception):
+    """Somebody stopped the game."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """A game that somebody wants to play or to see.
 
     ``human`` is the name of who plays by keyboard, in the first seat, or None. ``pace`` is the
-    seconds between two turns, 0: the game waits for the key. ``timeout`` is in milliseconds.
+    seconds between two turns, 0: the game waits for the key. ``timeout`` is in milliseconds;
+    ``turns`` is when the game ends without a winner.
     """
 
     snakes: tuple[Entrant, ...]
@@ -63,6 +74,7 @@ class Wish:
     map: str
     timeout: int
     pace: float
+    turns: int
     seed: int
 
     @classmethod
@@ -83,6 +95,7 @@ class Wish:
             map=_one_of(root, "map", list(rules.MAPS)),
             timeout=_between(root, "timeout", 20, 5000, 200),
             pace=_between(root, "pace", 0, 5000, 0) / 1000,
+            turns=_between(root, "turns", 1, LONGEST, USUAL_TURNS),
             seed=_between(root, "seed", 1, 2**63 - 1, 1 + secrets.randbelow(2**31)),
         )
         ids = [str(seat) for seat in range(seats)]
@@ -133,10 +146,17 @@ def _one_of(root: Mapping[str, Any], key: str, known: list[str]) -> str:
 
 @dataclass(slots=True)
 class Match:
-    """A game that is being played here; ``key`` is what its human proves to sit at it."""
+    """A game that is being played here, started from the address ``visitor``.
+
+    ``key`` is what its human proves to sit at it. ``ends`` is when it is over in any case
+    (`time.monotonic`).
+    """
 
     id: str
     human: HumanPlayer | None
+    visitor: str
+    ends: float
+    stopped: bool = False
     key: str = field(default_factory=lambda: secrets.token_urlsafe(12))
 
 
@@ -151,13 +171,17 @@ class Hall:
         self._lock = threading.Lock()
         self._storing = threading.Lock()
 
-    def start(self, wish: Wish) -> Match:
-        """Begin a game; raises `BusyError` where too many are on."""
+    def start(self, wish: Wish, visitor: str) -> Match:
+        """Begin a game for who asks from an address; raises `BusyError` where too many are on."""
         human = None if wish.human is None else HumanPlayer(wish.pace, alone=not wish.snakes)
-        match = Match(str(uuid.uuid4()), human)
+        match = Match(str(uuid.uuid4()), human, visitor, time.monotonic() + LONGEST_SECONDS)
         with self._lock:
             if len(self._matches) >= MOST_GAMES:
-                raise BusyError(f"{MOST_GAMES} games are being played; wait until one is over")
+                raise BusyError(f"{MOST_GAMES} games are being played; stop one or wait")
+            if sum(on.visitor == visitor for on in self._matches.values()) >= MOST_GAMES_EACH:
+                raise BusyError(
+                    f"{MOST_GAMES_EACH} games that you started are being played; stop one or wait"
+                )
             self._matches[match.id] = match
         threading.Thread(target=self._run, args=(match, wish), daemon=True).start()
         while self._broadcast.find(match.id) is None and match.id in self._matches:
@@ -175,10 +199,22 @@ class Hall:
             return None
         return match.human
 
+    def stop(self, game_id: str) -> bool:
+        """End a game after the turn that it is at; whether it is played here. It is not kept."""
+        match = self._matches.get(game_id)
+        if match is None:
+            return False
+        match.stopped = True
+        if match.human is not None:
+            match.human.leave()
+        return True
+
     def _run(self, match: Match, wish: Wish) -> None:
         try:
             record = asyncio.run(self._play(match, wish))
             self._store(match, wish, record)
+        except StoppedError:
+            pass  # the page shows how far the game came
         except Exception:  # told in the log; the page shows how far the game came
             log.exception("game %s broke off", match.id)
         finally:
@@ -195,9 +231,14 @@ class Hall:
                 wish.height,
                 wish.labels,
                 human + players,
-                LONGEST,
-                functools.partial(self._broadcast.announce, match.id),
+                wish.turns,
+                functools.partial(self._tell, match),
             )
+
+    def _tell(self, match: Match, news: Board | Turn) -> None:
+        self._broadcast.announce(match.id, news)
+        if match.stopped or time.monotonic() > match.ends:
+            raise StoppedError
 
     def _store(self, match: Match, wish: Wish, record: GameRecord) -> None:
         with self._storing, Session(self._engine) as session:

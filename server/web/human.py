@@ -38,6 +38,11 @@ class HumanPlayer:
         if self._loop is not None and self._asked is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._asked.set)
 
+    def leave(self) -> None:
+        """Stand up for good: the game waits for no more keys. May be called from any thread."""
+        self.press(self._last)
+        self._gone = True
+
     async def introduce(self) -> dict[str, str]:
         """Human snakes have no looks of their own."""
         return {}

@@ -19,7 +19,7 @@ from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake
 from heuristics import scenarios
 from heuristics.scenarios import Scenario
 from server import frames
-from server.web.context import arena, body, refusal
+from server.web.context import arena, body, number, refusal
 from server.web.games import MissingError, course
 from server.web.roster import ask
 
@@ -30,7 +30,9 @@ MOST_SNAKES = 16
 LONGEST_THOUGHT = 5000
 """Milliseconds that an asked snake may be given."""
 
+_asking = threading.BoundedSemaphore(4)
 _thinking = threading.Semaphore(2)
+"""Who asks waits until one of two is done; who would have to wait longer is told so."""
 
 EXAMPLE = """
 . . . . . . . . . . .
@@ -100,10 +102,15 @@ def ask_snake() -> Response:
                 f"milliseconds must be between 10 and {LONGEST_THOUGHT}, got {shown(milliseconds)}"
             )
         board = _board(sent.get("board"), milliseconds)
-        with _thinking:
-            began = time.perf_counter()
-            decision = ask(entrant, board, milliseconds / 1000)
-            took = 1000 * (time.perf_counter() - began)
+        if not _asking.acquire(blocking=False):
+            return refusal("others are asking snakes now; try again in some seconds", 503)
+        try:
+            with _thinking:
+                began = time.perf_counter()
+                decision = ask(entrant, board, milliseconds / 1000)
+                took = 1000 * (time.perf_counter() - began)
+        finally:
+            _asking.release()
     except ValueError as error:
         return refusal(error)
     answer = {"move": decision.move, "guessed": False, **frames.thoughts(decision)}
@@ -158,7 +165,7 @@ def _asked_board() -> Board:
     if game_id is None:
         return Board.from_text(EXAMPLE)
     boards = course(game_id).boards
-    turn = request.args.get("turn", 0, int)
+    turn = number("turn", 0)
     index = turn - boards[0].turn
     if not 0 <= index < len(boards):
         raise BoardError(f"turn must be between {boards[0].turn} and {boards[-1].turn}, got {turn}")

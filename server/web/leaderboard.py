@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, selectinload
 
 from server.database import Game, Tournament
 from server.results import ALIVE, Line, summarise, to_json
-from server.web.context import arena
+from server.web.context import arena, number
 from server.web.hall import SETUP
 
 blueprint = Blueprint("leaderboard", __name__)
@@ -45,7 +45,7 @@ class Choice:
 def index() -> str:
     """The table, of one tournament or of all games."""
     choices = tournaments()
-    chosen = request.args.get("tournament", type=int)
+    chosen = asked_tournament()
     if chosen is None and "tournament" not in request.args and choices:
         chosen = next((choice.id for choice in choices if choice.scheduled), choices[0].id)
     lines = standings(chosen)
@@ -63,7 +63,14 @@ def index() -> str:
 @blueprint.get("/leaderboard.json")
 def as_json() -> Response:
     """The same for scripts."""
-    return jsonify(to_json(standings(request.args.get("tournament", type=int))))
+    return jsonify(to_json(standings(asked_tournament())))
+
+
+def asked_tournament() -> int | None:
+    """The number ``?tournament=`` of the current request; None for all, or where it is none."""
+    if request.args.get("tournament", type=int) is None:
+        return None
+    return number("tournament", 0)
 
 
 def tournaments() -> list[Choice]:

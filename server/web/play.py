@@ -10,11 +10,12 @@ from battlesnake_gym.fields import BoardError, shown
 from battlesnake_gym.rules import MOVES
 from server import frames
 from server.web.context import arena, body, refusal
-from server.web.hall import BusyError, Wish
+from server.web.hall import LONGEST, USUAL_TURNS, BusyError, Wish
 
 blueprint = Blueprint("play", __name__)
 
 SIZES = (7, 9, 11, 13, 15, 19, 25)
+TURNS = (100, 300, USUAL_TURNS, 1000, LONGEST)
 
 
 @blueprint.get("/play")
@@ -30,6 +31,8 @@ def index() -> str:
         sizes=SIZES,
         about={guest.name: guest.about for guest in arena().roster.guests},
         against=request.args.getlist("against") or ["hungry"],
+        turns=TURNS,
+        usual_turns=USUAL_TURNS,
     )
 
 
@@ -38,7 +41,7 @@ def start() -> tuple[Response, int] | Response:
     """Begin a game; the answer has the address of its ``page``. See `hall.Wish` for the fields."""
     try:
         wish = Wish.read(body(), arena().roster)
-        match = arena().hall.start(wish)
+        match = arena().hall.start(wish, request.remote_addr or "")
     except ValueError as error:
         return refusal(error)
     except BusyError as error:
@@ -57,6 +60,16 @@ def preview() -> Response:
         return refusal(error)
     board = Board.new(wish.width, wish.height, wish.labels, game=wish.game("preview"))
     return jsonify({**frames.header(board), "frame": frames.frame(board)})
+
+
+@blueprint.post("/game/<game_id>/stop")
+def stop(game_id: str) -> Response:
+    """End a game that was started here."""
+    try:
+        body()
+    except ValueError as error:
+        return refusal(error)
+    return jsonify(stopped=arena().hall.stop(game_id))
 
 
 @blueprint.post("/game/<game_id>/press")

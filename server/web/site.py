@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
+import secrets
 import socket
 import sys
-import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from sqlalchemy.engine import Engine
-from werkzeug.serving import make_server
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Turn
+from server.page_server import PageServer
 from server.web import create_app
 from server.web.course import Broadcast
+from server.web.engine import Events
 from server.web.roster import Roster
+from server.web.visitors import is_loopback
+
+THREADS = 24
+"""For answers; half of them at most wait for the turns of live games (`games.MOST_WAITING`)."""
 
 
 class Site:
-    """Answers from its making on, in a thread of its own.
+    """Answers from its making on, in threads of its own.
 
-    Who is on the ``roster`` may be played against. Raises ``OSError`` where the port is taken.
+    Who is on the ``roster`` may be played against; requests may name this machine as one of
+    ``names``. Where others can reach it, by ``host`` or by such a name, whoever wants to do more
+    than look needs a token, which is printed. Raises ``OSError`` where the port is taken.
     """
 
     def __init__(
@@ -32,18 +38,26 @@ class Site:
         replays: Path,
         host: str,
         port: int,
+        names: Iterable[str] = (),
     ) -> None:
+        names = list(names)
+        token = None if is_loopback(host) and not names else secrets.token_urlsafe(16)
         self._broadcast = Broadcast()
-        app = create_app(database, roster, self._broadcast, replays)
-        with socket.create_server((host, port)) as listener:
-            port = listener.getsockname()[1]
-            # The server keeps a copy of the listening socket.
-            self._server = make_server(host, port, app, threaded=True, fd=listener.fileno())
-        self.address = f"http://{host}:{port}/"
-        logging.getLogger("werkzeug").setLevel(logging.WARNING)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
+        app = create_app(database, roster, self._broadcast, replays, token)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family)
+        self._server = PageServer(
+            app, listener, names=[host, *names], events=Events(app).talk, threads=THREADS
+        )
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"http://{shown}:{self._server.port}/"
+        self._server.start()
         sys.stderr.write(f"the arena is open at {self.address}  (Ctrl+C ends)\n")
+        if token is not None:
+            sys.stderr.write(
+                f"who opens {self.address}?token={token} may start games, steer and ask snakes; "
+                "everybody else may look\n"
+            )
         sys.stderr.flush()
 
     def announce(self, game_id: str, news: Board | Turn | None) -> None:
@@ -52,11 +66,9 @@ class Site:
 
     def wait(self) -> None:
         """Return when interrupted."""
-        with contextlib.suppress(KeyboardInterrupt):
-            self._thread.join()
+        self._server.wait()
 
     def close(self) -> None:
         """Stop answering."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._broadcast.close()
+        self._server.stop()

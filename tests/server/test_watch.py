@@ -9,22 +9,20 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 from PIL import Image
-from werkzeug.serving import make_server
 
 from battlesnake_gym import replay_cli
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
 from battlesnake_gym.snakes import Decision, Reason
 from server import watch
+from tests.server import web_site
 from tests.server.browser import Browser
 
 NAUGHTY = "<img src=x onerror=alert(1)>"
@@ -219,11 +217,7 @@ def test_a_single_game_opens_at_once(
     opened: list[str] = []
     monkeypatch.setattr(watch.webbrowser, "open", opened.append)
 
-    def stop(server: Any) -> None:
-        server.server_close()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("werkzeug.serving.BaseWSGIServer.serve_forever", stop)
+    monkeypatch.setattr(watch.PageServer, "wait", lambda server: None)
     assert watch.main([str(folder / "official.jsonl"), "--port=0"]) == 0
     assert opened[0].endswith("/replay/official.jsonl")
     assert opened[0] in capsys.readouterr().out
@@ -245,13 +239,8 @@ def test_a_wrong_path_and_a_taken_port_are_told(
 
 @pytest.fixture(scope="module")
 def site(folder: Path) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, watch.create_app([folder]), threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with web_site.serving(watch.create_app([folder])) as address:
+        yield address
 
 
 @pytest.fixture

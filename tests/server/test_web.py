@@ -22,7 +22,6 @@ from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.orm import Session
-from werkzeug.serving import make_server
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
@@ -104,6 +103,24 @@ def test_tournaments_are_told_apart_and_unknown_ones_are_empty(client: FlaskClie
     assert "No games here yet" in client.get("/?tournament=99").text
     assert client.get("/?tournament=").text.count('scope="row"') == 3
     assert client.get("/leaderboard.json?tournament=99").json == []
+
+
+HUGE = "1" + 30 * "0"
+
+
+@pytest.mark.parametrize("number", [HUGE, "-" + HUGE, "9" * 5000, "1e400", "nan", "%00", "%ff", ""])
+def test_no_number_in_an_address_is_too_large(
+    pages: Pages, client: FlaskClient, number: str
+) -> None:
+    game = rows(pages)[0].uuid
+    for address in (
+        "/?tournament=", "/leaderboard.json?tournament=", "/games?tournament=", "/games?page=",
+        "/games?snake=", f"/game/{game}/data?since=", f"/games/{game}/frames?offset=",
+        f"/games/{game}/frames?limit=", f"/lab?game={game}&turn=", f"/game/{game}/turn/",
+    ):  # fmt: skip
+        ending = "/text" if address.endswith("/turn/") else ""
+        assert client.get(address + number + ending).status_code in (200, 404), address
+    assert client.get(f"/?tournament={HUGE}").status_code == 200
 
 
 def test_an_empty_database_invites_to_play(empty: Pages) -> None:
@@ -347,6 +364,7 @@ def test_who_is_gone_goes_straight_on(empty: Pages, monkeypatch: pytest.MonkeyPa
         ({"map": "atlantis"}, "map must be one of standard, "),
         ({"map": "arcade_maze"}, "arcade_maze"),
         ({"timeout": 10**9}, "timeout must be between 20 and 5000"),
+        ({"turns": 10**9}, "turns must be between 1 and 2000, got 1000000000"),
         ({"pace": -1}, "pace must be between 0 and 5000, got -1"),
         ({"human": ""}, "human must be a name of 1 to 24 characters, got ''"),
         ({"human": 7}, "human must be a name of 1 to 24 characters, got 7"),
@@ -380,10 +398,56 @@ def test_only_json_objects_are_read(empty: Pages, address: str) -> None:
     assert large.status_code in (400, 413)
 
 
-def test_the_hall_is_full_at_some_time(empty: Pages) -> None:
-    wish = {"snakes": ["straight"], "human": "Ann", "pace": 400}
-    codes = [empty.client.post("/play", json=wish).status_code for _ in range(hall.MOST_GAMES + 1)]
-    assert codes == [201] * hall.MOST_GAMES + [503]
+def begin(pages: Pages, visitor: str = "127.0.0.1", **change: Any) -> tuple[int, dict[str, Any]]:
+    """Start a game that goes on for long, from an address."""
+    wish = {"snakes": ["hungry"], "human": "Ann", "width": 25, "height": 25, **change}
+    sent = pages.client.post("/play", json=wish, environ_base={"REMOTE_ADDR": visitor})
+    return sent.status_code, sent.json
+
+
+def test_the_hall_is_full_at_some_time_and_for_one_visitor_sooner(empty: Pages) -> None:
+    answers = [begin(empty, f"192.0.2.{i // hall.MOST_GAMES_EACH}") for i in range(7)]
+    assert [status for status, _ in answers] == [201] * hall.MOST_GAMES + [503]
+    assert "6 games are being played; stop one or wait" in answers[-1][1]["error"]
+    stop(empty, answers[0][1]["game"])
+    status, sent = begin(empty, "192.0.2.1")
+    assert (status, sent["error"]) == (
+        503, "3 games that you started are being played; stop one or wait"
+    )  # fmt: skip
+    assert begin(empty, "192.0.2.9")[0] == 201
+    for course_id, _ in empty.broadcast.running():
+        stop(empty, course_id)
+
+
+def stop(pages: Pages, game_id: str) -> dict[str, Any]:
+    """Stop a game, and wait until it is over."""
+    assert pages.client.post(f"/game/{game_id}/stop", json={}).json == {"stopped": True}
+    return wait_until_over(pages.client, game_id)
+
+
+@pytest.mark.parametrize(
+    "wish", [{}, {"pace": 30}, {"human": None, "snakes": ["cautious"] * 2, "timeout": 5000}]
+)
+def test_a_game_is_stopped(empty: Pages, wish: dict[str, Any]) -> None:
+    game_id = begin(empty, **wish)[1]["game"]
+    assert 'id="stop"' in empty.client.get(f"/game/{game_id}").text
+    game = stop(empty, game_id)
+    assert len(game["frames"]) < hall.USUAL_TURNS
+    assert not game["deaths"], "nobody died: it was stopped"
+    assert 'id="stop"' not in empty.client.get(f"/game/{game_id}").text
+    assert empty.client.post(f"/game/{game_id}/stop", json={}).json == {"stopped": False}
+    assert rows(empty) == [], "what was stopped does not count"
+
+
+def test_games_end_after_so_many_turns_and_so_long(
+    empty: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wish = {"human": None, "snakes": ["hungry", "cautious"], "turns": 3, "timeout": 5000}
+    game = wait_until_over(empty.client, begin(empty, **wish)[1]["game"])
+    assert len(game["frames"]) == 4
+    monkeypatch.setattr(hall, "LONGEST_SECONDS", -1)
+    wish = {"human": None, "snakes": ["hungry", "cautious"], "timeout": 5000}
+    assert len(wait_until_over(empty.client, begin(empty, **wish)[1]["game"])["frames"]) == 1
 
 
 def test_the_preview_is_how_a_game_begins(client: FlaskClient) -> None:
@@ -645,13 +709,8 @@ def test_the_lab_opens_any_turn_of_a_game(pages: Pages, client: FlaskClient) -> 
 
 @pytest.fixture
 def address(empty: Pages) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, empty.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with web_site.serving(empty.app) as address:
+        yield address.removeprefix("http://")
 
 
 def test_the_engine_s_protocol_over_http(empty: Pages) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from werkzeug.serving import make_server
 
 from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
@@ -31,13 +29,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
 
 @pytest.fixture(scope="module")
 def site(pages: Pages) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, pages.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with web_site.serving(pages.app) as address:
+        yield address
 
 
 @pytest.fixture

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +17,11 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Turn
 from server.arena import run
 from server.database import Tournament, open_database
+from server.page_server import PageServer
 from server.tournament import Setup
 from server.web import create_app
 from server.web.course import Broadcast
+from server.web.engine import Events
 from server.web.roster import Roster
 
 SETUP = Setup(("hungry", "cautious", "NAME<b>=straight"), 2, 7, 7, timeout=2000, max_turns=80)
@@ -37,7 +42,28 @@ class Pages:
         return self.app.test_client()
 
 
-def make(folder: Path, *invited: str, allow_urls: bool = False, games: int = GAMES) -> Pages:
+@contextlib.contextmanager
+def serving(app: Flask, *, names: tuple[str, ...] = ()) -> Iterator[str]:
+    """The application on a port for as long as the block lasts; gives its address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    events = Events(app).talk if "arena" in app.extensions else None
+    server = PageServer(app, listener, names=names, events=events)
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        if "arena" in app.extensions:
+            app.extensions["arena"].broadcast.close()
+        server.stop()
+
+
+def make(
+    folder: Path,
+    *invited: str,
+    allow_urls: bool = False,
+    games: int = GAMES,
+    token: str | None = None,
+) -> Pages:
     """Pages over a fresh database, after a small tournament where ``games`` are asked for."""
     database = open_database(f"sqlite:///{folder / 'arena.sqlite'}")
     if games:
@@ -50,7 +76,10 @@ def make(folder: Path, *invited: str, allow_urls: bool = False, games: int = GAM
     broadcast = Broadcast()
     roster = Roster(invited, allow_urls=allow_urls)
     return Pages(
-        create_app(database, roster, broadcast, folder / "replays"), broadcast, database, folder
+        create_app(database, roster, broadcast, folder / "replays", token),
+        broadcast,
+        database,
+        folder,
     )
 
 

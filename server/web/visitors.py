@@ -1,0 +1,69 @@
+"""Who may do more than look: where others can reach the pages, those who have the token.
+
+Whoever opens an address with ``?token=`` is given it as a cookie that no script reads and that no
+other site's page can send. Everything that is not only looked at (games, presses, asking a snake)
+needs it then.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+
+from flask import Flask, Response, current_app, redirect, request
+
+from server.web.context import refusal
+
+COOKIE = "arena"
+COOKIE_SECONDS = 30 * 24 * 3600
+WITHOUT_TOKEN = (
+    "looking is free, but only who opened the address with the token that the arena printed at "
+    "its start may start games, steer and ask snakes"
+)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server that listens on ``host``.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("::")
+    (True, True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def guard(app: Flask, token: str | None) -> None:
+    """Let only those with ``token`` do more than look; None: everybody."""
+    app.config["ARENA_TOKEN"] = token
+    app.before_request(_let_in)
+    app.context_processor(lambda: {"may_act": may_act()})
+
+
+def may_act() -> bool:
+    """Whether who sent the current request may do more than look."""
+    token = current_app.config["ARENA_TOKEN"]
+    return token is None or _same(request.cookies.get(COOKIE, ""), token)
+
+
+def _let_in() -> Response | None:
+    token = current_app.config["ARENA_TOKEN"]
+    if token is None:
+        return None
+    if request.method in ("GET", "HEAD", "OPTIONS"):
+        return _hand_out(token) if _same(request.args.get("token", ""), token) else None
+    return None if may_act() else refusal(WITHOUT_TOKEN, 403)
+
+
+def _hand_out(token: str) -> Response:
+    """The page without the token in its address, and the token as a cookie."""
+    response: Response = redirect(request.path)  # type: ignore[assignment]
+    response.set_cookie(
+        COOKIE, token, max_age=COOKIE_SECONDS, httponly=True, samesite="Strict", path="/"
+    )
+    return response
+
+
+def _same(given: str, token: str) -> bool:
+    return secrets.compare_digest(given.encode(), token.encode())

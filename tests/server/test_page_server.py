@@ -1,0 +1,289 @@
+"""The pages' server under strangers: half-open and slow connections, foreign hosts, no token."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+import websocket
+from flask import Flask
+
+from server import page_server
+from server.page_server import is_known_host
+from server.web import games
+from tests.server import web_site
+from tests.server.web_site import Pages
+
+MANY = 900
+"""Connections that say half a request."""
+
+
+@contextlib.contextmanager
+def running(folder: Path, *command: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """A command that shows pages on a free port, and the lines that it says at its start."""
+    log = (folder / "log").open("w+")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "battlesnake_gym", *command, "--port=0"],
+        cwd=folder, stdout=log, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        yield process, said(log, process)
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+            log.close()
+
+
+def said(log: IO[str], process: subprocess.Popen[str]) -> list[str]:
+    """The lines that a command wrote, once it says where it is."""
+    while process.poll() is None:
+        log.seek(0)
+        lines = log.read().splitlines()
+        if any("Ctrl+C" in line for line in lines) and (
+            "0.0.0.0" not in lines[0] or len(lines) > 1
+        ):
+            return lines
+        time.sleep(0.05)
+    log.seek(0)
+    raise AssertionError(f"the command ended: {log.read()}")
+
+
+def port_of(line: str) -> int:
+    found = re.search(r"http://[^/]+:(\d+)/", line)
+    assert found is not None, line
+    return int(found[1])
+
+
+def ask(
+    port: int, method: str = "GET", path: str = "/", body: object = None, **headers: str
+) -> tuple[int, str, http.client.HTTPMessage]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    sent = None if body is None else json.dumps(body)
+    if sent is not None:
+        headers["Content-Type"] = "application/json"
+    connection.request(method, path, sent, headers)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text, answer.headers
+
+
+def ask_until_answered(port: int, path: str = "/") -> str:
+    """The answer to who asks again where even honest requests are cut off for being slow."""
+    while True:
+        with contextlib.suppress(http.client.RemoteDisconnected, ConnectionError):
+            status, text, _ = ask(port, path=path)
+            assert status in (200, 503)
+            if status == 200:
+                return text
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Pages:
+    return web_site.make(tmp_path, games=0)
+
+
+# --- connections ----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks into Linux's /proc")
+@pytest.mark.parametrize("command", ["arena", "watch"])
+def test_half_open_connections_take_no_threads_and_make_room(tmp_path: Path, command: str) -> None:
+    arguments = ["arena", "--web"] if command == "arena" else ["watch", ".", "--no-browser"]
+    with running(tmp_path, *arguments) as (process, lines), contextlib.ExitStack() as open_ones:
+        port = port_of(lines[0])
+
+        def threads() -> int:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            return int(status.partition("Threads:")[2].split()[0])
+
+        assert ask(port)[0] == 200
+        before = threads()
+        for number in range(MANY):
+            half = open_ones.enter_context(socket.create_connection(("127.0.0.1", port)))
+            half.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX" * (number % 2))
+            if number % 300 == 0:
+                assert ask(port)[0] == 200
+        assert ask(port)[0] == 200
+        assert threads() <= before + 1
+        files = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+        assert files < page_server.MOST_CONNECTIONS + 60
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_server, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(page_server, "ANSWER_SECONDS", 0.3)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\n",
+        b"POST /play HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{",
+        b"GET /live.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET /live.json HTTP/1.1\r\nHo",
+    ],
+)
+def test_who_drips_is_cut_off(empty: Pages, sent: bytes) -> None:
+    """A byte now and then does not keep a connection: the whole request has one deadline."""
+    with web_site.serving(empty.app) as address:
+        port = port_of(address + "/")
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as dripping:
+            dripping.sendall(sent)
+            with contextlib.suppress(OSError):
+                while True:
+                    dripping.sendall(b"a")
+                    dripping.settimeout(0.05)
+                    with contextlib.suppress(TimeoutError):
+                        if not dripping.recv(1 << 16):
+                            break
+        assert ask_until_answered(port)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_who_does_not_read_is_cut_off_and_keeps_no_thread() -> None:
+    app = Flask("large")
+    app.add_url_rule("/", "large", lambda: b"x" * (64 << 20))
+    app.add_url_rule("/small", "small", lambda: "small")
+    with web_site.serving(app) as address, contextlib.ExitStack() as lazy:
+        port = port_of(address + "/")
+        request = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        greedy = [
+            lazy.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            for _ in range(8)
+        ]
+        for one in greedy:
+            one.sendall(request)
+        for one in greedy:
+            received = 0
+            with contextlib.suppress(ConnectionResetError):
+                while piece := one.recv(1 << 20):
+                    received += len(piece)
+                    time.sleep(0.02)
+            assert received < 64 << 20
+        assert ask_until_answered(port, "/small") == "small"
+
+
+def test_bodies_are_bounded_before_a_thread_reads_them(empty: Pages) -> None:
+    with web_site.serving(empty.app) as address:
+        port = port_of(address + "/")
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.putrequest("POST", "/play")
+        connection.putheader("Content-Length", str(10**9))
+        connection.endheaders(b" " * (page_server.LARGEST_REQUEST + 1))
+        assert connection.getresponse().status == 413
+        connection.close()
+        large = {"x": "y" * page_server.LARGEST_REQUEST}
+        with contextlib.suppress(OSError):  # the answer may overtake what is sent
+            assert ask(port, "POST", "/play", large)[0] == 413
+
+
+def test_requests_in_a_row_keep_their_connection(empty: Pages) -> None:
+    with web_site.serving(empty.app) as address:
+        connection = http.client.HTTPConnection("127.0.0.1", port_of(address + "/"), timeout=60)
+        for path in ("/", "/games", "/static/look.css", "/live.json"):
+            connection.request("GET", path)
+            with connection.getresponse() as answer:
+                assert (answer.status, bool(answer.read())) == (200, True)
+        connection.close()
+
+
+def test_who_waits_for_turns_leaves_threads_for_others(
+    empty: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(games, "_waiting", games.threading.BoundedSemaphore(2))
+    web_site.announce(empty.broadcast, "on", 1)
+    with web_site.serving(empty.app) as address, contextlib.ExitStack() as waiting:
+        port = port_of(address + "/")
+        for _ in range(20):
+            one = waiting.enter_context(socket.create_connection(("127.0.0.1", port)))
+            one.sendall(b"GET /game/on/data?since=1&wait HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert ask(port)[0] == 200
+        empty.broadcast.announce("on", None)
+
+
+# --- who asks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [
+        ("localhost:8791", True), ("LOCALHOST", True), ("127.0.0.1", True), ("[::1]:80", True),
+        ("192.168.1.7:8791", True), ("arena.lan", True), ("arena.lan.:80", True),
+        ("rebound.example", False), ("127.0.0.1.rebound.example", False), ("", False),
+        ("localhost.rebound.example", False), ("arena.lan@rebound.example", False),
+        ("[rebound.example]", False), ("127.0.0.1:80:80", False), ("notlocalhost", False),
+    ],
+)  # fmt: skip
+def test_hosts(host: str, known: bool) -> None:
+    assert is_known_host(host, ["arena.lan"]) == known
+
+
+def test_a_page_whose_name_leads_here_gets_nothing(tmp_path: Path, empty: Pages) -> None:
+    with web_site.serving(empty.app, names=("arena.lan",)) as address:
+        port = port_of(address + "/")
+        for host, status in (("rebound.example", 421), ("arena.lan", 200), ("127.0.0.1", 200)):
+            assert ask(port, Host=f"{host}:{port}")[0] == status
+            refused = 421 if status == 421 else 400  # whom it knows it tells what is missing
+            assert ask(port, "POST", "/play/preview", {}, Host=host)[0] == refused
+        with pytest.raises(websocket.WebSocketBadStatusException, match="403"):
+            websocket.create_connection(
+                f"ws://127.0.0.1:{port}/games/on/events", host="rebound.example", timeout=60
+            )
+    with running(tmp_path, "watch", ".", "--no-browser") as (_, lines):
+        assert ask(port_of(lines[0]), Host="rebound.example")[0] == 421
+
+
+WISH = {"snakes": ["hungry"], "width": 7, "height": 7, "turns": 5}
+
+
+def test_beyond_loopback_only_the_token_does_more_than_look(tmp_path: Path) -> None:
+    with running(tmp_path, "arena", "--web", "--host=0.0.0.0") as (_, lines):
+        port = port_of(lines[0])
+        link = re.search(r"(/\?token=\S+) ", lines[1])
+        assert link is not None
+        for path in ("/", "/games", "/live", "/live.json", "/leaderboard.json"):
+            assert ask(port, path=path)[0] == 200
+        for path in ("/play", "/play/preview", "/lab/ask", "/lab/read", "/game/x/press",
+                     "/game/x/stop"):  # fmt: skip
+            for cookie in ("", "arena=", "arena=guess"):
+                status, text, _ = ask(port, "POST", path, WISH, Cookie=cookie)
+                assert (status, "with the token" in text) == (403, True)
+        assert "open the address with the token" in ask(port, path="/play")[1]
+        assert ask(port, path="/?token=guess")[2]["Set-Cookie"] is None
+        status, _, headers = ask(port, path=link[1])
+        assert (status, headers["Location"]) == (302, "/")
+        cookie = headers["Set-Cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        mine = {"Cookie": cookie.partition(";")[0]}
+        assert "open the address with the token" not in ask(port, path="/play", **mine)[1]
+        assert ask(port, "POST", "/play", WISH, **mine)[0] == 201
+
+
+def test_a_name_for_the_pages_needs_a_token_too(tmp_path: Path) -> None:
+    with running(tmp_path, "arena", "--web", "--allow-host=arena.lan") as (_, lines):
+        port = port_of(lines[0])
+        assert ask(port, Host="arena.lan")[0] == 200
+        assert ask(port, "POST", "/play", WISH)[0] == 403
+
+
+def test_on_this_machine_alone_nobody_needs_a_token(empty: Pages) -> None:
+    with web_site.serving(empty.app) as address:
+        assert ask(port_of(address + "/"), "POST", "/play", WISH)[0] == 201
