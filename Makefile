@@ -11,7 +11,7 @@ MXNET_VENV ?= .venv-mxnet
 help:
 	@echo "make demo      set up, train three minutes, export, serve, play; then look at the games"
 	@echo "make test      set up and pass the tests (under 15 minutes)"
-	@echo "make test-all  the same with the tests marked slow"
+	@echo "make test-all  the same with the tests marked slow, and what they cover"
 	@echo "make site      build the documentation site into site/"
 	@echo "make lint      ruff and mypy alone"
 	@echo "make build     compile the game engine again after a change in a csrc folder"
@@ -66,13 +66,14 @@ lint: $(VENV)/.test-packages $(VENV)/.engine
 	$(BIN)/mypy
 
 # One process a core; a file stays in one process, since its tests share a Ray or a server.
-PYTEST = $(BIN)/pytest -n auto --dist loadfile --cov --cov-report=term:skip-covered --durations=20
+PYTEST = $(BIN)/pytest -n auto --dist loadfile --durations=20
 
 test: system-packages mxnet lint
 	$(PYTEST) -m "not slow"
 
+# With coverage, which triples the time that Python takes.
 test-all: system-packages mxnet lint
-	$(PYTEST)
+	$(PYTEST) --cov --cov-report=term:skip-covered
 
 sanitize:
 	tools/sanitize.sh

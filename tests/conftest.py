@@ -1,6 +1,7 @@
 """What several packages' tests share."""
 
 import contextlib
+import signal
 import warnings
 from collections.abc import Iterator
 
@@ -15,6 +16,10 @@ settings.register_profile(
     "untimed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("untimed")
+
+# Where the tests were started in the background, a shell has switched Ctrl-C off, also for every
+# server that they start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

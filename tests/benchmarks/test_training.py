@@ -40,7 +40,7 @@ def test_a_stopwatch_counts_work_and_not_waiting() -> None:
             return sum(range(200_000))
 
         def wait(self) -> None:
-            time.sleep(0.05)
+            time.sleep(0.5)
 
     stopwatch = Stopwatch()
     stopwatch.watch(Worker, "wait")
@@ -48,7 +48,7 @@ def test_a_stopwatch_counts_work_and_not_waiting() -> None:
     waited = stopwatch.seconds
     stopwatch.watch(Worker, "work")
     assert Worker().work() == sum(range(200_000))
-    assert waited < 0.03
+    assert waited < 0.4
     assert stopwatch.seconds > waited
 
 

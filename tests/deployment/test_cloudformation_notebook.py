@@ -59,7 +59,7 @@ def start(home: Path) -> list[str]:
         ["bash", "-c", script()],
         env={"HOME": str(home), "PATH": f"{home}/bin:/usr/bin:/bin"},
         check=True,
-        timeout=60,
+        timeout=300,
     )
     wait_for_end(log)
     return (home / "calls").read_text().splitlines()
@@ -67,7 +67,7 @@ def start(home: Path) -> list[str]:
 
 def wait_for_end(log: Path) -> None:
     """The script goes on in the background after it has come back."""
-    for _ in range(1200):
+    for _ in range(6000):
         if log.exists() and "\nthe installation has ended" in log.read_text():
             return
         time.sleep(0.05)

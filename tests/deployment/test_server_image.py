@@ -70,7 +70,6 @@ def test_the_policy_that_ships_is_installed_with_the_server(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_the_steps_of_the_image_make_a_snake_that_plays(
     stages: dict[str, Steps], tmp_path: Path
 ) -> None:

@@ -11,7 +11,6 @@ from tests.mabs.conftest import SMALL
 pytestmark = [
     pytest.mark.rllib,
     pytest.mark.filterwarnings("default"),
-    pytest.mark.timeout(150),
 ]
 
 

@@ -11,7 +11,6 @@ from tests.mabs.conftest import SMALL
 pytestmark = [
     pytest.mark.rllib,
     pytest.mark.filterwarnings("default"),
-    pytest.mark.timeout(150),
 ]
 
 CURRICULUM = {"width": 7, "height": 7, "curriculum": [[0, 3], [200, 5], [400, 7]]}

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 Weights = dict[str, np.ndarray]
 
@@ -143,7 +143,7 @@ def test_a_remote_runner_plays_with_the_learners_weights(small_config: Any) -> N
             from_worker_or_learner_group=algorithm.learner_group,
             policies=["default_policy"],
             inference_only=True,
-            timeout_seconds=20,
+            timeout_seconds=120,
         )
         state = algorithm.env_runner_group.foreach_env_runner(
             lambda runner: runner.get_state(), local_env_runner=False

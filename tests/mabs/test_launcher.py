@@ -18,7 +18,6 @@ import pytest
 pytestmark = [
     pytest.mark.rllib,
     pytest.mark.filterwarnings("default"),
-    pytest.mark.timeout(150),
 ]
 
 SMALL = [
@@ -202,7 +201,7 @@ def test_sigterm_leaves_a_checkpoint_to_resume_from(
     run = run_folder / "DQN-5x5-2"
 
     def stop_after_two_iterations() -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             time.sleep(0.01)
             if (run / "progress.csv").is_file() and len(rows(run)) >= 2:

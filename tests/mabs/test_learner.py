@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra rllib")
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 COUNT = 64
 

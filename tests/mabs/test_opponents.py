@@ -12,7 +12,6 @@ from tests.mabs.conftest import SMALL
 pytestmark = [
     pytest.mark.rllib,
     pytest.mark.filterwarnings("default"),
-    pytest.mark.timeout(150),
 ]
 
 SHARES = {"past": 0.4, "straight": 0.3}

@@ -74,7 +74,6 @@ def execute(path):
 
 
 @pytest.mark.rllib
-@pytest.mark.timeout(900)
 def test_introduction(workplace):
     pytest.importorskip("ray", reason="needs the extra rllib")
     said = execute(workplace / "1_introduction.ipynb")
@@ -112,6 +111,7 @@ def test_policy_training(workplace):
         assert (workplace / made).stat().st_size > 0, said
 
 
+@pytest.mark.slow
 @runs_jobs
 def test_homogeneous(workplace):
     path = workplace / "3_homogeneous.ipynb"
@@ -126,6 +126,7 @@ def test_homogeneous(workplace):
     assert (workplace / "runs/homogeneous/curve.png").stat().st_size > 0
 
 
+@pytest.mark.slow
 @runs_jobs
 def test_heterogeneous(workplace):
     path = workplace / "4_heterogeneous.ipynb"
@@ -137,6 +138,7 @@ def test_heterogeneous(workplace):
     assert (workplace / "replays/heterogeneous.gif").stat().st_size > 0
 
 
+@pytest.mark.slow
 @runs_jobs
 def test_hill_training(workplace):
     path = workplace / "6_hill_training.ipynb"
@@ -166,6 +168,7 @@ def test_procgen_train(workplace):
         assert (workplace / "runs/procgen" / made).stat().st_size > 0, said
 
 
+@pytest.mark.slow
 @runs_jobs
 def test_procgen_distributed(workplace):
     pytest.importorskip("envpool", reason="needs the extra procgen")
@@ -177,7 +180,6 @@ def test_procgen_distributed(workplace):
     assert (workplace / "runs/procgen-distributed.png").stat().st_size > 0
 
 
-@pytest.mark.timeout(600)
 def test_heuristics_developer(workplace):
     said = execute(workplace / "5_heuristics_developer.ipynb")
     assert "hungry: FAILED" in said
@@ -188,7 +190,6 @@ def test_heuristics_developer(workplace):
 
 
 @pytest.mark.rllib
-@pytest.mark.timeout(900)
 def test_deploy_and_compete(workplace):
     pytest.importorskip("ray", reason="needs the extra rllib")
     said = execute(workplace / "7_deploy_and_compete.ipynb")

@@ -11,7 +11,6 @@ import pytest
 pytestmark = [
     pytest.mark.rllib,
     pytest.mark.filterwarnings("default"),
-    pytest.mark.timeout(240),
 ]
 
 SMALL = [

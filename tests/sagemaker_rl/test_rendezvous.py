@@ -13,7 +13,7 @@ import pytest
 from sagemaker_rl import link as link_module
 from sagemaker_rl import rendezvous
 from sagemaker_rl.discovery import Bucket, BucketError, Discovery, DiscoveryError, HostNames, Run
-from sagemaker_rl.link import SILENCE_SECONDS, Link, LinkError
+from sagemaker_rl.link import Link, LinkError
 from sagemaker_rl.membership import Membership
 from sagemaker_rl.ray_node import free_port
 from sagemaker_rl.rendezvous import ClusterError, Joined, Master, join
@@ -103,7 +103,7 @@ def formed(
 
 def test_all_meet_and_learn_the_same(meeting: Meeting, names: HostNames) -> None:
     early = meeting.joining("algo-2", names, others=PAIR)
-    time.sleep(0.2)
+    until(early.running)
     shown: list[str] = []
     master = meeting.master(PAIR, names)
     late = meeting.joining("algo-3", names, others=PAIR)
@@ -124,6 +124,7 @@ def test_a_timeout_names_who_is_missing(meeting: Meeting, names: HostNames) -> N
     master = meeting.master(everybody, names)
     meeting.joining("algo-10", names, others=everybody).result()
     meeting.joining("algo-3", names, others=everybody).result().link.send({"ready": True})
+    until(lambda: len(master._peers) == 2 and master._peers["algo-3"].ready)
     with pytest.raises(ClusterError) as error:
         master.wait(0.5)
     assert "algo-2 did not come" in str(error.value)
@@ -178,13 +179,11 @@ def test_noise_on_the_port_disturbs_nobody(meeting: Meeting, names: HostNames) -
 
 def test_workers_notice_at_once_when_the_master_ends(meeting: Meeting, names: HostNames) -> None:
     master, joined = formed(meeting, names, PAIR)
-    began = time.monotonic()
     for peer in master._peers.values():
         peer.link.close()
     for one in joined.values():
         with pytest.raises(LinkError, match="closed the connection without a word"):
             one.link.receive()
-    assert time.monotonic() - began < SILENCE_SECONDS / 2
 
 
 def test_the_master_notices_at_once_when_a_worker_ends(meeting: Meeting, names: HostNames) -> None:
@@ -192,12 +191,13 @@ def test_the_master_notices_at_once_when_a_worker_ends(meeting: Meeting, names: 
     told: list[tuple[str, bool]] = []
     master.watch(lambda reason, asks: told.append((reason, asks)))
     joined["algo-3"].link.close()
-    until(lambda: told, SILENCE_SECONDS / 2)
+    until(lambda: told)
     (reason, asks) = told[0]
     assert reason.startswith("algo-3 was lost: ")
+    assert "it has said nothing" not in reason, "it was not the silence that told"
     assert not asks
     joined["algo-2"].link.close()
-    time.sleep(0.1)
+    until(master._peers["algo-2"].link._closed.is_set)
     assert len(told) == 1, "one reason is enough"
 
 
@@ -225,12 +225,12 @@ def test_silence_is_a_loss_and_heartbeats_are_not() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         theirs = socket.create_connection(server.getsockname())
         ours, _ = server.accept()
-    listening, beating = Link(ours, silence=1.5), Link(theirs)
+    listening, beating = Link(ours, silence=6), Link(theirs)
     beating.start_beating()
-    threading.Timer(2.5, beating.send, [{"hello": 1}]).start()
+    threading.Timer(8, beating.send, [{"hello": 1}]).start()
     assert listening.receive() == {"hello": 1}
     beating._closed.set()
-    with pytest.raises(LinkError, match=r"it has said nothing for 1\.5 s"):
+    with pytest.raises(LinkError, match=r"it has said nothing for 6 s"):
         listening.receive()
     listening.close()
     beating.close()
@@ -254,7 +254,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 
 def test_two_jobs_meet_through_a_note(meeting: Meeting, bucket: Bucket) -> None:
     early = meeting.joining("secondary/algo-1", bucket)
-    time.sleep(0.2)
+    until(early.running)
     master = meeting.master(["secondary/algo-1"], bucket)
     assert early.result().run_id == master.run.run_id
     early.result().link.send({"ready": True})
@@ -268,7 +268,7 @@ def test_notes_of_earlier_runs_are_ignored(meeting: Meeting, bucket: Bucket) -> 
     nobody = Run("old", "secret", "127.0.0.1", free_port())
     bucket.announce(nobody)
     joining = meeting.joining("secondary/algo-1", bucket)
-    time.sleep(0.2)
+    until(joining.running)
     master = meeting.master(["secondary/algo-1"], bucket)
     assert joining.result().run_id == master.run.run_id
 
@@ -317,10 +317,8 @@ def test_nobody_joins_a_cluster_that_has_ended(meeting: Meeting, names: HostName
     assert "run_id" in link.receive()
     master.end(0, "done")
     link.send({"joined": True})
-    began = time.monotonic()
     with pytest.raises(LinkError, match="closed the connection"):
         link.receive()
-    assert time.monotonic() - began < SILENCE_SECONDS / 2
     link.close()
 
 

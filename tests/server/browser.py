@@ -47,7 +47,7 @@ class Browser:
         """The value of a JavaScript expression; ``arguments[0]`` is the first argument."""
         return self.driver.execute_script(f"return {script}", *arguments)
 
-    def wait(self, condition: str, seconds: float = 10) -> None:
+    def wait(self, condition: str, seconds: float = 120) -> None:
         """Wait until a JavaScript condition holds."""
         script = f"""
             const [done, began] = [arguments[0], performance.now()];

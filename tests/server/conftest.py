@@ -45,7 +45,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., st
     for process in running:
         process.terminate()
     for process in running:
-        process.wait(20)
+        process.wait(120)
 
 
 @pytest.fixture(scope="session")

@@ -161,7 +161,7 @@ def test_the_pages_read_and_write_it(url: str, tmp_path: Path) -> None:
     assert page.count("no replay kept") == 2
     sent = {"snakes": ["straight", "straight"], "width": 7, "height": 7}
     game = client.post("/play", json=sent).json["game"]
-    limit = time.monotonic() + 20
+    limit = time.monotonic() + 120
     while f"/game/{game}" not in (page := client.get("/games").text) and time.monotonic() < limit:
         time.sleep(0.05)
     assert f"/game/{game}" in page

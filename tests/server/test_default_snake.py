@@ -89,7 +89,7 @@ def test_it_is_careful_unless_other_filters_are_named(
 
 def post(address: str, path: str, body: object) -> Any:
     request = urllib.request.Request(address + path, json.dumps(body).encode())
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return json.load(answer)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,20 +27,25 @@ Table = Sequence[str | Callable[..., Decision]]
 
 
 def game_of(**settings: Any) -> Game:
-    defaults = {"seed": 11, "id": "7b1e4f6c-8f0e-4a7e-9d53-0c6d1c8b5a10", "timeout": 300}
+    defaults = {"seed": 11, "id": "7b1e4f6c-8f0e-4a7e-9d53-0c6d1c8b5a10", "timeout": 60_000}
     return Game(**defaults | settings)
 
 
 def referee(
-    table: Table, game: Game | None = None, width: int = 7, height: int = 7, **options: Any
+    table: Table,
+    game: Game | None = None,
+    width: int = 7,
+    height: int = 7,
+    hurried: str = "",
+    **options: Any,
 ) -> GameRecord:
-    """Play one game between addresses and strategies."""
+    """Play one game between addresses and strategies; ``hurried`` has but half a second a move."""
     game = game or game_of()
 
     async def run() -> GameRecord:
         async with open_client(Reach(frozenset({LOOPBACK}))) as client:
             players = [
-                HttpPlayer(who, game.timeout / 1000, client)
+                HttpPlayer(who, 0.5 if who == hurried else game.timeout / 1000, client)
                 if isinstance(who, str)
                 else LocalPlayer(who, game.timeout / 1000)
                 for who in table
@@ -110,7 +116,7 @@ def test_the_content_of_the_requests() -> None:
         '"settings":{"foodSpawnChance":15,"minimumFood":1,"hazardDamagePerTurn":14,"hazardMap":"",'
         '"hazardMapAuthor":"","royale":{"shrinkEveryNTurns":25},"squad":{"allowBodyCollisions":'
         'false,"sharedElimination":false,"sharedHealth":false,"sharedLength":false}}},'
-        '"map":"standard","timeout":300,"source":""}'
+        '"map":"standard","timeout":60000,"source":""}'
     )
     assert list(body["board"]) == ["height", "width", "snakes", "food", "hazards"]
     assert body["board"]["food"]
@@ -168,19 +174,21 @@ def test_the_reported_ruleset_is_the_one_that_is_played() -> None:
 
 
 def test_latency_is_the_previous_call_and_moves_are_asked_at_once() -> None:
+    together = threading.Barrier(3, timeout=60)
+
     def slow(body: bytes) -> bytes:
+        together.wait()  # for the other two, who must have been asked by now
         time.sleep(0.1)
         return safe(body)
 
     recorders = [zoo.Recorder(slow) for _ in range(3)]
     with contextlib.ExitStack() as stack:
         urls = [stack.enter_context(zoo.snake(recorder)) for recorder in recorders]
-        began = time.perf_counter()
         referee(urls, max_turns=5)
-    assert time.perf_counter() - began < 6 * 0.1 * 2, "one after the other it takes 1.8 s"
     latencies = [int(body["you"]["latency"]) for body in recorders[0].told("move")]
     assert latencies[0] == 0
-    assert all(100 <= latency < 300 for latency in latencies[1:])
+    assert len(latencies) > 1
+    assert all(100 <= latency < 60_000 for latency in latencies[1:])
 
 
 @pytest.mark.parametrize(
@@ -198,11 +206,11 @@ def test_latency_is_the_previous_call_and_moves_are_asked_at_once() -> None:
 def test_a_bad_snake_goes_up_and_harms_only_itself(bad: zoo.Behaviour) -> None:
     good = zoo.Recorder(safe)
     with zoo.snake(bad) as first, zoo.snake(good) as second:
-        record = referee([first, second, circling], game_of(timeout=600), 19, 19, max_turns=3)
+        record = referee([first, second, circling], None, 19, 19, hurried=first, max_turns=3)
     ids = [snake.id for snake in record.first.snakes]
     assert [turn.moves.get(ids[0], "up") for turn in record.turns] == ["up"] * 3
     assert sum(record.seats[0].problems.values()) == len(record.seats[0].latencies) > 0
-    assert max(record.seats[0].latencies) < 1000
+    assert max(record.seats[0].latencies) < 1000 * zoo.NEVER / 2
     assert not record.seats[1].problems
     assert not record.seats[2].problems
 

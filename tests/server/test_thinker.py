@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,12 @@ from server.metrics import Metrics
 from server.sessions import Session
 from server.thinker import Crowd, Thinker
 
-TIMEOUT = 0.2
+TIMEOUT = 60.0
+"""Seconds of a move; time enough, however busy the machine is."""
+
+SHORT = 0.2
+"""Seconds of a move that nobody shall keep."""
+
 LATE = "the strategy was not ready in time"
 
 
@@ -27,6 +33,14 @@ def metrics() -> Metrics:
 def position() -> Board:
     board = Board.new(11, 11, 2, game=Game(seed=3, timeout=round(TIMEOUT * 1000)))
     board.you_id = "snake_0"
+    return board
+
+
+@pytest.fixture
+def hurried(position: Board) -> Board:
+    """The same position in a game whose moves are short."""
+    board = position.copy()
+    board.game = replace(board.game, timeout=round(SHORT * 1000))
     return board
 
 
@@ -55,31 +69,31 @@ def test_a_strategy_is_asked_with_its_budget(metrics: Metrics, position: Board) 
 
 
 def test_a_hanging_strategy_costs_its_moves_and_nothing_else(
-    metrics: Metrics, position: Board
+    metrics: Metrics, position: Board, hurried: Board
 ) -> None:
     let_go = threading.Event()
 
     def hang(board: Board, seconds: float | None = None) -> Decision:
-        let_go.wait(30)
+        let_go.wait(TIMEOUT)
         return Decision("left")
 
     thinker = Thinker(metrics, seats=1)
     stuck, fine = Session(hang), Session(lambda board, seconds=None: Decision("right"))
     try:
-        decision, seconds = decide(thinker, stuck, position)
+        decision, seconds = decide(thinker, stuck, hurried)
         assert decision.reasons[0].note == LATE
-        assert seconds < TIMEOUT
-        assert decision.move in position.safe_moves()
+        assert seconds < 0.5 * TIMEOUT
+        assert decision.move in hurried.safe_moves()
         # while it hangs it is not asked again, and takes no second thread from the others
         decision, seconds = decide(thinker, stuck, position)
         assert decision.reasons[0].note == LATE
-        assert seconds < 0.1
+        assert seconds < 0.5 * TIMEOUT
         assert decide(thinker, fine, position)[0].move == "right"
         assert count(metrics, "battlesnake_timeouts_avoided_total") == 2
     finally:
         let_go.set()
     assert stuck.thinking is not None
-    stuck.thinking.result(5)
+    stuck.thinking.result(TIMEOUT)
     assert decide(thinker, stuck, position)[0].move == "left", "it has recovered"
 
 
@@ -91,33 +105,41 @@ def at_once(
         return [answer.result() for answer in answers]
 
 
-def test_overload_ends_in_the_fallback_in_time(metrics: Metrics, position: Board) -> None:
+def test_overload_ends_in_the_fallback(metrics: Metrics, position: Board, hurried: Board) -> None:
+    asked: list[Board] = []
+    let_go = threading.Event()
+
     def slow(board: Board, seconds: float | None = None) -> Decision:
-        time.sleep(0.08)
+        asked.append(board)
+        let_go.wait(TIMEOUT)
         return Decision("left")
 
+    try:
+        results = at_once(Thinker(metrics, seats=1), slow, hurried, 12)
+    finally:
+        let_go.set()
+    assert max(seconds for _, seconds in results) < 0.5 * TIMEOUT
+    assert all(decision.reasons[0].note == LATE for decision, _ in results)
+    assert asked, "who has the one seat is asked"
     results = at_once(Thinker(metrics, seats=1), slow, position, 12)
-    assert max(seconds for _, seconds in results) < TIMEOUT
-    late = [decision for decision, _ in results if decision.reasons]
-    assert 9 <= len(late) <= 11, "one seat does one or two of them in time"
+    assert not any(decision.reasons for decision, _ in results), "with time one seat does for all"
 
 
 def test_under_load_the_time_is_shared(metrics: Metrics, position: Board) -> None:
     def thorough(board: Board, seconds: float | None = None) -> Decision:
         assert seconds is not None
         given.append(seconds)
-        time.sleep(seconds)
+        time.sleep(0.1)
         return Decision("left")
 
     given: list[float] = []
     thinker = Thinker(metrics, seats=2)
+    thinker._crowd = Crowd(lambda: 0.0)  # however slowly they come, no crowd is forgotten
     at_once(thinker, thorough, position, 10)  # the first of these do not know what is coming
     given.clear()
     results = at_once(thinker, thorough, position, 10)
-    assert max(seconds for _, seconds in results) < TIMEOUT
-    searched = [decision for decision, _ in results if not decision.reasons]
-    assert len(searched) >= 8, "nearly everybody gets to think"
-    assert max(given) < 0.06
+    assert not any(decision.reasons for decision, _ in results), "everybody gets to think"
+    assert max(given) <= 2 / 10 * TIMEOUT
 
 
 def test_a_crowd_is_forgotten() -> None:
@@ -164,10 +186,10 @@ def test_a_strategy_that_always_fails_is_logged_once_a_game(
 
 def test_a_far_engine_gets_the_fallback_at_once(metrics: Metrics, position: Board) -> None:
     session = Session(lambda board, seconds=None: Decision("left"))
-    session.round_trip.seconds = 1.0
+    session.round_trip.seconds = 2 * TIMEOUT
     decision, seconds = decide(Thinker(metrics, seats=1), session, position)
     assert decision.reasons[0].note == LATE
-    assert seconds < 0.05
+    assert seconds < 0.5 * TIMEOUT
 
 
 def test_the_observed_round_trip_shortens_the_thinking(metrics: Metrics, position: Board) -> None:
@@ -179,11 +201,11 @@ def test_the_observed_round_trip_shortens_the_thinking(metrics: Metrics, positio
         return Decision("left")
 
     thinker, session = Thinker(metrics, seats=1), Session(strategy)
-    for latency in ("0", "5", "105"):
+    for latency in ("0", "500", "20500"):
         position.you.latency = latency
         decide(thinker, session, position)
     assert given[1] > given[0], "a near engine: less is held back than before anything was known"
-    assert given[2] == pytest.approx(given[1] - 0.1, abs=0.02)
+    assert given[2] == pytest.approx(given[1] - 20, abs=5)
 
 
 def test_a_quick_strategy_thinks_where_it_is_asked(metrics: Metrics, position: Board) -> None:
@@ -214,13 +236,13 @@ def test_a_quick_strategy_plays_one_move_at_a_time(metrics: Metrics, position: B
 
     def strategy(board: Board, seconds: float | None = None) -> Decision:
         begun.set()
-        let_go.wait(10)
+        let_go.wait(TIMEOUT)
         return Decision("left")
 
     thinker, session = Thinker(metrics, quick=True), Session(strategy)
     with ThreadPoolExecutor(1) as engine:
         first = engine.submit(decide, thinker, session, position)
-        begun.wait(10)
+        begun.wait(TIMEOUT)
         try:
             assert decide(thinker, session, position)[0].reasons[0].note == LATE
         finally:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -61,14 +61,18 @@ def rows(pages: Pages) -> list[Game]:
         return games
 
 
-def wait_until_over(client: FlaskClient, game_id: str, seconds: float = 20) -> dict[str, Any]:
-    limit = time.monotonic() + seconds
-    while time.monotonic() < limit:
-        game: dict[str, Any] = client.get(f"/game/{game_id}/data").json
-        if game["over"]:
-            return game
+def until(condition: Callable[[], object]) -> None:
+    """Wait for it, as long as a busy machine may take."""
+    limit = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < limit, "in vain"
         time.sleep(0.02)
-    raise AssertionError(f"game {game_id} goes on and on")
+
+
+def wait_until_over(client: FlaskClient, game_id: str) -> dict[str, Any]:
+    until(lambda: client.get(f"/game/{game_id}/data").json["over"])
+    game: dict[str, Any] = client.get(f"/game/{game_id}/data").json
+    return game
 
 
 # --- results ------------------------------------------------------------------------------------
@@ -226,7 +230,7 @@ def test_a_game_that_is_on_grows(empty: Pages) -> None:
     timer = threading.Timer(0.3, broadcast.announce, ("on", None))
     timer.start()
     rest = client.get("/game/on/data?since=2&wait").json
-    assert 0.2 < time.monotonic() - began < 10
+    assert time.monotonic() - began > 0.2, "the answer waited for what was new"
     assert (rest["over"], rest["from"], len(rest["frames"])) == (True, 2, 1)
     assert rest["frames"][0]["snakes"][0]["body"] == [list(c) for c in board.snakes[0].body]
     assert client.get("/live.json").json == []
@@ -271,9 +275,7 @@ def test_people_start_games_and_they_are_kept(empty: Pages) -> None:
     assert Replay.load(row.replay).last.turn == row.turns
     assert "Games from these pages" in client.get("/").text
     assert client.post("/play", json=WISH).status_code == 201  # the second finds the first's row
-    limit = time.monotonic() + 20
-    while len(rows(empty)) < 2 and time.monotonic() < limit:
-        time.sleep(0.02)
+    until(lambda: len(rows(empty)) == 2)
     assert [row.number for row in rows(empty)] == [0, 1]
     assert len({row.tournament_id for row in rows(empty)}) == 1
 
@@ -281,9 +283,7 @@ def test_people_start_games_and_they_are_kept(empty: Pages) -> None:
 def test_games_of_people_do_not_hide_the_tournament(tmp_path: Path) -> None:
     pages = web_site.make(tmp_path, games=1)
     wait_until_over(pages.client, pages.client.post("/play", json=WISH).json["game"])
-    limit = time.monotonic() + 20
-    while len(rows(pages)) < 4 and time.monotonic() < limit:
-        time.sleep(0.02)
+    until(lambda: len(rows(pages)) == 4)
     page = pages.client.get("/").text
     assert "Games from these pages" in page
     assert page.count('scope="row"') == 3, "the tournament's snakes"
@@ -310,8 +310,10 @@ def test_a_human_steers_by_keys(empty: Pages) -> None:
     game = client.get(f"/game/{game_id}/data?since=0&wait").json
     assert game["frames"][-1]["snakes"][0]["body"][0] == [x - 1, y]
     press("right")  # back into the own neck: a slip that costs nothing
-    time.sleep(0.2)
-    assert len(client.get(f"/game/{game_id}/data").json["frames"]) == 2
+    press("up")
+    game = client.get(f"/game/{game_id}/data?since=1&wait").json
+    assert game["frames"][-1]["turn"] == 2
+    assert game["frames"][-1]["snakes"][0]["body"][0] == [x - 1, y + 1]
     while not client.get(f"/game/{game_id}/data").json["over"]:
         press("left")
         time.sleep(0.02)
@@ -813,17 +815,14 @@ def test_no_process_outlives_the_command(tmp_path: Path) -> None:
         cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
     ) as process:  # fmt: skip
         try:
-            limit = time.monotonic() + 20
-            while len(players := children(process.pid)) < 3 and time.monotonic() < limit:
-                time.sleep(0.05)
+            until(lambda: len(children(process.pid)) >= 3)
+            players = children(process.pid)
             process.terminate()
             assert process.wait(60) == 130
         finally:
             process.kill()
     assert len(players) >= 3, "two that play, and multiprocessing's own"
-    time.sleep(0.5)
-    alive = [child for child in players if Path(f"/proc/{child}/exe").exists()]
-    assert alive == []
+    until(lambda: not any(Path(f"/proc/{child}/exe").exists() for child in players))
 
 
 def test_a_wrong_call_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,15 @@ from tests.server import web_site
 from tests.server.browser import Browser
 from tests.server.web_site import Pages
 
-PATHS = ("/", "/live", "/games", "/play", "/lab", "/game/GAME")
+PATHS = {
+    "/": "document.readyState === 'complete'",
+    "/live": "document.readyState === 'complete'",
+    "/games": "document.readyState === 'complete'",
+    "/play": "document.querySelector('#preview .snake')",
+    "/lab": "document.querySelector('#board .snake')",
+    "/game/GAME": "document.querySelector('#board [data-snake]')",
+}
+"""The pages, and what is true of each when its scripts have drawn it."""
 
 
 @pytest.fixture(scope="module")
@@ -398,10 +406,9 @@ def test_no_page_is_wider_than_its_window(
     browser: Browser, site: str, game: str, width: int
 ) -> None:
     browser.look(width, 800)
-    for path in PATHS:
+    for path, drawn in PATHS.items():
         browser.open(site + path.replace("GAME", game))
-        browser.wait("document.readyState === 'complete'")
-        time.sleep(0.3)
+        browser.wait(drawn)
         assert browser.run("document.documentElement.scrollWidth") <= width, path
 
 
@@ -411,8 +418,7 @@ def test_everything_that_takes_the_focus_has_a_name(
 ) -> None:
     browser.look()
     browser.open(site + path.replace("GAME", game))
-    browser.wait("document.readyState === 'complete'")
-    time.sleep(0.3)
+    browser.wait(PATHS[path])
     tree = browser.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     named, nameless = 0, []
     for node in tree:

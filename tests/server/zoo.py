@@ -12,6 +12,9 @@ from typing import Any
 
 GOOD = b'{"move": "left", "shout": "hello"}'
 
+NEVER = 60.0
+"""Seconds that those take who do not answer: more than anybody waits."""
+
 Behaviour = Callable[[socket.socket, bytes, bytes], bool | None]
 """Answers one request (head, body) on its connection; True keeps the connection."""
 
@@ -34,7 +37,7 @@ def says(answer: bytes) -> Behaviour:
 
 def hangs(connection: socket.socket, head: bytes, body: bytes) -> None:
     """Never answers."""
-    time.sleep(20)
+    time.sleep(NEVER)
 
 
 def closes(connection: socket.socket, head: bytes, body: bytes) -> None:
@@ -45,7 +48,7 @@ def drips(connection: socket.socket, head: bytes, body: bytes) -> None:
     """A header that never ends, a byte at a time: no single read ever times out."""
     with contextlib.suppress(OSError):
         connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
-        for _ in range(400):
+        for _ in range(round(NEVER / 0.05)):
             connection.sendall(b"a")
             time.sleep(0.05)
 
@@ -53,8 +56,8 @@ def drips(connection: socket.socket, head: bytes, body: bytes) -> None:
 def drips_body(connection: socket.socket, head: bytes, body: bytes) -> None:
     """A good head, then a body that comes a byte at a time."""
     with contextlib.suppress(OSError):
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n")
-        for _ in range(400):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n")
+        for _ in range(round(NEVER / 0.05)):
             connection.sendall(b" ")
             time.sleep(0.05)
 
