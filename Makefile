@@ -14,9 +14,9 @@ help:
 	@echo "make test-all  the same with the tests marked slow, and what they cover"
 	@echo "make site      build the documentation site into site/"
 	@echo "make lint      ruff and mypy alone"
-	@echo "make build     compile the game engine again after a change in a csrc folder"
+	@echo "make build     compile the engine and the search again after a change in a csrc folder"
 	@echo "make mxnet     set up the MXNet baseline, in a virtual environment of its own"
-	@echo "make sanitize  a million random turns under AddressSanitizer and UBSan"
+	@echo "make sanitize  a million random turns and 5,000 searches under AddressSanitizer and UBSan"
 
 # A stamp for each set of packages: a second call installs nothing.
 PACKAGING = pyproject.toml setup.py constraints.txt

@@ -12,8 +12,8 @@ def think(
     lengths: NDArray[Any],
     health: NDArray[Any],
     bodies: NDArray[Any],
-    food: NDArray[Any],
-    hazards: NDArray[Any],
+    food: NDArray[Any] | bytearray,
+    hazards: NDArray[Any] | bytearray,
     weights: NDArray[Any],
     seconds: float,
     nodes: int,
@@ -43,3 +43,17 @@ def play_game(
 def values_by(
     code: int, network: bytes, inputs: bytes | NDArray[Any], living: int, /
 ) -> bytes | None: ...
+def play(
+    width: int,
+    height: int,
+    wrapped: bool,
+    constrictor: bool,
+    damage: int,
+    lengths: NDArray[Any],
+    health: NDArray[Any],
+    bodies: NDArray[Any],
+    food: bytes,
+    hazards: bytes,
+    moves: bytes,
+    /,
+) -> tuple[list[tuple[int, bytes] | None], bytes, int]: ...

@@ -10,6 +10,7 @@ looks best to them (best-reply search, Schadd and Winands 2011). `heuristics/csr
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.board import Board
-from battlesnake_gym.rules import MOVES, Snake, grows_always, wraps
+from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake, grows_always, wraps
 from battlesnake_gym.snakes import Decision, Reason
 from heuristics.evaluation import Evaluation
 
@@ -78,7 +79,8 @@ class Statistics:
 class Search:
     """A strategy that searches for ``seconds``, or a fixed number of positions without a clock.
 
-    Raises ``RuntimeError`` where the compiled part is missing.
+    Raises ``RuntimeError`` where the compiled part is missing, ``ValueError`` for limits that are
+    none.
     """
 
     def __init__(
@@ -92,6 +94,8 @@ class Search:
             raise RuntimeError(
                 "the search is not compiled here; install with a C compiler: pip install ."
             )
+        if nodes < 1:
+            raise ValueError(f"nodes must be a positive number, got {nodes}")
         self.weights = weights.packed()
         self.nodes = nodes
         self.max_depth = max_depth
@@ -102,7 +106,16 @@ class Search:
         return self.think(board, seconds)[0]
 
     def think(self, board: Board, seconds: float | None = None) -> tuple[Decision, Statistics]:
-        """The decision, and what the search did to find it."""
+        """The decision, and what the search did to find it.
+
+        Raises ``ValueError`` for ``seconds`` that are no positive number. In the main thread,
+        Ctrl-C interrupts it.
+        """
+        if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
+            raise ValueError(
+                f"seconds must be a positive number, got {seconds}; "
+                "None searches a fixed number of positions"
+            )
         snakes = _you_first(board)
         objection = self.evaluation.objection(board) if self.evaluation else ""
         network = self.evaluation.numbers if self.evaluation and not objection else b""
@@ -148,7 +161,7 @@ def _question(
         wraps(board.game),
         grows_always(board.game),
         board.game.solo or board.game.ruleset == "solo",
-        board.game.settings.hazard_damage_per_turn,
+        _damage(board),
         np.array([len(snake.body) for snake in snakes], np.int32),
         np.array([snake.health for snake in snakes], np.int32),
         _bodies(board, snakes),
@@ -156,7 +169,7 @@ def _question(
         _cells(board, board.hazards),
         weights,
         seconds or 0.0,
-        0 if seconds else nodes,
+        nodes if seconds is None else 0,
         max_depth,
         network,
     )
@@ -174,15 +187,23 @@ def _bodies(board: Board, snakes: list[Snake]) -> np.ndarray[tuple[int], np.dtyp
     return np.array(cells, np.uint16)
 
 
-def _cells(
-    board: Board, points: list[tuple[int, int]]
-) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """How often each cell of the board is listed."""
-    counts = np.zeros(board.width * board.height, np.uint8)
+def _cells(board: Board, points: list[tuple[int, int]]) -> bytearray:
+    """How often each cell of the board is listed; 255 stands for all that is more.
+
+    That is exact: 100 layers of hazard already decide a turn.
+    """
+    counts = bytearray(board.width * board.height)
     for x, y in points:
         if 0 <= x < board.width and 0 <= y < board.height:
-            counts[y * board.width + x] += 1
+            cell = y * board.width + x
+            counts[cell] = min(255, counts[cell] + 1)
     return counts
+
+
+def _damage(board: Board) -> int:
+    """What a layer of hazard takes; more than all health is as much as all of it."""
+    damage = board.game.settings.hazard_damage_per_turn
+    return min(max(damage, -MAX_HEALTH), MAX_HEALTH)
 
 
 def _moves(line: list[bytes], snakes: list[Snake]) -> dict[str, tuple[str, ...]]:

@@ -1,23 +1,33 @@
 #!/bin/sh
-# Plays a million random turns on the C code built with AddressSanitizer and UBSan (gcc); stops at
-# the first finding. TURNS and SEED change what is played.
+# Plays a million random turns and asks the search on 5,000 random boards, with the C code built with
+# AddressSanitizer and UBSan (gcc); stops at the first finding. TURNS, QUESTIONS and SEED change it.
 set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-.venv/bin/python}
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
-
-# Beside the build stand its sources: the package takes no engine that was built from others.
-cp -r battlesnake_gym/csrc "$build"
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-gcc -std=c11 -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
-    -fno-sanitize-recover=all -DPy_LIMITED_API=0x030B0000 -I"$include" -shared -fPIC \
-    "$build"/csrc/*.c -o "$build/_engine.abi3.so"
+
+compile() { # compile SOURCES TARGET
+    gcc -std=gnu11 -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
+        -fno-sanitize-recover=all -DPy_LIMITED_API=0x030B0000 -I"$include" -shared -fPIC \
+        "$1"/*.c -o "$2"
+}
 
 # Python itself leaks by design, hence no leak check. PYTHONMALLOC: every array of numpy and every
 # object is then a block of its own that AddressSanitizer watches.
-LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
-    ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1 \
-    PYTHONMALLOC=malloc \
-    "$python" tools/random_turns.py --engine "$build/_engine.abi3.so" \
+watched() {
+    LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
+        ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1 \
+        PYTHONMALLOC=malloc PYTHONPATH=. "$python" "$@"
+}
+
+# Beside the engine stand its sources: the package takes no engine that was built from others.
+cp -r battlesnake_gym/csrc "$build"
+compile "$build/csrc" "$build/_engine.abi3.so"
+watched tools/random_turns.py --engine "$build/_engine.abi3.so" \
     --turns "${TURNS:-1000000}" --seed "${SEED:-1}"
+
+compile heuristics/csrc "$build/_search.abi3.so"
+watched tools/random_searches.py --search "$build/_search.abi3.so" \
+    --questions "${QUESTIONS:-5000}" --seed "${SEED:-1}"

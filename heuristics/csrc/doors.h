@@ -6,9 +6,12 @@
 
 #include "network.h"
 
-/* These set a Python error and return -1 (`has_bytes`: 0) for what must not be let in. */
+/* These set a Python error and return -1 (`has_bytes`, `holds`: 0) for what must not be let in. */
 int refuse(const char *field, const char *rule);
 int has_bytes(const char *field, const Py_buffer *buffer, Py_ssize_t wanted);
+int holds(const char *field, const Py_buffer *buffer, Py_ssize_t count, int size); /* aligned */
+int check_damage(int damage);
+int check_weights(const Py_buffer *buffer);
 int check_network(const Py_buffer *buffer, const Network **network);
 
 PyObject *play_game(PyObject *module, PyObject *args);

@@ -23,8 +23,10 @@ static inline Bits neighbours(const Search *search, Bits a) {
     Bits spread = bits_or(bits_or(east, west), bits_or(bits_up(a, width), bits_down(a, width)));
     if (ask->wrapped) {
         int last_row = width * (ask->height - 1);
-        spread = bits_or(spread, bits_up(bits_and(a, search->left_column), width - 1));
-        spread = bits_or(spread, bits_down(bits_and(a, search->right_column), width - 1));
+        if (width > 1) { /* else a cell is its own neighbour */
+            spread = bits_or(spread, bits_up(bits_and(a, search->left_column), width - 1));
+            spread = bits_or(spread, bits_down(bits_and(a, search->right_column), width - 1));
+        }
         spread = bits_or(spread, bits_far_up(a, last_row));
         spread = bits_or(spread, bits_far_down(a, last_row));
     }

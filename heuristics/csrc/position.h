@@ -42,7 +42,7 @@ typedef struct {
     int64_t evaluated, visited;
     double deadline;
     clockid_t clock;                        /* what seconds are told by */
-    int stopped;
+    int stopped, interrupted;
 } Search;
 
 static inline uint16_t segment(const Search *search, int s, unsigned place) {
@@ -142,6 +142,12 @@ static void arrive(Search *search, Position *at, int s, int cell) {
     }
 }
 
+static void wipe_food(const Search *search, Position *at) {
+    for (int cell = 0; cell < search->cells; cell++)
+        if (bits_has(&at->food, cell)) at->hash ^= search->food_key[cell];
+    at->food = bits_none();
+}
+
 /* One turn: `to` becomes `from` after all living snakes moved. Food does not appear. */
 static void play(Search *search, const Position *from, const uint8_t *moves, Position *to) {
     int snakes = search->ask->snakes;
@@ -161,6 +167,6 @@ static void play(Search *search, const Position *from, const uint8_t *moves, Pos
         else
             arrive(search, to, s, target[s]);
     }
-    if (search->ask->constrictor) to->food = bits_none(); /* wiped every turn */
+    if (search->ask->constrictor && bits_any(to->food)) wipe_food(search, to);
     search->visited++;
 }

@@ -13,6 +13,7 @@
 #define OFF_BOARD 0xFFFF
 #define WIN 1000000     /* a win now; one a turn later is worth one less */
 #define PROVEN 900000   /* beyond this a value is a decided game, not an estimate */
+#define MOST_DAMAGE 1000 /* of a layer of hazard; more than 100 is as much as 100 */
 
 /* Weights of the evaluation, in thousandths of a cell of territory. */
 enum {
@@ -36,7 +37,7 @@ typedef struct {
     int wrapped, constrictor, solo;
     int damage;                     /* health a layer of hazard takes */
     const int32_t *lengths;         /* [snakes], stacked segments included */
-    const int32_t *health;          /* [snakes] */
+    const int32_t *health;          /* [snakes], 0 for a snake that is out */
     const uint16_t *bodies;         /* the cells of all bodies, head first, one after the other */
     const uint8_t *food;            /* [cells], 1 where food lies */
     const uint8_t *hazards;         /* [cells], layers of hazard */
@@ -45,6 +46,8 @@ typedef struct {
     double seconds;                 /* time to think; not positive: no limit */
     int64_t nodes;                  /* positions to evaluate at most; not positive: no limit */
     int max_depth;                  /* turns to look ahead at most */
+    int (*interrupted)(void *);     /* asked now and then; not 0: give up. May be NULL */
+    void *caller;                   /* what it is given */
 } Question;
 
 typedef struct {
@@ -58,9 +61,25 @@ typedef struct {
     uint8_t line[MAX_DEPTH][MAX_SNAKES]; /* the expected moves of all snakes, 4 for the dead */
 } Answer;
 
-/* Think; returns 0, or -1 without memory. Holds no state between calls and calls no Python. */
+/* A position as the rules see it, to be held against them. */
+typedef struct {
+    uint64_t key;                   /* equal for equal positions */
+    uint8_t alive[MAX_SNAKES];
+    int32_t health[MAX_SNAKES], length[MAX_SNAKES];
+    uint16_t body[MAX_SNAKES][MAX_CELLS + MAX_DEPTH]; /* head first, stacked segments included */
+    uint8_t food[MAX_CELLS];
+} Outcome;
+
+/* Think; returns 0, or -1 without memory, or 1 when interrupted. Holds no state between calls and
+ * calls no Python. */
 int search_small(const Question *question, Answer *answer);   /* up to 128 cells */
 int search_medium(const Question *question, Answer *answer);  /* up to 384 cells */
 int search_large(const Question *question, Answer *answer);   /* up to 640 cells */
+
+/* Plays `turns` turns, up to MAX_DEPTH, of `moves` [turns][snakes]; returns 0, or -1 without
+ * memory. Nobody moves once everybody is out. */
+int play_small(const Question *question, const uint8_t *moves, int turns, Outcome *outcome);
+int play_medium(const Question *question, const uint8_t *moves, int turns, Outcome *outcome);
+int play_large(const Question *question, const uint8_t *moves, int turns, Outcome *outcome);
 
 #endif

@@ -65,7 +65,7 @@ static void prepare_root(Search *search, Position *root) {
     const uint16_t *cells = ask->bodies;
     memset(root, 0, sizeof *root);
     for (int s = 0; s < ask->snakes; cells += ask->lengths[s++])
-        place_snake(search, root, s, cells, ask->lengths[s]);
+        if (ask->health[s]) place_snake(search, root, s, cells, ask->lengths[s]);
     for (int cell = 0; cell < search->cells; cell++)
         if (ask->food[cell]) {
             bits_add(&root->food, cell);
@@ -177,26 +177,63 @@ static void think(Search *search, const Position *root, Answer *answer) {
     answer->visited = search->visited;
 }
 
-int SEARCH(const Question *question, Answer *answer) {
-    Position root;
+static Search *begin(const Question *question, Position *root) {
     Search *search = calloc(1, sizeof *search);
-    if (search) search->table = calloc(TABLE_SIZE, sizeof(Entry));
-    if (!search || !search->table) {
-        free(search);
-        return -1;
-    }
+    if (!search) return NULL;
     search->ask = question;
     search->cells = question->width * question->height;
     search->table_mask = TABLE_SIZE - 1;
     search->clock = CLOCK_MONOTONIC;
     search->network_code = fastest_network_code();
     prepare_board(search);
-    prepare_root(search, &root);
-    think(search, &root, answer);
-    trace_line(search, &root, answer);
-    free(search->table);
+    prepare_root(search, root);
+    return search;
+}
+
+static void tell(const Search *search, const Position *at, Outcome *outcome) {
+    memset(outcome, 0, sizeof *outcome);
+    outcome->key = position_key(search, at);
+    for (int cell = 0; cell < search->cells; cell++) outcome->food[cell] = bits_has(&at->food, cell);
+    for (int s = 0; s < search->ask->snakes; s++) {
+        const Body *body = &at->snake[s];
+        if (!body->alive) continue;
+        outcome->alive[s] = 1;
+        outcome->health[s] = body->health;
+        outcome->length[s] = body->length;
+        for (int i = 0; i < body->length; i++) {
+            unsigned place = i < body->length - body->stacked ? body->head - i : body->tail;
+            outcome->body[s][i] = segment(search, s, place);
+        }
+    }
+}
+
+int PLAY(const Question *question, const uint8_t *moves, int turns, Outcome *outcome) {
+    Position at, to;
+    Search *search = begin(question, &at);
+    if (!search) return -1;
+    for (int turn = 0; turn < turns && at.living; turn++, moves += question->snakes) {
+        play(search, &at, moves, &to);
+        memcpy(&at, &to, sizeof at);
+    }
+    tell(search, &at, outcome);
     free(search);
     return 0;
+}
+
+int SEARCH(const Question *question, Answer *answer) {
+    Position root;
+    Search *search = begin(question, &root);
+    if (search) search->table = calloc(TABLE_SIZE, sizeof(Entry));
+    if (!search || !search->table) {
+        free(search);
+        return -1;
+    }
+    think(search, &root, answer);
+    trace_line(search, &root, answer);
+    int interrupted = search->interrupted;
+    free(search->table);
+    free(search);
+    return interrupted;
 }
 
 #include "selfplay_body.h"

@@ -1,6 +1,7 @@
-/* Python's door to the search: heuristics._search.think(...). */
+/* Python's door to the search: heuristics._search.think(...) and .play(...). */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <math.h>
 #include <string.h>
 
 #include "doors.h"
@@ -8,7 +9,7 @@
 #include "selfplay.h"
 
 typedef struct {
-    Py_buffer lengths, health, bodies, food, hazards, weights, network;
+    Py_buffer lengths, health, bodies, food, hazards, weights, network, moves;
 } Buffers;
 
 static void release(Buffers *buffers) {
@@ -19,6 +20,7 @@ static void release(Buffers *buffers) {
     PyBuffer_Release(&buffers->hazards);
     PyBuffer_Release(&buffers->weights);
     PyBuffer_Release(&buffers->network);
+    PyBuffer_Release(&buffers->moves);
 }
 
 int refuse(const char *field, const char *rule) {
@@ -32,42 +34,87 @@ int has_bytes(const char *field, const Py_buffer *buffer, Py_ssize_t wanted) {
     return 0;
 }
 
+int holds(const char *field, const Py_buffer *buffer, Py_ssize_t count, int size) {
+    if (!has_bytes(field, buffer, count * size)) return 0;
+    if (!((uintptr_t)buffer->buf % size)) return 1;
+    PyErr_Format(PyExc_ValueError, "%s must begin at a multiple of %d bytes", field, size);
+    return 0;
+}
+
 /* An empty buffer is no network. */
 int check_network(const Py_buffer *buffer, const Network **network) {
     *network = NULL;
     if (!buffer->len) return 0;
-    if (!has_bytes("network", buffer, sizeof(Network))) return -1;
+    if (!holds("network", buffer, sizeof(Network) / 4, 4)) return -1;
     *network = buffer->buf;
     if (!network_in_bounds(*network)) return refuse("network", "must have weights within bounds");
     return 0;
 }
 
-/* Trusts nothing: the search indexes by what is checked here. */
-static int check(const Question *ask, const Buffers *buffers) {
+/* The buffers of a position as a question about it. */
+static void fill(Question *ask, const Buffers *buffers) {
+    Py_ssize_t snakes = buffers->lengths.len / 4;
+    ask->snakes = snakes > MAX_SNAKES ? MAX_SNAKES + 1 : (int)snakes;
+    ask->lengths = buffers->lengths.buf;
+    ask->health = buffers->health.buf;
+    ask->bodies = buffers->bodies.buf;
+    ask->food = buffers->food.buf;
+    ask->hazards = buffers->hazards.buf;
+}
+
+int check_damage(int damage) {
+    if (damage >= -MOST_DAMAGE && damage <= MOST_DAMAGE) return 0;
+    return refuse("damage", "must be between -1000 and 1000");
+}
+
+/* Trusts nothing: the search indexes by what is checked here, and adds what is bounded here. */
+static int check_position(const Question *ask, const Buffers *buffers) {
     if (ask->width < 1 || ask->width > 25) return refuse("width", "must be between 1 and 25");
     if (ask->height < 1 || ask->height > 25) return refuse("height", "must be between 1 and 25");
     if (ask->snakes < 1 || ask->snakes > MAX_SNAKES)
         return refuse("snakes", "must number between 1 and 16");
-    if (ask->max_depth < 1 || ask->max_depth > MAX_DEPTH)
-        return refuse("max_depth", "must be between 1 and 120");
+    if (check_damage(ask->damage)) return -1;
     int cells = ask->width * ask->height, segments = 0;
-    if (!has_bytes("lengths", &buffers->lengths, ask->snakes * 4) ||
-        !has_bytes("health", &buffers->health, ask->snakes * 4) ||
-        !has_bytes("food", &buffers->food, cells) ||
-        !has_bytes("hazards", &buffers->hazards, cells) ||
-        !has_bytes("weights", &buffers->weights, WEIGHTS * 4))
+    if (!holds("lengths", &buffers->lengths, ask->snakes, 4) ||
+        !holds("health", &buffers->health, ask->snakes, 4) ||
+        !holds("food", &buffers->food, cells, 1) ||
+        !holds("hazards", &buffers->hazards, cells, 1))
         return -1;
     for (int s = 0; s < ask->snakes; s++) {
         if (ask->lengths[s] < 1 || ask->lengths[s] > MAX_CELLS)
             return refuse("lengths", "must be between 1 and 625");
-        if (ask->health[s] < 1 || ask->health[s] > 100)
-            return refuse("health", "must be between 1 and 100");
+        if (ask->health[s] < 0 || ask->health[s] > 100)
+            return refuse("health", "must be between 0 (out) and 100");
         segments += ask->lengths[s];
     }
-    if (!has_bytes("bodies", &buffers->bodies, segments * 2)) return -1;
+    if (!holds("bodies", &buffers->bodies, segments, 2)) return -1;
     for (int i = 0; i < segments; i++)
         if (ask->bodies[i] >= cells) return refuse("bodies", "must lie on the board");
-    return check_network(&buffers->network, (const Network **)&ask->network);
+    return 0;
+}
+
+int check_weights(const Py_buffer *buffer) {
+    if (!holds("weights", buffer, WEIGHTS, 4)) return -1;
+    const int32_t *weights = buffer->buf;
+    for (int i = 0; i < WEIGHTS; i++) {
+        int most = i == W_HUNGRY || i == W_LEAD       ? 1000
+                   : i == W_STARVING || i == W_DRAW ? PROVEN - 1
+                                                    : 100000;
+        if (weights[i] < -most || weights[i] > most)
+            return refuse("weights",
+                          "must lie within 100,000 (hungry, lead: 1000; starving, draw: 899,999)");
+    }
+    return 0;
+}
+
+static int check_limits(const Question *ask, const Buffers *buffers) {
+    if (!ask->health[0]) return refuse("health", "of snake 0, which thinks, must not be 0");
+    if (!isfinite(ask->seconds) || ask->seconds < 0)
+        return refuse("seconds", "must be 0 (no limit) or a positive number");
+    if (ask->nodes < 0) return refuse("nodes", "must be 0 (no limit) or a positive number");
+    if (ask->max_depth < 1 || ask->max_depth > MAX_DEPTH)
+        return refuse("max_depth", "must be between 1 and 120");
+    return check_weights(&buffers->weights);
 }
 
 /* Reads what `think` and `inputs` are given; the buffers are to be released in any case. */
@@ -80,15 +127,11 @@ static int read_question(PyObject *args, Question *ask, Buffers *buffers) {
                           &buffers->hazards, &buffers->weights, &ask->seconds, &nodes,
                           &ask->max_depth, &buffers->network))
         return -1;
+    fill(ask, buffers);
     ask->nodes = nodes;
-    ask->snakes = (int)(buffers->lengths.len / 4);
-    ask->lengths = buffers->lengths.buf;
-    ask->health = buffers->health.buf;
-    ask->bodies = buffers->bodies.buf;
-    ask->food = buffers->food.buf;
-    ask->hazards = buffers->hazards.buf;
     ask->weights = buffers->weights.buf;
-    return check(ask, buffers);
+    if (check_position(ask, buffers) || check_limits(ask, buffers)) return -1;
+    return check_network(&buffers->network, (const Network **)&ask->network);
 }
 
 static PyObject *line_of(const Question *ask, const Answer *answer) {
@@ -112,16 +155,26 @@ static PyObject *scores_of(const Answer *answer) {
     return scores;
 }
 
+/* Whether a signal's handler raised: asked by the searching thread, which has let go of the GIL. */
+static int signalled(void *caller) {
+    PyThreadState **state = caller;
+    PyEval_RestoreThread(*state);
+    int raised = PyErr_CheckSignals();
+    *state = PyEval_SaveThread();
+    return raised;
+}
+
 PyDoc_STRVAR(think_doc,
 "think(width, height, wrapped, constrictor, solo, damage, lengths, health, bodies, food, hazards,\n"
 "      weights, seconds, nodes, max_depth, network)\n"
 "--\n\n"
 "Search for the best move of snake 0.\n\n"
 "lengths, health and weights are int32 buffers, bodies uint16 cells (y * width + x, head first, one\n"
-"snake after the other), food and hazards one byte a cell. A limit of 0 is none. `network` are the\n"
-"bytes of a learned evaluation, empty for none.\n"
+"snake after the other), food and hazards one byte a cell. Health 0: that snake is out. A limit of\n"
+"0 is none. `network` are the bytes of a learned evaluation, empty for none.\n"
 "Returns (move, depth, proven, evaluated, visited, scores by move, line: bytes a turn).\n"
-"Raises ValueError for what the search cannot hold. Releases the GIL.");
+"Raises ValueError for what the search cannot hold, and what the handler of a signal raises (the\n"
+"KeyboardInterrupt of Ctrl-C, in the main thread). Releases the GIL.");
 
 static PyObject *think(PyObject *module, PyObject *args) {
     (void)module;
@@ -133,13 +186,15 @@ static PyObject *think(PyObject *module, PyObject *args) {
         return NULL;
     }
     int cells = ask.width * ask.height, failed;
-    Py_BEGIN_ALLOW_THREADS
+    PyThreadState *state = PyEval_SaveThread();
+    ask.interrupted = signalled;
+    ask.caller = &state;
     failed = cells <= 128   ? search_small(&ask, &answer)
              : cells <= 384 ? search_medium(&ask, &answer)
                             : search_large(&ask, &answer);
-    Py_END_ALLOW_THREADS
+    PyEval_RestoreThread(state);
     release(&buffers);
-    if (failed) return PyErr_NoMemory();
+    if (failed) return failed < 0 ? PyErr_NoMemory() : NULL;
     return Py_BuildValue("(iiiLLNN)", answer.move, answer.depth, answer.proven,
                          (long long)answer.evaluated, (long long)answer.visited,
                          scores_of(&answer), line_of(&ask, &answer));
@@ -170,7 +225,66 @@ static PyObject *inputs(PyObject *module, PyObject *args) {
     return PyBytes_FromStringAndSize((const char *)numbers, sizeof numbers);
 }
 
+static int check_moves(const Question *ask, const Py_buffer *moves) {
+    Py_ssize_t turns = moves->len / ask->snakes;
+    if (turns > MAX_DEPTH || moves->len % ask->snakes)
+        return refuse("moves", "must be a byte for each snake in each of up to 120 turns");
+    for (Py_ssize_t i = 0; i < moves->len; i++)
+        if (((const uint8_t *)moves->buf)[i] > 3) return refuse("moves", "must be 0, 1, 2 or 3");
+    return 0;
+}
+
+static PyObject *snakes_of(const Question *ask, const Outcome *outcome) {
+    PyObject *snakes = PyList_New(ask->snakes);
+    for (int s = 0; snakes && s < ask->snakes; s++) {
+        PyObject *snake =
+            outcome->alive[s]
+                ? Py_BuildValue("(iy#)", (int)outcome->health[s], outcome->body[s],
+                                (Py_ssize_t)(outcome->length[s] * sizeof(uint16_t)))
+                : Py_BuildValue("");
+        if (!snake || PyList_SetItem(snakes, s, snake)) Py_CLEAR(snakes);
+    }
+    return snakes;
+}
+
+PyDoc_STRVAR(play_doc,
+"play(width, height, wrapped, constrictor, damage, lengths, health, bodies, food, hazards, moves)\n"
+"--\n\n"
+"Play turns as the search does, so that they can be held against the rules.\n\n"
+"The position is given as to think(); moves are bytes, one for each snake in every turn. Returns\n"
+"(snakes, food: a byte a cell, key: equal for equal positions); a snake is None once it is out,\n"
+"else (health, body: uint16 cells). Raises ValueError for what the search cannot hold.");
+
+static PyObject *play(PyObject *module, PyObject *args) {
+    (void)module;
+    Question ask = {0};
+    Buffers buffers;
+    PyObject *played = NULL;
+    memset(&buffers, 0, sizeof buffers);
+    if (!PyArg_ParseTuple(args, "iippiy*y*y*y*y*y*:play", &ask.width, &ask.height, &ask.wrapped,
+                          &ask.constrictor, &ask.damage, &buffers.lengths, &buffers.health,
+                          &buffers.bodies, &buffers.food, &buffers.hazards, &buffers.moves))
+        return NULL;
+    fill(&ask, &buffers);
+    Outcome *outcome = PyMem_Malloc(sizeof *outcome);
+    if (!outcome) PyErr_NoMemory();
+    if (outcome && !check_position(&ask, &buffers) && !check_moves(&ask, &buffers.moves)) {
+        int cells = ask.width * ask.height, turns = (int)(buffers.moves.len / ask.snakes);
+        const uint8_t *moves = buffers.moves.buf;
+        int failed = cells <= 128   ? play_small(&ask, moves, turns, outcome)
+                     : cells <= 384 ? play_medium(&ask, moves, turns, outcome)
+                                    : play_large(&ask, moves, turns, outcome);
+        played = failed ? PyErr_NoMemory()
+                        : Py_BuildValue("(Ny#K)", snakes_of(&ask, outcome), outcome->food,
+                                        (Py_ssize_t)cells, (unsigned long long)outcome->key);
+    }
+    PyMem_Free(outcome);
+    release(&buffers);
+    return played;
+}
+
 static PyMethodDef methods[] = {{"think", think, METH_VARARGS, think_doc},
+                                {"play", play, METH_VARARGS, play_doc},
                                 {"inputs", inputs, METH_VARARGS, inputs_doc},
                                 {"play_game", play_game, METH_VARARGS, play_game_doc},
                                 {"values_by", values_by, METH_VARARGS, values_by_doc},

@@ -41,7 +41,7 @@ static int read_players(PyObject *players, GamePlan *plan, Holdings *held) {
         if (!PyArg_ParseTuple(PyTuple_GetItem(players, i), "y*y*Ld", &held->weights[i],
                               &held->network[i], &nodes, &player->seconds))
             return -1;
-        if (!has_bytes("weights", &held->weights[i], WEIGHTS * 4) ||
+        if (check_weights(&held->weights[i]) ||
             check_network(&held->network[i], &player->network))
             return -1;
         if (nodes <= 0 && player->seconds <= 0)
@@ -61,6 +61,7 @@ static int check_plan(GamePlan *plan, const Holdings *held) {
     if (plan->shrink_every < 0) return refuse("shrink_every", "must not be negative");
     if (plan->opening < 0 || plan->opening > 32000)
         return refuse("opening", "must be between 0 and 32000");
+    if (check_damage(plan->damage)) return -1;
     int cells = plan->width * plan->height;
     if (!has_bytes("heads", &held->heads, plan->snakes * 2) ||
         !has_bytes("food", &held->food, cells))

@@ -51,6 +51,8 @@ static int out_of_time(Search *search) {
     if (ask->nodes > 0 && search->visited >= ask->nodes) search->stopped = 1;
     if (ask->seconds > 0 && !(search->visited & 255) && seconds_now(search) >= search->deadline)
         search->stopped = 1;
+    if (ask->interrupted && !(search->visited & 0x7fff) && ask->interrupted(ask->caller))
+        search->interrupted = search->stopped = 1;
     return search->stopped;
 }
 
@@ -95,13 +97,19 @@ static int moves_of(const Search *search, const Position *at, int s, int first, 
 
 static int best_for_us(Search *search, const Position *at, int depth, int ply, int alpha, int beta);
 
+/* The evaluation, kept from looking like a decided game however long and cramped a snake is. */
+static int estimate(Search *search, const Position *at) {
+    int value = evaluate(search, at);
+    return value >= PROVEN ? PROVEN - 1 : value <= -PROVEN ? 1 - PROVEN : value;
+}
+
 static int value_after(Search *search, const Position *at, const uint8_t *moves, int depth, int ply,
                        int alpha, int beta) {
     Position to;
     play(search, at, moves, &to);
     int value = decided(search, &to, ply, 0);
     if (value || out_of_time(search)) return value;
-    if (depth <= 1) return evaluate(search, &to);
+    if (depth <= 1) return estimate(search, &to);
     return best_for_us(search, &to, depth - 1, ply + 1, alpha, beta);
 }
 

@@ -1,4 +1,8 @@
+import os
 import random
+import signal
+import subprocess
+import sys
 
 import pytest
 from hypothesis import assume, given
@@ -200,15 +204,81 @@ def test_the_compiled_part_trusts_nothing():
         return _search.think(*(arguments | changed).values())
 
     assert think()[0] in range(4)
-    for field, value in {
-        "width": 26,
-        "height": 0,
-        "lengths": np.array([700], np.int32),
-        "health": np.array([0], np.int32),
-        "bodies": np.array([9], np.uint16),
-        "food": np.zeros(8, np.uint8),
-        "max_depth": 121,
-        "network": b"short",
-    }.items():
+    for field, value in [
+        ("width", 26),
+        ("height", 0),
+        ("lengths", np.array([700], np.int32)),
+        ("health", np.array([0], np.int32)),
+        ("bodies", np.array([9], np.uint16)),
+        ("food", np.zeros(8, np.uint8)),
+        ("max_depth", 121),
+        ("network", b"short"),
+        ("damage", 1001),
+        ("seconds", float("nan")),
+        ("nodes", -1),
+        ("weights", np.full(12, 2**31 - 1, np.int32)),
+        ("health", np.frombuffer(bytes(5), np.uint8)[1:]),
+    ]:
         with pytest.raises(ValueError, match=field):
             think(**{field: value})
+    with pytest.raises(ValueError, match="snakes"):
+        think(lengths=np.ones(17, np.int32))
+
+
+@pytest.mark.parametrize("seconds", [-0.001, 0.0, float("nan"), float("inf")])
+def test_seconds_that_are_no_time_are_refused(seconds):
+    board = Board.new(11, 11, 2, game=Game(seed=1))
+    board.you_id = board.snakes[0].id
+    with pytest.raises(ValueError, match="seconds must be a positive number"):
+        Search()(board, seconds=seconds)
+
+
+def test_no_positions_are_refused():
+    with pytest.raises(ValueError, match="nodes"):
+        Search(nodes=0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_ctrl_c_interrupts_a_search():
+    program = """
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import Game
+from heuristics.search import Search
+board = Board.new(19, 19, 8, game=Game(seed=1))
+board.you_id = board.snakes[0].id
+try:
+    print("thinks", flush=True)
+    Search()(board, seconds=100_000)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"thinks\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate()[0] == b"interrupted\n"
+        assert process.returncode == 0
+
+
+def test_hazards_that_are_beyond_counting_still_kill():
+    board = Board.from_text(
+        """
+        . . . . .
+        . A < . .
+        . . . . .
+        """
+    )
+    board.you_id = board.snakes[0].id
+    board.hazards = [cell for cell in [(0, 1), (1, 2)] for _ in range(256)]
+    decision = Search(nodes=500)(board)
+    assert decision.move == "down"
+    assert decision.scores.get("left", -DECIDED) < 0
+
+
+def test_damage_of_any_size_is_played():
+    for damage in (-(10**30), 10**30):
+        game = Game(settings=Settings(hazard_damage_per_turn=damage))
+        board = Board.new(11, 11, 2, game=game)
+        board.you_id = board.snakes[0].id
+        board.hazards = [(x, 5) for x in range(11)]
+        assert Search(nodes=500)(board).move in board.safe_moves()

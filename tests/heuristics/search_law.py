@@ -1,0 +1,183 @@
+"""Random turns played by the search's own form of the rules and by the law, side by side."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from types import ModuleType
+
+import numpy as np
+
+from battlesnake_gym import rules
+from battlesnake_gym.rules import (
+    MOVES,
+    OFFSETS,
+    RULESETS,
+    Game,
+    Point,
+    Settings,
+    Snake,
+    State,
+    grows_always,
+    wraps,
+)
+
+LINE = 8
+"""Turns that are played on from one position, so that bodies run through their rings."""
+
+LONGEST = 60
+"""Turns of one game."""
+
+DAMAGES = (-120, -30, -1, 0, 1, 5, 14, 50, 99, 100)
+
+
+def random_position(rand: random.Random) -> State:
+    """Snakes apart on a board of 7 to 25, food and hazards in stacks; many near starvation."""
+    width, height = rand.choice(((7, 7), (7, 9), (11, 11), (12, 11), (19, 19), (20, 20), (25, 25)))
+    cells = [(x, y) for x in range(width) for y in range(height)]
+    taken: set[Point] = set()
+    snakes = []
+    for seat in range(rand.randint(1, 8)):
+        free = [cell for cell in cells if cell not in taken]
+        if free:
+            snakes.append(_random_snake(rand, str(seat), width, height, taken, rand.choice(free)))
+    food = rand.sample(cells, rand.choice((0, 3, 10, len(cells) // 4)))
+    hazards = rand.choices(cells, k=rand.choice((0, 0, 10, len(cells) // 2)))
+    hazards += rand.choices(hazards or cells, k=rand.choice((0, 0, 20)))
+    return State(0, width, height, snakes, food, hazards)
+
+
+def _random_snake(
+    rand: random.Random, name: str, width: int, height: int, taken: set[Point], head: Point
+) -> Snake:
+    """A snake that winds over free cells, and may be stacked on its last one."""
+    body = [head]
+    for _ in range(rand.choice((2, 2, 4, 8, 15))):
+        x, y = body[-1]
+        steps = [((x + dx) % width, (y + dy) % height) for dx, dy in OFFSETS.values()]
+        free = [cell for cell in steps if cell not in taken and cell not in body]
+        if not free:
+            break
+        body.append(rand.choice(free))
+    taken.update(body)
+    body += [body[-1]] * (rand.choice((0, 0, 0, 1, 3)) if len(body) > 1 else 2)
+    return Snake(name, body, rand.choice((1, 2, 3, 8, 20, 60, 100)))
+
+
+def random_game(rand: random.Random) -> Game:
+    """Any ruleset, without a map: no food appears, and hazards only in the royale game."""
+    settings = Settings(hazard_damage_per_turn=rand.choice(DAMAGES), shrink_every_n_turns=5)
+    return Game(rand.choice(list(RULESETS)), "", settings, rand.getrandbits(40) + 1, solo=True)
+
+
+def random_moves(rand: random.Random, game: Game, state: State) -> list[int]:
+    """Mostly moves to free cells, often towards food or heads, sometimes any."""
+    taken = {cell for snake in state.snakes if snake.alive for cell in snake.body[:-1]}
+    wrapped = wraps(game)
+    moves = []
+    for snake in state.snakes:
+        chosen = rand.randrange(4)
+        if snake.alive and rand.random() < 0.97:
+            for _ in range(6):
+                dx, dy = OFFSETS[MOVES[chosen]]
+                x, y = snake.head[0] + dx, snake.head[1] + dy
+                if wrapped:
+                    x, y = x % state.width, y % state.height
+                if 0 <= x < state.width and 0 <= y < state.height and (x, y) not in taken:
+                    break
+                chosen = (chosen + 1) % 4 if rand.random() < 0.8 else rand.randrange(4)
+        moves.append(chosen)
+    return moves
+
+
+class Line:
+    """A position as the search is given it, and the turns that it plays from there."""
+
+    def __init__(self, search: ModuleType, game: Game, start: State) -> None:
+        self.search = search
+        self.start = f"{game}\n{start}"  # before the law changes it
+        self.width, self.moves = start.width, b""
+        self.question = (
+            start.width,
+            start.height,
+            wraps(game),
+            grows_always(game),
+            game.settings.hazard_damage_per_turn,
+            np.array([snake.length for snake in start.snakes], np.int32),
+            np.array([snake.health if snake.alive else 0 for snake in start.snakes], np.int32),
+            np.array([_cell(start, cell) for s in start.snakes for cell in s.body], np.uint16),
+            _layers(start, start.food),
+            _layers(start, start.hazards),
+        )
+
+    def play(self, moves: list[int], law: State) -> str:
+        """Play one more turn; what is otherwise than in ``law``, or "" where nothing is."""
+        self.moves += bytes(moves)
+        snakes, food, _ = self.search.play(*self.question, self.moves)
+        for seat, (held, snake) in enumerate(zip(snakes, law.snakes, strict=True)):
+            if (held is not None) != snake.alive:
+                return self._told(f"snake {seat} lives: {held is not None}, by the law the reverse")
+            if held and (held[0], _points(held[1], self.width)) != (snake.health, snake.body):
+                return self._told(f"snake {seat} is {held}, by the law {snake}")
+        if food != _layers(law, law.food):
+            return self._told(f"food lies at {list(food)}, by the law at {law.food}")
+        return ""
+
+    def same_key(self, again: Line) -> str:
+        """Whether the position set up anew in ``again`` has the key that was kept until here."""
+        kept, anew = (line.search.play(*line.question, line.moves)[2] for line in (self, again))
+        return "" if kept == anew else self._told(f"the key is {kept:x}, set up anew {anew:x}")
+
+    def _told(self, what: str) -> str:
+        return f"{what}\n{self.start}\nmoves {list(self.moves)}"
+
+
+def _cell(state: State, cell: Point) -> int:
+    """Its number; a dead snake may lie beyond the board, where nobody looks."""
+    x, y = cell
+    return y * state.width + x if 0 <= x < state.width and 0 <= y < state.height else 0
+
+
+def _layers(state: State, cells: list[Point]) -> bytes:
+    layers = bytearray(state.width * state.height)
+    for x, y in cells:
+        layers[y * state.width + x] += 1
+    return bytes(layers)
+
+
+def _points(cells: bytes, width: int) -> list[Point]:
+    return [(cell % width, cell // width) for cell in np.frombuffer(cells, np.uint16).tolist()]
+
+
+def games_of(seed: int, count: int) -> Iterator[tuple[Game, State]]:
+    """Games and the positions that they begin with."""
+    rand = random.Random(seed)
+    for _ in range(count):
+        yield random_game(rand), random_position(rand)
+
+
+def differences(search: ModuleType, seed: int, turns: int) -> Iterator[str]:
+    """Play random games for so many turns; yields every difference, with all that leads to it.
+
+    A position that was reached and the same one set up anew must have one key, too: the search
+    keeps its keys and its sets of cells from turn to turn.
+    """
+    rand = random.Random(seed)
+    done = 0
+    while done < turns:
+        game, law = random_game(rand), random_position(rand)
+        line = Line(search, game, law)
+        turns_of_line = 1 if game.ruleset == "royale" else LINE  # whose hazards it cannot foresee
+        while not rules.is_over(game, law) and done < turns and law.turn < LONGEST:
+            moves = random_moves(rand, game, law)
+            names = {s.id: MOVES[move] for s, move in zip(law.snakes, moves, strict=True)}
+            rules.step(game, law, names)
+            done += 1
+            if found := line.play(moves, law):
+                yield found
+                break
+            if law.turn % turns_of_line == 0 and not rules.is_over(game, law):
+                begun, line = line, Line(search, game, law)
+                if found := begun.same_key(line):
+                    yield found
+                    break

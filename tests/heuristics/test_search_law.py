@@ -1,0 +1,199 @@
+"""The search plays by the law: its C against the Python rules, and what notices a change in it."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import itertools
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+import heuristics
+from tests.heuristics.search_law import differences, games_of
+
+_search = pytest.importorskip("heuristics._search")
+
+SOURCES = Path(heuristics.__file__).parent / "csrc"
+
+
+class Mutant(NamedTuple):
+    """One wrong line: what it says, where, the text, and what stands there instead."""
+
+    what: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS = [
+    Mutant("nobody hungers", "position.h", "    health--;\n    if (bits_has", "    if (bits_has"),
+    Mutant("food comes a turn late", "position.h", "return 100;", "return 99;"),
+    Mutant(
+        "food in hazards does not save",
+        "position.h",
+        "(bits_has(&at->food, cell)) return",
+        "(0) return",
+    ),
+    Mutant(
+        "one layer of hazard is as many", "position.h", "layer > 0; layer--", "layer > 0; layer = 0"
+    ),
+    Mutant("healing goes beyond 100", "position.h", "if (health > 100) health = 100;", ""),
+    Mutant("stacks stay", "position.h", "        body->stacked--;\n", ""),
+    Mutant("tails stay", "position.h", "        body->tail++;\n", ""),
+    Mutant(
+        "tails stay on the board",
+        "position.h",
+        "leave(search, at, s, segment(search, s, body->tail));",
+        ";",
+    ),
+    Mutant(
+        "eating makes no longer",
+        "position.h",
+        "            body->length++;\n            fed",
+        "            fed",
+    ),
+    Mutant(
+        "eating stacks nothing",
+        "position.h",
+        "            body->stacked++;\n            body",
+        "            body",
+    ),
+    Mutant("food stays", "position.h", "            bits_drop(&at->food, target[s]);\n", ""),
+    Mutant(
+        "eaten food stays in the key", "position.h", "at->hash ^= search->food_key[target[s]];", ";"
+    ),
+    Mutant(
+        "the starved block others",
+        "position.h",
+        "target[s] == OFF_BOARD) eliminate(search, to, s);",
+        "0) ;",
+    ),
+    Mutant(
+        "nobody dies in a body",
+        "position.h",
+        "if (bits_has(&at->occupied, target[s])) return 1;",
+        "",
+    ),
+    Mutant(
+        "heads of one length pass",
+        "position.h",
+        "at->snake[o].length >= at->snake[s].length",
+        "at->snake[o].length > at->snake[s].length",
+    ),
+    Mutant("the longer dies, too", "position.h", "at->snake[o].length >= at->snake[s].length", "1"),
+    Mutant(
+        "collisions one after the other",
+        "position.h",
+        "dies[s] = collides(search, to, s, target);",
+        "if (collides(search, to, s, target)) eliminate(search, to, s);",
+    ),
+    Mutant(
+        "the dead still lie there",
+        "position.h",
+        "leave(search, at, s, segment(search, s, i));",
+        ";",
+    ),
+    Mutant(
+        "heads of the dead stay in the key",
+        "position.h",
+        "at->hash ^= search->head_key[s][segment(search, s, body->head)];",
+        ";",
+    ),
+    Mutant("constrictors hunger", "position.h", "        body->health = 100;\n", ""),
+    Mutant("constrictors do not grow", "position.h", "            body->stacked = 1;\n", ""),
+    Mutant(
+        "constrictors grow without length",
+        "position.h",
+        "body->stacked = 1;\n            body->length++;",
+        "body->stacked = 1;",
+    ),
+    Mutant(
+        "constrictors keep their food",
+        "position.h",
+        "bits_any(to->food)) wipe_food(search, to);",
+        "0) ;",
+    ),
+    Mutant(
+        "up does not wrap",
+        "search_body.h",
+        "cell + width : wrap ? x : OFF_BOARD",
+        "cell + width : OFF_BOARD",
+    ),
+    Mutant(
+        "down wraps a row too high",
+        "search_body.h",
+        "width * (height - 1) : OFF_BOARD",
+        "width * (height - 2) : OFF_BOARD",
+    ),
+    Mutant(
+        "walls are open on the left", "search_body.h", "x > 0 ? cell - 1 :", "cell > 0 ? cell - 1 :"
+    ),
+    Mutant("stacks are not seen", "search_body.h", "        stacked++;\n", "        break;\n"),
+    Mutant(
+        "bodies are set up as long as they look",
+        "search_body.h",
+        ".length = length",
+        ".length = kept",
+    ),
+]
+
+
+def build(folder: Path) -> ModuleType:
+    """Compile the C sources in ``folder``, without optimising, and import them beside ours."""
+    target = folder / f"_search{sysconfig.get_config_var('EXT_SUFFIX')}"
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    command = [compiler, "-std=gnu11", "-O0", "-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
+    command += [f"-I{sysconfig.get_path('include')}", *map(str, folder.glob("*.c"))]
+    if sys.platform == "darwin":
+        command += ["-undefined", "dynamic_lookup"]
+    subprocess.run([*command, "-o", str(target)], check=True)
+    loader = importlib.machinery.ExtensionFileLoader("heuristics._search", str(target))
+    spec = importlib.util.spec_from_file_location("heuristics._search", target, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_it_plays_100_000_random_turns_as_the_law_does() -> None:
+    assert list(itertools.islice(differences(_search, 7, 100_000), 3)) == []
+
+
+def test_the_random_games_hold_what_the_rules_know() -> None:
+    seen: Counter[str] = Counter()
+    for game, state in games_of(7, 150):
+        seen[game.ruleset] += 1
+        seen[f"{len(state.snakes)} snakes"] += 1
+        seen["healing"] += game.settings.hazard_damage_per_turn < 0 and bool(state.hazards)
+        seen["stacked hazards"] += len(set(state.hazards)) < len(state.hazards)
+        seen["starving"] += any(snake.health == 1 for snake in state.snakes)
+        seen["7 wide"] += state.width == 7
+        seen["25 wide"] += state.width == 25
+    rare = [what for what, count in seen.items() if count < 8]
+    assert not rare
+    assert len([what for what in seen if what.endswith(" snakes")]) == 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
+def test_a_wrong_line_is_noticed(mutant: Mutant, tmp_path: Path) -> None:
+    folder = tmp_path / "csrc"
+    shutil.copytree(SOURCES, folder)
+    source = (folder / mutant.file).read_text()
+    assert source.count(mutant.old) == 1, f"{mutant.old!r} must stand once in {mutant.file}"
+    (folder / mutant.file).write_text(source.replace(mutant.old, mutant.new))
+    assert next(differences(build(folder), 7, 20_000), "")
+
+
+def test_an_unchanged_copy_is_not_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "csrc"
+    shutil.copytree(SOURCES, folder)
+    assert next(differences(build(folder), 7, 2000), "") == ""

@@ -1,0 +1,126 @@
+"""Lets a build of the search think and play on random boards, to be watched by sanitizers.
+
+All rulesets, sizes from 1 to 25, up to 16 snakes, the dead among them, bodies that overlap, every
+limit; and questions with a field that is wrong, which must be refused or answered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.machinery
+import importlib.util
+import random
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from heuristics.search import Weights
+
+WRONG: tuple[Any, ...] = (
+    *(-(2**31), -1, 0, 1, 26, 121, 2**31 - 1, 2**63 - 1, 1e308, float("nan"), "", None),
+    *(b"", b"\xff" * 7, b"\xff" * 4000, np.full(16, -1, np.int32), np.zeros(9, np.uint8)[1:]),
+)
+"""What may stand in any field instead."""
+
+
+def load(path: Path | None) -> ModuleType:
+    """This build of the search, or the installed one."""
+    if path is None:
+        from heuristics import _search
+
+        return _search
+    loader = importlib.machinery.ExtensionFileLoader("heuristics._search", str(path))
+    spec = importlib.util.spec_from_file_location("heuristics._search", path, loader=loader)
+    if spec is None:
+        raise SystemExit(f"--search {path} is no compiled module")
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def random_position(rand: random.Random) -> dict[str, Any]:
+    """The fields of a position: anything that is not refused."""
+    width, height = rand.choice(((11, 11), (rand.randint(1, 25), rand.randint(1, 25))))
+    cells, snakes = width * height, rand.randint(1, 16)
+    lengths, bodies = [], []
+    for _ in range(snakes):
+        body = [rand.randrange(cells)]
+        for _ in range(rand.choice((0, 2, 2, 7, 30, 624))):
+            steps = (0, 1, -1, width, -width) if rand.random() < 0.9 else (rand.randrange(cells),)
+            body.append((body[-1] + rand.choice(steps)) % cells)
+        lengths.append(len(body))
+        bodies += body
+    return {
+        "width": width,
+        "height": height,
+        "wrapped": rand.random() < 0.5,
+        "constrictor": rand.random() < 0.3,
+        "damage": rand.choice((-1000, -5, 0, 1, 14, 1000)),
+        "lengths": np.array(lengths, np.int32),
+        "health": np.array([rand.choice((1, 2, 15, 100))] * snakes, np.int32),
+        "bodies": np.array(bodies, np.uint16),
+        "food": bytes(rand.random() < 0.2 for _ in range(cells)),
+        "hazards": bytes(rand.choice((0, 0, 0, 1, 255)) for _ in range(cells)),
+    }
+
+
+def think(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
+    """Ask for a move, sometimes with a wrong field."""
+    head = {name: position[name] for name in ("width", "height", "wrapped", "constrictor")}
+    rest = {name: value for name, value in position.items() if name not in head}
+    weights = Weights().packed()
+    if rand.random() < 0.2:
+        weights = weights * 0 + rand.choice((-1000, -1, 0, 1000))
+    limits = {
+        "weights": weights.astype(np.int32),
+        "seconds": 0.0,
+        "nodes": rand.choice((1, 20, 300)),
+        "max_depth": rand.choice((1, 3, 120)),
+        "network": b"",
+    }
+    if rand.random() < 0.02:
+        limits["seconds"] = 0.001
+    ask(search.think, rand, head | {"solo": rand.random() < 0.2} | rest | limits)
+
+
+def play(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> None:
+    """Play some turns, sometimes with a wrong field."""
+    turns, snakes = rand.choice((0, 1, 30, 120)), len(position["lengths"])
+    moves = bytes(rand.randrange(4) for _ in range(turns * snakes))
+    dead = position["health"] * np.array([rand.random() < 0.9 for _ in range(snakes)])
+    ask(search.play, rand, position | {"health": dead.astype(np.int32), "moves": moves})
+
+
+def ask(function: Any, rand: random.Random, fields: dict[str, Any]) -> None:
+    """Call a function of the search; a wrong field may be refused, a right one must not."""
+    spoilt = rand.random() < 0.3
+    if spoilt:
+        fields[rand.choice(list(fields))] = rand.choice(WRONG)
+    nodes = fields.get("nodes")
+    if isinstance(nodes, int) and (nodes == 0 or nodes > 1000):
+        return  # would be answered, but not soon
+    try:
+        function(*fields.values())
+    except (ValueError, TypeError, OverflowError, BufferError):
+        if not spoilt:
+            raise
+
+
+def main() -> None:
+    """Ask until the questions are done."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--search", type=Path, help="compiled module to use (default: installed)")
+    parser.add_argument("--questions", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    search, rand = load(options.search), random.Random(options.seed)
+    for _ in tqdm(range(options.questions), unit=" questions"):
+        position = random_position(rand)
+        rand.choice((think, play))(search, rand, position)
+
+
+if __name__ == "__main__":
+    main()
