@@ -77,7 +77,7 @@ def _numbers(scores: Mapping[str, float]) -> dict[str, str]:
     return {move: f"{score:+.2f}" for move, score in scores.items()}
 
 
-class GameView(widgets.VBox):
+class GameView(widgets.VBox):  # type: ignore[misc]
     """A recorded game to play, step and scrub, and what one of its snakes thought.
 
     ``turn`` (a slider) and ``snake`` (a drop-down of ids) hold what is shown; `board` is that
@@ -86,7 +86,7 @@ class GameView(widgets.VBox):
 
     def __init__(self, replay: Replay, snake_id: str | None = None) -> None:
         self.replay = replay
-        self._boards = list(replay.boards())
+        self._boards: list[Board] = list(replay.boards())
         first, last = self._boards[0].turn, self._boards[-1].turn
         ids = [snake.id for snake in replay.first.snakes]
         names = [(snake.name or snake.id, snake.id) for snake in replay.first.snakes]
@@ -120,17 +120,21 @@ class GameView(widgets.VBox):
     @property
     def board(self) -> Board:
         """The position shown, as the chosen snake sees it; yours to change."""
-        board = self._boards[self.turn.value - self._boards[0].turn].copy()
+        board: Board = self._boards[self._index].copy()
         board.you_id = self.snake.value
         return board
 
     @property
     def decision(self) -> Decision | None:
         """What the chosen snake decided on this turn; None where it made no move."""
-        index = self.turn.value - self._boards[0].turn
-        if index == len(self.replay.turns):
+        if self._index == len(self.replay.turns):
             return None
-        return self.replay.turns[index].decisions.get(self.snake.value)
+        return self.replay.turns[self._index].decisions.get(self.snake.value)
+
+    @property
+    def _index(self) -> int:
+        """Where the turn shown stands in the game's list of boards."""
+        return int(self.turn.value) - self._boards[0].turn
 
     def _go(self, turns: int) -> None:
         self.turn.value += turns  # a slider keeps to its ends by itself
@@ -147,7 +151,7 @@ class GameView(widgets.VBox):
         self.reasons.value = reasons_table(self.decision)
 
 
-class Editor(widgets.VBox):
+class Editor(widgets.VBox):  # type: ignore[misc]
     """A situation as text, beside its picture and what a named snake says of it.
 
     Type in the text: the picture and the reasons follow. ``name`` chooses who is asked, the button

@@ -13,7 +13,7 @@ PAGES = [page for page in sorted(DOCS.glob("*.md")) if ">>>" in page.read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_examples(page):
+def test_examples(page: Path) -> None:
     fences = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     test = doctest.DocTestParser().get_doctest("\n".join(fences), {}, page.name, str(page), 0)
     assert test.examples

@@ -5,8 +5,11 @@ Several snakes play one game. They share one network but each keeps a memory of 
 what a slowly following copy of the network, the *target*, thinks of the best next move. At first
 all moves are random; after every game a little fewer are.
 
->>> baseline = Baseline({"num_snakes": 5}, Settings(), seed=1)  # doctest: +SKIP
->>> baseline.train()  # doctest: +SKIP
+>>> from mxnet_baseline.settings import OBSERVATION
+>>> game = {"num_snakes": 2, "width": 7, "height": 7, "observation": OBSERVATION}
+>>> baseline = Baseline(game, Settings(turns_per_iteration=20), seed=1)
+>>> baseline.train()["env_runners"]["num_env_steps_sampled_lifetime"]
+20
 """
 
 from __future__ import annotations

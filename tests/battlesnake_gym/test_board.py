@@ -215,13 +215,12 @@ def replaced(body: Any, path: tuple[str | int, ...], value: object) -> Any:
 
 
 def paths(value: Any, above: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    below: dict[str | int, Any] = {}
     if isinstance(value, dict):
-        below = value.items()
+        below = value
     elif isinstance(value, list):
-        below = enumerate(value)
-    else:
-        return [above]
-    return [above, *(path for key, item in below for path in paths(item, (*above, key)))]
+        below = dict(enumerate(value))
+    return [above, *(path for key, item in below.items() for path in paths(item, (*above, key)))]
 
 
 ANYTHING = st.recursive(
@@ -470,8 +469,9 @@ def test_one_snake_alone_plays_until_it_is_out() -> None:
 
 
 def test_the_winner_is_the_last_one() -> None:
-    board = Board.from_text("A . . B")
-    assert board.winner is None
+    start = Board.from_text("A . . B")
+    assert start.winner is None
+    board = start.copy()
     board.step({"a": "up", "b": "left"})
     assert board.is_over()
     assert board.winner is board.snake("b")

@@ -15,16 +15,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from battlesnake_gym import conformance, recordings, rules
+from battlesnake_gym import conformance, engine, recordings, rules
 from battlesnake_gym.conformance import Comparison, PythonLaw, replay
 from battlesnake_gym.recordings import Recording, RecordingError
 
 TRACES = Path(__file__).parents[1] / "data/traces"
 RULES = Path(rules.__file__).parent
 
-needs_engine = pytest.mark.skipif(
-    not conformance.engine.COMPILED, reason="the engine was not built"
-)
+needs_engine = pytest.mark.skipif(not engine.COMPILED, reason="the engine was not built")
 
 _parsed: dict[str, list[Recording]] = {}
 
@@ -570,7 +568,7 @@ class TestProgram:
     def test_the_engine_law_needs_the_engine(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setattr(conformance.engine, "COMPILED", False)
+        monkeypatch.setattr(engine, "COMPILED", False)
         with pytest.raises(SystemExit) as caught:
             conformance.main([str(folder), "--jobs", "1"])
         assert caught.value.code == 2

@@ -102,6 +102,7 @@ def test_every_head_and_tail_is_drawn_and_differs(text: str) -> None:
 
 @pytest.mark.parametrize("name", [*looks.HEADS, *looks.TAILS])
 def test_heads_and_tails_keep_to_their_cell(name: str) -> None:
+    points: tuple[tuple[float, float], ...]
     for part in (*looks.HEADS.get(name, ()), *looks.TAILS.get(name, ())):
         if isinstance(part, Disc):
             points, reach = (part.centre,), part.radius

@@ -38,7 +38,8 @@ def state(**changes: object) -> State:
 
 def plane(observation: np.ndarray, name: str) -> list[list[int]]:
     """One plane of "planes" as a picture: top row first."""
-    return observation[PLANES.index(name)][::-1].tolist()
+    picture: list[list[int]] = observation[PLANES.index(name)][::-1].tolist()
+    return picture
 
 
 # -- the definition, plane by plane ----------------------------------------------------------------
@@ -422,7 +423,7 @@ def test_wrong_arrays_and_snakes_are_refused() -> None:
     with pytest.raises(ValueError, match=r"unknown snake 'you'; on this board are 'me', 'long'"):
         planes.encode(state(), "you")
     with pytest.raises(ValueError, match=r"uint8 array of shape \(10, 4, 5\) or more, got float32"):
-        planes.encode(state(), "me", np.zeros((10, 4, 5), np.float32))  # type: ignore[arg-type]
+        planes.encode(state(), "me", np.zeros((10, 4, 5), np.float32))
     with pytest.raises(ValueError, match="too small for a board of 5 x 4"):
         planes.encode(state(), "me", np.zeros((10, 4, 4), np.uint8))
     with pytest.raises(ValueError, match="square of odd side"):

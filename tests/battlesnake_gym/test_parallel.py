@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded, UnsupportedMode
 from gymnasium.utils.env_checker import data_equivalence
-from pettingzoo.test import parallel_api_test, parallel_seed_test
-from pettingzoo.utils import parallel_to_aec
+from pettingzoo.test import parallel_api_test, parallel_seed_test  # type: ignore[import-untyped]
+from pettingzoo.utils import parallel_to_aec  # type: ignore[import-untyped]
 
 from battlesnake_gym import masks, parallel_env, rules
 from battlesnake_gym.board import Board
+from battlesnake_gym.parallel import ParallelBattlesnake
 from battlesnake_gym.rules import MOVES, Game
+
+Step = tuple[Any, Any, Any, Any, Any, Any]
+"""Actions, observations, rewards, terminations, truncations and infos of each agent."""
 
 small = partial(parallel_env, num_snakes=3, width=7, height=7)
 
 
-def sample(env, infos):
+def sample(env: ParallelBattlesnake, infos: dict[str, Any]) -> dict[str, int]:
     """An allowed action for every agent."""
-    return {a: env.action_space(a).sample(infos[a]["action_mask"]) for a in env.agents}
+    return {a: int(env.action_space(a).sample(infos[a]["action_mask"])) for a in env.agents}
 
 
-def play(env, **reset):
+def play(env: ParallelBattlesnake, **reset: Any) -> list[Step]:
     """One game of allowed random actions: the reset's and every step's results, and actions."""
     observations, infos = env.reset(**reset)
     for number, agent in enumerate(env.possible_agents):
         env.action_space(agent).seed(number)
-    trace = [(None, observations, {}, {}, {}, infos)]
+    trace: list[Step] = [(None, observations, {}, {}, {}, infos)]
     while env.agents:
         actions = sample(env, infos)
         trace.append((actions, *env.step(actions)))
@@ -37,20 +42,20 @@ def play(env, **reset):
 
 
 @pytest.mark.parametrize("ruleset", rules.RULESETS)
-def test_pettingzoo_tests(ruleset, capsys):
+def test_pettingzoo_tests(ruleset: str, capsys: pytest.CaptureFixture[str]) -> None:
     parallel_api_test(small(ruleset=ruleset), num_cycles=100)
     parallel_seed_test(partial(small, ruleset=ruleset), num_cycles=100)
 
 
 @pytest.mark.parametrize("ruleset", rules.RULESETS)
-def test_same_seed_same_game(ruleset):
+def test_same_seed_same_game(ruleset: str) -> None:
     first, second = play(small(ruleset=ruleset), seed=5), play(small(ruleset=ruleset), seed=5)
     assert data_equivalence(first, second, exact=True)
     other = play(small(ruleset=ruleset), seed=6)
     assert not data_equivalence(first[0][1], other[0][1], exact=True)
 
 
-def test_resets_without_seed_go_on():
+def test_resets_without_seed_go_on() -> None:
     one, two = small(), small()
     one.reset(seed=1)
     two.reset(seed=1)
@@ -62,7 +67,7 @@ def test_resets_without_seed_go_on():
 
 
 @pytest.mark.parametrize("ruleset", rules.RULESETS)
-def test_every_game_is_the_game_of_the_law(ruleset):
+def test_every_game_is_the_game_of_the_law(ruleset: str) -> None:
     env = small(ruleset=ruleset, rewards={"another_turn": 1, "died": -5})
     for seed in range(4):
         trace = play(env, seed=seed)
@@ -93,7 +98,7 @@ def test_every_game_is_the_game_of_the_law(ruleset):
         assert env.board.snakes == law.snakes
 
 
-def test_agents_leave_when_they_are_out():
+def test_agents_leave_when_they_are_out() -> None:
     env = small()
     env.reset(seed=1)
     alive = {"snake_0", "snake_1", "snake_2"}
@@ -105,7 +110,7 @@ def test_agents_leave_when_they_are_out():
         assert set(env.agents) == alive
 
 
-def test_truncation():
+def test_truncation() -> None:
     env = small(max_turns=3)
     trace = play(env, seed=1)
     assert len(trace) == 4
@@ -113,12 +118,12 @@ def test_truncation():
     assert not any(trace[-1][3].values())
 
 
-def test_one_snake_plays_solo():
+def test_one_snake_plays_solo() -> None:
     trace = play(small(num_snakes=1), seed=1)
     assert len(trace) > 5
 
 
-def test_it_converts_to_turns():
+def test_it_converts_to_turns() -> None:
     env = parallel_to_aec(small())
     env.reset(seed=1)
     for agent in env.agent_iter(max_iter=200):
@@ -128,7 +133,7 @@ def test_it_converts_to_turns():
     assert not env.agents
 
 
-def test_start_from_positions():
+def test_start_from_positions() -> None:
     boards = [Board.new(7, 7, 2, game=Game(seed=4)) for _ in range(2)]
     boards[1].step({snake.id: "up" for snake in boards[1].living})
     env = small()
@@ -142,19 +147,20 @@ def test_start_from_positions():
     assert len(env.agents) == 3
 
 
-def test_render(capsys):
+def test_render(capsys: pytest.CaptureFixture[str]) -> None:
     env = small(render_mode="ansi")
     env.reset(seed=1)
     assert env.render() == str(env.board)
     env = small(render_mode="rgb_array")
     env.reset(seed=1)
     picture = env.render()
+    assert isinstance(picture, np.ndarray)
     assert picture.dtype == np.uint8
     assert picture.shape[2] == 3
     assert len(np.unique(picture)) > 5
     while env.agents:
         env.step(dict.fromkeys(env.agents, 0))
-        assert env.render().shape == picture.shape
+        assert np.asarray(env.render()).shape == picture.shape
     capsys.readouterr()
     env = small(render_mode="human")
     env.reset(seed=1)
@@ -175,7 +181,7 @@ def test_render(capsys):
         ({"snake_3": 0}, "actions names 'snake_3', which is not in the game"),
     ],
 )
-def test_bad_actions(changes, message):
+def test_bad_actions(changes: dict[str, Any], message: str) -> None:
     env = small()
     env.reset(seed=1)
     with pytest.raises(ValueError, match=message):
@@ -185,14 +191,14 @@ def test_bad_actions(changes, message):
         env.step({"snake_0": 0, "snake_2": 0})
 
 
-def test_bad_arguments():
+def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="unknown ruleset 'squad'"):
         small(ruleset="squad")
     with pytest.raises(ValueError, match="num_snakes"):
         small(num_snakes=0)
 
 
-def test_order_of_calls():
+def test_order_of_calls() -> None:
     env = small()
     with pytest.raises(ResetNeeded, match="before the first step"):
         env.step({})

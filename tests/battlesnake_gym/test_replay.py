@@ -86,7 +86,7 @@ def test_the_same_game_the_same_bytes(tmp_path: Path) -> None:
 def test_files_are_strict_json(tmp_path: Path) -> None:
     """A browser's parser knows no Infinity; numbers of numpy are numbers too."""
     replay = Replay(Board.from_text("A . B"))
-    scores = {"up": float("inf"), "down": np.float32(0.5), "left": np.int64(3)}
+    scores: dict[str, Any] = {"up": float("inf"), "down": np.float32(0.5), "left": np.int64(3)}
     replay.append({"a": "up", "b": "up"}, decisions={"a": Decision("up", scores=scores)})
     replay.save(tmp_path / "game.jsonl")
 

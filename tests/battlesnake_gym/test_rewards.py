@@ -38,7 +38,9 @@ def play_turn(games: Games, actions: np.ndarray) -> Turn:
     return Turn.of(games, acted, reversed_)
 
 
-def events_of(snakes: list[Snake], moves: dict[str, str], **changes: object) -> dict[str, dict]:
+def events_of(
+    snakes: list[Snake], moves: dict[str, str], **changes: object
+) -> dict[str, dict[str, float]]:
     """Play one turn on 7 x 7; each snake's events that happened, with their counts."""
     state = State(9, 7, 7, snakes, **changes)  # type: ignore[arg-type]
     games = Games(1, width=7, height=7, num_snakes=len(snakes), game=Game(map=""))

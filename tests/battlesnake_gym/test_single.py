@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -18,44 +19,51 @@ from battlesnake_gym.snakes import Decision
 
 NAME = "battlesnake_gym:Battlesnake-v0"
 
+Env = gymnasium.Env[Any, Any]
+Step = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
+"""Observation, reward, terminated, truncated and info."""
 
-def careful(board, seconds=None):
+
+def careful(board: Board, seconds: float | None = None) -> Decision:
     """Goes where it is safe; up where nowhere is."""
     return Decision((board.safe_moves() or ["up"])[0])
 
 
-def make(**arguments):
+def make(**arguments: Any) -> Env:
     arguments = {"opponents": [careful, careful], "width": 7, "height": 7, **arguments}
     return gymnasium.make(NAME, **arguments)
 
 
-def play(env, **reset):
+def play(env: Env, **reset: Any) -> list[Step]:
     """One game with the first allowed action: the reset's and every step's results."""
     observation, info = env.reset(**reset)
-    trace = [(observation, 0.0, False, False, info)]
+    trace: list[Step] = [(observation, 0.0, False, False, info)]
     while not (trace[-1][2] or trace[-1][3]):
         trace.append(env.step(int(trace[-1][4]["action_mask"].argmax())))
     return trace
 
 
 @pytest.mark.parametrize("ruleset", rules.RULESETS)
-def test_check_env(ruleset, capsys):
+def test_check_env(ruleset: str, capsys: pytest.CaptureFixture[str]) -> None:
     check_env(make(ruleset=ruleset).unwrapped)
 
 
-def test_check_env_by_default_and_alone(capsys):
+def test_check_env_by_default_and_alone(capsys: pytest.CaptureFixture[str]) -> None:
     check_env(gymnasium.make(NAME).unwrapped)
     check_env(gymnasium.make(NAME, opponents=[]).unwrapped)
 
 
 @pytest.mark.parametrize("observation", ["centred", "facing", "bordered-num"])
-def test_check_env_with_other_observations(observation, capsys):
+def test_check_env_with_other_observations(
+    observation: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     check_env(make(observation={"name": observation, "frames": 2}).unwrapped)
 
 
 @pytest.mark.parametrize("observation", ["planes", "facing"])
-def test_every_game_is_the_game_of_the_law(observation):
+def test_every_game_is_the_game_of_the_law(observation: str) -> None:
     env = make(opponents=[careful] * 3, observation=observation)
+    definition = env.get_wrapper_attr("observation")
     turns = 0
     for seed in range(6):
         trace = play(env, seed=seed)
@@ -69,7 +77,7 @@ def test_every_game_is_the_game_of_the_law(observation):
                 moves[snake.id] = careful(law).move
             action = int(before[4]["action_mask"].argmax())
             facing = observations.facing(law, learner)
-            turned = env.unwrapped.observation.absolute_actions(np.array(action), np.array(facing))
+            turned = definition.absolute_actions(np.array(action), np.array(facing))
             moves[learner] = MOVES[turned]
             law.step(moves)
 
@@ -81,11 +89,9 @@ def test_every_game_is_the_game_of_the_law(observation):
             assert not truncated
             assert reward == (1.0 if you.alive else 0.0)
             assert info["cause"] == you.eliminated_cause
-            np.testing.assert_array_equal(seen, env.unwrapped.observation.encode(law, learner))
+            np.testing.assert_array_equal(seen, definition.encode(law, learner))
             allowed = masks.action_mask(law.game, law, learner, "forbidden")
-            mask = env.unwrapped.observation.relative_mask(
-                allowed, np.array(observations.facing(law, learner))
-            )
+            mask = definition.relative_mask(allowed, np.array(observations.facing(law, learner)))
             np.testing.assert_array_equal(info["action_mask"], mask)
             assert info["action_mask"].dtype == np.int8
             turns += 1
@@ -93,7 +99,7 @@ def test_every_game_is_the_game_of_the_law(observation):
     assert turns > 30
 
 
-def test_observations_are_the_callers_own():
+def test_observations_are_the_callers_own() -> None:
     env = make(opponents=[])
     first, info = env.reset(seed=1)
     kept, mask = first.copy(), info["action_mask"].copy()
@@ -102,7 +108,7 @@ def test_observations_are_the_callers_own():
     np.testing.assert_array_equal(info["action_mask"], mask)
 
 
-def test_seats_are_dealt_by_the_seed():
+def test_seats_are_dealt_by_the_seed() -> None:
     env = make(opponents=[careful] * 3)
     seats = [env.reset(seed=seed)[1]["seat"] for seed in range(40)]
     assert sorted(set(seats)) == [0, 1, 2, 3]
@@ -112,16 +118,16 @@ def test_seats_are_dealt_by_the_seed():
 class Named:
     """An opponent that notes whom it plays."""
 
-    def __init__(self, played):
+    def __init__(self, played: set[str | None]) -> None:
         self.played = played
 
-    def __call__(self, board, seconds=None):
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         self.played.add(board.you_id)
         return Decision("up")
 
 
-def test_opponents_change_seats():
-    played = set(), set()
+def test_opponents_change_seats() -> None:
+    played: tuple[set[str | None], set[str | None]] = set(), set()
     # BattlesnakeEnv itself: gymnasium.make would copy the opponents.
     env = BattlesnakeEnv([Named(played[0]), Named(played[1])], 7, 7)
     deals = set()
@@ -133,8 +139,8 @@ def test_opponents_change_seats():
     assert deals == set(itertools.permutations(["snake_0", "snake_1", "snake_2"]))
 
 
-def test_opponents_are_drawn_from_a_pool():
-    played = [set() for _ in range(5)]
+def test_opponents_are_drawn_from_a_pool() -> None:
+    played: list[set[str | None]] = [set() for _ in range(5)]
     env = BattlesnakeEnv([Named(p) for p in played], 7, 7, num_snakes=3)
     drawn = set()
     for seed in range(40):
@@ -148,15 +154,15 @@ def test_opponents_are_drawn_from_a_pool():
     assert len(drawn) > 10
 
 
-def test_named_opponents_begin_every_game_afresh():
+def test_named_opponents_begin_every_game_afresh() -> None:
     made = []
 
     class Counting:
-        def __init__(self, seed):
+        def __init__(self, seed: int) -> None:
             self.turns = -1
             made.append(seed)
 
-        def __call__(self, board, seconds=None):
+        def __call__(self, board: Board, seconds: float | None = None) -> Decision:
             self.turns += 1
             assert self.turns == board.turn
             return careful(board)
@@ -175,8 +181,8 @@ def test_named_opponents_begin_every_game_afresh():
     assert made == first * 2
 
 
-def test_opponents_cannot_change_the_game():
-    def vandal(board, seconds=None):
+def test_opponents_cannot_change_the_game() -> None:
+    def vandal(board: Board, seconds: float | None = None) -> Decision:
         board.snakes.clear()
         board.food.clear()
         return Decision("up")
@@ -188,7 +194,7 @@ def test_opponents_cannot_change_the_game():
     assert info["board"].food
 
 
-def test_the_learner_may_play_on_its_board():
+def test_the_learner_may_play_on_its_board() -> None:
     env, same = make(), make()
     info, other = env.reset(seed=1)[1], same.reset(seed=1)[1]
     for _ in range(5):
@@ -198,7 +204,7 @@ def test_the_learner_may_play_on_its_board():
         assert info["board"] == other["board"]
 
 
-def test_no_step_after_the_learners_end():
+def test_no_step_after_the_learners_end() -> None:
     env = BattlesnakeEnv([careful, careful], 7, 7)
     for seed in range(20):
         board = play(env, seed=seed)[-1][4]["board"]
@@ -209,7 +215,7 @@ def test_no_step_after_the_learners_end():
     assert not board.is_over()
 
 
-def test_truncation():
+def test_truncation() -> None:
     env = make(opponents=[], max_turns=4)
     trace = play(env, seed=1)
     assert len(trace) == 5
@@ -230,7 +236,7 @@ B: you
 """
 
 
-def test_start_from_positions():
+def test_start_from_positions() -> None:
     board = Board.from_text(POSITION)
     env = make(opponents=[careful, careful])
     for seed in range(10):
@@ -252,7 +258,7 @@ def test_start_from_positions():
         env.reset(options={"state": board})
 
 
-def test_render(capsys):
+def test_render(capsys: pytest.CaptureFixture[str]) -> None:
     with make(render_mode="ansi") as env:
         _, info = env.reset(seed=1)
         assert env.render() == str(info["board"])
@@ -273,7 +279,7 @@ def test_render(capsys):
         assert env.render() is None
 
 
-def test_gymnasium_vectorises_it():
+def test_gymnasium_vectorises_it() -> None:
     env = gymnasium.make_vec(
         NAME, num_envs=2, opponents=["random"], width=7, height=7, vectorization_mode="sync"
     )
@@ -303,13 +309,13 @@ def test_gymnasium_vectorises_it():
         ({"max_turns": -1}, "max_turns must be a whole number of at least 1"),
     ],
 )
-def test_bad_arguments(arguments, message):
+def test_bad_arguments(arguments: Any, message: str) -> None:
     arguments = {"opponents": ["hungry"], "width": 7, "height": 7, **arguments}
     with pytest.raises(ValueError, match=message):
         BattlesnakeEnv(**arguments)
 
 
-def test_bad_render_mode():
+def test_bad_render_mode() -> None:
     with pytest.raises(UnsupportedMode, match="one of ansi, rgb_array, human, got 'svg'"):
         BattlesnakeEnv([], render_mode="svg")
 
@@ -326,21 +332,21 @@ def test_bad_render_mode():
         (np.array([1]), "action must be a whole number"),
     ],
 )
-def test_bad_actions(action, message):
+def test_bad_actions(action: Any, message: str) -> None:
     env = BattlesnakeEnv([], 7, 7)
     env.reset(seed=1)
     with pytest.raises(ValueError, match=message):
         env.step(action)
 
 
-def test_a_bad_answer_of_an_opponent_is_told():
+def test_a_bad_answer_of_an_opponent_is_told() -> None:
     env = BattlesnakeEnv([lambda board, seconds=None: Decision("north")], 7, 7)
     env.reset(seed=1)
     with pytest.raises(ValueError, match="answered 'north'; a move is one of up"):
         env.step(0)
 
 
-def test_order_of_calls():
+def test_order_of_calls() -> None:
     env = BattlesnakeEnv([], 7, 7)
     with pytest.raises(ResetNeeded, match="before the first step"):
         env.step(0)

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 
 from battlesnake_gym import masks, observations, rules
 from battlesnake_gym.board import Board
-from battlesnake_gym.rules import CAUSES, MOVES, Game, Settings
+from battlesnake_gym.rules import CAUSES, MOVES, Game, Settings, State
 from battlesnake_gym.slow_engine import SlowGames
 from battlesnake_gym.vector import VectorBattlesnake
 
+AnyArray = npt.NDArray[Any]
+Infos = dict[str, AnyArray]
+Step = tuple[AnyArray | None, AnyArray, AnyArray, AnyArray, AnyArray, Infos]
+"""Actions, observation, rewards, terminations, truncations and infos."""
 
-def choose(env, infos, random):
+
+def choose(env: VectorBattlesnake, infos: Infos, random: np.random.Generator) -> AnyArray:
     """Random moves that the mask allows."""
     scores = random.random(infos["action_mask"].shape) * infos["action_mask"]
-    return scores.argmax(axis=-1)
+    actions: AnyArray = scores.argmax(axis=-1)
+    return actions
 
 
-def play(env, steps, seed=0):
+def play(env: VectorBattlesnake, steps: int, seed: int = 0) -> list[Step]:
     """Copies of all that ``steps`` steps return, the reset first."""
     random = np.random.default_rng(seed)
     observation, infos = env.reset(seed=seed)
     seats = env.num_games, env.num_snakes
     nothing = np.zeros(seats, np.float32), np.zeros(seats, bool), np.zeros(seats, bool)
-    trace = [(None, observation.copy(), *nothing, copied(infos))]
+    trace: list[Step] = [(None, observation.copy(), *nothing, copied(infos))]
     for _ in range(steps):
         actions = choose(env, infos, random)
         observation, rewards, terminations, truncations, infos = env.step(actions)
@@ -37,18 +45,18 @@ def play(env, steps, seed=0):
     return trace
 
 
-def copied(infos):
+def copied(infos: Infos) -> Infos:
     return {name: value.copy() for name, value in infos.items()}
 
 
 @pytest.mark.parametrize("ruleset", rules.RULESETS)
-def test_every_game_is_the_game_of_the_law(ruleset):
+def test_every_game_is_the_game_of_the_law(ruleset: str) -> None:
     env = VectorBattlesnake(5, 3, 7, 7, game=Game(ruleset=ruleset), max_turns=60, food="seeded")
     assert check_games(env, 7, 7, steps=150) >= 5
 
 
 @pytest.mark.parametrize("name", rules.MAPS)
-def test_every_map(name):
+def test_every_map(name: str) -> None:
     width, height = rules.MAPS[name].sizes[-1]
     num_snakes = min(3, rules.MAPS[name].players[1])
     game = Game(map=name, ruleset="wrapped" if name == "arcade_maze" else "standard")
@@ -58,8 +66,9 @@ def test_every_map(name):
     assert check_games(env, width, height, steps=40) >= 2
 
 
-def check_games(env, width, height, steps):
+def check_games(env: VectorBattlesnake, width: int, height: int, steps: int) -> int:
     """Let the rules play beside ``env``; returns how many games ended."""
+    assert env.max_turns is not None
     ids = [f"snake_{s}" for s in range(env.num_snakes)]
     games, states = {}, {}
     ends = 0
@@ -71,6 +80,7 @@ def check_games(env, width, height, steps):
                 assert not terminations[i].any()
                 assert not truncations[i].any()
             else:
+                assert actions is not None
                 alive = [snake.alive for snake in states[i].snakes]
                 moves = {ids[s]: MOVES[actions[i, s]] for s in range(len(ids)) if alive[s]}
                 rules.step(games[i], states[i], moves)
@@ -85,8 +95,11 @@ def check_games(env, width, height, steps):
     return ends
 
 
-def check_against(env, i, game, state, observation, infos):
+def check_against(
+    env: VectorBattlesnake, i: int, game: Game, state: State, observation: AnyArray, infos: Infos
+) -> None:
     assert infos["turn"][i] == state.turn
+    assert env.max_turns is not None
     running = not rules.is_over(game, state) and state.turn < env.max_turns
     for s, snake in enumerate(state.snakes):
         assert infos["alive"][i, s] == (snake.alive and running)
@@ -101,8 +114,8 @@ def check_against(env, i, game, state, observation, infos):
         np.testing.assert_array_equal(infos["action_mask"][i, s], mask)
 
 
-def test_the_python_rules_serve_where_nothing_was_compiled(monkeypatch):
-    def trace():
+def test_the_python_rules_serve_where_nothing_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trace() -> list[Step]:
         env = VectorBattlesnake(3, [2, 3, 3], [7, 9, 9], 7, food="seeded", max_turns=20)
         return play(env, 50, seed=8)
 
@@ -111,7 +124,7 @@ def test_the_python_rules_serve_where_nothing_was_compiled(monkeypatch):
     check_same(fast, trace())
 
 
-def check_same(first, second):
+def check_same(first: list[Step], second: list[Step]) -> None:
     for one, two in zip(first, second, strict=True):
         for a, b in zip(one[:5], two[:5], strict=True):
             np.testing.assert_array_equal(a, b)
@@ -119,7 +132,7 @@ def check_same(first, second):
             np.testing.assert_array_equal(value, two[5][name])
 
 
-def test_shapes_and_dtypes():
+def test_shapes_and_dtypes() -> None:
     env = VectorBattlesnake(6, 4, 11, 7)
     observation, infos = env.reset(seed=1)
     assert observation.shape == (6, 4, *env.single_observation_space.shape)
@@ -127,10 +140,10 @@ def test_shapes_and_dtypes():
     observation, rewards, terminations, truncations, infos = env.step(np.zeros((6, 4), int))
     assert observation.dtype == np.uint8
     assert all(env.single_observation_space.contains(o) for o in observation.reshape(24, 10, 7, 11))
-    assert (rewards.shape, rewards.dtype) == ((6, 4), np.float32)
-    assert (terminations.shape, terminations.dtype) == ((6, 4), np.bool_)
-    assert (truncations.shape, truncations.dtype) == ((6, 4), np.bool_)
-    kinds = {name: (value.shape, value.dtype) for name, value in infos.items()}
+    assert (rewards.shape, rewards.dtype.type) == ((6, 4), np.float32)
+    assert (terminations.shape, terminations.dtype.type) == ((6, 4), np.bool_)
+    assert (truncations.shape, truncations.dtype.type) == ((6, 4), np.bool_)
+    kinds = {name: (value.shape, value.dtype.type) for name, value in infos.items()}
     assert kinds == {
         "action_mask": ((6, 4, 4), np.bool_),
         "alive": ((6, 4), np.bool_),
@@ -146,10 +159,10 @@ def test_shapes_and_dtypes():
 
 
 @pytest.mark.parametrize("food", ["fast", "seeded"])
-def test_next_step_autoreset(food):
+def test_next_step_autoreset(food: Literal["fast", "seeded"]) -> None:
     env = VectorBattlesnake(8, 2, 7, 7, max_turns=15, food=food)
-    ended = np.zeros(8, bool)
-    expected = np.ones((8, 2), bool)
+    ended: AnyArray = np.zeros(8, bool)
+    expected: AnyArray = np.ones((8, 2), bool)
     ends = 0
     for _, observation, rewards, terminations, truncations, infos in play(env, 120)[1:]:
         np.testing.assert_array_equal(infos["reset"], ended)
@@ -159,14 +172,14 @@ def test_next_step_autoreset(food):
         assert (infos["turn"][ended] == 0).all()
         assert observation[ended].any(axis=(2, 3, 4)).all()
         assert not (terminations & truncations).any()
-        done = (terminations | truncations) | ~infos["alive"]
-        ended = done.all(axis=1)
+        done: AnyArray = (terminations | truncations) | ~infos["alive"]
+        ended = np.logical_and.reduce(done, axis=1)
         expected = infos["alive"]
         ends += ended.sum()
     assert ends > 20
 
 
-def test_nobody_else_writes_into_the_observations():
+def test_nobody_else_writes_into_the_observations() -> None:
     env = VectorBattlesnake(2, 2, 7, 7)
     observation, _ = env.reset(seed=1)
     with pytest.raises(ValueError, match="read-only"):
@@ -175,7 +188,7 @@ def test_nobody_else_writes_into_the_observations():
         env.step(np.zeros((2, 2), int))[0][:] = 1
 
 
-def test_truncation_keeps_the_last_observation():
+def test_truncation_keeps_the_last_observation() -> None:
     env = VectorBattlesnake(4, 2, 11, 11, max_turns=2)
     trace = play(env, 3, seed=5)
     _, observation, _, terminations, truncations, infos = trace[2]
@@ -186,20 +199,20 @@ def test_truncation_keeps_the_last_observation():
     assert trace[3][5]["reset"].all()
 
 
-def test_rewards_count_for_acting_seats_only():
+def test_rewards_count_for_acting_seats_only() -> None:
     env = VectorBattlesnake(16, 4, 7, 7)
     for _, _, rewards, _, _, infos in play(env, 80)[1:]:
         assert not rewards[~infos["acted"]].any()
 
 
-def test_same_seed_same_games():
-    def trace():
+def test_same_seed_same_games() -> None:
+    def trace() -> list[Step]:
         return play(VectorBattlesnake(4, 3, 7, 7), 100, seed=11)
 
     check_same(trace(), trace())
 
 
-def test_other_seed_other_games():
+def test_other_seed_other_games() -> None:
     env = VectorBattlesnake(4, 3, 7, 7)
     first = env.reset(seed=1)[0].copy()
     again = env.reset()[0].copy()
@@ -210,12 +223,12 @@ def test_other_seed_other_games():
     np.testing.assert_array_equal(env.reset()[0], again)
 
 
-def test_unseeded_environments_differ():
+def test_unseeded_environments_differ() -> None:
     seeds = [VectorBattlesnake(4, 2, 7, 7).reset()[1]["seed"] for _ in range(2)]
     assert (seeds[0] != seeds[1]).all()
 
 
-def test_a_game_does_not_depend_on_the_size_of_the_batch():
+def test_a_game_does_not_depend_on_the_size_of_the_batch() -> None:
     small = VectorBattlesnake(2, 2, 7, 7)
     large = VectorBattlesnake(50, 2, 7, 7)
     for _ in range(3):
@@ -224,7 +237,7 @@ def test_a_game_does_not_depend_on_the_size_of_the_batch():
         )
 
 
-def test_seeds_of_successive_games_lie_far_apart():
+def test_seeds_of_successive_games_lie_far_apart() -> None:
     env = VectorBattlesnake(2, 1, 7, 7)
     seeds = [env.reset(seed=4)[1]["seed"].copy()]
     seeds += [env.reset()[1]["seed"].copy() for _ in range(5000)]
@@ -237,7 +250,7 @@ def test_seeds_of_successive_games_lie_far_apart():
         assert gaps.min() > 10_000
 
 
-def test_mixed_sizes_and_snake_counts():
+def test_mixed_sizes_and_snake_counts() -> None:
     widths, heights, counts = [7, 11, 9, 11], [7, 11, 11, 9], [2, 4, 3, 1]
     with pytest.raises(ValueError, match="solo"):
         VectorBattlesnake(4, counts, widths, heights)
@@ -262,7 +275,7 @@ def test_mixed_sizes_and_snake_counts():
         assert not observation[unused].any()
 
 
-def test_one_snake_plays_solo():
+def test_one_snake_plays_solo() -> None:
     env = VectorBattlesnake(3, 1, 7, 7)
     assert env.game.solo
     trace = play(env, 20)
@@ -282,7 +295,7 @@ A: health=50
 """
 
 
-def test_start_from_positions():
+def test_start_from_positions() -> None:
     first = Board.from_text(POSITION)
     second = Board.new(7, 7, 2, game=Game(seed=8))
     for _ in range(3):
@@ -301,7 +314,7 @@ def test_start_from_positions():
     starts = {i: [int(infos["turn"][i])] for i in range(5)}
     for _ in range(60):
         _, _, _, _, infos = env.step(np.zeros((5, 3), int))
-        for i in np.flatnonzero(infos["reset"]):
+        for i in np.flatnonzero(infos["reset"]).tolist():
             starts[i].append(int(infos["turn"][i]))
     for i, turns in starts.items():
         assert len(turns) > 3
@@ -314,7 +327,7 @@ def test_start_from_positions():
     assert env.games.state(0).width == 11
 
 
-def test_positions_play_on_as_the_law_does():
+def test_positions_play_on_as_the_law_does() -> None:
     start = Board.from_text(POSITION)
     env = VectorBattlesnake(4, 2, 7, 7, food="seeded")
     _, infos = env.reset(seed=6, options={"states": [start]})
@@ -332,7 +345,7 @@ def test_positions_play_on_as_the_law_does():
             assert env.games.state(i).food == board.food
 
 
-def test_frames_do_not_outlive_a_game():
+def test_frames_do_not_outlive_a_game() -> None:
     stacked = {"name": "planes", "frames": 2}
     env = VectorBattlesnake(6, 2, 7, 7, observation=stacked, max_turns=50)
     planes = env.single_observation_space.shape[0] // 2
@@ -352,7 +365,7 @@ def test_frames_do_not_outlive_a_game():
         env.step(np.zeros((6, 2), int))
 
 
-def test_relative_observations_take_relative_actions():
+def test_relative_observations_take_relative_actions() -> None:
     env = VectorBattlesnake(1, 2, 7, 7, observation="facing", action_mask="wall")
     board = Board.from_text(POSITION)  # a looks left, b right
     _, infos = env.reset(seed=1, options={"states": [board]})
@@ -362,7 +375,7 @@ def test_relative_observations_take_relative_actions():
     assert [ahead[0].head, ahead[1].head] == [(1, 6), (4, 1)]
 
 
-def test_settings_and_maps():
+def test_settings_and_maps() -> None:
     settings = Settings(food_spawn_chance=0, minimum_food=0)
     env = VectorBattlesnake(3, 2, 7, 7, game=Game(map="empty", settings=settings))
     env.reset(seed=1)
@@ -371,7 +384,7 @@ def test_settings_and_maps():
     assert all(not env.games.state(i).food for i in range(3))
 
 
-def test_a_map_that_runs_out_of_cells_is_truncated():
+def test_a_map_that_runs_out_of_cells_is_truncated() -> None:
     game = Game(map="hz_scatter", settings=Settings(hazard_damage_per_turn=0))
     env = VectorBattlesnake(4, 2, 7, 7, game=game)
     start = replace(Board.new(7, 7, 2), turn=97)
@@ -402,7 +415,7 @@ def test_a_map_that_runs_out_of_cells_is_truncated():
         ({"food": "slow"}, "food"),
     ],
 )
-def test_bad_arguments(arguments, message):
+def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         VectorBattlesnake(**{"num_games": 2, "num_snakes": 2, **arguments})
 
@@ -419,7 +432,7 @@ def test_bad_arguments(arguments, message):
         ([["up", "up"], ["up", "up"]], "integers"),
     ],
 )
-def test_bad_actions(actions, message):
+def test_bad_actions(actions: Any, message: str) -> None:
     env = VectorBattlesnake(2, 2, 7, 7)
     env.reset(seed=1)
     with pytest.raises(ValueError, match=message):
@@ -427,7 +440,7 @@ def test_bad_actions(actions, message):
     assert not env.games.turn.any()
 
 
-def test_bad_states():
+def test_bad_states() -> None:
     env = VectorBattlesnake(2, 2, 7, 7, max_turns=30)
     small = Board.new(7, 7, 2)
     over = small.copy()
@@ -452,12 +465,12 @@ def test_bad_states():
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "1"])
-def test_bad_seed(seed):
+def test_bad_seed(seed: Any) -> None:
     with pytest.raises(ValueError, match="seed must be a whole number of at least 0"):
         VectorBattlesnake(2, 2, 7, 7).reset(seed=seed)
 
 
-def test_order_of_calls():
+def test_order_of_calls() -> None:
     env = VectorBattlesnake(2, 2, 7, 7)
     with pytest.raises(ResetNeeded, match="reset"):
         env.step(np.zeros((2, 2), int))
@@ -470,6 +483,6 @@ def test_order_of_calls():
         env.reset()
 
 
-def test_names_are_told():
+def test_names_are_told() -> None:
     env = VectorBattlesnake(1, 2, observation=observations.get("flat-num"))
     assert env.observation.name == "flat-num"

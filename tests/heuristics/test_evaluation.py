@@ -1,7 +1,11 @@
 import dataclasses
 import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,7 +51,9 @@ def value_by_definition(evaluation: Evaluation, row: np.ndarray, living: int) ->
     layers = np.frombuffer(evaluation.numbers, LAYERS)[min(living - 2, STACKS - 1)]
     used = DUEL_INPUTS if living == 2 else INPUTS
 
-    def layer(values, weights, bias):
+    def layer(
+        values: Iterable[int], weights: npt.NDArray[Any], bias: npt.NDArray[Any]
+    ) -> list[int]:
         sums = bias.astype(object).copy()
         for i, value in enumerate(values):
             sums += int(value) * weights[i // 2, :, i % 2].astype(object)
@@ -55,7 +61,7 @@ def value_by_definition(evaluation: Evaluation, row: np.ndarray, living: int) ->
 
     hidden = layer(row[:used], layers["first"][: used // 2], layers["first_bias"])
     second = layer(hidden, layers["second"], layers["second_bias"])
-    logit = int(layers["last_bias"]) + sum(
+    logit: int = int(layers["last_bias"]) + sum(
         v * int(w) for v, w in zip(second, layers["last"], strict=True)
     )
     return logit * 10_000 >> 18
@@ -64,7 +70,9 @@ def value_by_definition(evaluation: Evaluation, row: np.ndarray, living: int) ->
 @given(
     st.integers(0, 2**32), st.integers(2, 16), st.sampled_from([3, 200, HEAVIEST]), st.booleans()
 )
-def test_every_processor_computes_what_the_definition_says(seed, living, size, extreme):
+def test_every_processor_computes_what_the_definition_says(
+    seed: int, living: int, size: int, extreme: bool
+) -> None:
     rng = np.random.default_rng(seed)
     evaluation = random_evaluation(seed, size)
     rows = rng.integers(-LARGEST, LARGEST, (2, INPUTS), np.int16, endpoint=True)
@@ -78,9 +86,9 @@ def test_every_processor_computes_what_the_definition_says(seed, living, size, e
             assert np.frombuffer(answer, np.int32).tolist() == expected
 
 
-def test_weights_are_rounded_to_their_places():
+def test_weights_are_rounded_to_their_places() -> None:
     rng = np.random.default_rng(1)
-    floats = {
+    floats: dict[str, Any] = {
         "first": rng.normal(size=(HIDDEN, INPUTS)),
         "first_bias": rng.normal(size=HIDDEN),
         "second": rng.normal(size=(SECOND, HIDDEN)),
@@ -98,7 +106,7 @@ def test_weights_are_rounded_to_their_places():
     assert np.abs(values / 10_000 - logits).max() < 20 / WEIGHT_UNIT * np.abs(logits).max()
 
 
-def test_a_file_comes_back_whole(tmp_path):
+def test_a_file_comes_back_whole(tmp_path: Path) -> None:
     evaluation = random_evaluation(3)
     evaluation.save(tmp_path / "one.evaluation")
     again = Evaluation.load(tmp_path / "one.evaluation")
@@ -107,7 +115,7 @@ def test_a_file_comes_back_whole(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["magic", "facts", "format", "numbers", "end", "empty"])
-def test_a_damaged_file_is_refused_by_its_name(tmp_path, place):
+def test_a_damaged_file_is_refused_by_its_name(tmp_path: Path, place: str) -> None:
     path = tmp_path / "one.evaluation"
     random_evaluation(3).save(path)
     magic, header, numbers = path.read_bytes().split(b"\n", 2)
@@ -126,12 +134,12 @@ def test_a_damaged_file_is_refused_by_its_name(tmp_path, place):
         Evaluation.load(path)
 
 
-def test_a_missing_file_is_refused_by_its_name(tmp_path):
+def test_a_missing_file_is_refused_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(EvaluationError, match=r"none\.evaluation"):
         Evaluation.load(tmp_path / "none.evaluation")
 
 
-def board_of(ruleset="standard", size=11, snakes=2) -> Board:
+def board_of(ruleset: str = "standard", size: int = 11, snakes: int = 2) -> Board:
     board = Board.new(size, size, snakes, game=Game(ruleset, seed=5))
     return dataclasses.replace(board, you_id=board.snakes[0].id)
 
@@ -144,14 +152,16 @@ def board_of(ruleset="standard", size=11, snakes=2) -> Board:
         (board_of(snakes=4), "trained for up to 3 snakes, not 4"),
     ],
 )
-def test_where_it_was_not_trained_the_hand_made_weights_play_and_say_so(board, why):
+def test_where_it_was_not_trained_the_hand_made_weights_play_and_say_so(
+    board: Board, why: str
+) -> None:
     by_hand = Search(nodes=500)(board)
     decision = Search(nodes=500, evaluation=random_evaluation(3))(board)
     assert decision.scores == by_hand.scores
     assert why in decision.reasons[0].note
 
 
-def test_where_it_was_trained_its_values_are_the_scores():
+def test_where_it_was_trained_its_values_are_the_scores() -> None:
     board = board_of()
     evaluation = random_evaluation(3, 200)
     decision = Search(max_depth=1, evaluation=evaluation)(board)
@@ -159,7 +169,7 @@ def test_where_it_was_trained_its_values_are_the_scores():
     assert "by hand" not in decision.reasons[0].note
 
 
-def test_the_inputs_tell_of_the_position():
+def test_the_inputs_tell_of_the_position() -> None:
     board = Board.from_text(
         """
         . . . . . . .
@@ -187,7 +197,7 @@ def test_the_inputs_tell_of_the_position():
     assert not told[48:].any()  # no third snake
 
 
-def test_what_is_no_network_is_refused():
+def test_what_is_no_network_is_refused() -> None:
     numbers = random_evaluation(1).numbers
     row = np.zeros(INPUTS, np.int16)
     assert len(numbers) == size_in_bytes()

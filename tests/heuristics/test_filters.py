@@ -15,24 +15,24 @@ from heuristics.filters import (
     starvation,
     walls,
 )
-from heuristics.pipeline import mask
+from heuristics.pipeline import Filter, mask
 from heuristics.view import View
 
 
-def vetoed(rule, text, you="a"):
+def vetoed(rule: Filter, text: str, you: str = "a") -> dict[str, float]:
     board = Board.from_text(text)
     board.you_id = you
     view = View(board)
     return {move: rule.badness(view, move) for move in MOVES if rule.badness(view, move)}
 
 
-def test_what_is_alive_is_what_safe_moves_tells(played):
+def test_what_is_alive_is_what_safe_moves_tells(played: list[Board]) -> None:
     for board in played:
         if safe := board.safe_moves():
             assert [MOVES[i] for i in mask(board, ALIVE).nonzero()[0]] == safe
 
 
-KINDS = {
+KINDS: dict[str, tuple[Filter, ...]] = {
     "none": (),
     "wall": (walls,),
     "neck": (neck,),
@@ -46,23 +46,23 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_filters_agree_with_the_action_masks_of_training(played, kind):
+def test_filters_agree_with_the_action_masks_of_training(played: list[Board], kind: str) -> None:
     some_were_masked = False
     for board in played:
-        expected = action_mask(board.game, board, board.you_id, kind)
+        expected = action_mask(board.game, board, board.you.id, kind)
         assert mask(board, KINDS[kind]).tolist() == expected.tolist()
         some_were_masked |= not expected.all()
     assert some_were_masked or kind in ("none", "wall")  # wrapped boards have no walls
 
 
-def test_forbidden_is_alive_where_a_move_is_left(played):
+def test_forbidden_is_alive_where_a_move_is_left(played: list[Board]) -> None:
     for board in played:
         if board.safe_moves():
-            expected = action_mask(board.game, board, board.you_id, "forbidden")
+            expected = action_mask(board.game, board, board.you.id, "forbidden")
             assert mask(board, ALIVE).tolist() == expected.tolist()
 
 
-def test_a_move_that_alive_vetoes_kills(played):
+def test_a_move_that_alive_vetoes_kills(played: list[Board]) -> None:
     killed = 0
     for board in played[::3]:
         view = View(board)
@@ -72,7 +72,7 @@ def test_a_move_that_alive_vetoes_kills(played):
             after = board.copy()
             after.step(
                 {s.id: (board.safe_moves(s.id) or ["up"])[0] for s in board.living}
-                | {board.you_id: move}
+                | {board.you.id: move}
             )
             others_lived = all(after.snake(s.id).alive for s in view.rivals)
             assert not after.you.alive or not others_lived
@@ -80,24 +80,24 @@ def test_a_move_that_alive_vetoes_kills(played):
     assert killed > 20
 
 
-def test_walls_only_where_edges_are_not_joined():
+def test_walls_only_where_edges_are_not_joined() -> None:
     picture = "A < <\n. . .\n. . ."
     assert set(vetoed(walls, picture)) == {"up", "left"}
     assert not vetoed(walls, "ruleset=wrapped\n" + picture)
 
 
-def test_the_neck_of_a_stacked_start_is_no_neck():
+def test_the_neck_of_a_stacked_start_is_no_neck() -> None:
     assert not vetoed(neck, ". . .\n. A .\n. . .")
     assert set(vetoed(neck, ". . .\n. A <\n. . .")) == {"right"}
 
 
-def test_bodies_let_the_tail_leave_but_not_after_a_meal():
+def test_bodies_let_the_tail_leave_but_not_after_a_meal() -> None:
     coil = ". > v .\n. A < .\n. . . ."
     assert set(vetoed(bodies, coil)) == {"right"}
     assert set(vetoed(bodies, coil + "\nA: length=5")) == {"right", "up"}
 
 
-def test_a_dead_body_blocks_nobody():
+def test_a_dead_body_blocks_nobody() -> None:
     board = Board.from_text(". . .\n. A .\n. . .\nB: cause=wall-collision at=0,1/1,0/2,1")
     board.you_id = "a"
     assert set(mask(board, (bodies,)).tolist()) == {True}
@@ -116,20 +116,20 @@ def test_a_dead_body_blocks_nobody():
         (1, "*~", {"up", "down", "left"}),
     ],
 )
-def test_starvation(health, extra, deadly):
+def test_starvation(health: int, extra: str, deadly: set[str]) -> None:
     # The head stands in the middle; what is to its right differs.
     right = (extra or ".").ljust(2)
     picture = f". . .\n. A {right}\n. . .\nA: health={health}"
     assert set(vetoed(starvation, picture)) == deadly
 
 
-def test_healing_hazards_save():
+def test_healing_hazards_save() -> None:
     picture = "hazard_damage_per_turn=-5\n. . .\n. A .~\n. . .\nA: health=1"
     assert set(vetoed(starvation, picture)) == {"up", "down", "left"}
     assert not vetoed(hazards, picture)
 
 
-def test_head_to_heads_weigh_chance_and_outcome():
+def test_head_to_heads_weigh_chance_and_outcome() -> None:
     duel = "> > A . B < <\n. . . . . . ."
     tie = vetoed(head_to_heads, duel)
     loss = vetoed(head_to_heads, duel + "\nB: length=4")
@@ -138,11 +138,11 @@ def test_head_to_heads_weigh_chance_and_outcome():
     assert not vetoed(head_to_heads, duel + "\nA: length=4")
 
 
-def test_head_to_heads_cross_joined_edges():
+def test_head_to_heads_cross_joined_edges() -> None:
     assert set(vetoed(head_to_heads, "ruleset=wrapped\nA < < . > > B .")) == {"left"}
 
 
-def test_dead_ends_prefer_the_larger_of_two():
+def test_dead_ends_prefer_the_larger_of_two() -> None:
     pocket = """
         . A . . > > v
         . ^ . . . . v
@@ -153,11 +153,11 @@ def test_dead_ends_prefer_the_larger_of_two():
     assert badness["left"] > badness.get("right", 0)
 
 
-def test_hazards_count_the_damage():
+def test_hazards_count_the_damage() -> None:
     assert vetoed(hazards, ". . .\n. A .2\n. .~.\n") == {"right": 28, "down": 14}
     assert not vetoed(hazards, ". . .\n. A *2\n. . .\n")
 
 
-def test_filters_are_known_by_name():
+def test_filters_are_known_by_name() -> None:
     assert list(FILTERS) == [rule.name for rule in SAFE] + ["hazards"]
     assert FILTERS["dead_ends"] is dead_ends

@@ -3,7 +3,7 @@ from heuristics.foresight import foresight
 from heuristics.view import View
 
 
-def scores(text):
+def scores(text: str) -> dict[str, float]:
     board = Board.from_text(text)
     board.you_id = "a"
     before = board.copy()
@@ -12,24 +12,24 @@ def scores(text):
     return found
 
 
-def test_the_worst_answer_counts():
+def test_the_worst_answer_counts() -> None:
     found = scores("> A . B <\n. . . . ^\n. . . . .")
     assert found["right"] == -1  # B, the longer, may come too
     assert found["down"] > 0
 
 
-def test_no_way_on_is_nearly_death():
+def test_no_way_on_is_nearly_death() -> None:
     found = scores(". A . . .\n> ^ . . .\n^ . . . .\n^ < . . .")
     assert found == {"left": -0.5, "right": found["right"]}
     assert found["right"] > 0
 
 
-def test_a_far_rival_is_no_threat():
+def test_a_far_rival_is_no_threat() -> None:
     far = "> A . . . . . . . . . . B <\n. . . . . . . . . . . . . ."
     assert min(scores(far).values()) > 0
 
 
-def test_what_chance_will_bring_is_not_known():
+def test_what_chance_will_bring_is_not_known() -> None:
     # The ring shrinks next turn, deadly; only the seed tells on which side.
     royale = "ruleset=royale shrink_every_n_turns=1 hazard_damage_per_turn=100"
     picture = ". . . . . . .\n> A . . . B <\n. . . . . . .\n. . . . . . ."

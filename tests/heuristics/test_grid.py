@@ -1,8 +1,10 @@
 import itertools
 import random
+from collections.abc import Iterator
 
 import pytest
 
+from battlesnake_gym.rules import Point
 from battlesnake_gym.rules.state import MOVES, OFFSETS
 from heuristics.grid import Grid, grid
 
@@ -13,12 +15,12 @@ SHAPES = [
 ]
 
 
-def cells_of(shape, cells):
+def cells_of(shape: Grid, cells: int) -> set[Point]:
     every = itertools.product(range(shape.width), range(shape.height))
     return {cell for cell in every if shape.bit(cell) & cells}
 
 
-def neighbours(shape, cell):
+def neighbours(shape: Grid, cell: Point) -> Iterator[Point]:
     for dx, dy in OFFSETS.values():
         x, y = cell[0] + dx, cell[1] + dy
         if shape.wrapped:
@@ -28,7 +30,7 @@ def neighbours(shape, cell):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_spread_reaches_exactly_the_neighbours(shape):
+def test_spread_reaches_exactly_the_neighbours(shape: Grid) -> None:
     draw = random.Random(1)
     every = list(itertools.product(range(shape.width), range(shape.height)))
     for _ in range(20):
@@ -38,10 +40,10 @@ def test_spread_reaches_exactly_the_neighbours(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_step_and_distance_agree_with_walking(shape):
+def test_step_and_distance_agree_with_walking(shape: Grid) -> None:
     start = (shape.width // 2, shape.height - 1)
-    steps = {shape.step(start, move) for move in MOVES} - {None}
-    assert steps == set(neighbours(shape, start))
+    steps = {shape.step(start, move) for move in MOVES}
+    assert steps - {None} == set(neighbours(shape, start))
     reached, turns = shape.bit(start), 0
     while reached != shape.everything:
         for cell in cells_of(shape, reached):
@@ -54,7 +56,7 @@ def test_step_and_distance_agree_with_walking(shape):
         reached = grown
 
 
-def test_off_the_board_is_no_cell():
+def test_off_the_board_is_no_cell() -> None:
     shape = grid(3, 3)
     assert shape.bit((3, 0)) == shape.bit((0, -1)) == shape.bit(None) == 0
     assert shape.bits([(0, 0), (9, 9)]) == 1

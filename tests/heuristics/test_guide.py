@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,12 @@ FILES = dict(re.findall(r"^```\w+ (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DO
 COMMANDS = "".join(re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 
 
+Run = Callable[[str], "subprocess.CompletedProcess[str]"]
+
+
 @pytest.fixture
-def run(tmp_path):
-    def run(script):
+def run(tmp_path: Path) -> Run:
+    def run(script: str) -> subprocess.CompletedProcess[str]:
         scripts = Path(sys.executable).parent
         environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
         return subprocess.run(
@@ -27,14 +31,14 @@ def run(tmp_path):
     return run
 
 
-def test_the_page_has_files_and_commands():
+def test_the_page_has_files_and_commands() -> None:
     assert set(FILES) == {"my_snake.py", "my_tests.txt"}
     assert COMMANDS.count("battlesnake-gym ") == 5
     lines = [line for line in FILES["my_snake.py"].splitlines() if line.strip()]
     assert len(lines) <= 10
 
 
-def test_its_commands_work(run, tmp_path):
+def test_its_commands_work(run: Run, tmp_path: Path) -> None:
     done = run(COMMANDS)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "mine      Eats when hungry" in done.stdout
@@ -43,7 +47,7 @@ def test_its_commands_work(run, tmp_path):
     assert list((tmp_path / "replays").iterdir())
 
 
-def test_its_scenario_tells_a_careless_snake(run):
+def test_its_scenario_tells_a_careless_snake(run: Run) -> None:
     done = run("battlesnake-gym scenarios my_tests.txt --snake hungry")
     assert done.returncode == 1
     assert "left, not up" in done.stdout

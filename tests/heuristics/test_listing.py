@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -7,26 +8,28 @@ from heuristics.listing import main
 from heuristics.named import NAMED
 
 
-def test_every_snake_is_listed_with_its_description(capsys):
+def test_every_snake_is_listed_with_its_description(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert {line.split()[0] for line in lines} >= set(NAMED)
     assert any("Any move that does not kill it at once." in line for line in lines)
 
 
-def test_some_may_duel(capsys):
+def test_some_may_duel(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["random", "territory", "--duels", "2", "--ruleset", "wrapped"]) == 0
     table = capsys.readouterr().out.splitlines()
     assert table[1].split() == ["territory", ".", "100%", "100%"]
 
 
-def test_an_unknown_name_is_refused(capsys):
+def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nobody"]) == 2
     assert "unknown snake 'nobody'; choose from" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("as_file", [True, False])
-def test_own_files_are_listed_too(tmp_path, monkeypatch, as_file):
+def test_own_files_are_listed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_file: bool
+) -> None:
     path = tmp_path / "own.py"
     if as_file:
         path.write_text(

@@ -8,7 +8,7 @@ from heuristics.named import NAMED
 from heuristics.playing import play, play_named
 
 
-def test_a_dozen_snakes_are_registered_with_a_description():
+def test_a_dozen_snakes_are_registered_with_a_description() -> None:
     assert len(NAMED) >= 12
     for name in NAMED:
         assert name in snakes.names()
@@ -19,7 +19,7 @@ def test_a_dozen_snakes_are_registered_with_a_description():
 
 @pytest.mark.parametrize("ruleset", sorted(RULESETS))
 @pytest.mark.parametrize("name", NAMED)
-def test_every_snake_plays_every_ruleset(name, ruleset):
+def test_every_snake_plays_every_ruleset(name: str, ruleset: str) -> None:
     game = Game(ruleset=ruleset, seed=3, settings=Settings(shrink_every_n_turns=5))
     board = Board.new(7, 7, 1 if ruleset == "solo" else 3, game=game)
     players = {snake.id: snakes.make(name, seat) for seat, snake in enumerate(board.snakes)}
@@ -28,7 +28,7 @@ def test_every_snake_plays_every_ruleset(name, ruleset):
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_decisions_say_why_and_repeat(name):
+def test_decisions_say_why_and_repeat(name: str) -> None:
     board = Board.new(11, 11, 4, game=Game(seed=5))
     board.you_id = "snake_2"
     decision = snakes.make(name, 7)(board)
@@ -40,7 +40,7 @@ def test_decisions_say_why_and_repeat(name):
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 5), (2, 2), (25, 3)])
 @pytest.mark.parametrize("name", NAMED)
-def test_every_snake_moves_on_odd_boards(name, size):
+def test_every_snake_moves_on_odd_boards(name: str, size: tuple[int, int]) -> None:
     width, height = size
     picture = "\n".join(["A " + ". " * (width - 1)] + [". " * width] * (height - 1))
     for ruleset in ("standard", "wrapped"):
@@ -50,7 +50,7 @@ def test_every_snake_moves_on_odd_boards(name, size):
 
 
 @pytest.mark.parametrize("name", sorted(NAMED.keys() - {"minimax"}))  # which refuses
-def test_a_snake_that_is_out_is_still_answered(name):
+def test_a_snake_that_is_out_is_still_answered(name: str) -> None:
     board = Board.from_text("A < < . B\n. . . . ^\n. . . . ^")
     board.step({"a": "left", "b": "up"})
     board.you_id = "a"
@@ -58,7 +58,7 @@ def test_a_snake_that_is_out_is_still_answered(name):
     assert snakes.make(name, 1)(board).move in MOVES
 
 
-def test_careful_snakes_beat_careless_ones(careful):
+def test_careful_snakes_beat_careless_ones(careful: str) -> None:
     won = 0
     for number in range(10):
         game = Game(seed=1 + 10_007 * number)

@@ -7,47 +7,48 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.rules.state import MOVES
 from heuristics.filters import ALIVE, SAFE, bodies, dead_ends, walls
 from heuristics.pipeline import Filter, Pipeline, Preference, When, explain, filtered, mask
+from heuristics.view import View
 
 OPEN = ". . . . .\n. . . . .\n. . A < <\n. . . . .\n. . . . ."
 CORNER = ". . .\n. . .\nA < <"  # only up lives
 TRAPPED = "> v .\nA < .\nA: length=5"  # walls left and below, own body up and right
 
 
-def board_of(text, you="a"):
+def board_of(text: str, you: str = "a") -> Board:
     board = Board.from_text(text)
     board.you_id = you
     return board
 
 
 @Filter
-def everything(view, move):
+def everything(view: View, move: str) -> float:
     """Is against all moves"""
     return {"up": 3, "down": 1, "left": 2, "right": 1}[move]
 
 
 @Preference
-def upward(view, move):
+def upward(view: View, move: str) -> float:
     """Likes up."""
     return float(move == "up")
 
 
 @Preference
-def leftward(view, move):
+def leftward(view: View, move: str) -> float:
     """Likes left."""
     return float(move == "left")
 
 
-def yes(view):
+def yes(view: View) -> bool:
     """Always"""
     return True
 
 
-def no(view):
+def no(view: View) -> bool:
     """Never"""
     return False
 
 
-def test_filters_rule_out_and_say_so():
+def test_filters_rule_out_and_say_so() -> None:
     decision = Pipeline(*SAFE)(board_of(CORNER))
     assert decision.move == "up"
     assert [reason.rule for reason in decision.reasons] == ["walls", "neck"]
@@ -56,14 +57,14 @@ def test_filters_rule_out_and_say_so():
     assert decision.scores == {"up": 0.0}
 
 
-def test_a_filter_against_everything_keeps_the_least_bad():
+def test_a_filter_against_everything_keeps_the_least_bad() -> None:
     decision = Pipeline(everything, upward)(board_of(OPEN))
     assert set(decision.scores) == {"down", "right"}
     assert decision.reasons[0].vetoed == ("up", "left")
     assert "down or right, the least bad left" in decision.reasons[0].note
 
 
-def test_with_nothing_safe_left_the_earlier_filter_decides():
+def test_with_nothing_safe_left_the_earlier_filter_decides() -> None:
     board = board_of(TRAPPED)
     assert board.safe_moves() == []
     assert set(Pipeline(walls, bodies)(board).scores) == {"up", "right"}
@@ -71,14 +72,14 @@ def test_with_nothing_safe_left_the_earlier_filter_decides():
     assert Pipeline(*SAFE)(board).move == "up"  # right is the neck
 
 
-def test_preferences_add_up_by_weight():
+def test_preferences_add_up_by_weight() -> None:
     decision = Pipeline(upward, leftward * 0.5, 2 * leftward)(board_of(OPEN))
     assert decision.move == "left"
     assert decision.scores == {"up": 1, "down": 0, "left": 2.5, "right": 0}
     assert [reason.scores["left"] for reason in decision.reasons] == [0, 0.5, 2]
 
 
-def test_a_tree_walks_one_branch_and_says_which():
+def test_a_tree_walks_one_branch_and_says_which() -> None:
     tree = When(no, [upward], [When(yes, [leftward], [upward])])
     decision = Pipeline(tree)(board_of(OPEN))
     assert decision.move == "left"
@@ -89,8 +90,8 @@ def test_a_tree_walks_one_branch_and_says_which():
     ]
 
 
-def test_the_seed_breaks_ties():
-    def moves(seed):
+def test_the_seed_breaks_ties() -> None:
+    def moves(seed: int) -> list[str]:
         snake = Pipeline(*ALIVE, seed=seed)
         return [snake(board_of(OPEN)).move for _ in range(30)]
 
@@ -99,11 +100,11 @@ def test_the_seed_breaks_ties():
 
 
 @pytest.mark.parametrize("values", [[-5, -1, -9, -2], [-math.inf, -1, -1, 0]])
-def test_negative_values_never_lose_to_a_vetoed_move(values):
+def test_negative_values_never_lose_to_a_vetoed_move(values: list[float]) -> None:
     assert filtered(values, board_of(CORNER), SAFE).move == "up"
 
 
-def test_the_highest_value_left_wins_whatever_the_signs():
+def test_the_highest_value_left_wins_whatever_the_signs() -> None:
     for values in itertools.permutations([-4.0, -3.0, 2.0, 1.0]):
         by_move = dict(zip(MOVES, values, strict=True))
         best = max(("up", "down", "left"), key=by_move.__getitem__)
@@ -115,7 +116,7 @@ def test_the_highest_value_left_wins_whatever_the_signs():
             assert decision.reasons[0].scores == by_move
 
 
-def test_nan_and_missing_values_come_last():
+def test_nan_and_missing_values_come_last() -> None:
     nan = math.nan
     assert filtered([nan, -7, nan, nan], board_of(OPEN), SAFE).move == "down"
     assert filtered({"down": -7, "right": 3}, board_of(OPEN), SAFE).move == "down"
@@ -125,32 +126,32 @@ def test_nan_and_missing_values_come_last():
     assert decision.reasons[0].note == "no number for up, left"
 
 
-def test_equal_values_go_to_the_first_move():
+def test_equal_values_go_to_the_first_move() -> None:
     assert filtered([1, 1, 1, 1], board_of(OPEN), []).move == "up"
     assert filtered([1, 1, 1, 1], board_of(OPEN), [everything]).move == "down"
 
 
-def test_filtered_still_moves_with_nothing_safe_left():
+def test_filtered_still_moves_with_nothing_safe_left() -> None:
     decision = filtered([-4, -3, -2, -1], board_of(TRAPPED), SAFE)
     assert decision.move == "up"
     assert filtered([-4, -3, -2, -1], board_of(TRAPPED), [walls]).move == "right"
 
 
-def test_filtered_refuses_other_shapes():
+def test_filtered_refuses_other_shapes() -> None:
     with pytest.raises(ValueError, match="one number for each"):
         filtered([1, 2, 3], board_of(OPEN), [])
     with pytest.raises(ValueError, match="unknown moves"):
         filtered({"north": 1}, board_of(OPEN), [])
 
 
-def test_a_mask_is_never_all_false():
+def test_a_mask_is_never_all_false() -> None:
     assert mask(board_of(CORNER), SAFE).tolist() == [True, False, False, False]
     assert mask(board_of(OPEN), [everything]).tolist() == [True] * 4
     assert mask(board_of(TRAPPED), [walls, bodies]).tolist() == [True, False, False, True]
     assert mask(board_of(OPEN), []).dtype == bool
 
 
-def test_explain_names_every_rule():
+def test_explain_names_every_rule() -> None:
     text = explain(Pipeline(*SAFE, upward * 2)(board_of(CORNER)))
     assert text.splitlines()[0] == "up"
     assert "walls" in text
@@ -158,7 +159,7 @@ def test_explain_names_every_rule():
     assert "upward  up +2.00" in text
 
 
-def test_dead_ends_speak_only_where_they_matter():
+def test_dead_ends_speak_only_where_they_matter() -> None:
     assert all(
         dead_ends.badness.__name__ != r.rule for r in Pipeline(*SAFE)(board_of(OPEN)).reasons
     )

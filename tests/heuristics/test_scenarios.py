@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 
@@ -28,25 +29,25 @@ A < <
 """
 
 
-def test_a_good_set_is_shipped():
+def test_a_good_set_is_shipped() -> None:
     assert len(ALL) >= 12
     assert len({scenario.name for scenario in ALL}) == len(ALL)
     assert all(scenario.note for scenario in ALL)
 
 
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
-def test_careful_snakes_pass_with_any_seed(careful, scenario):
+def test_careful_snakes_pass_with_any_seed(careful: str, scenario: Scenario) -> None:
     for seed in range(5):
         outcome = scenario.ask(snakes.make(careful, seed))
         assert outcome.passed, f"{outcome.decision}\n{scenario.board}"
 
 
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
-def test_no_scenario_lets_everything_pass(scenario):
+def test_no_scenario_lets_everything_pass(scenario: Scenario) -> None:
     assert any(not scenario.ask(snakes.make("random", seed)).passed for seed in range(20))
 
 
-def test_text_is_read():
+def test_text_is_read() -> None:
     (scenario,) = from_text(TEXT)
     assert (scenario.name, scenario.note, scenario.allowed) == (
         "corner",
@@ -59,7 +60,7 @@ def test_text_is_read():
 
 
 @pytest.mark.parametrize("ending", ["txt", "json"])
-def test_files_keep_everything(tmp_path, ending):
+def test_files_keep_everything(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"all.{ending}"
     save(path, ALL)
     for before, after in zip(ALL, load(path), strict=True):
@@ -70,7 +71,7 @@ def test_files_keep_everything(tmp_path, ending):
             assert before.board.to_api() == after.board.to_api()
 
 
-def test_one_object_is_a_json_file_too(tmp_path):
+def test_one_object_is_a_json_file_too(tmp_path: Path) -> None:
     path = tmp_path / "one.json"
     path.write_text(json.dumps(ALL[0].to_json()))
     assert load(path)[0].name == ALL[0].name
@@ -88,7 +89,7 @@ def test_one_object_is_a_json_file_too(tmp_path):
         (TEXT + "A: cause=hazard\n", "corner: board.you must be"),
     ],
 )
-def test_broken_text_is_refused_by_name(tmp_path, text, says):
+def test_broken_text_is_refused_by_name(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "broken.txt"
     path.write_text(text)
     with pytest.raises(ScenarioError, match=f"broken.txt: {says}"):
@@ -104,19 +105,19 @@ def test_broken_text_is_refused_by_name(tmp_path, text, says):
         ({"name": "n", "allowed": ["up"]}, "n: board is missing"),
     ],
 )
-def test_broken_json_is_refused_by_name(value, says):
+def test_broken_json_is_refused_by_name(value: object, says: str) -> None:
     with pytest.raises(ScenarioError, match=says):
         from_json(value)
 
 
-def test_json_that_is_none_is_refused(tmp_path):
+def test_json_that_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_text("{")
     with pytest.raises(ScenarioError, match=r"broken.json"):
         load(path)
 
 
-def test_any_turn_of_a_replay_becomes_a_scenario(tmp_path):
+def test_any_turn_of_a_replay_becomes_a_scenario(tmp_path: Path) -> None:
     replay = Replay(Board.new(11, 11, 2, game=Game(seed=4)))
     players = {snake.id: snakes.make("cautious", 1) for snake in replay.first.snakes}
     for _ in range(12):
@@ -140,11 +141,11 @@ def test_any_turn_of_a_replay_becomes_a_scenario(tmp_path):
         Scenario.from_replay(replay, 7, "nobody", ["up"])
 
 
-def test_asking_leaves_the_scenario_as_it_is():
+def test_asking_leaves_the_scenario_as_it_is() -> None:
     (scenario,) = from_text(TEXT)
     before = scenario.board.copy()
 
-    def vandal(board, seconds=None):
+    def vandal(board: Board, seconds: float | None = None) -> snakes.Decision:
         assert seconds == 0.5
         board.snakes.clear()
         return snakes.Decision("up")

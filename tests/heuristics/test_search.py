@@ -3,6 +3,7 @@ import random
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -33,7 +34,7 @@ def worst_result(board: Board, move: str) -> str:
     rival = next(snake for snake in board.living if snake.id != board.you_id)
     results = []
     for answer in MOVES:
-        child = after(board, {board.you_id: move, rival.id: answer})
+        child = after(board, {board.you.id: move, rival.id: answer})
         alive = {snake.id for snake in child.living}
         mine, theirs = board.you_id in alive, rival.id in alive
         results.append(
@@ -77,7 +78,9 @@ def played(ruleset: str, seed: int, turns: int, size: int, damage: int) -> Board
     st.sampled_from([3, 5, 7, 12]),
     st.sampled_from([0, 5, 14, -20]),
 )
-def test_one_turn_ahead_it_sees_what_the_law_does(ruleset, seed, turns, size, damage):
+def test_one_turn_ahead_it_sees_what_the_law_does(
+    ruleset: str, seed: int, turns: int, size: int, damage: int
+) -> None:
     board = played(ruleset, seed, turns, size, damage)
     # the search takes every body for solid, also that of a snake that is certain to die this turn
     assume(all(snake.health > 1 + 3 * max(damage, 0) for snake in board.living))
@@ -89,7 +92,7 @@ def test_one_turn_ahead_it_sees_what_the_law_does(ruleset, seed, turns, size, da
     assert not (set(board.safe_moves()) - set(decision.scores))
 
 
-def test_it_finds_a_win_some_turns_away():
+def test_it_finds_a_win_some_turns_away() -> None:
     board = Board.from_text(
         """
         . . . . . . .
@@ -108,7 +111,7 @@ def test_it_finds_a_win_some_turns_away():
     assert max(decision.scores.values()) > DECIDED
 
 
-def test_it_takes_the_move_that_lives_longest_when_all_are_lost():
+def test_it_takes_the_move_that_lives_longest_when_all_are_lost() -> None:
     board = Board.from_text(
         """
         ruleset=constrictor
@@ -123,14 +126,14 @@ def test_it_takes_the_move_that_lives_longest_when_all_are_lost():
     assert max(decision.scores.values()) < -DECIDED
 
 
-def test_without_a_clock_the_same_question_has_the_same_answer():
+def test_without_a_clock_the_same_question_has_the_same_answer() -> None:
     board = Board.new(11, 11, 4, game=Game(seed=99))
     board.you_id = board.snakes[0].id
     assert Search()(board) == Search()(board)
 
 
 @pytest.mark.parametrize("nodes", [1, 50, 700, 3001])
-def test_wherever_it_is_cut_off_the_chosen_move_has_the_best_score(nodes):
+def test_wherever_it_is_cut_off_the_chosen_move_has_the_best_score(nodes: int) -> None:
     for seed in range(1, 6):
         board = Board.new(11, 11, 3, game=Game(seed=seed * 99_991))
         for _ in range(10):
@@ -147,19 +150,19 @@ def test_wherever_it_is_cut_off_the_chosen_move_has_the_best_score(nodes):
 
 @pytest.mark.parametrize("size", [3, 11, 12, 19, 20, 25])
 @pytest.mark.parametrize("ruleset", ["standard", "wrapped"])
-def test_every_board_size_fits(size, ruleset):
+def test_every_board_size_fits(size: int, ruleset: str) -> None:
     board = Board.new(size, size, 2, game=Game(ruleset, seed=5))
     board.you_id = board.snakes[0].id
     assert Search(nodes=2000)(board).move in board.safe_moves()
 
 
-def test_sixteen_snakes_fit_and_the_clock_is_kept():
+def test_sixteen_snakes_fit_and_the_clock_is_kept() -> None:
     board = Board.new(19, 19, 16, game=Game(seed=5))
     board.you_id = board.snakes[0].id
     assert Search()(board, seconds=0.05).move in board.safe_moves()
 
 
-def test_it_wins_duels_against_careful_snakes():
+def test_it_wins_duels_against_careful_snakes() -> None:
     from battlesnake_gym import snakes
 
     wins = 0
@@ -171,19 +174,19 @@ def test_it_wins_duels_against_careful_snakes():
     assert wins == 4
 
 
-def test_a_board_without_a_living_you_is_refused():
+def test_a_board_without_a_living_you_is_refused() -> None:
     board = Board.new(11, 11, 2, game=Game(seed=1))
     with pytest.raises(ValueError, match="you"):
         Search()(board)
 
 
-def test_the_compiled_part_trusts_nothing():
+def test_the_compiled_part_trusts_nothing() -> None:
     import numpy as np
 
     from heuristics import _search
 
-    def think(**changed):
-        arguments = {
+    def think(**changed: Any) -> tuple[Any, ...]:
+        arguments: dict[str, Any] = {
             "width": 3,
             "height": 3,
             "wrapped": False,
@@ -226,20 +229,20 @@ def test_the_compiled_part_trusts_nothing():
 
 
 @pytest.mark.parametrize("seconds", [-0.001, 0.0, float("nan"), float("inf")])
-def test_seconds_that_are_no_time_are_refused(seconds):
+def test_seconds_that_are_no_time_are_refused(seconds: float) -> None:
     board = Board.new(11, 11, 2, game=Game(seed=1))
     board.you_id = board.snakes[0].id
     with pytest.raises(ValueError, match="seconds must be a positive number"):
         Search()(board, seconds=seconds)
 
 
-def test_no_positions_are_refused():
+def test_no_positions_are_refused() -> None:
     with pytest.raises(ValueError, match="nodes"):
         Search(nodes=0)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
-def test_ctrl_c_interrupts_a_search():
+def test_ctrl_c_interrupts_a_search() -> None:
     program = """
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
@@ -260,7 +263,7 @@ except KeyboardInterrupt:
         assert process.returncode == 0
 
 
-def test_hazards_that_are_beyond_counting_still_kill():
+def test_hazards_that_are_beyond_counting_still_kill() -> None:
     board = Board.from_text(
         """
         . . . . .
@@ -275,7 +278,7 @@ def test_hazards_that_are_beyond_counting_still_kill():
     assert decision.scores.get("left", -DECIDED) < 0
 
 
-def test_damage_of_any_size_is_played():
+def test_damage_of_any_size_is_played() -> None:
     for damage in (-(10**30), 10**30):
         game = Game(settings=Settings(hazard_damage_per_turn=damage))
         board = Board.new(11, 11, 2, game=game)

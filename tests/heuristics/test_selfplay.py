@@ -1,9 +1,10 @@
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 
-from battlesnake_gym.rules import MOVES, Game, Settings, is_over, start, step
+from battlesnake_gym.rules import MOVES, Game, Point, Settings, State, is_over, start, step
 
 pytest.importorskip("heuristics._search")
 
@@ -37,7 +38,7 @@ QUICK = Player(nodes=40)
     ],
     ids=lambda setup: f"{setup.ruleset}-{setup.width}-{setup.snakes}",
 )
-def test_its_games_are_those_of_the_law(setup):
+def test_its_games_are_those_of_the_law(setup: Setup) -> None:
     """Every turn replayed by the rules, with the food that the game told of."""
     for seed in range(11, 14):
         played = play_game(seed, setup, [QUICK] * setup.snakes)
@@ -67,7 +68,7 @@ def test_its_games_are_those_of_the_law(setup):
         assert played.points.sum() == pytest.approx(1)
 
 
-def place_food(state, cell):
+def place_food(state: State, cell: Point) -> None:
     living = [snake for snake in state.snakes if snake.alive]
     assert cell not in state.food
     assert all(cell not in snake.body for snake in living)
@@ -75,7 +76,7 @@ def place_food(state, cell):
     state.food.append(cell)
 
 
-def test_food_comes_as_often_as_the_rules_say():
+def test_food_comes_as_often_as_the_rules_say() -> None:
     setup = Setup(settings=Settings(food_spawn_chance=50), max_turns=200)
     rows = [play_game(seed, setup, [QUICK] * 2).rows for seed in range(1, 12)]
     first = np.concatenate([r[np.append(True, r["turn"][1:] != r["turn"][:-1])] for r in rows])
@@ -83,13 +84,13 @@ def test_food_comes_as_often_as_the_rules_say():
     assert 0.44 < share < 0.60
 
 
-def test_the_same_seed_plays_the_same_and_another_another():
+def test_the_same_seed_plays_the_same_and_another_another() -> None:
     one, again, other = (play_game(seed, Setup(), [QUICK] * 2) for seed in (5, 5, 6))
     assert one.rows.tobytes() == again.rows.tobytes()
     assert one.rows.tobytes() != other.rows.tobytes()
 
 
-def test_openings_and_random_moves_are_marked():
+def test_openings_and_random_moves_are_marked() -> None:
     setup = Setup(opening=0, random_moves=0.0)
     assert set(play_game(1, setup, [QUICK] * 2).rows["kind"]) == {SEARCHED}
     setup = Setup(opening=9, random_moves=0.5)
@@ -97,7 +98,7 @@ def test_openings_and_random_moves_are_marked():
     assert {AT_RANDOM, SEARCHED, IN_VAIN} == set(kinds)
 
 
-def test_players_change_seats_and_rows_tell_who_played():
+def test_players_change_seats_and_rows_tell_who_played() -> None:
     strong, weak = Player(nodes=600), Player(nodes=8, weights=Weights(territory=-1000))
     games = play_games(1, Setup(), [strong, weak], moves=3000)
     points = np.zeros(2)
@@ -116,7 +117,7 @@ def test_players_change_seats_and_rows_tell_who_played():
     assert len(only.rows) == (games.player == 1).sum()
 
 
-def test_games_of_different_sizes_are_joined():
+def test_games_of_different_sizes_are_joined() -> None:
     two = play_games(1, Setup(), [QUICK] * 2, moves=50)
     three = play_games(1, Setup(snakes=3), [QUICK] * 3, moves=50)
     both = GamesRows.joined([two, three])
@@ -136,11 +137,11 @@ def test_games_of_different_sizes_are_joined():
         ({"opening": -1}, 2, "opening"),
     ],
 )
-def test_what_cannot_be_played_is_refused(change, players, what):
+def test_what_cannot_be_played_is_refused(change: dict[str, Any], players: int, what: str) -> None:
     with pytest.raises(ValueError, match=what):
         play_game(1, dataclasses.replace(Setup(), **change), [QUICK] * players)
 
 
-def test_a_player_without_a_limit_is_refused():
+def test_a_player_without_a_limit_is_refused() -> None:
     with pytest.raises(ValueError, match="limit"):
         play_game(1, Setup(), [Player(nodes=0)] * 2)

@@ -7,18 +7,18 @@ from battlesnake_gym.rules.state import MOVES
 from heuristics.view import View
 
 
-def seen(text, you="a"):
+def seen(text: str, you: str = "a") -> View:
     board = Board.from_text(text)
     board.you_id = you
     return View(board)
 
 
-def test_a_board_without_you_is_refused():
+def test_a_board_without_you_is_refused() -> None:
     with pytest.raises(BoardError, match="you_id"):
         View(Board.from_text("A < < ."))
 
 
-def test_blocked_is_what_safe_moves_leaves_out(played):
+def test_blocked_is_what_safe_moves_leaves_out(played: list[Board]) -> None:
     for board in played:
         view = View(board)
         for move in MOVES:
@@ -27,19 +27,21 @@ def test_blocked_is_what_safe_moves_leaves_out(played):
             assert bool(safe) == (move in board.safe_moves())
 
 
-def test_health_after_is_what_the_rules_leave(played):
+def test_health_after_is_what_the_rules_leave(played: list[Board]) -> None:
     compared = 0
     for board in played:
         if "constrictor" in board.game.ruleset:
             continue  # there health is 100 after every turn
         view = View(board)
-        for move in [move for move in MOVES if view.targets[move]]:
+        for move in MOVES:
+            if (target := view.targets[move]) is None:
+                continue
             after = board.copy()
             after.step(
                 {s.id: (board.safe_moves(s.id) or ["up"])[0] for s in board.living}
-                | {board.you_id: move}
+                | {board.you.id: move}
             )
-            foreseen = view.health_after(view.targets[move])
+            foreseen = view.health_after(target)
             starved = after.you.eliminated_cause in ("out-of-health", "hazard")
             assert starved == (foreseen <= 0)
             if not starved:
@@ -48,7 +50,7 @@ def test_health_after_is_what_the_rules_leave(played):
     assert compared or "constrictor" in played[0].game.ruleset
 
 
-def test_bodies_leave_from_the_tail_and_stacked_ones_later():
+def test_bodies_leave_from_the_tail_and_stacked_ones_later() -> None:
     view = seen("""
         . . . . .
         A < < . .
@@ -62,20 +64,20 @@ def test_bodies_leave_from_the_tail_and_stacked_ones_later():
     assert view.taken(4) == view.taken(99) == 0
 
 
-def test_a_constrictor_never_leaves():
+def test_a_constrictor_never_leaves() -> None:
     view = seen("ruleset=constrictor\n. . . .\nA < < .\nA: length=4")
     assert (
         view.taken(99) == view.taken(1) == view.taken(0) == view.grid.bits([(0, 0), (1, 0), (2, 0)])
     )
 
 
-def test_deadly_hazards_are_no_way_for_anybody():
+def test_deadly_hazards_are_no_way_for_anybody() -> None:
     view = seen("hazard_damage_per_turn=100\n. . . .\nA < < .~")
     assert view.taken(50) == view.grid.bit((3, 0))
     assert seen("hazard_damage_per_turn=14\n. . . .\nA < < .~").taken(50) == 0
 
 
-def test_room_counts_what_opens_in_time():
+def test_room_counts_what_opens_in_time() -> None:
     # Three cells, then the own tail makes way again and again.
     view = seen("""
         v < . A .
@@ -91,7 +93,7 @@ def test_room_counts_what_opens_in_time():
     assert view.turns_to("right", view.grid.bit((2, 1))) is None
 
 
-def test_flood_finds_walking_distances_on_an_empty_board(played):
+def test_flood_finds_walking_distances_on_an_empty_board(played: list[Board]) -> None:
     for board in played[::7]:
         view = View(board)
         for move in board.safe_moves():
@@ -104,7 +106,7 @@ def test_flood_finds_walking_distances_on_an_empty_board(played):
                 assert not new & ~view.grid.spread(layer)
 
 
-def test_claims_go_to_the_sooner_then_to_the_longer():
+def test_claims_go_to_the_sooner_then_to_the_longer() -> None:
     equal = seen(". . . . . . .\nA < < . > > B\n. . . . . . .")
     halves = [[(x, y) for x in columns for y in range(3)] for columns in ((0, 1, 2), (4, 5, 6))]
     assert equal.claims() == [equal.grid.bits(half) for half in halves]
@@ -114,7 +116,7 @@ def test_claims_go_to_the_sooner_then_to_the_longer():
     assert not mine & other
 
 
-def test_first_covers_what_a_move_claims(played):
+def test_first_covers_what_a_move_claims(played: list[Board]) -> None:
     for board in played[::5]:
         view = View(board)
         for move in board.safe_moves():

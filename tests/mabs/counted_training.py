@@ -68,5 +68,5 @@ class Launcher(BattlesnakeLauncher):
 
 if __name__ == "__main__":
     # The driver makes the shards.
-    apex.ReplayShard = CountedShard  # type: ignore[misc]
+    apex.ReplayShard = CountedShard  # type: ignore[attr-defined]
     sys.exit(Launcher.train_main(["--address", os.environ["CLUSTER"]]))

@@ -114,7 +114,8 @@ def test_one_policy_per_snake_and_a_frozen_opponent(ray_with_games: None) -> Non
     algorithm = config.debugging(log_level="ERROR", seed=3).build_algo()
 
     def weights(name: str) -> dict[str, Any]:
-        return algorithm.get_weights([name])[name]
+        found: dict[str, Any] = algorithm.get_weights([name])[name]
+        return found
 
     try:
         before = {name: weights(name) for name in names}

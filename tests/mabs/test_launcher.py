@@ -99,8 +99,9 @@ def test_policy_equals_the_network(trained: Path) -> None:
     network = load_network(checkpoint)
     (folder,) = checkpoint.glob("learner_group/learner/rl_module/default_policy")
     module = RLModule.from_checkpoint(str(folder.absolute()))
-    assert_close(network.value.weight, module.mean.module.value.weight)
-    assert not torch.equal(network.value.weight, module.network.value.weight)
+    weights = network.get_parameter("value.weight")
+    assert_close(weights, module.mean.module.value.weight)
+    assert not torch.equal(weights, module.network.value.weight)
     random = np.random.default_rng(0)
     for count in (1, 2, 33):
         boards = random.integers(0, 256, size=(count, 10, 5, 5), dtype=np.uint8)

@@ -41,7 +41,8 @@ def planes(count: int, seed: int = 0) -> Any:
 def test_any_board_size(side: int) -> None:
     from mabs.network import TRUNK, DuelingQNetwork
 
-    network = DuelingQNetwork((10, side, side), **TRUNK | {"head_plane": 6})
+    settings: dict[str, Any] = {**TRUNK, "head_plane": 6}
+    network = DuelingQNetwork((10, side, side), **settings)
     q_values = network(torch.zeros((2, 10, side, side), dtype=torch.uint8))
     assert q_values.shape == (2, 4)
     assert q_values.dtype == torch.float32
@@ -57,7 +58,9 @@ def test_the_glimpse_is_what_lies_around_the_head(height: int, width: int) -> No
     for cell, board in enumerate(boards):
         y, x = divmod(cell, width)
         board[1, y, x] = 255
-    seen = trunk.look(torch.from_numpy(boards))[1].numpy().reshape(-1, 5, 5, 3)
+    _, glimpse = trunk.look(torch.from_numpy(boards))
+    assert glimpse is not None
+    seen = glimpse.numpy().reshape(-1, 5, 5, 3)
     padded = np.pad(boards, ((0, 0), (0, 0), (2, 2), (2, 2)))
     for cell, window in enumerate(seen):
         y, x = divmod(cell, width)
@@ -69,7 +72,7 @@ def test_the_gradient_of_the_convolutions_keeps_the_order_of_their_channels() ->
     from mabs.network import ConvTrunk
 
     trunk = ConvTrunk((3, 7, 7), (8,), (1,), 4, glimpse=0, head_plane=None)
-    seen = []
+    seen: list[Any] = []
     trunk.convolutions[-2].register_full_backward_hook(lambda _, __, after: seen.extend(after))
     trunk(torch.zeros((5, 3, 7, 7), dtype=torch.uint8)).sum().backward()
     assert seen[0].is_contiguous(memory_format=torch.channels_last)

@@ -65,7 +65,11 @@ class Cluster:
         # One after the other: on a busy machine, several that start at once time out.
         for node in self.nodes:
             node.start()
-            until(lambda node=node: "the node has started" in node.log, PATIENCE, lives=node)
+
+            def has_started(node: Instance = node) -> bool:
+                return "the node has started" in node.log
+
+            until(has_started, PATIENCE, lives=node)
 
     def train(self, **hyperparameters: Any) -> None:
         self.trainer.environment = self.ray | {

@@ -65,6 +65,7 @@ def test_statistics_equal_a_count_by_hand(ray_session: None) -> None:
     running = np.zeros(3)
     for _ in range(60):
         _, rewards, _, _, infos = vector.step(random.integers(0, 4, (3, 2)))
+        assert vector.last_turn is not None
         statistics.update(vector.last_turn, rewards, infos)
         running[infos["reset"]] = 0
         running += rewards.sum(-1)

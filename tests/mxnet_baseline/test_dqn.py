@@ -23,6 +23,17 @@ baseline = Baseline(env_config, Settings(batch_size=8, gamma=0.5, tau=TAU, lr=5e
 """
 
 
+def test_the_examples_of_the_modules_that_need_mxnet(run_in_mxnet: RunInMXNet) -> None:
+    script = """
+import doctest
+from mxnet_baseline import dqn, export, network, worker
+
+modules = dqn, export, network, worker
+print(sum(doctest.testmod(module, raise_on_error=True).attempted for module in modules))
+"""
+    assert int(run_in_mxnet(script)) > 0
+
+
 def test_values_become_reward_and_half_of_what_follows(run_in_mxnet: RunInMXNet) -> None:
     # Two places: "here", where each move ends the game with its number as reward, and "there", from
     # which each move leads here for nothing. Here only the moves 0 and 2 are allowed.

@@ -8,7 +8,7 @@ import pytest
 from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
-from battlesnake_gym.snakes import Decision, Reason
+from battlesnake_gym.snakes import Decision, Reason, Strategy
 
 pytest.importorskip("ipywidgets", reason="needs the extra notebooks")
 sys.path.insert(0, str(Path(__file__).parents[2] / "notebooks"))
@@ -27,7 +27,7 @@ A: health=20
 
 
 @pytest.fixture
-def view():
+def view() -> GameView:
     """Two snakes that run into each other on turn 2, with a reason for a's moves."""
     replay = Replay(Board.from_text(CORRIDOR))
     for score in (0.25, 0.5):
@@ -36,7 +36,7 @@ def view():
     return GameView(replay)
 
 
-def test_record_keeps_moves_and_reasons():
+def test_record_keeps_moves_and_reasons() -> None:
     start = Board.from_text(OPEN)
     replay = record(start, {"a": snakes.make("hungry"), "b": snakes.make("cautious")}, max_turns=3)
     assert start == Board.from_text(OPEN)
@@ -46,15 +46,18 @@ def test_record_keeps_moves_and_reasons():
         assert all(why.reasons for why in turn.decisions.values())
 
 
-def test_record_ends_with_the_game():
-    ends = {"a": lambda board, seconds: Decision("right"), "b": lambda board, _: Decision("left")}
+def test_record_ends_with_the_game() -> None:
+    def goes(move: str) -> Strategy:
+        return lambda board, seconds=None: Decision(move)
+
+    ends = {"a": goes("right"), "b": goes("left")}
     assert len(record(Board.from_text(CORRIDOR), ends).turns) == 2
 
 
-def test_each_snake_sees_itself():
+def test_each_snake_sees_itself() -> None:
     seen = {}
 
-    def look(board, seconds):
+    def look(board: Board, seconds: float | None = None) -> Decision:
         seen[board.you_id] = board.you.head
         return Decision("up")
 
@@ -62,7 +65,7 @@ def test_each_snake_sees_itself():
     assert seen == {"a": (0, 0), "b": (4, 0)}
 
 
-def test_reasons_stand_under_their_moves():
+def test_reasons_stand_under_their_moves() -> None:
     why = Decision("down", (Reason("a<b", ("up",), {"down": 1.5}, "says & says"),), {"down": 1.5})
     head, rule, total = reasons_table(why).split("<tr>")[1:]
     cells = [cell.partition(">")[2].partition("<")[0] for cell in head.split("<th")[1:]]
@@ -73,11 +76,11 @@ def test_reasons_stand_under_their_moves():
     assert "+1.50" in total
 
 
-def test_no_decision_is_told():
+def test_no_decision_is_told() -> None:
     assert "No move" in reasons_table(None)
 
 
-def test_steps_and_stays_within_the_game(view):
+def test_steps_and_stays_within_the_game(view: GameView) -> None:
     pictures = [view.picture.value]
     view.back.click()
     assert view.turn.value == 0
@@ -91,14 +94,14 @@ def test_steps_and_stays_within_the_game(view):
     assert view.turn.value == 1
 
 
-def test_scrubbing_and_playing_move_together(view):
+def test_scrubbing_and_playing_move_together(view: GameView) -> None:
     view.play.value = 1
     assert view.turn.value == 1
     view.turn.value = 0
     assert view.play.value == 0
 
 
-def test_reasons_are_those_of_the_turn_and_snake(view):
+def test_reasons_are_those_of_the_turn_and_snake(view: GameView) -> None:
     assert "+0.25" in view.reasons.value
     view.forward.click()
     assert "+0.50" in view.reasons.value
@@ -109,7 +112,7 @@ def test_reasons_are_those_of_the_turn_and_snake(view):
     assert "No move" in view.reasons.value
 
 
-def test_jumps_to_the_turn_before_a_death(view):
+def test_jumps_to_the_turn_before_a_death(view: GameView) -> None:
     assert [label for label, _ in view.death.options[1:]] == [
         "a out on turn 2: head-collision",
         "b out on turn 2: head-collision",
@@ -120,7 +123,7 @@ def test_jumps_to_the_turn_before_a_death(view):
     assert (view.snake.value, view.turn.value) == ("a", 1)
 
 
-def test_a_view_of_a_game_that_began_later():
+def test_a_view_of_a_game_that_began_later() -> None:
     replay = Replay(Board.from_text("turn=7\n" + CORRIDOR))
     replay.append({"a": "right", "b": "left"})
     view = GameView(replay, "b")
@@ -129,36 +132,46 @@ def test_a_view_of_a_game_that_began_later():
     assert view.board.turn == 8
 
 
-def test_the_boards_of_a_view_are_copies(view):
+def test_the_boards_of_a_view_are_copies(view: GameView) -> None:
     view.board.food.append((2, 0))
     assert view.board.food == []
 
 
-def test_typing_changes_picture_and_answer():
+def board_of(editor: Editor) -> Board:
+    assert editor.board is not None
+    return editor.board
+
+
+def answer(editor: Editor) -> str:
+    assert editor.decision is not None
+    return editor.decision.move
+
+
+def test_typing_changes_picture_and_answer() -> None:
     editor = Editor(Board.from_text(OPEN), "hungry")
-    assert editor.decision.move == "right"
+    assert answer(editor) == "right"
     picture = editor.picture.value
     editor.text.value = editor.text.value.replace(". > A . *", "* A < . .")
-    assert editor.board.food == [(0, 2)]
-    assert editor.decision.move == "left"
+    assert board_of(editor).food == [(0, 2)]
+    assert answer(editor) == "left"
     assert editor.picture.value != picture
 
 
-def test_the_marked_snake_is_asked_else_the_first():
+def test_the_marked_snake_is_asked_else_the_first() -> None:
     editor = Editor(Board.from_text(OPEN))
-    assert editor.board.you_id == "a"
+    assert board_of(editor).you_id == "a"
     editor.text.value = OPEN + "B: you\n"
-    assert editor.board.you_id == "b"
+    assert board_of(editor).you_id == "b"
 
 
-def test_another_snake_is_asked():
+def test_another_snake_is_asked() -> None:
     editor = Editor(Board.from_text(OPEN), "cautious")
     assert "Nears food" in editor.reasons.value
     editor.name.value = "minimax"
     assert "positions valued" in editor.reasons.value
 
 
-def test_a_text_that_is_no_board_is_told():
+def test_a_text_that_is_no_board_is_told() -> None:
     editor = Editor(Board.from_text(OPEN))
     editor.text.value = "A . ?"
     assert "?" in editor.reasons.value
@@ -169,8 +182,8 @@ def test_a_text_that_is_no_board_is_told():
     assert editor.decision is not None
 
 
-def test_a_strategy_that_fails_is_told(monkeypatch):
-    def strategy(board, seconds=None):
+def test_a_strategy_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def strategy(board: Board, seconds: float | None = None) -> Decision:
         raise KeyError("<oops>")
 
     snakes.names()  # loads the others
@@ -178,28 +191,28 @@ def test_a_strategy_that_fails_is_told(monkeypatch):
     editor = Editor(Board.from_text(OPEN), "failing")
     assert "KeyError(&#x27;&lt;oops&gt;&#x27;)" in editor.reasons.value
     editor.name.value = "hungry"
-    assert editor.decision.move == "right"
+    assert answer(editor) == "right"
 
 
-def test_plays_on_and_back():
+def test_plays_on_and_back() -> None:
     editor = Editor(Board.from_text(OPEN), "hungry")
     before = editor.text.value
     editor.undo.click()
     assert editor.text.value == before
     editor.on.click()
-    assert editor.board.turn == 1
-    assert editor.board.snakes[0].head == (3, 2)
+    assert board_of(editor).turn == 1
+    assert board_of(editor).snakes[0].head == (3, 2)
     editor.on.click()
-    assert editor.board.snakes[0].health == 100
+    assert board_of(editor).snakes[0].health == 100
     editor.undo.click()
     editor.undo.click()
     assert editor.text.value == before
 
 
-def test_a_game_that_is_over_stays():
+def test_a_game_that_is_over_stays() -> None:
     editor = Editor(Board.from_text(OPEN), "hungry")
     editor.text.value = "solo=False\nA . ."
     text = editor.text.value
-    assert editor.board.is_over()
+    assert board_of(editor).is_over()
     editor.on.click()
     assert editor.text.value == text

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+Test = Callable[[Path], None]
+
 SECONDS_A_CELL = 1500  # on a busy machine; one cell runs four jobs
 
 FILES = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -23,7 +26,7 @@ SOURCES = ("battlesnake_gym", "heuristics", "rllib_src", "rllib_common")
 
 
 @pytest.fixture(scope="module")
-def workplace(tmp_path_factory):
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the notebooks without what an earlier run left there, beside the sources; later
     ones use what earlier ones made."""
     root = tmp_path_factory.mktemp("repository")
@@ -37,7 +40,7 @@ def workplace(tmp_path_factory):
     return folder
 
 
-def change(path, *replacements):
+def change(path: Path, *replacements: tuple[str, str]) -> None:
     """Make a notebook smaller: each replacement is what stands there once, and what shall."""
     text = path.read_text()
     for old, new in replacements:
@@ -46,7 +49,7 @@ def change(path, *replacements):
     path.write_text(text)
 
 
-def execute(path):
+def execute(path: Path) -> str:
     """Run a notebook in its folder; returns what its cells printed and returned, as text."""
     settings = path.parent / ".jupyter"
     command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", "-p", "no:cacheprovider"]
@@ -74,7 +77,7 @@ def execute(path):
 
 
 @pytest.mark.rllib
-def test_introduction(workplace):
+def test_introduction(workplace: Path) -> None:
     pytest.importorskip("ray", reason="needs the extra rllib")
     said = execute(workplace / "1_introduction.ipynb")
     for made in ("runs/first/curve.png", "runs/first/model/policy.json", "replays/first.gif"):
@@ -84,14 +87,14 @@ def test_introduction(workplace):
 
 
 @pytest.fixture
-def jobs():
+def jobs() -> None:
     """What rehearsed training jobs need; the SDK itself is slow to import."""
     for package in ("ray", "sagemaker", "sagemaker_training"):
         if find_spec(package) is None:
             pytest.skip(f"no {package}: needs the extras rllib, sagemaker and sagemaker-local")
 
 
-def runs_jobs(test, seconds=1800):
+def runs_jobs(test: Test, seconds: float | None = 1800) -> Test:
     """Mark the test of a notebook that starts training jobs."""
     marks = pytest.mark.usefixtures("jobs"), pytest.mark.timeout(seconds), pytest.mark.rllib
     for mark in marks:
@@ -100,7 +103,7 @@ def runs_jobs(test, seconds=1800):
 
 
 @partial(runs_jobs, seconds=900)
-def test_policy_training(workplace):
+def test_policy_training(workplace: Path) -> None:
     path = workplace / "2_policy_training.ipynb"
     change(path, ("minutes = 0.5", "minutes = 0.05"))
     said = execute(path)
@@ -113,7 +116,7 @@ def test_policy_training(workplace):
 
 @pytest.mark.slow
 @runs_jobs
-def test_homogeneous(workplace):
+def test_homogeneous(workplace: Path) -> None:
     path = workplace / "3_homogeneous.ipynb"
     change(path, ("minutes = 0.5", "minutes = 0.1"))
     said = execute(path)
@@ -128,7 +131,7 @@ def test_homogeneous(workplace):
 
 @pytest.mark.slow
 @runs_jobs
-def test_heterogeneous(workplace):
+def test_heterogeneous(workplace: Path) -> None:
     path = workplace / "4_heterogeneous.ipynb"
     change(path, ("minutes = 0.5", "minutes = 0.1"))
     said = execute(path)
@@ -140,24 +143,24 @@ def test_heterogeneous(workplace):
 
 @pytest.mark.slow
 @runs_jobs
-def test_hill_training(workplace):
+def test_hill_training(workplace: Path) -> None:
     path = workplace / "6_hill_training.ipynb"
     change(path, ("minutes = 0.5", "minutes = 0.05"))
     said = execute(path)
     assert re.search(r"^forbidden +- +allowed +- +- *$", said, re.MULTILINE), said
     for label in ("vanilla", "mask", "fine-walls", "pay-kills"):
         assert re.search(rf"^{label} +\d+\.\d ± ", said, re.MULTILINE), said
-    walls = {
-        label: float(re.search(rf"^{label} +[\d.]+ +([\d.]+) ", said, re.MULTILINE)[1])
-        for label in ("vanilla", "mask")
-    }
-    assert walls["mask"] < walls["vanilla"], said
+    (masked,), (vanilla,) = (
+        map(float, re.findall(rf"^{label} +[\d.]+ +([\d.]+) ", said, re.MULTILINE))
+        for label in ("mask", "vanilla")
+    )
+    assert masked < vanilla, said
     for made in ("runs/hill/curves.png", "replays/hill.gif"):
         assert (workplace / made).stat().st_size > 0, said
 
 
 @runs_jobs
-def test_procgen_train(workplace):
+def test_procgen_train(workplace: Path) -> None:
     pytest.importorskip("envpool", reason="needs the extra procgen")
     path = workplace / "procgen_1_train.ipynb"
     change(path, ("minutes = 1 ", "minutes = 0.05 "))
@@ -170,7 +173,7 @@ def test_procgen_train(workplace):
 
 @pytest.mark.slow
 @runs_jobs
-def test_procgen_distributed(workplace):
+def test_procgen_distributed(workplace: Path) -> None:
     pytest.importorskip("envpool", reason="needs the extra procgen")
     path = workplace / "procgen_2_distributed.ipynb"
     change(path, ("minutes = 0.5", "minutes = 0.05"))
@@ -180,7 +183,7 @@ def test_procgen_distributed(workplace):
     assert (workplace / "runs/procgen-distributed.png").stat().st_size > 0
 
 
-def test_heuristics_developer(workplace):
+def test_heuristics_developer(workplace: Path) -> None:
     said = execute(workplace / "5_heuristics_developer.ipynb")
     assert "hungry: FAILED" in said
     assert "mine: passed" in said
@@ -190,7 +193,7 @@ def test_heuristics_developer(workplace):
 
 
 @pytest.mark.rllib
-def test_deploy_and_compete(workplace):
+def test_deploy_and_compete(workplace: Path) -> None:
     pytest.importorskip("ray", reason="needs the extra rllib")
     said = execute(workplace / "7_deploy_and_compete.ipynb")
     for label in ("learned", "hunter", "unguarded"):
@@ -205,7 +208,7 @@ def test_deploy_and_compete(workplace):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_nothing_is_kept_that_cannot_be_repeated(path):
+def test_nothing_is_kept_that_cannot_be_repeated(path: Path) -> None:
     notebook = json.loads(path.read_text())
     assert "widgets" not in notebook["metadata"]  # their state is an output too
     for cell in notebook["cells"]:
@@ -215,7 +218,7 @@ def test_nothing_is_kept_that_cannot_be_repeated(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_links_lead_somewhere(path):
+def test_links_lead_somewhere(path: Path) -> None:
     text = "".join(
         "".join(cell["source"])
         for cell in json.loads(path.read_text())["cells"]

@@ -101,7 +101,7 @@ def test_turns_are_counted_from_the_start_of_each_episode(monkeypatch: pytest.Mo
     late = early = 0
     for i in range(4):
         begin = 0
-        for turn in np.flatnonzero(ended[:, i]):
+        for turn in np.flatnonzero(ended[:, i]).tolist():
             length = turn + 1 - begin
             assert played["truncations"][turn, i] == (length >= limit)
             late, early = late + (length >= limit), early + (length < limit)

@@ -21,9 +21,12 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
 
     def make(*arguments: str) -> Any:
         planned: list[Any] = []
-        monkeypatch.setattr(
-            ProcgenLauncher, "_run", lambda self, run, *rest: planned.append(run) or 0
-        )
+
+        def keep(self: ProcgenLauncher, run: Any, *rest: Any) -> int:
+            planned.append(run)
+            return 0
+
+        monkeypatch.setattr(ProcgenLauncher, "_run", keep)
         assert ProcgenLauncher.train_main([*arguments, "--runs", str(tmp_path)]) == 0
         return planned[0]
 

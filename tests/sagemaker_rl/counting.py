@@ -19,7 +19,7 @@ from sagemaker_rl.membership import ClusterHyperparameters, Membership
 from sagemaker_rl.rendezvous import ClusterError
 
 
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=1)  # type: ignore[untyped-decorator]
 def node_id() -> str:
     time.sleep(0.3)
     return str(ray.get_runtime_context().get_node_id())

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(bool(instances.missing()), reason=instances.missing()),
 ]
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "algorithm": "APEX",
     "num_agents": 2,
     "map_size": 5,

@@ -6,6 +6,7 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -101,9 +102,10 @@ def test_the_model_agrees_with_what_was_measured_of_it() -> None:
     ],
 )
 def test_an_impossible_group_says_why(field: str, value: float, words: str) -> None:
+    changes: dict[str, Any] = {field: value}
     good = Group(instances=1, cpus=8, price_per_hour=0.4)
     with pytest.raises(CostError, match=words):
-        replace(good, **{field: value})
+        replace(good, **changes)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +117,9 @@ def test_an_impossible_group_says_why(field: str, value: float, words: str) -> N
     ],
 )
 def test_an_impossible_speed_says_why(field: str, value: object, words: str) -> None:
+    changes: dict[str, Any] = {field: value}
     with pytest.raises(CostError, match=words):
-        replace(Speed(), **{field: value})
+        replace(Speed(), **changes)
 
 
 ONE = ["--price-per-hour", "0.4", "--cpus", "8"]

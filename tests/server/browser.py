@@ -80,7 +80,7 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """What the browser's console has reported since the last look."""
-        return [entry["message"] for entry in self.driver.get_log("browser")]
+        return [entry["message"] for entry in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ def test_the_snake_introduces_itself() -> None:
     app = create_app(
         {"SNAKE": "random", "COLOR": "#123456", "HEAD": "evil", "TAIL": "bolt", "AUTHOR": "me"}
     )
-    assert app.test_client().get("/").json == {
+    assert app.test_client().get("/").get_json() == {
         "apiversion": "1",
         "author": "me",
         "color": "#123456",
@@ -53,11 +53,11 @@ def test_a_game_from_start_to_end(client: FlaskClient, board: Board) -> None:
     for _ in range(5):
         answer = client.post("/move", json=board.to_api("snake_1"))
         assert answer.status_code == 200
-        assert answer.json["move"] in board.safe_moves("snake_1")
-        assert isinstance(answer.json["shout"], str)
+        assert answer.get_json()["move"] in board.safe_moves("snake_1")
+        assert isinstance(answer.get_json()["shout"], str)
         board.step(
             {s.id: board.safe_moves(s.id)[0] for s in board.living}
-            | {"snake_1": answer.json["move"]}
+            | {"snake_1": answer.get_json()["move"]}
         )
     assert client.post("/end", json=board.to_api("snake_1")).status_code == 200
     assert alive(client) == 0
@@ -78,11 +78,11 @@ def test_two_snakes_of_one_game_and_two_games(client: FlaskClient, board: Board)
 @pytest.mark.parametrize("base", ["", "/snakes/mine", "/a//b", "/a/", "/move"])
 @pytest.mark.parametrize("query", ["", "?token=x&y=%20"])
 def test_any_base_path_and_query(client: FlaskClient, body: Body, base: str, query: str) -> None:
-    assert client.get(f"{base or '/'}{query}").json["apiversion"] == "1"
+    assert client.get(f"{base or '/'}{query}").get_json()["apiversion"] == "1"
     for path in ("start", "move", "end", "move/"):
         answer = client.post(f"{base}/{path}{query}", json=body)
         assert answer.status_code == 200, (base, path)
-    assert client.post(f"{base}/move{query}", json=body).json["move"] in MOVES
+    assert client.post(f"{base}/move{query}", json=body).get_json()["move"] in MOVES
 
 
 def remove_you_from_board(body: Body) -> None:
@@ -146,8 +146,8 @@ def test_everything_engines_send_is_played(client: FlaskClient, body: Body, name
     TOLERATED[name](body)
     for path in ("/start", "/move", "/move", "/end"):
         answer = client.post(path, json=body)
-        assert answer.status_code == 200, answer.json
-    assert client.post("/move", json=body).json["move"] in MOVES
+        assert answer.status_code == 200, answer.get_json()
+    assert client.post("/move", json=body).get_json()["move"] in MOVES
 
 
 def test_the_largest_boards_are_answered_in_time(body: Body) -> None:
@@ -165,7 +165,7 @@ def test_the_largest_boards_are_answered_in_time(body: Body) -> None:
             seconds = []
             for _ in range(3):
                 began = time.perf_counter()
-                assert client.post("/move", json=body).json["move"] in MOVES
+                assert client.post("/move", json=body).get_json()["move"] in MOVES
                 seconds.append(time.perf_counter() - began)
             assert min(seconds) < 5, "no strategy is waited for"
 
@@ -215,13 +215,13 @@ def test_a_malformed_request_names_its_field(
     change(body)
     answer = client.post("/move", json=body)
     assert answer.status_code == 400
-    assert field in answer.json["error"]
+    assert field in answer.get_json()["error"]
 
 
 def test_errors_are_json(client: FlaskClient) -> None:
     for answer in (client.post("/"), client.put("/move"), client.post("/nowhere")):
         assert answer.status_code in (404, 405)
-        assert answer.json["error"]
+        assert answer.get_json()["error"]
 
 
 def test_bodies_are_limited(client: FlaskClient) -> None:
@@ -230,12 +230,14 @@ def test_bodies_are_limited(client: FlaskClient) -> None:
     assert answer.is_json
 
 
-def test_a_bug_of_ours_is_a_plain_500(client: FlaskClient, body: Body, monkeypatch) -> None:
+def test_a_bug_of_ours_is_a_plain_500(
+    client: FlaskClient, body: Body, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from server import views
 
     monkeypatch.setattr(views, "_board", lambda body: 1 / 0)
     answer = client.post("/move", json=body)
-    assert (answer.status_code, answer.json) == (500, {"error": "internal error"})
+    assert (answer.status_code, answer.get_json()) == (500, {"error": "internal error"})
 
 
 def test_the_debug_page_stands_in_development_only(board: Board) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from battlesnake_gym.replay import Replay
 from server import arena
+from server.tournament import play_all
 from tests.server import zoo
 from tests.server.launch import free_port
 
@@ -94,7 +95,8 @@ def test_bad_snakes_harm_only_themselves(database: str, capsys: pytest.CaptureFi
         if len(introduced) == 1:
             connection.sendall(zoo.http(b"{}"))
             return True
-        return zoo.hangs(connection, head, body)
+        zoo.hangs(connection, head, body)
+        return None
 
     with zoo.snake(hang) as bad:
         lines = results(
@@ -149,7 +151,7 @@ def test_something_else_at_the_url_is_refused(
 def test_an_interrupted_tournament_keeps_what_was_played(
     database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = arena.play_all
+    real = play_all
 
     def interrupted(*arguments: Any) -> Any:
         for number, result in enumerate(real(*arguments)):

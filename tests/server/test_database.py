@@ -154,13 +154,13 @@ def test_the_pages_read_and_write_it(url: str, tmp_path: Path) -> None:
         session.commit()
         number = tournament.id
     client = create_app(engine, Roster(), Broadcast(), tmp_path).test_client()
-    (best, worst) = client.get(f"/leaderboard.json?tournament={number}").json
+    (best, worst) = client.get(f"/leaderboard.json?tournament={number}").get_json()
     assert (best["snake"], best["wins"], worst["snake"]) == ("ä0", 2, "ä1")
     assert "ä0, ä1 · standard 11x11" in client.get("/").text
     page = client.get(f"/games?snake=ä1&tournament={number}").text
     assert page.count("no replay kept") == 2
     sent = {"snakes": ["straight", "straight"], "width": 7, "height": 7}
-    game = client.post("/play", json=sent).json["game"]
+    game = client.post("/play", json=sent).get_json()["game"]
     limit = time.monotonic() + 120
     while f"/game/{game}" not in (page := client.get("/games").text) and time.monotonic() < limit:
         time.sleep(0.05)

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -207,7 +208,7 @@ def test_requests_in_a_row_keep_their_connection(empty: Pages) -> None:
 def test_who_waits_for_turns_leaves_threads_for_others(
     empty: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(games, "_waiting", games.threading.BoundedSemaphore(2))
+    monkeypatch.setattr(games, "_waiting", threading.BoundedSemaphore(2))
     web_site.announce(empty.broadcast, "on", 1)
     with web_site.serving(empty.app) as address, contextlib.ExitStack() as waiting:
         port = port_of(address + "/")

@@ -27,7 +27,11 @@ Table = Sequence[str | Callable[..., Decision]]
 
 
 def game_of(**settings: Any) -> Game:
-    defaults = {"seed": 11, "id": "7b1e4f6c-8f0e-4a7e-9d53-0c6d1c8b5a10", "timeout": 60_000}
+    defaults: dict[str, Any] = {
+        "seed": 11,
+        "id": "7b1e4f6c-8f0e-4a7e-9d53-0c6d1c8b5a10",
+        "timeout": 60_000,
+    }
     return Game(**defaults | settings)
 
 

@@ -2,7 +2,8 @@ import http.server
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -27,7 +28,7 @@ allowed: left
 
 
 @pytest.fixture
-def two(tmp_path):
+def two(tmp_path: Path) -> str:
     path = tmp_path / "two.txt"
     path.write_text(TWO)
     return str(path)
@@ -40,7 +41,7 @@ class Snake(http.server.BaseHTTPRequestHandler):
     delay = 0.0
     asked: list[tuple[str, str]]
 
-    def do_POST(self):
+    def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         type(self).asked.append((self.path, body["game"]["id"]))
         time.sleep(self.delay)
@@ -49,7 +50,7 @@ class Snake(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(self.answer)
 
-    def log_message(self, format, *args):
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
 
@@ -66,14 +67,16 @@ def snake() -> Iterator[tuple[type[Snake], str]]:
         thread.join()
 
 
-def test_one_failure_is_a_failure(two, capsys):
+def test_one_failure_is_a_failure(two: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([two, "--snake", "cautious"]) == 1  # the second scenario is mistaken
     out = capsys.readouterr().out
     assert "pass  corner" in out
     assert "1 of 2 scenarios passed" in out
 
 
-def test_a_failure_is_shown_with_board_and_reasons(two, capsys):
+def test_a_failure_is_shown_with_board_and_reasons(
+    two: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     main([two])
     failure = capsys.readouterr().out.partition("FAIL")[2]
     assert "other corner" in failure
@@ -82,13 +85,15 @@ def test_a_failure_is_shown_with_board_and_reasons(two, capsys):
     assert "not down, not right" in failure
 
 
-def test_the_shipped_scenarios_are_the_default(capsys):
+def test_the_shipped_scenarios_are_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     count = sum(len(load(path)) for path in SHIPPED)
     assert f"{count} of {count} scenarios passed" in capsys.readouterr().out
 
 
-def test_a_url_is_asked_in_games_of_their_own(two, snake, capsys):
+def test_a_url_is_asked_in_games_of_their_own(
+    two: str, snake: tuple[type[Snake], str], capsys: pytest.CaptureFixture[str]
+) -> None:
     handler, url = snake
     assert main([two, "--url", url]) == 1
     assert "1 of 2 scenarios passed" in capsys.readouterr().out
@@ -99,7 +104,9 @@ def test_a_url_is_asked_in_games_of_their_own(two, snake, capsys):
     ]
 
 
-def test_no_answer_in_time_fails(tmp_path, snake, capsys):
+def test_no_answer_in_time_fails(
+    tmp_path: Path, snake: tuple[type[Snake], str], capsys: pytest.CaptureFixture[str]
+) -> None:
     handler, url = snake
     handler.delay = 0.3
     path = tmp_path / "quick.txt"
@@ -110,19 +117,25 @@ def test_no_answer_in_time_fails(tmp_path, snake, capsys):
     assert "timeout" in out
 
 
-def test_a_broken_answer_fails(two, snake, capsys):
+def test_a_broken_answer_fails(
+    two: str, snake: tuple[type[Snake], str], capsys: pytest.CaptureFixture[str]
+) -> None:
     handler, url = snake
     handler.answer = b'{"move": "north"}'
     assert main([two, "--url", url]) == 1
     assert "0 of 2 scenarios passed" in capsys.readouterr().out
 
 
-def test_a_served_snake_passes_what_it_passes_here(serve, capsys):
+def test_a_served_snake_passes_what_it_passes_here(
+    serve: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--url", serve("--snake", "territory")]) == 0
     assert "FAIL" not in capsys.readouterr().out
 
 
-def test_a_policy_is_asked_and_may_refuse_a_board(tmp_path, policy_file, capsys):
+def test_a_policy_is_asked_and_may_refuse_a_board(
+    tmp_path: Path, policy_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = ["A < < " + ". " * 8] + [". " * 11] * 10
     path = tmp_path / "large.txt"
     path.write_text("scenario: large\nallowed: down\n" + "\n".join(rows) + "\n" + TWO)
@@ -141,6 +154,8 @@ def test_a_policy_is_asked_and_may_refuse_a_board(tmp_path, policy_file, capsys)
         (["--policy", "nowhere.onnx"], "give the path of a policy.onnx"),
     ],
 )
-def test_a_wrong_call_is_told(arguments, says, capsys):
+def test_a_wrong_call_is_told(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments) == 2
     assert says in capsys.readouterr().err

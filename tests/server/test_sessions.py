@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from battlesnake_gym import snakes
 from server import sessions
 from server.sessions import Sessions
@@ -44,7 +46,7 @@ def test_idle_games_are_forgotten_and_busy_ones_kept() -> None:
     assert list(games.alive()) == [("busy", "a")]
 
 
-def test_memory_is_bounded(monkeypatch) -> None:
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "MOST_SESSIONS", 3)
     games = random_sessions(Clock())
     played = games.get(("a", "you"))
@@ -56,7 +58,12 @@ def test_memory_is_bounded(monkeypatch) -> None:
 
 def test_the_same_game_gets_the_same_seed() -> None:
     seeds: list[int] = []
-    games = Sessions(lambda seed: seeds.append(seed) or snakes.make("random", seed))
+
+    def make(seed: int) -> snakes.Strategy:
+        seeds.append(seed)
+        return snakes.make("random", seed)
+
+    games = Sessions(make)
     for key in (("g", "a"), ("g", "b"), ("g", "a")):
         games.get(key)
         games.drop(key)

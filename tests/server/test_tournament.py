@@ -14,7 +14,7 @@ from server.tournament import Fixture, Setup, entrants, game_seed, play_all, sch
 def test_every_seed_is_played_from_every_seat(snakes: int, per_game: int) -> None:
     fixtures = list(schedule(snakes, per_game, 3 * per_game, seed=8))
     assert [fixture.number for fixture in fixtures] == list(range(len(fixtures)))
-    seats = defaultdict(Counter)
+    seats: defaultdict[tuple[tuple[int, ...], int, int], Counter[int]] = defaultdict(Counter)
     for fixture in fixtures:
         for seat, snake in enumerate(fixture.seats):
             group = tuple(sorted(fixture.seats))

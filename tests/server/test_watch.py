@@ -22,6 +22,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
 from battlesnake_gym.snakes import Decision, Reason
 from server import watch
+from server.page_server import PageServer
 from tests.server import web_site
 from tests.server.browser import Browser
 
@@ -129,7 +130,7 @@ def test_every_position_as_text_json_and_picture(client: FlaskClient) -> None:
     for turn in range(len(replay.turns) + 1):
         text = client.get(f"/turn/{turn}/text/deep/story.jsonl.gz").text
         assert Board.from_text(text) == replay.board(turn)
-    body = client.get("/turn/2/json/deep/story.jsonl.gz?you=c").json
+    body = client.get("/turn/2/json/deep/story.jsonl.gz?you=c").get_json()
     assert body == replay.board(2).to_api("c")
     picture = client.get("/turn/2/png/deep/story.jsonl.gz")
     assert Image.open(io.BytesIO(picture.data)).format == "PNG"
@@ -177,16 +178,16 @@ def test_games_arrive_and_change_while_it_runs(tmp_path: Path) -> None:
     assert "00.jsonl" in second
     assert "1 of 2" in first
     assert client.get("/?page=999").text == second
-    assert client.get("/data/03.jsonl").json["frames"][0]["turn"] == 3
+    assert client.get("/data/03.jsonl").get_json()["frames"][0]["turn"] == 3
     Replay(Board.from_text("turn=70\nA . . B")).save(tmp_path / "03.jsonl")
-    assert client.get("/data/03.jsonl").json["frames"][0]["turn"] == 70
+    assert client.get("/data/03.jsonl").get_json()["frames"][0]["turn"] == 70
 
 
 def test_several_roots_do_not_mix(tmp_path: Path) -> None:
     for number, name in enumerate("xy"):
         Replay(Board.from_text(f"turn={number}\nA . B")).save(tmp_path / name / "game.jsonl")
     client = watch.create_app([tmp_path / "x", tmp_path / "y" / "game.jsonl"]).test_client()
-    turns = [client.get(f"/data/{i}/game.jsonl").json["frames"][0]["turn"] for i in (0, 1)]
+    turns = [client.get(f"/data/{i}/game.jsonl").get_json()["frames"][0]["turn"] for i in (0, 1)]
     assert turns == [0, 1]
 
 
@@ -215,9 +216,9 @@ def test_a_single_game_opens_at_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(watch.webbrowser, "open", opened.append)
+    monkeypatch.setattr("webbrowser.open", opened.append)
 
-    monkeypatch.setattr(watch.PageServer, "wait", lambda server: None)
+    monkeypatch.setattr(PageServer, "wait", lambda server: None)
     assert watch.main([str(folder / "official.jsonl"), "--port=0"]) == 0
     assert opened[0].endswith("/replay/official.jsonl")
     assert opened[0] in capsys.readouterr().out

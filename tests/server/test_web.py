@@ -27,9 +27,10 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
 from heuristics import scenarios
 from server.database import Game
+from server.page_server import LARGEST_REQUEST
 from server.results import summarise
-from server.tournament import play_all
-from server.web import LARGEST_REQUEST, hall, human
+from server.tournament import Result, play_all
+from server.web import hall, human
 from server.web.course import KEPT_AFTER_THE_END, Broadcast
 from server.web.lab import EXAMPLE
 from tests.server import web_site, zoo
@@ -69,9 +70,15 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+def replay_of(game: Game | Result) -> Path:
+    """The file of a game that was kept."""
+    assert game.replay is not None
+    return Path(game.replay)
+
+
 def wait_until_over(client: FlaskClient, game_id: str) -> dict[str, Any]:
-    until(lambda: client.get(f"/game/{game_id}/data").json["over"])
-    game: dict[str, Any] = client.get(f"/game/{game_id}/data").json
+    until(lambda: client.get(f"/game/{game_id}/data").get_json()["over"])
+    game: dict[str, Any] = client.get(f"/game/{game_id}/data").get_json()
     return game
 
 
@@ -106,7 +113,7 @@ def test_tournaments_are_told_apart_and_unknown_ones_are_empty(client: FlaskClie
     assert "hungry, cautious, NAME&lt;b&gt;=straight · standard 7x7" in client.get("/").text
     assert "No games here yet" in client.get("/?tournament=99").text
     assert client.get("/?tournament=").text.count('scope="row"') == 3
-    assert client.get("/leaderboard.json?tournament=99").json == []
+    assert client.get("/leaderboard.json?tournament=99").get_json() == []
 
 
 HUGE = "1" + 30 * "0"
@@ -149,8 +156,8 @@ def test_the_list_of_games_has_every_game_once(pages: Pages, client: FlaskClient
 def test_a_game_s_data_is_that_of_its_replay(pages: Pages, client: FlaskClient) -> None:
     row = rows(pages)[0]
     assert row.replay is not None
-    replay = Replay.load(row.replay)
-    game = client.get(f"/game/{row.uuid}/data").json
+    replay = Replay.load(replay_of(row))
+    game = client.get(f"/game/{row.uuid}/data").get_json()
     assert game["over"] is True
     assert [frame["turn"] for frame in game["frames"]] == list(range(len(replay.turns) + 1))
     assert game["deaths"] == [
@@ -159,10 +166,10 @@ def test_a_game_s_data_is_that_of_its_replay(pages: Pages, client: FlaskClient) 
     moves = [snake["next"]["move"] for snake in game["frames"][0]["snakes"]]
     assert moves == list(replay.turns[0].moves.values())
     assert game["frames"][0]["snakes"][0]["next"]["reasons"]
-    rest = client.get(f"/game/{row.uuid}/data?since=3").json
+    rest = client.get(f"/game/{row.uuid}/data?since=3").get_json()
     assert (rest["from"], rest["frames"]) == (3, game["frames"][3:])
     assert Board.from_text(client.get(f"/game/{row.uuid}/turn/3/text").text) == replay.board(3)
-    last = client.get(f"/game/{row.uuid}/last").json
+    last = client.get(f"/game/{row.uuid}/last").get_json()
     assert last["frame"]["turn"] == len(replay.turns)
 
 
@@ -189,7 +196,7 @@ def test_addresses_that_lead_nowhere(
 ) -> None:
     answer = client.get(address.format(rows(pages)[0].uuid))
     assert answer.status_code == 404
-    assert words in (answer.json["error"] if answer.is_json else answer.text)
+    assert words in (answer.get_json()["error"] if answer.is_json else answer.text)
 
 
 def test_replays_that_are_gone_damaged_or_were_not_kept(tmp_path: Path) -> None:
@@ -197,8 +204,8 @@ def test_replays_that_are_gone_damaged_or_were_not_kept(tmp_path: Path) -> None:
     gone, damaged, none = (game.uuid for game in rows(pages))
     with Session(pages.database) as session:
         kept = {game.uuid: game for game in session.query(Game)}
-        Path(kept[gone].replay).unlink()
-        Path(kept[damaged].replay).write_text('{"replay": 1}\n')
+        replay_of(kept[gone]).unlink()
+        replay_of(kept[damaged]).write_text('{"replay": 1}\n')
         kept[none].replay = None
         session.commit()
     client = pages.client
@@ -207,7 +214,7 @@ def test_replays_that_are_gone_damaged_or_were_not_kept(tmp_path: Path) -> None:
         (none, 404, "played without --replays"),
     ]:  # fmt: skip
         answer = client.get(f"/game/{game}/data")
-        assert (answer.status_code, words in answer.json["error"]) == (status, True)
+        assert (answer.status_code, words in answer.get_json()["error"]) == (status, True)
         assert client.get(f"/game/{game}").status_code == 404
     assert "no replay kept" in client.get("/games").text
 
@@ -218,10 +225,10 @@ def test_replays_that_are_gone_damaged_or_were_not_kept(tmp_path: Path) -> None:
 def test_a_game_that_is_on_grows(empty: Pages) -> None:
     client, broadcast = empty.client, empty.broadcast
     board = web_site.announce(broadcast, "on", 2)
-    (card,) = client.get("/live.json").json
+    (card,) = client.get("/live.json").get_json()
     assert card["page"] == "/game/on"
     assert card["frame"]["turn"] == 2
-    game = client.get("/game/on/data").json
+    game = client.get("/game/on/data").get_json()
     assert (game["over"], len(game["frames"])) == (False, 3)
     assert game["frames"][1]["snakes"][0]["next"]["move"] == "down"
     assert game["frames"][2]["snakes"][0]["next"] is None
@@ -229,11 +236,11 @@ def test_a_game_that_is_on_grows(empty: Pages) -> None:
     began = time.monotonic()
     timer = threading.Timer(0.3, broadcast.announce, ("on", None))
     timer.start()
-    rest = client.get("/game/on/data?since=2&wait").json
+    rest = client.get("/game/on/data?since=2&wait").get_json()
     assert time.monotonic() - began > 0.2, "the answer waited for what was new"
     assert (rest["over"], rest["from"], len(rest["frames"])) == (True, 2, 1)
     assert rest["frames"][0]["snakes"][0]["body"] == [list(c) for c in board.snakes[0].body]
-    assert client.get("/live.json").json == []
+    assert client.get("/live.json").get_json() == []
     timer.join()
 
 
@@ -255,7 +262,7 @@ def test_a_tournament_s_processes_announce_every_turn(tmp_path: Path) -> None:
         course = broadcast.find(result.uuid)
         assert course is not None
         assert course.over
-        assert course.boards == list(Replay.load(result.replay).boards())
+        assert course.boards == list(Replay.load(replay_of(result)).boards())
 
 
 # --- playing ------------------------------------------------------------------------------------
@@ -267,12 +274,12 @@ def test_people_start_games_and_they_are_kept(empty: Pages) -> None:
     client = empty.client
     answer = client.post("/play", json=WISH)
     assert answer.status_code == 201
-    assert answer.json["page"] == f"/game/{answer.json['game']}"
-    game = wait_until_over(client, answer.json["game"])
+    assert answer.get_json()["page"] == f"/game/{answer.get_json()['game']}"
+    game = wait_until_over(client, answer.get_json()["game"])
     assert [snake["name"] for snake in game["snakes"]] == ["hungry", "hungry (2)"]
     (row,) = rows(empty)
     assert (row.uuid, row.seed, row.turns) == (game["id"], 3, len(game["frames"]) - 1)
-    assert Replay.load(row.replay).last.turn == row.turns
+    assert Replay.load(replay_of(row)).last.turn == row.turns
     assert "Games from these pages" in client.get("/").text
     assert client.post("/play", json=WISH).status_code == 201  # the second finds the first's row
     until(lambda: len(rows(empty)) == 2)
@@ -282,7 +289,7 @@ def test_people_start_games_and_they_are_kept(empty: Pages) -> None:
 
 def test_games_of_people_do_not_hide_the_tournament(tmp_path: Path) -> None:
     pages = web_site.make(tmp_path, games=1)
-    wait_until_over(pages.client, pages.client.post("/play", json=WISH).json["game"])
+    wait_until_over(pages.client, pages.client.post("/play", json=WISH).get_json()["game"])
     until(lambda: len(rows(pages)) == 4)
     page = pages.client.get("/").text
     assert "Games from these pages" in page
@@ -293,28 +300,28 @@ def test_a_human_steers_by_keys(empty: Pages) -> None:
     client = empty.client
     wish = {**WISH, "snakes": ["straight"], "human": "Ann", "width": 11, "height": 11}
     answer = client.post("/play", json=wish)
-    game_id = answer.json["game"]
-    key = answer.json["page"].partition("?key=")[2]
-    assert f'data-key="{key}"' in client.get(answer.json["page"]).text
+    game_id = answer.get_json()["game"]
+    key = answer.get_json()["page"].partition("?key=")[2]
+    assert f'data-key="{key}"' in client.get(answer.get_json()["page"]).text
     assert "data-key" not in client.get(f"/game/{game_id}?key=guess").text
 
     def press(move: str, with_key: str = key) -> tuple[int, dict[str, Any]]:
         sent = client.post(f"/game/{game_id}/press", json={"key": with_key, "move": move})
-        return sent.status_code, sent.json
+        return sent.status_code, sent.get_json()
 
-    game = client.get(f"/game/{game_id}/data").json
+    game = client.get(f"/game/{game_id}/data").get_json()
     assert (len(game["frames"]), game["snakes"][0]["name"]) == (1, "Ann")
     x, y = game["frames"][0]["snakes"][0]["body"][0]
     assert press("left", "guess") == (403, {"error": "key is not that of a seat in this game"})
     assert press("left")[0] == 200
-    game = client.get(f"/game/{game_id}/data?since=0&wait").json
+    game = client.get(f"/game/{game_id}/data?since=0&wait").get_json()
     assert game["frames"][-1]["snakes"][0]["body"][0] == [x - 1, y]
     press("right")  # back into the own neck: a slip that costs nothing
     press("up")
-    game = client.get(f"/game/{game_id}/data?since=1&wait").json
+    game = client.get(f"/game/{game_id}/data?since=1&wait").get_json()
     assert game["frames"][-1]["turn"] == 2
     assert game["frames"][-1]["snakes"][0]["body"][0] == [x - 1, y + 1]
-    while not client.get(f"/game/{game_id}/data").json["over"]:
+    while not client.get(f"/game/{game_id}/data").get_json()["over"]:
         press("left")
         time.sleep(0.02)
     wait_until_over(client, game_id)
@@ -323,7 +330,7 @@ def test_a_human_steers_by_keys(empty: Pages) -> None:
 
 def test_with_a_pace_the_game_goes_on_by_itself(empty: Pages) -> None:
     wish = {"snakes": [], "human": "Ann", "pace": 20, "width": 7, "height": 7}
-    game_id = empty.client.post("/play", json=wish).json["game"]
+    game_id = empty.client.post("/play", json=wish).get_json()["game"]
     game = wait_until_over(empty.client, game_id)
     heads = [frame["snakes"][0]["body"][0] for frame in game["frames"]]
     assert [y for _, y in heads] == list(range(heads[0][1], 8)), "straight up into the wall"
@@ -331,11 +338,11 @@ def test_with_a_pace_the_game_goes_on_by_itself(empty: Pages) -> None:
 
 def test_a_slip_into_the_own_neck_costs_nothing(empty: Pages) -> None:
     wish = {"snakes": [], "human": "Ann", "pace": 60, "width": 11, "height": 11}
-    answer = empty.client.post("/play", json=wish).json
+    answer = empty.client.post("/play", json=wish).get_json()
     key = answer["page"].partition("?key=")[2]
     for move in itertools.cycle(["up", "down"]):
         sent = {"key": key, "move": move}
-        if empty.client.post(f"/game/{answer['game']}/press", json=sent).json["over"]:
+        if empty.client.post(f"/game/{answer['game']}/press", json=sent).get_json()["over"]:
             break
         time.sleep(0.025)
     game = wait_until_over(empty.client, answer["game"])
@@ -345,7 +352,7 @@ def test_a_slip_into_the_own_neck_costs_nothing(empty: Pages) -> None:
 def test_who_is_gone_goes_straight_on(empty: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(human, "PATIENCE", 0.05)
     wish = {"snakes": ["straight"], "human": "Ann", "width": 7, "height": 7}
-    game = wait_until_over(empty.client, empty.client.post("/play", json=wish).json["game"])
+    game = wait_until_over(empty.client, empty.client.post("/play", json=wish).get_json()["game"])
     assert game["deaths"][0]["cause"]
 
 
@@ -378,8 +385,8 @@ def test_wishes_that_are_refused(empty: Pages, change: dict[str, Any], words: st
     for address in ("/play", "/play/preview"):
         answer = empty.client.post(address, json={**WISH, **change})
         assert answer.status_code == 400
-        assert words in answer.json["error"]
-    assert empty.client.get("/live.json").json == []
+        assert words in answer.get_json()["error"]
+    assert empty.client.get("/live.json").get_json() == []
 
 
 @pytest.mark.parametrize(
@@ -387,15 +394,16 @@ def test_wishes_that_are_refused(empty: Pages, change: dict[str, Any], words: st
 )
 def test_only_json_objects_are_read(empty: Pages, address: str) -> None:
     client = empty.client
-    for sent, words in [
+    requests: list[tuple[dict[str, Any], str]] = [
         ({"data": "{}"}, "content type application/json"),
         ({"data": "{", "content_type": "application/json"}, "is not JSON"),
         ({"json": [1]}, "must be a JSON object, got list"),
         ({"data": "[" * 10**5, "content_type": "application/json"}, "is not JSON"),
         ({"data": b"\xff", "content_type": "application/json"}, "is not JSON"),
-    ]:
+    ]
+    for sent, words in requests:
         answer = client.post(address, **sent)
-        assert (answer.status_code, words in answer.json["error"]) == (400, True)
+        assert (answer.status_code, words in answer.get_json()["error"]) == (400, True)
     large = client.post(address, data=b" " * (LARGEST_REQUEST + 1), content_type="application/json")
     assert large.status_code in (400, 413)
 
@@ -404,7 +412,7 @@ def begin(pages: Pages, visitor: str = "127.0.0.1", **change: Any) -> tuple[int,
     """Start a game that goes on for long, from an address."""
     wish = {"snakes": ["hungry"], "human": "Ann", "width": 25, "height": 25, **change}
     sent = pages.client.post("/play", json=wish, environ_base={"REMOTE_ADDR": visitor})
-    return sent.status_code, sent.json
+    return sent.status_code, sent.get_json()
 
 
 def test_the_hall_is_full_at_some_time_and_for_one_visitor_sooner(empty: Pages) -> None:
@@ -423,7 +431,7 @@ def test_the_hall_is_full_at_some_time_and_for_one_visitor_sooner(empty: Pages) 
 
 def stop(pages: Pages, game_id: str) -> dict[str, Any]:
     """Stop a game, and wait until it is over."""
-    assert pages.client.post(f"/game/{game_id}/stop", json={}).json == {"stopped": True}
+    assert pages.client.post(f"/game/{game_id}/stop", json={}).get_json() == {"stopped": True}
     return wait_until_over(pages.client, game_id)
 
 
@@ -437,14 +445,19 @@ def test_a_game_is_stopped(empty: Pages, wish: dict[str, Any]) -> None:
     assert len(game["frames"]) < hall.USUAL_TURNS
     assert not game["deaths"], "nobody died: it was stopped"
     assert 'id="stop"' not in empty.client.get(f"/game/{game_id}").text
-    assert empty.client.post(f"/game/{game_id}/stop", json={}).json == {"stopped": False}
+    assert empty.client.post(f"/game/{game_id}/stop", json={}).get_json() == {"stopped": False}
     assert rows(empty) == [], "what was stopped does not count"
 
 
 def test_games_end_after_so_many_turns_and_so_long(
     empty: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wish = {"human": None, "snakes": ["hungry", "cautious"], "turns": 3, "timeout": 5000}
+    wish: dict[str, Any] = {
+        "human": None,
+        "snakes": ["hungry", "cautious"],
+        "turns": 3,
+        "timeout": 5000,
+    }
     game = wait_until_over(empty.client, begin(empty, **wish)[1]["game"])
     assert len(game["frames"]) == 4
     monkeypatch.setattr(hall, "LONGEST_SECONDS", -1)
@@ -461,7 +474,7 @@ def test_the_preview_is_how_a_game_begins(client: FlaskClient) -> None:
         "width": 11,
         "height": 11,
     }
-    preview = client.post("/play/preview", json=sent).json
+    preview = client.post("/play/preview", json=sent).get_json()
     assert [snake["name"] for snake in preview["snakes"]] == ["Ann", "hungry"]
     assert len(preview["frame"]["snakes"]) == 2
 
@@ -482,10 +495,12 @@ def test_invited_snakes_and_allowed_urls_play(
             "height": 11,
             "timeout": 5000,
         }
-        game = wait_until_over(pages.client, pages.client.post("/play", json=wish).json["game"])
+        game = wait_until_over(
+            pages.client, pages.client.post("/play", json=wish).get_json()["game"]
+        )
         asked = {"snake": typed, "board": Board.from_text(". . .\n. A .\n. ^ .\nA: you").to_api()}
         refused = pages.client.post("/lab/ask", json=asked)
-        assert (refused.status_code, "address" in refused.json["error"]) == (400, True)
+        assert (refused.status_code, "address" in refused.get_json()["error"]) == (400, True)
     assert [snake["name"] for snake in game["snakes"]] == ["mine", "far", typed]
     (row,) = rows(pages)
     assert [set(seat.problems) for seat in row.seats] == [set(), set(), {"address"}]
@@ -493,7 +508,7 @@ def test_invited_snakes_and_allowed_urls_play(
     for url in ("http://", "http://[", "http://h\n/", "http://" + "h" * 600):
         answer = pages.client.post("/play", json={**WISH, "snakes": [url, "hungry"]})
         assert answer.status_code == 400
-        assert "is not a URL" in answer.json["error"]
+        assert "is not a URL" in answer.get_json()["error"]
 
 
 # --- asking -------------------------------------------------------------------------------------
@@ -512,7 +527,7 @@ def test_a_snake_is_asked_what_it_would_do(client: FlaskClient, snake: str) -> N
     sent = {"snake": snake, "milliseconds": 50, "board": request_of(example())}
     answer = client.post("/lab/ask", json=sent)
     assert answer.status_code == 200
-    next_ = answer.json["next"]
+    next_ = answer.get_json()["next"]
     assert next_["move"] in example().safe_moves("a")
     assert next_["reasons"]
     if snake == "minimax":
@@ -525,7 +540,7 @@ def test_policies_and_urls_are_asked_too(tmp_path: Path, policy_file: Path, caut
     board = example()
     for snake in ("mine", "far"):
         sent = {"snake": snake, "milliseconds": 1000, "board": request_of(board)}
-        answer = pages.client.post("/lab/ask", json=sent).json
+        answer = pages.client.post("/lab/ask", json=sent).get_json()
         assert answer["next"]["move"] in board.safe_moves("a")
         assert bool(answer["next"]["scores"]) == (snake == "mine")
     small = Board.from_text("A < .\n. . .\n. . B")
@@ -533,7 +548,8 @@ def test_policies_and_urls_are_asked_too(tmp_path: Path, policy_file: Path, caut
     answer = pages.client.post("/lab/ask", json=sent)
     assert answer.status_code == 400
     assert (
-        "mine cannot play this: the policy plays boards of 11x11, not 3x3" in answer.json["error"]
+        "mine cannot play this: the policy plays boards of 11x11, not 3x3"
+        in answer.get_json()["error"]
     )
 
 
@@ -542,7 +558,7 @@ def test_a_silent_url_is_told(tmp_path: Path) -> None:
     sent = {"snake": "far", "milliseconds": 5000, "board": request_of(example())}
     answer = pages.client.post("/lab/ask", json=sent)
     assert answer.status_code == 400
-    assert answer.json["error"] == "far gave no move (connection)"
+    assert answer.get_json()["error"] == "far gave no move (connection)"
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -584,7 +600,7 @@ def test_positions_that_cannot_be_asked_about(
 ) -> None:
     answer = client.post("/lab/ask", json=sent)
     assert answer.status_code == 400
-    assert words in answer.json["error"]
+    assert words in answer.get_json()["error"]
 
 
 JUNK = st.recursive(
@@ -630,7 +646,7 @@ def test_whatever_a_field_holds_the_answer_is_a_refusal_or_right(
     answer = pages.client.post(address, data=text, content_type="application/json")
     assert answer.status_code in (200, 400), answer.text
     if answer.status_code == 400:
-        assert answer.json["error"]
+        assert answer.get_json()["error"]
 
 
 def test_a_position_becomes_a_scenario_and_comes_back(client: FlaskClient) -> None:
@@ -650,7 +666,7 @@ def test_a_position_becomes_a_scenario_and_comes_back(client: FlaskClient) -> No
     assert sorted(scenario.board.food) == sorted(board.food)
     assert scenario.board.you_id == "a"
     for form in (text, json.dumps(scenario.to_json())):
-        back = client.post("/lab/read", json={"text": form}).json
+        back = client.post("/lab/read", json={"text": form}).get_json()
         assert back["scenario"] == {"name": "corner", "note": "why", "allowed": ["left", "down"]}
         assert [s["body"] for s in back["frame"]["snakes"]] == [
             [list(cell) for cell in s.body] for s in board.snakes
@@ -673,33 +689,33 @@ def test_scenarios_that_are_refused(
     sent = {"name": "n", "note": "", "allowed": ["up"], "board": request_of(example()), **change}
     answer = client.post("/lab/scenario", json=sent)
     assert answer.status_code == 400
-    assert words in answer.json["error"]
+    assert words in answer.get_json()["error"]
 
 
 def test_boards_requests_and_shipped_scenarios_are_opened(client: FlaskClient) -> None:
     board = example()
     for text in (str(board), json.dumps(request_of(board))):
-        back = client.post("/lab/read", json={"text": text}).json
+        back = client.post("/lab/read", json={"text": text}).get_json()
         assert (back["width"], back["you"], "scenario" in back) == (11, "a", False)
         assert sorted(map(tuple, back["frame"]["food"])) == sorted(board.food)
     shipped = [scenario for path in scenarios.SHIPPED for scenario in scenarios.load(path)]
     for number, scenario in enumerate(shipped):
-        told = client.get(f"/lab/shipped/{number}").json
+        told = client.get(f"/lab/shipped/{number}").get_json()
         assert told["scenario"]["name"] == scenario.name
     for text, words in [
         ("scenario: x\nallowed: up\n? ?", "x: "), ("{", "Expecting"), ("[]", "no scenario"),
         ("A . ?", "?"), ("", "text must be a text"), ("[" * 10**5, "")]:  # fmt: skip
         answer = client.post("/lab/read", json={"text": text})
         assert answer.status_code == 400
-        assert words in answer.json["error"]
+        assert words in answer.get_json()["error"]
 
 
 def test_the_lab_opens_any_turn_of_a_game(pages: Pages, client: FlaskClient) -> None:
     row = rows(pages)[0]
-    board = Replay.load(row.replay).board(4)
+    board = Replay.load(replay_of(row)).board(4)
     you = board.snakes[1].id
     page = client.get(f"/lab?game={row.uuid}&turn=4&you={you}").text
-    start = json.loads(re.search(r'id="start">(.*?)</script>', page, re.DOTALL).group(1))
+    (start,) = map(json.loads, re.findall(r'id="start">(.*?)</script>', page, re.DOTALL))
     assert (start["frame"]["turn"], start["you"]) == (4, you)
     assert [s["body"] for s in start["frame"]["snakes"]] == [
         [list(c) for c in s.body] for s in board.snakes
@@ -719,15 +735,15 @@ def test_the_engine_s_protocol_over_http(empty: Pages) -> None:
     board = web_site.announce(empty.broadcast, "on", 3)
     answer = empty.client.get("/games/on")
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
-    game = answer.json["Game"]
+    game = answer.get_json()["Game"]
     assert (game["Status"], game["Width"], game["Height"]) == ("running", 6, 4)
     assert game["Ruleset"]["name"] == game["RulesetName"] == "standard"
     assert all(isinstance(value, str) for value in game["Ruleset"].values())
     frames = empty.client.get("/games/on/frames?offset=1&limit=2")
     assert frames.headers["Access-Control-Allow-Origin"] == "*"
-    assert frames.json["Count"] == 2
-    assert [frame["Turn"] for frame in frames.json["Frames"]] == [1, 2]
-    (last,) = empty.client.get("/games/on/frames?offset=-1").json["Frames"]
+    assert frames.get_json()["Count"] == 2
+    assert [frame["Turn"] for frame in frames.get_json()["Frames"]] == [1, 2]
+    (last,) = empty.client.get("/games/on/frames?offset=-1").get_json()["Frames"]
     snake = last["Snakes"][0]
     assert snake["Body"] == [{"X": x, "Y": y} for x, y in board.snakes[0].body]
     assert (snake["Name"], snake["Health"], snake["Shout"]) == ("Ann", 97, "hey")
@@ -759,7 +775,7 @@ def test_the_engine_s_events_follow_a_live_game(empty: Pages, address: str) -> N
 
 def test_deaths_are_told_as_the_engine_tells_them(empty: Pages) -> None:
     web_site.announce(empty.broadcast, "over", 4, end=True)
-    (last,) = empty.client.get("/games/over/frames?offset=-1").json["Frames"]
+    (last,) = empty.client.get("/games/over/frames?offset=-1").get_json()["Frames"]
     deaths = [snake["Death"] for snake in last["Snakes"]]
     assert {death["Cause"] for death in deaths if death} == {"wall-collision"}
     assert {death["Turn"] for death in deaths if death} == {4}
