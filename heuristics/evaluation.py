@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,9 @@ INPUT_UNIT, WEIGHT_UNIT = 256, 1024
 LARGEST, HEAVIEST = 1023, 8191
 """Inputs and hidden values lie within ``LARGEST`` / ``INPUT_UNIT``, weights within ``HEAVIEST`` /
 ``WEIGHT_UNIT``."""
+
+CELLS_TO_LOGIT = 0.1
+"""A logit of 1 is worth ten cells of territory to the search."""
 
 LAYERS = np.dtype(
     [
@@ -61,7 +65,8 @@ class EvaluationError(ValueError):
 class Evaluation:
     """A loaded evaluation: ``numbers`` for the C code, and the ``facts`` of its file.
 
-    ``facts["trained_for"]`` has ``rulesets``, ``sizes`` ([width, height] each) and ``snakes``.
+    ``facts["trained_for"]`` has ``rulesets``, ``maps``, ``sizes`` ([width, height] each) and
+    ``snakes``.
     """
 
     numbers: bytes
@@ -109,6 +114,8 @@ class Evaluation:
         trained, living = self.facts["trained_for"], len(board.living)
         if board.game.ruleset not in trained["rulesets"]:
             return f"trained for {', '.join(trained['rulesets'])}, not {board.game.ruleset}"
+        if board.game.map and board.game.map not in trained["maps"]:
+            return f"trained for the map {', '.join(trained['maps'])}, not {board.game.map}"
         if [board.width, board.height] not in trained["sizes"]:
             sizes = ", ".join(f"{width}x{height}" for width, height in trained["sizes"])
             return f"trained for boards of {sizes}, not {board.width}x{board.height}"
@@ -121,6 +128,11 @@ class Evaluation:
 def shipped() -> Evaluation | None:
     """The evaluation that comes with the package, or None where there is none."""
     return Evaluation.load(SHIPPED) if SHIPPED.exists() else None
+
+
+def chance(score: float) -> float:
+    """What a score of the search, in cells of territory, means: the share of a point to expect."""
+    return 1 / (1 + math.exp(-max(-60.0, min(60.0, score * CELLS_TO_LOGIT))))
 
 
 def size_in_bytes() -> int:
@@ -154,6 +166,6 @@ def _paired(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
 
 
 def _check_trained(trained: Mapping[str, Any]) -> None:
-    for name in ("rulesets", "sizes", "snakes"):
+    for name in ("rulesets", "maps", "sizes", "snakes"):
         if not isinstance(trained[name], list) or not trained[name]:
             raise ValueError(f"trained_for.{name} must be a list with something in it")

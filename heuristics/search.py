@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake, grows_always, wraps
 from battlesnake_gym.snakes import Decision, Reason
-from heuristics.evaluation import Evaluation
+from heuristics.evaluation import Evaluation, chance
 
 try:
     from heuristics import _search
@@ -127,6 +127,8 @@ class Search:
         note = f"{statistics}; expects {_shown(line, snakes)}"
         if objection:
             note += f"; valued by hand: the evaluation is {objection}"
+        elif network:
+            note += f"; {chance(values[MOVES[move]]):.0%} of the point"
         return Decision(
             MOVES[move],
             (Reason("search", scores=values, note=note),),

@@ -50,6 +50,8 @@ NODES = (100, 150, 200, 300)
 """Positions a move; each chunk of games draws one."""
 CHUNK = 6_000
 """Searched moves between two looks at the mix."""
+CHECK_GAMES = 40
+"""Duels of a check against the hand-made weights; half as many games of four."""
 IN_MEMORY = 8
 """Rounds that are fitted together."""
 STYLES = {"food_near": 1.0, "length": 0.7, "longest": 0.7, "hunger": 1.0, "cramped": 0.7}
@@ -142,7 +144,10 @@ def strength(
     """Points of ``one``, each start played with seats exchanged; and half of its 95 % interval.
 
     With more than two snakes the two sit alternately, and the side of the last one alive wins.
+    ``games`` is even and 4 or more: an interval needs two pairs.
     """
+    if games < 4 or games % 2:
+        raise ValueError(f"games must be even and 4 or more, got {games}")
     setup = replace(setup, opening=4, random_moves=0.0)
     pairs = []
     for number in range(games // 2):
@@ -162,6 +167,7 @@ def facts(progress: Progress, command: str) -> dict[str, Any]:
     return {
         "trained_for": {
             "rulesets": sorted({setup.ruleset for _, setup in MIX}),
+            "maps": ["standard"],
             "sizes": sorted({(setup.width, setup.height) for _, setup in MIX}),
             "snakes": sorted({n for _, setup in MIX for n in range(2, setup.snakes + 1)}),
         },
@@ -264,7 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     while run.progress.cpu_seconds < 60 * args.minutes:
         told = run.round(args.moves, args.epochs)
         if told["round"] % args.check_every == 0:
-            told |= check_strength(run, 40)
+            told |= check_strength(run, CHECK_GAMES)
         line = json.dumps(told)
         tqdm.write(line)
         with (args.folder / "rounds.jsonl").open("a") as file:

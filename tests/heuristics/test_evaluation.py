@@ -33,7 +33,14 @@ _search = pytest.importorskip("heuristics._search")
 
 from heuristics.search import Search, inputs  # noqa: E402
 
-TRAINED = {"trained_for": {"rulesets": ["standard"], "sizes": [[11, 11]], "snakes": [2, 3]}}
+TRAINED = {
+    "trained_for": {
+        "rulesets": ["standard"],
+        "maps": ["standard"],
+        "sizes": [[11, 11]],
+        "snakes": [2, 3],
+    }
+}
 
 
 def random_evaluation(seed: int, size: int = HEAVIEST) -> Evaluation:
@@ -139,8 +146,10 @@ def test_a_missing_file_is_refused_by_its_name(tmp_path: Path) -> None:
         Evaluation.load(tmp_path / "none.evaluation")
 
 
-def board_of(ruleset: str = "standard", size: int = 11, snakes: int = 2) -> Board:
-    board = Board.new(size, size, snakes, game=Game(ruleset, seed=5))
+def board_of(
+    ruleset: str = "standard", size: int = 11, snakes: int = 2, board_map: str = "standard"
+) -> Board:
+    board = Board.new(size, size, snakes, game=Game(ruleset, board_map, seed=5))
     return dataclasses.replace(board, you_id=board.snakes[0].id)
 
 
@@ -148,6 +157,7 @@ def board_of(ruleset: str = "standard", size: int = 11, snakes: int = 2) -> Boar
     ("board", "why"),
     [
         (board_of("wrapped"), "trained for standard, not wrapped"),
+        (board_of(board_map="hz_inner_wall"), "the map standard, not hz_inner_wall"),
         (board_of(size=7), "trained for boards of 11x11, not 7x7"),
         (board_of(snakes=4), "trained for up to 3 snakes, not 4"),
     ],
@@ -166,7 +176,10 @@ def test_where_it_was_trained_its_values_are_the_scores() -> None:
     evaluation = random_evaluation(3, 200)
     decision = Search(max_depth=1, evaluation=evaluation)(board)
     assert decision.scores != Search(max_depth=1)(board).scores
-    assert "by hand" not in decision.reasons[0].note
+    note = decision.reasons[0].note
+    assert "by hand" not in note
+    share = 1 / (1 + np.exp(-decision.scores[decision.move] / 10))
+    assert f"{share:.0%} of the point" in note
 
 
 def test_the_inputs_tell_of_the_position() -> None:

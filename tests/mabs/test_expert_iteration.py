@@ -1,0 +1,213 @@
+"""Labels, the fit, and rounds that go on where they were."""
+
+# ruff: noqa: E402
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+torch = pytest.importorskip("torch", reason="needs the extra rllib")
+pytest.importorskip("heuristics._search")
+pytestmark = pytest.mark.rllib
+
+from heuristics.evaluation import INPUTS, Evaluation
+from heuristics.selfplay import AT_RANDOM, IN_VAIN, ROW, SEARCHED, GamesRows, Player, Setup
+from mabs import expert_iteration
+from mabs.evaluation_fit import (
+    Model,
+    Samples,
+    chances,
+    labelled,
+    loss_in_whole_numbers,
+    stack_of,
+)
+from mabs.expert_iteration import Progress, Run, main, strength
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads that wait for each other by spinning stall on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def games_of(rows: list[tuple[int, int, int, int, int]], points: list[list[float]]) -> GamesRows:
+    """Of (game, seat, turn, value, kind) each."""
+    made = np.zeros(len(rows), ROW)
+    for row, (_, seat, turn, value, kind) in zip(made, rows, strict=True):
+        row["seat"], row["turn"], row["value"], row["kind"], row["living"] = (
+            seat, turn, value, kind, 2,
+        )  # fmt: skip
+        row["inputs"][0] = turn
+    return GamesRows(
+        made,
+        np.array([row[0] for row in rows], np.int32),
+        np.zeros(len(rows), np.uint8),
+        np.array(points),
+        np.ones(len(points), bool),
+        0,
+    )
+
+
+def many_games(value_of_winner: int, games: int = 400) -> GamesRows:
+    """The winner, seat 0, is told three times that it will win; the other that it will lose."""
+    rows = [
+        (game, seat, turn, -value_of_winner if seat else value_of_winner, SEARCHED)
+        for game in range(games)
+        for turn in range(3)
+        for seat in (0, 1)
+    ]
+    return games_of(rows, [[1.0, 0.0]] * games)
+
+
+def test_values_become_the_points_that_came_of_them() -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(0, 15_000, 50_000).astype(np.int32)
+    truth = 1 / (1 + np.exp(-(0.5 * values / 10_000 - 1)))
+    points = (rng.random(len(values)) < truth).astype(float)
+    living = np.full(len(values), 4, np.uint8)
+    assert np.abs(chances(values, living, points) - truth).max() < 0.03
+
+
+def test_proofs_that_do_not_hold_are_taken_for_what_they_are() -> None:
+    values = np.array([-999_990] * 1000 + [999_990] * 1000, np.int32)
+    points = np.array(([1.0, 0.0, 0.0, 0.0] * 250) + [1.0] * 1000)
+    told = chances(values, np.full(2000, 4, np.uint8), points)
+    assert told[0] == pytest.approx(0.25, abs=0.01)
+    assert told[-1] == pytest.approx(1, abs=0.01)
+
+
+def test_labels_go_back_from_the_end() -> None:
+    games = many_games(20_000)
+    samples = labelled(games, trace=0.5)
+    chance = chances(games.rows["value"], games.rows["living"], np.tile([1.0, 0.0], 1200))
+    won, lost = chance[0], chance[1]
+    expected = np.empty(6)
+    following = 1.0
+    for turn in (2, 1, 0):
+        following = 0.5 * won + 0.5 * following
+        expected[turn] = following
+    following = 0.0
+    for turn in (2, 1, 0):
+        following = 0.5 * lost + 0.5 * following
+        expected[3 + turn] = following
+    np.testing.assert_allclose(samples.target[:6], expected, rtol=1e-5)
+    assert samples.inputs[:6, 0].tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_random_move_breaks_the_chain_and_openings_are_left_out() -> None:
+    games = many_games(20_000)
+    games.rows["kind"][games.rows["turn"] == 0] = AT_RANDOM
+    games.rows["kind"][(games.rows["turn"] == 1) & (games.rows["seat"] == 0)] = IN_VAIN
+    samples = labelled(games, trace=1.0)
+    turns = samples.inputs[:, 0]
+    assert set(turns.tolist()) == {1, 2}
+    chance = chances(
+        games.rows["value"][2:6], games.rows["living"][2:6], np.array([1.0, 0, 1.0, 0])
+    )
+    assert samples.target[0] < 1.0  # its own value: what followed was not meant
+    assert samples.target[1] == 1.0  # and then the end
+    assert 0 < chance[0] < 1
+
+
+def made_up_samples(count: int, seed: int) -> Samples:
+    """Points follow from the inputs by a rule that no linear sum finds."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.integers(-512, 512, (count, INPUTS)).astype(np.int16)
+    logits = 3 * np.abs(inputs[:, 0] / 256) - 2 * inputs[:, 20] / 256
+    target = (1 / (1 + np.exp(-logits))).astype(np.float32)
+    return Samples(inputs, rng.choice([2, 3, 4, 7], count).astype(np.uint8), target)
+
+
+def test_a_fit_learns_and_whole_numbers_lose_little_of_it() -> None:
+    torch.manual_seed(0)
+    model, samples = Model(), made_up_samples(15_000, 1)
+    before = model.fit(samples, epochs=0.1, batch=256)
+    after = model.fit(samples, epochs=15, batch=256)
+    fresh = made_up_samples(4000, 2)
+    base = np.full(len(fresh.target), np.log(fresh.target.mean() / (1 - fresh.target.mean())))
+    truth = np.log(fresh.target / (1 - fresh.target))
+    in_floats = np.empty(len(truth))
+    for number, stack in enumerate(model.stacks):
+        those = stack_of(fresh.living) == number
+        inputs = torch.from_numpy(fresh.inputs[those][:, : stack.first.in_features])
+        in_floats[those] = stack(inputs.float() / 256).detach().numpy()
+    rounded = loss_in_whole_numbers(model.evaluation({}), fresh)
+    assert max(after) < min(before)
+    assert loss(in_floats, fresh) < 0.4 * loss(base, fresh) + 0.6 * loss(truth, fresh)
+    assert rounded == pytest.approx(loss(in_floats, fresh), abs=0.003)
+
+
+def loss(logits: NDArray[Any], samples: Samples) -> float:
+    return float((np.logaddexp(0, logits) - samples.target * logits).mean())
+
+
+def test_every_number_of_snakes_has_its_stack() -> None:
+    assert stack_of(np.array([2, 3, 4, 5, 16], np.uint8)).tolist() == [0, 1, 2, 2, 2]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two kinds of quick games and small chunks."""
+    quick = ((0.5, Setup(7, 7)), (0.5, Setup(7, 7, 3)))
+    monkeypatch.setattr(expert_iteration, "MIX", quick)
+    monkeypatch.setattr(expert_iteration, "NODES", (30,))
+    monkeypatch.setattr(expert_iteration, "CHUNK", 1000)
+    monkeypatch.setattr(expert_iteration, "CHECK_GAMES", 8)
+
+
+def test_a_run_teaches_and_goes_on_where_it_was(tmp_path: Path, small: None) -> None:
+    run = Run(tmp_path, "a command")
+    told = run.round(moves=6000, epochs=1.0)
+    assert told["round"] == 0
+    assert run.latest is not None
+    again = Run(tmp_path, "a command")
+    assert again.progress == run.progress
+    assert again.latest is not None
+    assert again.latest.numbers == run.latest.numbers
+    again.round(moves=3000, epochs=1.0)
+    assert again.progress.rounds == 2
+    assert again.latest.numbers != run.latest.numbers
+    facts = Evaluation.load(tmp_path / "latest.evaluation").facts
+    assert facts["trained_for"]["sizes"] == [[7, 7]]
+    assert facts["trained_for"]["snakes"] == [2, 3]
+    assert facts["moves"] >= 9000
+    assert facts["command"] == "a command"
+
+
+def test_old_samples_leave_the_folder(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expert_iteration, "IN_MEMORY", 2)
+    run = Run(tmp_path, "")
+    for _ in range(3):
+        run.round(moves=1000, epochs=0.2)
+    kept = sorted(path.name for path in tmp_path.glob("samples-*"))
+    assert kept == ["samples-0001.npz", "samples-0002.npz"]
+    assert len(list(tmp_path.glob("network-*"))) == 3
+
+
+def test_the_command_ends_when_its_time_is_up(tmp_path: Path, small: None) -> None:
+    options = ["--folder", str(tmp_path), "--minutes", "0.0001", "--moves", "1000"]
+    main(options)
+    main(options)
+    lines = (tmp_path / "rounds.jsonl").read_text().splitlines()
+    assert len(lines) == 1
+    assert "duels" in json.loads(lines[0])
+    assert Progress.of(tmp_path).rounds == 1
+
+
+def test_the_stronger_of_two_wins_the_match() -> None:
+    strong, weak = Player(nodes=400), Player(nodes=8)
+    points, error = strength(strong, weak, Setup(7, 7), games=12)
+    assert points > 0.8
+    assert 0 <= error < 0.5
+    alike, _ = strength(strong, dataclasses.replace(strong), Setup(7, 7, 4), games=4)
+    assert alike == 0.5  # the same games with seats exchanged
