@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from typing import NamedTuple
 
@@ -74,6 +75,15 @@ def main(argv: list[str] | None = None) -> int:
     if name not in COMMANDS:
         sys.stderr.write(f"{PROG}: unknown command {name!r}\n\n{usage()}")
         return 2
+    try:
+        return _run(name, rest)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # pressed again while this process ends
+        sys.stderr.write(f"{PROG} {name}: interrupted\n")
+        return 130
+
+
+def _run(name: str, rest: list[str]) -> int:
     command = COMMANDS[name]
     module, function = command.target.split(":")
     try:

@@ -8,8 +8,6 @@ other one.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,17 +17,13 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from battlesnake_gym import observations
+from battlesnake_gym import observations, policy_file
 from battlesnake_gym.board import Board
 from battlesnake_gym.observations import Observation
+from battlesnake_gym.policy_file import PolicyError as PolicyError
 from battlesnake_gym.rules import MOVES
 
-FORMAT = 1
 INPUT, OUTPUT = "observations", "q_values"
-
-
-class PolicyError(ValueError):
-    """A policy's files are missing, damaged or of another kind; says which, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +47,7 @@ class Policy:
         """
         onnx_path = Path(path)
         json_path = onnx_path.with_suffix(".json")
-        metadata = _read_metadata(json_path)
-        model = _read(onnx_path)
-        digest = hashlib.sha256(model).hexdigest()
-        if metadata.get("sha256") != digest:
-            raise PolicyError(
-                f"{json_path}: sha256 is {metadata.get('sha256')!r}, but {onnx_path.name} has "
-                f"{digest!r}; export the policy again, or put the two files of one export together"
-            )
+        model, metadata = policy_file.read(onnx_path)
         policy = cls(
             observation=_read_observation(metadata, json_path),
             board_sizes=_read_board_sizes(metadata, json_path),
@@ -112,33 +99,6 @@ class Policy:
             ) from error
         if values.shape != (1, len(MOVES)):
             raise PolicyError(f"{path}: {OUTPUT!r} must have shape (1, 4), got {values.shape}")
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise PolicyError(f"{path}: {error.strerror}; give the path of a policy.onnx") from error
-
-
-def _read_metadata(path: Path) -> dict[str, Any]:
-    try:
-        metadata = json.loads(_read(path))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise PolicyError(f"{path}: not JSON ({error}); export the policy again") from error
-    if not isinstance(metadata, dict):
-        raise PolicyError(f"{path}: must hold a JSON object; export the policy again")
-    if metadata.get("format") != FORMAT:
-        raise PolicyError(
-            f"{path}: format is {metadata.get('format')!r}, this version reads {FORMAT}; "
-            "export the policy again"
-        )
-    if metadata.get("actions") != list(MOVES):
-        raise PolicyError(
-            f"{path}: actions must be {list(MOVES)}, got {metadata.get('actions')!r}; "
-            "export the policy again"
-        )
-    return metadata
 
 
 def _read_observation(metadata: Mapping[str, Any], path: Path) -> Observation:

@@ -41,11 +41,15 @@ def save(
     draft = folder / (target.name + _UNFINISHED)
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
-    algorithm.save_to_path(str(draft.absolute()))
-    for path in files:
-        shutil.copy(path, draft)
-    facts = {**facts, _FILES: _sizes(draft)}
-    (draft / FACTS_FILE).write_text(json.dumps(facts, indent=2) + "\n")
+    try:
+        algorithm.save_to_path(str(draft.absolute()))
+        for path in files:
+            shutil.copy(path, draft)
+        facts = {**facts, _FILES: _sizes(draft)}
+        (draft / FACTS_FILE).write_text(json.dumps(facts, indent=2) + "\n")
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)  # a full disk has no room for it
+        raise
     shutil.rmtree(target, ignore_errors=True)
     draft.rename(target)
     for old in _all(folder)[:-keep]:

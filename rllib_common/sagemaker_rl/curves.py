@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import math
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tensorboardX import SummaryWriter  # type: ignore[import-untyped]
+from tensorboardX.event_file_writer import EventsWriter  # type: ignore[import-untyped]
+from tensorboardX.proto.event_pb2 import Event, SessionLog  # type: ignore[import-untyped]
+from tensorboardX.summary import scalar  # type: ignore[import-untyped]
 
 CSV_FILE = "progress.csv"
 ITERATION = "training_iteration"
@@ -51,10 +55,12 @@ class Curves:
         board = folder / "tensorboard"
         if resumed_at == 0:
             shutil.rmtree(board, ignore_errors=True)
-        # Files are named by the second; the suffix keeps those of quick restarts apart.
-        self._board = SummaryWriter(
-            str(board), purge_step=resumed_at + 1, filename_suffix=f".{resumed_at}"
-        )
+        board.mkdir(exist_ok=True)
+        # Files are named by the second; the suffix keeps those of quick restarts apart. Without
+        # tensorboardX's thread: where a disk is full it dies, and who writes waits for ever.
+        self._board = EventsWriter(str(board / "events"), f".{resumed_at}")
+        start = SessionLog(status=SessionLog.START)
+        self._write_event(resumed_at + 1, session_log=start)
 
     def add(self, results: Mapping[str, Any]) -> None:
         """Append one iteration's results."""
@@ -65,23 +71,31 @@ class Curves:
             )
         for key, number in numbers.items():
             if math.isfinite(number):
-                self._board.add_scalar(key, number, int(numbers[ITERATION]))
+                self._write_event(int(numbers[ITERATION]), summary=scalar(key, number))
         self._board.flush()
 
+    def _write_event(self, step: int, **content: Any) -> None:
+        self._board.write_event(Event(wall_time=time.time(), step=step, **content))
+
     def close(self) -> None:
-        """Close the TensorBoard file."""
-        self._board.close()
+        """Close the TensorBoard file; what a full disk has no room for is lost."""
+        with contextlib.suppress(OSError):
+            self._board.close()
 
 
 def read(path: Path) -> list[dict[str, float]]:
-    """The rows of a ``progress.csv``, NaN where a number is missing; none if there is no file."""
+    """The rows of a ``progress.csv``, NaN where a number is missing; none if there is no file.
+
+    A last line that has no end is left out: it is being written, or its writer was killed.
+    """
     if not path.is_file():
         return []
     with path.open(newline="") as file:
-        return [
-            {name: float(text) if text else math.nan for name, text in row.items()}
-            for row in csv.DictReader(file)
-        ]
+        whole = [line for line in file if line.endswith("\n")]
+    return [
+        {name: float(text) if text else math.nan for name, text in row.items()}
+        for row in csv.DictReader(whole)
+    ]
 
 
 def _text(number: float) -> str:

@@ -22,7 +22,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,17 +31,18 @@ import ray
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
-from sagemaker_rl import checkpoints, hyperparameters
+from sagemaker_rl import checkpoints, hyperparameters, run_lock
+from sagemaker_rl.checkpoints import CheckpointError
 from sagemaker_rl.cluster import leading, lend, own_cpus
 from sagemaker_rl.console import say
 from sagemaker_rl.discovery import DiscoveryError
-from sagemaker_rl.failure import report_failure
+from sagemaker_rl.failure import disk_is_full, report_failure
 from sagemaker_rl.hyperparameters import HyperparameterError, option
 from sagemaker_rl.job import Job
 from sagemaker_rl.membership import ClusterHyperparameters, Membership
 from sagemaker_rl.ray_node import RayNodeError
 from sagemaker_rl.rendezvous import ClusterError
-from sagemaker_rl.training_run import CSV_COLUMNS, TrainingRun
+from sagemaker_rl.training_run import CSV_COLUMNS, TrainingRun, stop_signals
 
 PARAMS_FILE = "params.json"
 """Beside the model of a SageMaker job: the hyperparameters and what they made."""
@@ -147,31 +148,45 @@ class SageMakerRayLauncher:
         launcher = cls()
         words = hyperparameters.own_arguments(sys.argv[1:] if argv is None else argv, os.environ)
         arguments, rest = launcher._parser(prog).parse_known_args(words)
+        with ExitStack() as held:
+            return launcher._main(arguments, rest, held)
+
+    def _main(self, arguments: argparse.Namespace, rest: list[str], held: ExitStack) -> int:
+        """`train_main` with its words read; ``held`` lets the run go at the end."""
         try:
-            settings = launcher._read(arguments, rest)
+            settings = self._read(arguments, rest)
             membership = Membership.from_environment(settings.plain)
             # On every instance, so that a mistake ends all of them at once.
-            config = launcher._configure(settings, membership, arguments.address)
+            config = self._configure(settings, membership, arguments.address)
             if arguments.check:
-                launcher.identity(config)
+                self.identity(config)
                 say("the hyperparameters are fine")
                 return 0
-            launcher.check_machine(config)
+            self.check_machine(config)
             if membership.alone and arguments.address is None:
                 check_cpus(config, own_cpus())
                 check_gpus(config, torch.cuda.device_count())
-            run = launcher._plan(arguments, settings, config) if membership.is_master else None
+            run = self._plan(arguments, settings, config, held) if membership.is_master else None
         except ValueError as error:
             report_failure(str(error))
             return 2
         try:
             if run is None:
                 return lend(membership, settings.plain)
-            return launcher._run(run, settings.plain, membership, arguments.address)
-        except (ClusterError, DiscoveryError, RayNodeError, HyperparameterError) as error:
+            return self._run(run, settings.plain, membership, arguments.address)
+        except (
+            CheckpointError,
+            ClusterError,
+            DiscoveryError,
+            RayNodeError,
+            HyperparameterError,
+        ) as error:
             report_failure(str(error))
             return 1
         except Exception as error:
+            if run is not None and disk_is_full(error):
+                report_failure(_full_disk(run, error))
+                return 1
             report_failure(f"{type(error).__name__}: {error}")
             raise
 
@@ -192,6 +207,12 @@ class SageMakerRayLauncher:
             default=True,
             help="go on from the newest checkpoint of this name, if there is one; --no-resume "
             "deletes the run of this name first",
+        )
+        parser.add_argument(
+            "--trust",
+            action="store_true",
+            help="resume even from a checkpoint that holds more than numbers: reading it may run a "
+            "program of whoever made it",
         )
         parser.add_argument(
             "--check",
@@ -250,9 +271,13 @@ class SageMakerRayLauncher:
         return config
 
     def _plan(
-        self, arguments: argparse.Namespace, settings: _Settings, config: AlgorithmConfig
+        self,
+        arguments: argparse.Namespace,
+        settings: _Settings,
+        config: AlgorithmConfig,
+        held: ExitStack,
     ) -> TrainingRun:
-        """What to train, from where on, and until when."""
+        """What to train, from where on, and until when; its folder is ``held`` from now on."""
         plain = settings.plain
         job = Job.from_environment(arguments.name or self.default_name(plain), arguments.runs)
         facts = {
@@ -260,6 +285,7 @@ class SageMakerRayLauncher:
             "env_config": config.env_config,
             "hyperparameters": without_cluster(settings.values),
         }
+        held.enter_context(run_lock.hold(job.output_dir))
         checkpoint = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
         if checkpoint is not None:
             checkpoints.check_same(checkpoint, facts)
@@ -268,6 +294,7 @@ class SageMakerRayLauncher:
             job=job,
             facts=facts,
             checkpoint=checkpoint,
+            trust=arguments.trust,
             num_iters=plain.num_iters,
             minutes=plain.minutes,
             timesteps=plain.timesteps,
@@ -297,10 +324,11 @@ class SageMakerRayLauncher:
             with connected_ray(address) as (cpus, gpus):
                 self._train_on(cpus, gpus, run, plain)
         elif not run.finished:
-            with started_ray():
-                run.train()
+            with stop_signals() as caught, started_ray():
+                run.train(caught)
         if run.stopped_by:
-            say(f"stopped; the same command resumes from {run.checkpoint}")
+            where = f"resumes from {run.checkpoint}" if run.checkpoint else "begins anew"
+            say(f"stopped; the same command {where}")
             return 128 + run.stopped_by
         assert run.checkpoint is not None
         self.export(run.checkpoint, run.job.model_dir)
@@ -314,7 +342,14 @@ class SageMakerRayLauncher:
         check_cpus(run.config, cpus)
         check_gpus(run.config, gpus)
         if not run.finished:
-            run.train()
+            with stop_signals() as caught:
+                run.train(caught)
+
+
+def _full_disk(run: TrainingRun, error: Exception) -> str:
+    last = checkpoints.newest(run.job.checkpoint_dir)
+    kept = f"{last} is whole; the same command resumes from it" if last else "run it again"
+    return f"no room to write {run.job.checkpoint_dir.parent} ({error}); make room: {kept}"
 
 
 @dataclass(frozen=True, slots=True)

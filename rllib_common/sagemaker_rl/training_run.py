@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -16,7 +17,7 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from tqdm import tqdm
 
-from sagemaker_rl import checkpoints, metric_lines
+from sagemaker_rl import checkpoints, metric_lines, states
 from sagemaker_rl.console import say
 from sagemaker_rl.curves import CSV_FILE, ITERATION, Curves, flatten
 from sagemaker_rl.job import Job
@@ -50,6 +51,8 @@ class TrainingRun:
     timesteps: int | None = None
     """When to stop, whichever comes first; earlier parts of a resumed run count."""
     columns: Mapping[str, str] = field(default_factory=lambda: CSV_COLUMNS)
+    trust: bool = False
+    """Whether to read whatever the checkpoint holds, programs too."""
     checkpoint_minutes: float = 1.0
     """Time between checkpoints; there is one at the end in any case."""
     stopped_by: int = 0
@@ -67,30 +70,41 @@ class TrainingRun:
         return self._left() <= 0
 
     def bring_back_curves(self) -> None:
-        """Take ``progress.csv`` from the checkpoint if it is missing, as on a new instance."""
+        """Take ``progress.csv`` from the checkpoint, which tells as much as goes on from there.
+
+        The run's own may be missing, as on a new instance, or torn, if the last process was killed.
+        """
         path = self.job.output_dir / CSV_FILE
-        if self.checkpoint is None or path.exists():
+        if self.checkpoint is None:
             return
         kept = self.checkpoint / CSV_FILE
         if kept.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(kept, path)
 
-    def train(self) -> None:
-        """Train to the end, or until SIGTERM or Ctrl-C; either way ends with a checkpoint."""
+    def train(self, caught: list[int]) -> None:
+        """Train to the end, or until a signal is ``caught``; either way ends with a checkpoint.
+
+        Only before anything was built there is none. See `stop_signals`.
+        """
+        if caught:
+            self.stopped_by = caught[0]
+            return
         algorithm = build(self.config)
         try:
             if self.checkpoint is not None:
                 say(f"resuming from {self.checkpoint}")
-                algorithm.restore_from_path(str(self.checkpoint.absolute()))
-            curves = Curves(self.job.output_dir, self.columns, self._iterations)
-            with stop_signals() as caught:
+                with self._readable(self.checkpoint) as checkpoint:
+                    algorithm.restore_from_path(str(checkpoint.absolute()))
+            with closing(Curves(self.job.output_dir, self.columns, self._iterations)) as curves:
                 self._iterate(algorithm, curves, caught)
-                self._save(algorithm)
-                self.stopped_by = caught[0] if caught else 0
-            curves.close()
+            self._save(algorithm)
+            self.stopped_by = caught[0] if caught else 0
         finally:
             algorithm.stop()
+
+    def _readable(self, checkpoint: Path) -> AbstractContextManager[Path]:
+        return nullcontext(checkpoint) if self.trust else states.without_code(checkpoint)
 
     def _iterate(self, algorithm: Algorithm, curves: Curves, caught: list[int]) -> None:
         before, began = self._seconds, time.monotonic()
@@ -192,12 +206,16 @@ def build(config: AlgorithmConfig) -> Algorithm:
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """Within, SIGTERM and SIGINT only add their number to the list; a second SIGINT interrupts."""
+    """Within, SIGTERM and SIGINT only add their number to the list, however often they come.
+
+    So nothing that is being written is left half, and who presses Ctrl-C twice loses nothing.
+    """
     caught: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
-        if caught and number == signal.SIGINT:
-            raise KeyboardInterrupt
+        if not caught:
+            # Not by sys.stderr: the signal may have come while that was being written to.
+            os.write(2, b"\nstopping after this iteration, with a checkpoint (Ctrl+\\ ends now)\n")
         caught.append(number)
 
     previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import logging
 import sys
 import warnings
@@ -17,13 +15,12 @@ import onnx
 import torch
 from torch import nn
 
+from battlesnake_gym import policy_file
 from battlesnake_gym.files import write_atomically
 from mabs.environment import board_sizes
 from mabs.policies import load_network
 from mxnet_baseline import algorithm as mxnet
 from sagemaker_rl import checkpoints
-
-FORMAT = 1
 
 
 def export_checkpoint(checkpoint: Path, target: Path) -> Path:
@@ -33,19 +30,15 @@ def export_checkpoint(checkpoint: Path, target: Path) -> Path:
     versions = {}
     write_atomically(target, lambda path: versions.update(_write(checkpoint, identity, path)))
     metadata = {
-        "format": FORMAT,
         "observation": identity["observation"],
         "board_sizes": board_sizes(facts["env_config"]),
-        "actions": identity["actions"],
         "training": {
             "algorithm": identity["algorithm"],
             **{key: value for key, value in facts.items() if key != "identity"},
         },
         "versions": {"battlesnake-gym": version("battlesnake-gym"), **versions},
-        "sha256": hashlib.sha256(target.read_bytes()).hexdigest(),
     }
-    text = json.dumps(metadata, indent=2) + "\n"
-    write_atomically(target.with_suffix(".json"), lambda path: path.write_text(text))
+    policy_file.write_metadata(target, metadata)
     return target
 
 
@@ -100,8 +93,8 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.output.suffix != ".onnx":
         parser.error(f"--output must end in .onnx, got {arguments.output}")
     try:
-        checkpoint = checkpoints.find(arguments.checkpoint)
+        target = export_checkpoint(checkpoints.find(arguments.checkpoint), arguments.output)
     except checkpoints.CheckpointError as error:
         parser.error(str(error))
-    sys.stdout.write(f"wrote {export_checkpoint(checkpoint, arguments.output)}\n")
+    sys.stdout.write(f"wrote {target}\n")
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sagemaker_rl import checkpoints
+from battlesnake_gym import policy_file
+from sagemaker_rl import checkpoints, states
+from sagemaker_rl.checkpoints import CheckpointError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,7 +25,7 @@ def load(path: Path) -> tuple[Values, dict[str, Any]]:
     """The policy in ``path`` (a ``.onnx`` file, a checkpoint or a run) and its ``env_config``.
 
     Raises:
-        ValueError: there is none, or its metadata is missing.
+        ValueError: there is none, or it is damaged, or its metadata is missing.
     """
     if path.suffix == ".onnx":
         # Else importing it starts a thread that reports to its maker.
@@ -32,19 +33,14 @@ def load(path: Path) -> tuple[Values, dict[str, Any]]:
         # Not everybody who trains has it: it comes with the extra "server".
         import onnxruntime
 
-        for file in (path, path.with_suffix(".json")):
-            if not file.is_file():
-                raise ValueError(f"{file} is not there; give a policy with its JSON file beside it")
-        metadata = json.loads(path.with_suffix(".json").read_text())
+        model, metadata = policy_file.read(path)
         env_config = metadata.get("training", {}).get("env_config")
         if env_config is None:
             raise ValueError(f"{path.stem}.json has no training.env_config; export it again")
         options = onnxruntime.SessionOptions()
         # More would wait for each other in a loop, beside runners that have the other processors.
         options.intra_op_num_threads = 1
-        session = onnxruntime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"]
-        )
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         return lambda frames: session.run(None, {"observations": frames})[0], env_config
 
     import torch
@@ -63,20 +59,50 @@ def load(path: Path) -> tuple[Values, dict[str, Any]]:
 def load_network(checkpoint: Path) -> nn.Module:
     """A checkpoint's network: (B, C, H, W) uint8 to (B, 4) float32, higher is better.
 
-    DQN's and APEX's is the mean of what it was in training (`mabs.network.SnakeQModule`).
-    """
-    from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE
-    from ray.rllib.core.rl_module.rl_module import RLModule
+    DQN's and APEX's is the mean of what it was in training (`mabs.network.SnakeQModule`). The
+    network is built here, from the checkpoint's facts; of its files only the weights are read.
 
-    from mabs.network import SnakeQModule
+    Raises:
+        CheckpointError: there are no such weights, or more than weights.
+    """
+    import torch
+
+    from mabs.actor_critic import PolicyNetwork
+    from mabs.network import DuelingQNetwork
+
+    identity = checkpoints.read_facts(checkpoint)["identity"]
+    weights = _read_weights(checkpoint)
+    mean = int(weights.get("mean.n_averaged", 0)) > 0
+    prefix = "mean.module." if mean else "network."
+    own = {
+        name.removeprefix(prefix): torch.from_numpy(np.array(array))
+        for name, array in weights.items()
+        if name.startswith(prefix)
+    }
+    kind = DuelingQNetwork if "advantage.weight" in own else PolicyNetwork
+    try:
+        network: nn.Module = kind(
+            tuple(identity["observation shape"]), len(identity["actions"]), **identity["network"]
+        )
+        network.load_state_dict(own)
+    except (RuntimeError, TypeError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"the weights in {checkpoint} do not fit its {checkpoints.FACTS_FILE}: {error}"
+        ) from error
+    return network.eval()
+
+
+def _read_weights(checkpoint: Path) -> dict[str, Any]:
+    """The arrays of the one module that was trained, by name."""
+    from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE
 
     modules = checkpoint / COMPONENT_LEARNER_GROUP / COMPONENT_LEARNER / COMPONENT_RL_MODULE
-    if not modules.is_dir():
-        raise ValueError(
+    folders = [path for path in modules.glob("*") if path.is_dir()]
+    if len(folders) != 1:
+        raise CheckpointError(
             f"{checkpoint} has no torch network; export it and use the policy.onnx that comes of it"
         )
-    (folder,) = (path for path in modules.iterdir() if path.is_dir())
-    module = RLModule.from_checkpoint(str(folder.absolute()))
-    averaged = isinstance(module, SnakeQModule) and module.mean.n_averaged > 0
-    network: nn.Module = module.mean.module if averaged else module.network
-    return network.eval()
+    weights = states.load(folders[0] / "module_state.pkl")
+    if not isinstance(weights, dict):
+        raise CheckpointError(f"{folders[0]} holds no weights by name")
+    return weights

@@ -22,9 +22,10 @@ from battlesnake_gym.files import write_atomically
 from procgen_rllib.env_config import complete, held_out
 from procgen_rllib.environment import VectorProcgen
 from procgen_rllib.games import normalized_score
+from procgen_rllib.launcher import ProcgenHyperparameters, configure
 from procgen_rllib.providers import FRAME_SHAPE
 from procgen_rllib.video import FORMATS, write_video
-from sagemaker_rl import checkpoints
+from sagemaker_rl import checkpoints, states
 
 MODULE = Path("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
 """Where the network stands in a checkpoint."""
@@ -110,10 +111,15 @@ def _newest(observation: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = None) -> Act:
     """The agent of a checkpoint; it draws its actions unless ``greedy``.
 
+    Its network is built here, from the checkpoint's facts and, where it is one's own, the file in
+    ``models/``; of the checkpoint's files only the weights are read.
+
     Raises:
-        CheckpointError: there is none.
+        CheckpointError: there is none, or its weights are more than weights.
+        ValueError: it names an algorithm or a network that is not here.
     """
-    module = RLModule.from_checkpoint(str((checkpoint / MODULE).absolute()))
+    module = _build(checkpoints.read_facts(checkpoint))
+    module.set_state(states.load(checkpoint / MODULE / "module_state.pkl"))
     if isinstance(module, torch.nn.Module):
         module.eval()
     torch.manual_seed(np.random.SeedSequence(seed).generate_state(1)[0])
@@ -131,6 +137,24 @@ def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = No
         return np.asarray(choice.sample(), dtype=np.int64)
 
     return act
+
+
+def _build(facts: Mapping[str, Any]) -> RLModule:
+    """The network of a checkpoint with these facts, untrained."""
+    identity = facts["identity"]
+    config = configure(
+        identity["algorithm"],
+        env=identity["env"],
+        env_config=identity["env_config"],
+        custom_model=facts["hyperparameters"].get(
+            "custom_model", ProcgenHyperparameters.custom_model
+        ),
+        custom_options=identity["network settings"],
+    )
+    games = VectorProcgen(1, identity["env_config"])
+    spaces = (games.single_observation_space, games.single_action_space)
+    games.close()
+    return config.get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces}).build()
 
 
 def save_rollouts(path: Path, episodes: Sequence[Episode]) -> None:

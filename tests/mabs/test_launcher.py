@@ -1,19 +1,25 @@
 """The whole command: train, stop by a signal, resume, refuse, export, evaluate, plot."""
 
+import contextlib
 import csv
 import hashlib
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.sagemaker_rl.doctored import doctor
 
 pytestmark = [
     pytest.mark.rllib,
@@ -111,6 +117,76 @@ def test_policy_equals_the_network(trained: Path) -> None:
         assert answer.dtype == np.float32
         np.testing.assert_allclose(answer, expected, atol=1e-5, rtol=0)
     assert np.ptp(expected, axis=0).min() > 1e-4
+
+
+def test_a_doctored_checkpoint_runs_nothing(trained: Path, tmp_path: Path) -> None:
+    """Its constructors are not read, and weights that are more than weights are refused."""
+    copy, ran = tmp_path / trained.name, tmp_path / "ran"
+    shutil.copytree(trained, copy)
+    checkpoint = copy / "checkpoints" / "checkpoint_000004"
+    for path in checkpoint.rglob("class_and_ctor_args.pkl"):
+        doctor(path, ran)
+    from mabs import export
+
+    onnx = tmp_path / "policy.onnx"
+    assert export.main([str(checkpoint), "-o", str(onnx)]) == 0
+    assert onnx.read_bytes() == (trained / "model" / "policy.onnx").read_bytes()
+    assert train(tmp_path, "--num-iters", "5") == 0
+    doctor(next(checkpoint.rglob("default_policy/module_state.pkl")), ran)
+    done = subprocess.run(
+        [sys.executable, "-m", "battlesnake_gym", "export", str(checkpoint), "-o", str(onnx)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "holds more than numbers" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not ran.exists()
+
+
+def test_a_resumed_checkpoint_that_holds_a_program_is_refused_unless_trusted(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy, ran = tmp_path / trained.name, tmp_path / "ran"
+    shutil.copytree(trained, copy)
+    doctor(copy / "checkpoints" / "checkpoint_000004" / "algorithm_state.pkl", ran)
+    _mark_whole(copy / "checkpoints" / "checkpoint_000004")
+    assert train(tmp_path, "--num-iters", "5") == 1
+    assert "--trust" in capsys.readouterr().err
+    assert not ran.exists()
+    with pytest.raises(Exception):  # noqa: B017, PT011  (what comes of it is no state)
+        train(tmp_path, "--num-iters", "5", "--trust")
+    assert ran.exists()
+
+
+def _mark_whole(checkpoint: Path) -> None:
+    """Write the sizes of its files anew, as whoever doctors them would."""
+    path = checkpoint / "facts.json"
+    facts = json.loads(path.read_text())
+    facts["files"] = {name: (checkpoint / name).stat().st_size for name in facts["files"]}
+    path.write_text(json.dumps(facts))
+
+
+def test_a_policy_with_a_flipped_bit_is_refused_by_every_loader(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mabs import evaluate, policies
+    from server import arena
+
+    path = tmp_path / "policy.onnx"
+    for suffix in (".onnx", ".json"):
+        shutil.copy((trained / "model" / "policy.onnx").with_suffix(suffix), tmp_path)
+    policies.load(path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="sha256"):
+        policies.load(path)
+    with pytest.raises(SystemExit):
+        evaluate.main([str(path), "--games", "1"])
+    assert "sha256" in capsys.readouterr().err
+    assert arena.main([str(path), "hungry"]) == 2
+    assert "sha256" in capsys.readouterr().err
 
 
 def test_command_export_evaluate_and_plot(
@@ -226,6 +302,80 @@ def test_sigterm_leaves_a_checkpoint_to_resume_from(
     table = rows(run)
     assert [int(row["training_iteration"]) for row in table] == list(range(1, done + 3))
     assert float(table[done]["env_steps"]) > float(table[done - 1]["env_steps"])
+
+
+@pytest.fixture
+def command(run_folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A training that does not end by itself, in a process group of its own as in a terminal."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "battlesnake_gym", "train", *SMALL, "--runs", str(run_folder),
+         "--num-iters", "100000"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    yield process
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_one_process_a_run_and_ctrl_c_twice_is_as_good_as_once(
+    command: subprocess.Popen[str], run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sagemaker_rl import checkpoints
+
+    run = run_folder / "DQN-5x5-2"
+    while not ((run / "progress.csv").is_file() and rows(run)):
+        assert command.poll() is None, command.communicate()
+        time.sleep(0.05)
+    assert train(run_folder, "--num-iters", "5") == 2
+    assert f"is being written by process {command.pid} on " in capsys.readouterr().err
+    for _ in range(2):
+        os.killpg(command.pid, signal.SIGINT)
+        time.sleep(0.05)
+    out, err = command.communicate()
+    assert command.returncode == 130, err
+    assert "Traceback" not in err
+    last = checkpoints.newest(run / "checkpoints")
+    assert last is not None
+    assert f"resumes from {last}" in out
+    assert checkpoints.read_facts(last)["training_iteration"] == len(rows(run))
+    # Killed in the middle of a line: what the checkpoint keeps of the curve is whole.
+    with (run / "progress.csv").open("r+b") as file:
+        file.truncate(file.seek(0, os.SEEK_END) - 7)
+        file.seek(0, os.SEEK_END)
+        file.write(b"1.e,,\n")
+    done = checkpoints.read_facts(last)["training_iteration"]
+    assert train(run_folder, "--num-iters", str(done + 1)) == 0
+    assert [int(row["training_iteration"]) for row in rows(run)] == list(range(1, done + 2))
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_a_run_with_one_line_and_a_whole_checkpoint(
+    trained: Path, tmp_path: Path
+) -> None:
+    """In a file system of its own, with room for two checkpoints and a half."""
+    from sagemaker_rl import checkpoints
+
+    own = ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*own, "true"], capture_output=True).returncode:
+        pytest.skip("needs user namespaces")
+    small = shlex.join(
+        [sys.executable, "-m", "battlesnake_gym", "train", *SMALL, "--runs", "small/runs",
+         "--num-iters", "100000", "--checkpoint-minutes", "0"]
+    )  # fmt: skip
+    (one,) = trained.glob("checkpoints/checkpoint_000004")
+    size = sum(path.stat().st_size for path in one.rglob("*") if path.is_file())
+    script = (
+        f"mkdir small; mount -t tmpfs -o size={5 * size // 2} none small && {small}; status=$?; "
+        "cp -r small kept; exit $status"
+    )
+    done = subprocess.run([*own, "sh", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    (told,) = [line for line in done.stderr.splitlines() if "No space left" in line]
+    last = checkpoints.newest(tmp_path / "kept" / "runs" / "DQN-5x5-2" / "checkpoints")
+    assert last is not None
+    assert f"{last.name} is whole; the same command resumes from it" in told
 
 
 def test_no_resume_begins_anew(ray_with_games: None, run_folder: Path) -> None:

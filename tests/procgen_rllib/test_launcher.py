@@ -72,6 +72,29 @@ def test_another_game_is_another_run(trained: Path, capsys: pytest.CaptureFixtur
     assert "cannot resume from" in capsys.readouterr().err
 
 
+def test_a_rollout_builds_the_network_itself_and_reads_but_weights(
+    trained: Path, tmp_path: Path
+) -> None:
+    import shutil
+
+    from procgen_rllib.rollout import MODULE, load_policy
+    from sagemaker_rl.checkpoints import CheckpointError
+    from tests.sagemaker_rl.doctored import doctor
+
+    last = sorted((trained / "checkpoints").glob("checkpoint_*"))[-1]
+    copy, ran = tmp_path / "copy", tmp_path / "ran"
+    shutil.copytree(last, copy)
+    for path in copy.rglob("class_and_ctor_args.pkl"):
+        doctor(path, ran)
+    boards = np.random.default_rng(0).integers(0, 256, (4, 64, 64, 3), dtype=np.uint8)
+    acts = [load_policy(path, greedy=True)(boards) for path in (last, copy)]
+    np.testing.assert_array_equal(*acts)
+    doctor(copy / MODULE / "module_state.pkl", ran)
+    with pytest.raises(CheckpointError, match="holds more than numbers"):
+        load_policy(copy)
+    assert not ran.exists()
+
+
 def test_callbacks_of_users(trained: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

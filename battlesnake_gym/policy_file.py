@@ -1,0 +1,80 @@
+"""The two files of a trained policy: ``policy.onnx`` and, beside it, ``policy.json``.
+
+The JSON file tells how the network is asked and, by its SHA-256, which network it speaks of.
+Whoever loads a policy reads the pair here, so that neither is used damaged or with a wrong other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from battlesnake_gym.files import write_atomically
+from battlesnake_gym.rules import MOVES
+
+FORMAT = 1
+"""The version of the JSON file's form."""
+
+
+class PolicyError(ValueError):
+    """A policy's files are missing, damaged or of another kind; says which, and what to do."""
+
+
+def read(path: str | Path) -> tuple[bytes, dict[str, Any]]:
+    """The network in ``path`` (the ONNX file) and what the JSON file of the same name tells of it.
+
+    Raises `PolicyError` where one is missing or damaged, or the two do not belong together.
+    """
+    onnx_path = Path(path)
+    json_path = onnx_path.with_suffix(".json")
+    metadata = _read_metadata(json_path)
+    model = _read_bytes(onnx_path)
+    digest = hashlib.sha256(model).hexdigest()
+    if metadata.get("sha256") != digest:
+        raise PolicyError(
+            f"{json_path}: sha256 is {metadata.get('sha256')!r}, but {onnx_path.name} has "
+            f"{digest!r}; export the policy again, or put the two files of one export together"
+        )
+    return model, metadata
+
+
+def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
+    """Write the JSON file beside the ONNX file ``path``, which is there already."""
+    told = {
+        "format": FORMAT,
+        **metadata,
+        "actions": list(MOVES),
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    }
+    text = json.dumps(told, indent=2) + "\n"
+    write_atomically(path.with_suffix(".json"), lambda part: part.write_text(text))
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise PolicyError(f"{path}: {error.strerror}; give the path of a policy.onnx") from error
+
+
+def _read_metadata(path: Path) -> dict[str, Any]:
+    try:
+        metadata = json.loads(_read_bytes(path))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise PolicyError(f"{path}: not JSON ({error}); export the policy again") from error
+    if not isinstance(metadata, dict):
+        raise PolicyError(f"{path}: must hold a JSON object; export the policy again")
+    if metadata.get("format") != FORMAT:
+        raise PolicyError(
+            f"{path}: format is {metadata.get('format')!r}, this version reads {FORMAT}; "
+            "export the policy again"
+        )
+    if metadata.get("actions") != list(MOVES):
+        raise PolicyError(
+            f"{path}: actions must be {list(MOVES)}, got {metadata.get('actions')!r}; "
+            "export the policy again"
+        )
+    return metadata

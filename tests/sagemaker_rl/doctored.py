@@ -1,0 +1,21 @@
+"""Checkpoints as an attacker would hand them out."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+
+class _Command:
+    def __init__(self, command: str) -> None:
+        self._command = command
+
+    def __reduce__(self) -> Any:
+        return os.system, (self._command,)
+
+
+def doctor(path: Path, ran: Path) -> None:
+    """Replace a pickle by one that makes the file ``ran`` when it is read."""
+    path.write_bytes(pickle.dumps({"weights": _Command(f"touch {ran}")}))

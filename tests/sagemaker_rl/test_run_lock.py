@@ -1,0 +1,42 @@
+"""Two processes and one folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sagemaker_rl import run_lock
+from sagemaker_rl.run_lock import LockedError
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from sagemaker_rl import run_lock
+with run_lock.hold(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_held_folder_names_its_owner_until_the_owner_is_killed(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "two"
+    owner = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(run)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "held\n"
+        words = f"{run} is being written by process {owner.pid} on .* since 20.*another --name"
+        with pytest.raises(LockedError, match=words), run_lock.hold(run):
+            raise AssertionError("it is held")
+    finally:
+        owner.kill()
+        owner.communicate()
+    with run_lock.hold(run):
+        assert f"process {os.getpid()} on" in (run / run_lock.LOCK_FILE).read_text()
+    with run_lock.hold(run):
+        pass
