@@ -3,7 +3,7 @@
 A snake's URL may lead anywhere: a name may stand for a machine of the operator's own network, and
 for another one a second later. So nothing is decided by names. Every address falls into one class,
 and a connection is opened only to a class that is allowed: ``public`` always is, the others where
-the operator named them (``--allow-hosts``), or typed a URL with such an address in it.
+the operator named them (``--allow-addresses``), or typed a URL with such an address in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RESERVED = "reserved"
 """Addresses that no snake can have: multicast, examples, what is not yet given out."""
 
 NAMEABLE = (LOOPBACK, PRIVATE, LINK_LOCAL)
-"""What ``--allow-hosts`` may name."""
+"""What ``--allow-addresses`` may name."""
 
 NETWORKS = {
     PRIVATE: ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7",
@@ -109,7 +109,7 @@ class Reach:
         family, kind, protocol, _, address = found
         name = classify(address[0])
         if name not in self.classes:
-            remedy = f"; --allow-hosts {name} would allow it" if name in NAMEABLE else ""
+            remedy = f"; --allow-addresses {name} would allow it" if name in NAMEABLE else ""
             raise AddressError(errno.EACCES, f"{address[0]} is a {name} address{remedy}")
         return socket.socket(family, kind, protocol)
 
@@ -117,7 +117,7 @@ class Reach:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of commands that play against URLs; read by `from_options`."""
     parser.add_argument(
-        "--allow-hosts",
+        "--allow-addresses",
         type=_classes,
         default=frozenset(),
         metavar="CLASSES",
@@ -133,7 +133,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def from_options(options: argparse.Namespace) -> Reach:
     """What `add_options` was told."""
-    return Reach(frozenset({PUBLIC, *options.allow_hosts}), options.follow_redirects)
+    return Reach(frozenset({PUBLIC, *options.allow_addresses}), options.follow_redirects)
 
 
 def _classes(text: str) -> frozenset[str]:

@@ -27,6 +27,15 @@ from mabs.environment import make_vector
 from mabs.metrics import GameStatistics
 from mxnet_baseline.network import make_network
 from mxnet_baseline.settings import Settings
+from sagemaker_rl import states
+
+OPTIMIZER = {
+    ("builtins", "bytearray"),
+    ("mxnet.ndarray.ndarray", "NDArray"),
+    ("mxnet.optimizer.optimizer", "Adam"),
+    ("mxnet.lr_scheduler", "FactorScheduler"),
+}
+"""What MXNet's pickle of an optimizer names besides numbers."""
 
 
 class Memory:
@@ -210,6 +219,7 @@ class Baseline:
         """Go on from what `save` wrote, with a new game."""
         self.network.load_parameters(str(folder / "network.params"))
         self.target.load_parameters(str(folder / "target.params"))
+        states.load(folder / "trainer.states", also=OPTIMIZER)  # refuses a program
         self.trainer.load_states(str(folder / "trainer.states"))
         self.progress = Progress(**json.loads((folder / "progress.json").read_text()))
         if self.seed is not None:

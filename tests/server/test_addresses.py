@@ -168,7 +168,7 @@ def test_a_tournament_sends_nothing_inwards_and_says_why(tmp_path: Path) -> None
         if classify_name(here) not in (None, PUBLIC):
             refused = arena(tmp_path, f"http://{here}:{port}", "hungry")
             assert refused.returncode == 2
-            assert "--allow-hosts" in refused.stderr
+            assert "--allow-addresses" in refused.stderr
     assert not came
 
 
@@ -180,6 +180,6 @@ def classify_name(name: str) -> str | None:
 
 
 def test_a_wrong_class_is_refused(tmp_path: Path) -> None:
-    done = arena(tmp_path, "hungry", "cautious", "--allow-hosts=private,everything")
+    done = arena(tmp_path, "hungry", "cautious", "--allow-addresses=private,everything")
     assert done.returncode == 2
     assert "unknown class everything; name some of loopback, private, link-local" in done.stderr
