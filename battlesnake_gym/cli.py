@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import signal
 import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
 from typing import NamedTuple
 
 PROG = "battlesnake-gym"
@@ -83,11 +88,33 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
+@contextlib.contextmanager
+def _leaving_at_once(name: str) -> Iterator[None]:
+    """Within, Ctrl-C ends the process with one line: there is nothing yet that could be lost.
+
+    An exception would do harm: libraries that are being loaded take it for a failure of theirs.
+    """
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        os.write(2, f"{PROG} {name}: interrupted\n".encode())
+        os._exit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _run(name: str, rest: list[str]) -> int:
     command = COMMANDS[name]
     module, function = command.target.split(":")
     try:
-        run = getattr(importlib.import_module(module), function)
+        with _leaving_at_once(name):
+            run = getattr(importlib.import_module(module), function)
     except ModuleNotFoundError as error:
         if not command.extra:
             raise

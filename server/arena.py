@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import math
 import os
 import signal
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 from tqdm import tqdm
 
@@ -23,13 +26,23 @@ from server.database import (
     DEFAULT_URL,
     Tournament,
     find_tournament,
+    hold,
     load_games,
     open_database,
+    patiently,
 )
 from server.players import FAILURES, HttpPlayer, open_client
 from server.policy import Policy
 from server.results import row, summarise, table, to_json
-from server.tournament import Announce, Entrant, Setup, entrants, local_factory, play_all
+from server.tournament import (
+    Announce,
+    Entrant,
+    Result,
+    Setup,
+    entrants,
+    local_factory,
+    play_all,
+)
 
 if TYPE_CHECKING:
     from server.web.site import Site
@@ -37,6 +50,8 @@ if TYPE_CHECKING:
 
 DEFAULT_REPLAYS = Path("replays")
 DEFAULT_PORT = 8791
+
+REST = "what was played is stored, and the same command with --resume plays the rest"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -57,7 +72,8 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"battlesnake-gym arena: {error}\n")
         return 2
     # Whoever stops services sends SIGTERM; processes that play games must not outlive this one.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stops = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, _interrupt_once) for number in stops}
     try:
         status = _play(arguments, setup, engine, site) if arguments.snakes else 0
         if site is not None and status == 0:
@@ -67,7 +83,15 @@ def main(argv: list[str] | None = None) -> int:
         if site is not None:
             site.close()
         engine.dispose()
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt_once(number: int, frame: FrameType | None) -> None:
+    """Begin to end; who presses Ctrl-C again does not disturb it."""
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:
@@ -86,21 +110,36 @@ def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:
 
 def _play(arguments: argparse.Namespace, setup: Setup, engine: Engine, site: Site | None) -> int:
     """Play the tournament and print its table."""
+    try:
+        with hold(engine):
+            return _play_alone(arguments, setup, engine, site)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"interrupted; {REST}\n")
+        return 130
+    except (OSError, SQLAlchemyError) as error:  # a full disk, a database that has gone
+        sys.stderr.write(f"battlesnake-gym arena: {first_line(error)}; {REST}\n")
+        return 1
+
+
+def _play_alone(
+    arguments: argparse.Namespace, setup: Setup, engine: Engine, site: Site | None
+) -> int:
     tournament = _begin(engine, setup, arguments.resume)
     announce = None if site is None else site.announce
     try:
         run(engine, tournament, setup, arguments.games, arguments.jobs, arguments.replays, announce)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; the same command with --resume plays the rest\n")
-        return 130
     finally:
-        with Session(engine) as session:
-            lines = summarise(load_games(session, tournament))
+        lines = summarise(patiently(engine, lambda session: load_games(session, tournament)))
         if arguments.json:
             sys.stdout.write(json.dumps(to_json(lines), indent=2) + "\n")
         elif lines:
             sys.stdout.write(table(lines))
     return 0
+
+
+def first_line(error: Exception) -> str:
+    """What happened, without the statement that SQLAlchemy adds."""
+    return str(getattr(error, "orig", None) or error).splitlines()[0]
 
 
 def check(setup: Setup) -> None:
@@ -149,26 +188,44 @@ def run(
     """Play the games of the schedule that the database does not hold, storing each as it ends."""
     if replays is not None:
         replays.mkdir(parents=True, exist_ok=True)
-    with Session(engine) as session:
-        done = {game.number for game in load_games(session, tournament)}
-        total = games * math.comb(len(setup.snakes), setup.per_game)
-        labels = [entrant.label for entrant in entrants(setup.snakes)]
-        results = play_all(setup, games, jobs, done, replays, announce)
-        with tqdm(total=total, initial=len(done), unit="game", disable=None) as bar:
-            for result in results:
-                session.add(row(result, tournament, labels))
-                session.commit()
-                bar.update()
+    stored = patiently(engine, lambda session: load_games(session, tournament))
+    done = {game.number for game in stored}
+    total = games * math.comb(len(setup.snakes), setup.per_game)
+    with (
+        contextlib.closing(play_all(setup, games, jobs, done, replays, announce)) as results,
+        tqdm(total=total, initial=len(done), unit="game", disable=None) as bar,
+    ):
+        for result in results:
+            store(engine, result, tournament, setup)
+            bar.update()
+
+
+def store(engine: Engine, result: Result, tournament: int, setup: Setup) -> None:
+    """Keep a game that was played; one that another arena has stored meanwhile stays as it is."""
+    labels = [entrant.label for entrant in entrants(setup.snakes)]
+
+    def add(session: Session) -> None:
+        session.add(row(result, tournament, labels))
+        session.commit()
+
+    try:
+        patiently(engine, add)
+    except IntegrityError:
+        sys.stderr.write(
+            f"game {result.fixture.number} is there already: another arena played it\n"
+        )
 
 
 def _begin(engine: Engine, setup: Setup, resume: bool) -> int:
-    with Session(engine) as session:
+    def find(session: Session) -> int:
         tournament = find_tournament(session, setup.to_dict()) if resume else None
         if tournament is None:
             tournament = Tournament(setup=setup.to_dict())
             session.add(tournament)
             session.commit()
         return tournament.id
+
+    return patiently(engine, find)
 
 
 def _setup(arguments: argparse.Namespace) -> Setup:

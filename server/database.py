@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import socket
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from sqlalchemy import JSON, BigInteger, ForeignKey, UniqueConstraint, create_engine, select
 from sqlalchemy.engine import Engine
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -16,6 +25,8 @@ from sqlalchemy.orm import (
     relationship,
     selectinload,
 )
+
+T = TypeVar("T")
 
 DEFAULT_URL = "sqlite:///arena.sqlite"
 
@@ -99,7 +110,7 @@ def open_database(url: str = DEFAULT_URL) -> Engine:
     """
     try:
         engine = create_engine(url)
-        Base.metadata.create_all(engine)
+        patiently(engine, _create_tables)
     except ModuleNotFoundError as error:
         raise DatabaseError(f"database {url!r} needs the package {error.name!r}") from error
     except (ArgumentError, NoSuchModuleError, SQLAlchemyError) as error:
@@ -108,6 +119,61 @@ def open_database(url: str = DEFAULT_URL) -> Engine:
             "postgresql+psycopg://user@host/name"
         ) from error
     return engine
+
+
+def _create_tables(session: Session) -> None:
+    Base.metadata.create_all(session.connection())
+    session.commit()
+
+
+@contextmanager
+def hold(engine: Engine) -> Iterator[None]:
+    """Keep an SQLite database's series of games for this process; another one waits until it ends.
+
+    It is told, on standard error, for whom. Pages and other readers are not kept out, nor are other
+    databases, which are made for many.
+    """
+    name = engine.url.database
+    if engine.dialect.name != "sqlite" or not name or name == ":memory:":
+        yield
+        return
+    with Path(f"{name}.lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            owner = file.read().strip() or "another process"
+            _say(f"{name} is held by {owner}; waiting until its games are over (Ctrl+C ends)")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        file.truncate(0)
+        now = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+        file.write(f"process {os.getpid()} on {socket.gethostname()} since {now}\n")
+        file.flush()
+        yield
+
+
+def patiently(engine: Engine, work: Callable[[Session], T]) -> T:
+    """What ``work`` gives in a session of its own, which ends with it.
+
+    While another program keeps an SQLite database locked it is begun anew, however long that takes.
+    """
+    told = False
+    while True:
+        try:
+            with Session(engine, expire_on_commit=False) as session:
+                return work(session)
+        except OperationalError as error:
+            # SQLite itself has waited for some seconds before it said so.
+            if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            if not told:
+                _say(f"{engine.url.database} is locked by another program; waiting for it")
+            told = True
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def find_tournament(session: Session, setup: dict[str, Any]) -> Tournament | None:

@@ -8,16 +8,19 @@ import functools
 import hashlib
 import itertools
 import multiprocessing
+import os
 import re
+import signal
 import threading
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence, Set
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from multiprocessing.context import SpawnContext
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from battlesnake_gym.board import Board
@@ -102,6 +105,10 @@ class Entrant:
         return self.source.endswith(".onnx")
 
 
+PATIENCE = 5.0
+"""Seconds that an interrupted game's process has to end by itself."""
+
+
 def entrants(snakes: Sequence[str], reach: Reach = Reach()) -> list[Entrant]:  # noqa: B008
     """Read snakes as the operator gives them to the arena: ``SOURCE`` or ``LABEL=SOURCE``.
 
@@ -159,7 +166,7 @@ def play_all(
     done: Set[int] = frozenset(),
     replays: Path | None = None,
     announce: Announce | None = None,
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Play what the schedule still holds, ``jobs`` games at a time; results come as they end.
 
     ``done`` are the numbers of games that are not played again. Every job is a process: snakes in
@@ -177,7 +184,7 @@ def play_all(
     context = multiprocessing.get_context("spawn")
     with (
         _relayed(announce, context) as listen,
-        ProcessPoolExecutor(min(jobs, max(1, len(fixtures))), context, *listen) as pool,
+        _Pool(min(jobs, max(1, len(fixtures))), context, _begin_process, listen) as pool,
     ):
         futures: list[Future[Result]] = [
             pool.submit(_play_in_pool, setup, fixture, replays) for fixture in fixtures
@@ -185,21 +192,22 @@ def play_all(
         try:
             for future in as_completed(futures):
                 yield future.result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+        except BaseException:
+            pool.abandon()
+            raise
 
 
 @contextlib.contextmanager
 def _relayed(announce: Announce | None, context: SpawnContext) -> Iterator[tuple[Any, ...]]:
-    """How the processes of a pool begin, so that what they announce arrives here."""
+    """What the processes of a pool are told (`_begin_process`), so that they announce here."""
     if announce is None:
-        yield ()
+        yield (None,)
         return
     queue = context.SimpleQueue()
     relay = threading.Thread(target=lambda: [announce(*news) for news in iter(queue.get, None)])
     relay.start()
     try:
-        yield (_announce_by, (queue,))
+        yield (queue,)
     finally:
         queue.put(None)
         relay.join()
@@ -209,15 +217,54 @@ _queue: SimpleQueue[tuple[str, Board | Turn | None]] | None = None
 """In the processes of a pool: where they announce."""
 
 
-def _announce_by(queue: SimpleQueue[tuple[str, Board | Turn | None]]) -> None:
+_playing = False
+"""In the processes of a pool: whether a game is on."""
+
+
+def _begin_process(queue: SimpleQueue[tuple[str, Board | Turn | None]] | None) -> None:
     global _queue
     _queue = queue
+    signal.signal(signal.SIGTERM, _give_up)
+
+
+def _give_up(number: int, frame: FrameType | None) -> None:
+    if not _playing:
+        os._exit(128 + number)
+    raise KeyboardInterrupt  # which the pool brings home as the game's result
+
+
+class _Pool(ProcessPoolExecutor):
+    """Processes that Ctrl-C does not reach: whoever started them says when to end."""
+
+    def submit(self, *arguments: Any, **options: Any) -> Future[Any]:
+        """Start what is missing of the processes with interrupts blocked, as they then stay."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return super().submit(*arguments, **options)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+    def abandon(self) -> None:
+        """End the games that are on, and the processes, by force where a snake does not let go."""
+        self.shutdown(wait=False, cancel_futures=True)
+        processes = multiprocessing.active_children()
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join(PATIENCE)
+            process.kill()
+        self.shutdown(wait=True)
 
 
 def _play_in_pool(setup: Setup, fixture: Fixture, replays: Path | None) -> Result:
+    global _playing
     queue = _queue
     announce = None if queue is None else lambda *news: queue.put(news)
-    return play_fixture(setup, fixture, replays, announce)
+    _playing = True
+    try:
+        return play_fixture(setup, fixture, replays, announce)
+    finally:
+        _playing = False
 
 
 def play_fixture(

@@ -142,13 +142,15 @@ def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = No
 def _build(facts: Mapping[str, Any]) -> RLModule:
     """The network of a checkpoint with these facts, untrained."""
     identity = facts["identity"]
+    given = {
+        name: facts["hyperparameters"].get(name, getattr(ProcgenHyperparameters, name))
+        for name in ("algorithm", "custom_model")
+    }
     config = configure(
-        identity["algorithm"],
+        given["algorithm"],
         env=identity["env"],
         env_config=identity["env_config"],
-        custom_model=facts["hyperparameters"].get(
-            "custom_model", ProcgenHyperparameters.custom_model
-        ),
+        custom_model=given["custom_model"],
         custom_options=identity["network settings"],
     )
     games = VectorProcgen(1, identity["env_config"])
