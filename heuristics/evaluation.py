@@ -26,7 +26,7 @@ from battlesnake_gym.files import write_atomically
 FORMAT = 1
 MAGIC = b"battlesnake evaluation"
 SHIPPED = Path(__file__).parent / "evaluations" / "champion.evaluation"
-"""The strongest evaluation that comes with the package."""
+"""The evaluation that comes with the package; its model card lies beside it."""
 
 INPUTS, DUEL_INPUTS, HIDDEN, SECOND, STACKS = 80, 48, 32, 16, 3
 """The shape of a network: inputs (so many of them with one rival), two hidden layers, and stacks of
@@ -125,9 +125,9 @@ class Evaluation:
 
 
 @functools.cache
-def shipped() -> Evaluation | None:
-    """The evaluation that comes with the package, or None where there is none."""
-    return Evaluation.load(SHIPPED) if SHIPPED.exists() else None
+def shipped() -> Evaluation:
+    """The evaluation that comes with the package."""
+    return Evaluation.load(SHIPPED)
 
 
 def chance(score: float) -> float:

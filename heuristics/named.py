@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from battlesnake_gym import snakes
 from heuristics.conditions import crowded, hungry, longest
+from heuristics.evaluation import shipped
 from heuristics.filters import ALIVE, SAFE, hazards
 from heuristics.foresight import foresight
 from heuristics.pipeline import Pipeline, When
@@ -94,8 +95,13 @@ def lookahead(seed: int) -> Pipeline:
 
 
 def minimax(seed: int) -> Search:
-    """Searches ahead in C for as long as the clock allows."""
+    """Searches ahead in C for as long as the clock allows; its evaluation was made by hand."""
     return Search()
+
+
+def champion(seed: int) -> Search:
+    """Searches as minimax does, with an evaluation learned from its own games."""
+    return Search(evaluation=shipped())
 
 
 NAMED: dict[str, snakes.Factory] = {
@@ -112,6 +118,7 @@ NAMED: dict[str, snakes.Factory] = {
     "tree": tree,
     "lookahead": lookahead,
     "minimax": minimax,
+    "champion": champion,
 }
 """All of them by name, roughly from weak to strong."""
 
