@@ -52,7 +52,9 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
                 got = fields.shown(line)
                 raise ReplayError(f"{name}, line {number} must be a JSON object, got {got}")
             yield line
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except ReplayError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise ReplayError(f"{name}, line {number} is not JSON: {error}") from error
     if not number:
         raise ReplayError(f"{name} is empty; the recorder may have stopped before the game's end")

@@ -23,7 +23,10 @@ MOST_TURNS = 50_000
 MOST_SNAKES = 64
 
 MOST_CELLS = 8_000_000
-"""The cells of the board, of bodies, of food and of hazards, summed over all turns."""
+"""The cells of the board, of bodies, of food and of hazards, summed over all turns. A snake counts
+for `SNAKE` more: the rules look at each of them several times a turn."""
+
+SNAKE = 20
 
 FARTHEST = 1_000
 """How far from the board's corner a cell may lie; the marks of maps lie just beside it."""
@@ -47,11 +50,12 @@ def check_start(state: State) -> None:
 
 
 def check_position(state: State) -> int:
-    """How many cells a position counts for; raises `BoardError` where it is too large."""
+    """How many cells a position counts for; raises `BoardError` where it has too many snakes."""
     if len(state.snakes) > MOST_SNAKES:
         raise too_large(f"there are {len(state.snakes)} snakes", "MOST_SNAKES", MOST_SNAKES)
     bodies = sum(len(snake.body) for snake in state.snakes)
-    return state.width * state.height + bodies + len(state.food) + len(state.hazards)
+    ground = state.width * state.height + len(state.food) + len(state.hazards)
+    return ground + bodies + SNAKE * len(state.snakes)
 
 
 class Meter:

@@ -10,6 +10,10 @@ from pathlib import Path
 from battlesnake_gym.replay import SUFFIXES, Replay, ReplayError
 
 
+class TooLittleMemoryError(ReplayError):
+    """A file that this process has no memory for now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One file of the library: ``key`` is its name in addresses."""
@@ -20,8 +24,14 @@ class Entry:
     size: int
 
     def load(self) -> Replay:
-        """The replay in the file; raises `ReplayError` where it is damaged, ``OSError`` if gone."""
-        return _load(self.path, self.modified, self.size)
+        """The replay in the file.
+
+        Raises `ReplayError` where it is damaged or too large, ``OSError`` if it is gone.
+        """
+        try:
+            return _load(self.path, self.modified, self.size)
+        except MemoryError:
+            raise TooLittleMemoryError(f"{self.key} needs more memory than there is now") from None
 
 
 class Library:
@@ -65,10 +75,10 @@ def _is_replay(path: Path) -> bool:
     return path.name.endswith(SUFFIXES) and not hidden and path.is_file()
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=4)
 def _load(path: Path, modified: float, size: int) -> Replay:
     """``modified`` and ``size`` let a changed file be read again."""
     return Replay.load(path)
 
 
-__all__ = ["Entry", "Library", "ReplayError"]
+__all__ = ["Entry", "Library", "ReplayError", "TooLittleMemoryError"]

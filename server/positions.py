@@ -9,6 +9,9 @@ from flask import Response, abort, jsonify
 from battlesnake_gym import drawing
 from battlesnake_gym.board import Board
 
+LARGEST_PICTURE = 1400
+"""Pixels of a picture's longer side, about; small boards have cells of 28 pixels."""
+
 
 def render(board: Board, form: str) -> Response:
     """``text`` for `Board.from_text`, ``json`` as a snake is sent it, ``png``; else 404."""
@@ -19,5 +22,6 @@ def render(board: Board, form: str) -> Response:
     if form != "png":
         abort(404)
     buffer = io.BytesIO()
-    drawing.image(board).save(buffer, "PNG")
+    cell = min(28, max(4, LARGEST_PICTURE // max(board.width, board.height, len(board.snakes))))
+    drawing.image(board, cell).save(buffer, "PNG")
     return Response(buffer.getvalue(), mimetype="image/png")

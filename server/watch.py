@@ -8,8 +8,11 @@ elsewhere.
 from __future__ import annotations
 
 import argparse
+import functools
+import json
 import socket
 import sys
+import time
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,24 +24,34 @@ from flask import Blueprint, Flask, Response, abort, current_app, jsonify, rende
 
 from battlesnake_gym.replay import ReplayError
 from server import frames
-from server.library import Entry, Library
+from server.library import Entry, Library, TooLittleMemoryError
 from server.page_server import PageServer
 from server.positions import render
 
 PER_PAGE = 24
 DEFAULT_PORT = 8790
 
+READING_SECONDS = 10.0
+"""How long the list reads files that it does not know; it shows the others when it is reloaded."""
+
+UNREAD = "not read yet: others took long; reload this page"
+
 blueprint = Blueprint("watch", __name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What the list tells of one game (``winner`` is an id); of a damaged file its ``error``."""
+    """What the list tells of one game (``winner`` is an id); of a damaged file its ``error``.
+
+    ``game`` is what `frames.header` tells, ``picture`` the same with the last position, as JSON.
+    """
 
     key: str
     when: str
     turns: int = 0
     game: dict[str, Any] | None = None
+    out: tuple[bool, ...] = ()
+    picture: str = ""
     winner: str | None = None
     error: str = ""
 
@@ -64,7 +77,7 @@ def index() -> str:
     shown = entries[(page - 1) * PER_PAGE : page * PER_PAGE]
     return render_template(
         "watch_list.html",
-        cards=[_card(entry) for entry in shown],
+        cards=_cards(shown),
         total=len(entries),
         page=page,
         pages=pages,
@@ -81,9 +94,10 @@ def show(key: str) -> str:
 def data(key: str) -> Response:
     """One game with all its frames; see `server.frames`."""
     try:
-        return jsonify(frames.game(_entry(key).load()))
+        pieces = frames.game(_entry(key).load())
     except ReplayError as error:
         return _refusal(str(error), 422)
+    return Response(pieces, mimetype="application/json")
 
 
 @blueprint.get("/turn/<int:turn>/<form>/<path:key>")
@@ -108,16 +122,43 @@ def not_found(error: Exception) -> tuple[str, int]:
     return render_template("watch_missing.html"), 404
 
 
+def _cards(entries: Sequence[Entry]) -> list[Card]:
+    """What is known of these games, after reading on for a while."""
+    until = time.monotonic() + READING_SECONDS
+    return [
+        _card(entry) if time.monotonic() < until else Card(entry.key, _when(entry), error=UNREAD)
+        for entry in entries
+    ]
+
+
 def _card(entry: Entry) -> Card:
-    when = datetime.fromtimestamp(entry.modified).strftime("%Y-%m-%d %H:%M")
+    try:
+        return _read_card(entry)
+    except (TooLittleMemoryError, OSError, MemoryError) as error:  # may be otherwise next time
+        why = str(error) or f"{entry.key} needs more memory than there is now"
+        return Card(entry.key, _when(entry), error=why)
+
+
+@functools.lru_cache(maxsize=256)
+def _read_card(entry: Entry) -> Card:
     try:
         replay = entry.load()
-    except (ReplayError, OSError) as error:
-        return Card(entry.key, when, error=str(error))
+    except TooLittleMemoryError:
+        raise
+    except ReplayError as error:
+        return Card(entry.key, _when(entry), error=str(error))
     last = replay.last
     winner = last.winner
-    game = {**frames.header(replay.first), "frame": frames.frame(last)}
-    return Card(entry.key, when, last.turn, game, winner.id if winner else None)
+    game = frames.header(replay.first)
+    picture = json.dumps({**game, "frame": frames.frame(last)}, allow_nan=False)
+    out = tuple(not snake.alive for snake in last.snakes)
+    return Card(
+        entry.key, _when(entry), last.turn, game, out, picture, winner.id if winner else None
+    )
+
+
+def _when(entry: Entry) -> str:
+    return datetime.fromtimestamp(entry.modified).strftime("%Y-%m-%d %H:%M")
 
 
 def _library() -> Library:

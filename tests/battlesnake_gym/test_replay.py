@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from battlesnake_gym import replay_cli
+from battlesnake_gym import drawing, limits, replay_cli
 from battlesnake_gym.board import UNKNOWN_SEED, Board
 from battlesnake_gym.replay import Replay, ReplayError
 from battlesnake_gym.rules import RULESETS, Game, Settings
 from battlesnake_gym.snakes import Decision, Reason
+from tests.battlesnake_gym import hostile_replays
 
 
 def record(seed: int, *, ruleset: str, map_id: str, snakes: int = 3, wild: float = 0.05) -> Replay:
@@ -384,3 +389,91 @@ def test_a_missing_turn_is_noticed(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"turn": 1', '"turn": 2'))
     with pytest.raises(ReplayError, match="line 3: turn must be 1, got 2; lines are missing"):
         Replay.load(path)
+
+
+# --- files of strangers -------------------------------------------------------------------------
+
+
+def test_what_is_too_large_is_refused_with_its_limit(tmp_path: Path) -> None:
+    for name, words in hostile_replays.write(tmp_path).items():
+        with pytest.raises(ReplayError) as caught:
+            Replay.load(tmp_path / name)
+        assert words in str(caught.value), name
+
+
+def test_whose_game_is_larger_raises_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay = Replay(Board.from_text("ruleset=solo\nA . .\n. . ."))
+    for move in ("right", "right", "down", "left"):
+        replay.append({"a": move})
+    replay.save(tmp_path / "long.jsonl")
+    monkeypatch.setattr(limits, "MOST_TURNS", 3)
+    with pytest.raises(ReplayError, match=r"more than 3 turns; .*\(battlesnake_gym.limits.MOST_T"):
+        Replay.load(tmp_path / "long.jsonl")
+    monkeypatch.setattr(limits, "MOST_TURNS", 4)
+    assert Replay.load(tmp_path / "long.jsonl") == replay
+
+
+NUMBERS = st.sampled_from([0, -1, 1, 2**31, 2**63, 10**30, -(10**30), 1.5, 1e308])
+JUNK = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+
+
+def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The ways to all fields within a JSON value."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in pairs:
+        yield (*way, key)
+        if isinstance(inner, dict | list):
+            yield from places(inner, (*way, key))
+
+
+@pytest.mark.parametrize("form", ["ours", "official"])
+@given(data=st.data())
+@settings(max_examples=40)
+def test_whatever_a_file_holds_it_is_read_or_refused(form: str, data: st.DataObject) -> None:
+    lines = json.loads(json.dumps(FUZZED[form]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        *way, last = data.draw(st.sampled_from(sorted(places(lines), key=str)))
+        place = lines
+        for key in way:
+            place = place[key]
+        place[last] = data.draw(JUNK)
+        with contextlib.suppress(TypeError):
+            list(places(lines))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "game.jsonl"
+        path.write_text("\n".join(json.dumps(line) for line in lines))
+        try:
+            replay = Replay.load(path)
+        except ReplayError:
+            return
+    for board in replay.boards():
+        str(board)
+        json.dumps(board.to_api())
+        drawing.svg(board)
+
+
+def fuzzed(form: str) -> list[Any]:
+    """A game with all that a file may tell, as JSON lines."""
+    game = Game(ruleset="royale", map="healing_pools", seed=3,
+                settings=Settings(shrink_every_n_turns=2))  # fmt: skip
+    replay = Replay(Board.new(11, 11, 2, game=game))
+    decision = Decision("up", (Reason("walls", ("left",), {"up": 1.0}, "n"),), {"up": 1.0})
+    while not replay.last.is_over() and len(replay.turns) < 6:
+        board = replay.last
+        moves = {snake.id: (board.safe_moves(snake.id) or ["up"])[0] for snake in board.living}
+        replay.append(moves, latency=dict.fromkeys(moves, 3.0), shouts=dict.fromkeys(moves, "hi"),
+                      decisions=dict.fromkeys(moves, decision))  # fmt: skip
+    if form == "ours":
+        return replay.to_lines()
+    with tempfile.TemporaryDirectory() as folder:
+        replay_cli.save(replay.boards(), Path(folder) / "game.jsonl")
+        return [json.loads(line) for line in (Path(folder) / "game.jsonl").read_text().splitlines()]
+
+
+FUZZED = {form: fuzzed(form) for form in ("ours", "official")}

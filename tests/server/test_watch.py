@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +25,7 @@ from battlesnake_gym.replay import Replay
 from battlesnake_gym.snakes import Decision, Reason
 from server import watch
 from server.page_server import PageServer
+from tests.battlesnake_gym import hostile_replays
 from tests.server import web_site
 from tests.server.browser import Browser
 
@@ -233,6 +236,43 @@ def test_a_wrong_path_and_a_taken_port_are_told(
         port = taken.getsockname()[1]
         assert watch.main([str(folder), f"--port={port}", "--no-browser"]) == 2
     assert "Address already in use" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits its address space")
+def test_files_of_strangers_mark_their_own_cards_in_one_gigabyte(tmp_path: Path) -> None:
+    told = hostile_replays.write(tmp_path)
+    story().save(tmp_path / "good.jsonl.gz")
+    process = subprocess.Popen(
+        ["bash", "-c", f"ulimit -v 1048576; exec {sys.executable} -m battlesnake_gym watch "
+         f"{tmp_path} --port=0 --no-browser"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[4]
+        page, unread = "", True
+        while unread:  # on a busy machine the list may come in pieces
+            with urllib.request.urlopen(address, timeout=300) as answer:
+                page = html.unescape(answer.read().decode())
+            unread = watch.UNREAD in page
+        assert page.count('class="game damaged"') == len(told)
+        assert page.count('<a class="game"') == 1
+        for name, words in told.items():
+            card = page[page.index(f"<h2>{name}</h2>") :]
+            assert words in card[: card.index("</li>")], name
+        for name, words in told.items():
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(f"{address}data/{name}", timeout=300)
+            assert (caught.value.code, words in json.load(caught.value)["error"]) == (422, True)
+        with urllib.request.urlopen(f"{address}data/good.jsonl.gz", timeout=300) as answer:
+            assert len(json.load(answer)["frames"]) == 7
+        peak = Path(f"/proc/{process.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
+        assert int(peak) < 600 * 1024, "kilobytes"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()
 
 
 # --- in the browser -----------------------------------------------------------------------------
