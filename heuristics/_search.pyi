@@ -43,6 +43,7 @@ def play_game(
 def values_by(
     code: int, network: bytes, inputs: bytes | NDArray[Any], living: int, /
 ) -> bytes | None: ...
+def think_by(name: str, /) -> str: ...
 def play(
     width: int,
     height: int,

@@ -1,6 +1,6 @@
 #include "thinker.h"
 
-#include "../../heuristics/csrc/search.h"
+#include "../../heuristics/csrc/codes.h"
 
 /* The weights of heuristics/search.py, which the build writes here in their order. */
 static const int32_t weights[WEIGHTS] = {SEARCH_WEIGHTS};
@@ -16,11 +16,7 @@ int find_move(const Seen *seen, double seconds, int positions) {
                     .weights = weights, .seconds = seconds, .nodes = seconds > 0 ? 0 : positions,
                     .max_depth = MAX_DEPTH};
     Answer answer;
-    int cells = ask.width * ask.height;
-    int failed = cells <= 128   ? search_small(&ask, &answer)
-                 : cells <= 384 ? search_medium(&ask, &answer)
-                                : search_large(&ask, &answer);
-    if (failed) return 0;
+    if (code_for(ask.width * ask.height)->search(&ask, &answer)) return 0;
     report[0] = answer.depth;
     report[1] = (int32_t)answer.evaluated;
     for (int move = 0; move < 4; move++)

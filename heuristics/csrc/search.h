@@ -70,16 +70,4 @@ typedef struct {
     uint8_t food[MAX_CELLS];
 } Outcome;
 
-/* Think; returns 0, or -1 without memory, or 1 when interrupted. Holds no state between calls and
- * calls no Python. */
-int search_small(const Question *question, Answer *answer);   /* up to 128 cells */
-int search_medium(const Question *question, Answer *answer);  /* up to 384 cells */
-int search_large(const Question *question, Answer *answer);   /* up to 640 cells */
-
-/* Plays `turns` turns, up to MAX_DEPTH, of `moves` [turns][snakes]; returns 0, or -1 without
- * memory. Nobody moves once everybody is out. */
-int play_small(const Question *question, const uint8_t *moves, int turns, Outcome *outcome);
-int play_medium(const Question *question, const uint8_t *moves, int turns, Outcome *outcome);
-int play_large(const Question *question, const uint8_t *moves, int turns, Outcome *outcome);
-
 #endif

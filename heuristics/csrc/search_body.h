@@ -1,11 +1,11 @@
 /* One search, from question to answer, for boards of up to WORDS * 64 cells. Included once for each
- * size by the files that define WORDS and SEARCH, the name of the function. */
+ * size and kind of processor by the files that define WORDS and CODE, the name of the whole. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "search.h"
+#include "codes.h"
 
 #include "bits.h"
 #include "position.h"
@@ -14,10 +14,37 @@
 
 static uint64_t draw_key(uint64_t *state) { return mixed(*state += 0x9e3779b97f4a7c15ull); }
 
+/* One key for each thing on each cell, the same for every search. */
+static uint64_t key_of(int thing, int cell) {
+    uint64_t state = thing * MAX_CELLS + cell;
+    return draw_key(&state);
+}
+
+static uint64_t key_of_bytes(uint64_t key, const void *bytes, size_t count) {
+    const uint8_t *byte = bytes;
+    for (; count >= 8; count -= 8, byte += 8) {
+        uint64_t word;
+        memcpy(&word, byte, 8);
+        key = mixed(key + word);
+    }
+    for (; count; count--) key = mixed(key + *byte++ + 1);
+    return key;
+}
+
+/* Of all that values depend on beside the position: the rules, the hazards, who began, and how an
+ * end is valued. */
+static uint64_t key_of_question(const Question *ask) {
+    int rules[] = {ask->width, ask->height, ask->snakes, ask->wrapped, ask->constrictor,
+                   ask->solo, ask->damage};
+    uint64_t key = key_of_bytes(1, rules, sizeof rules);
+    key = key_of_bytes(key, ask->hazards, ask->width * ask->height);
+    key = key_of_bytes(key, ask->weights, WEIGHTS * sizeof *ask->weights);
+    return ask->network ? key_of_bytes(key, ask->network, sizeof *ask->network) : key;
+}
+
 static void prepare_board(Search *search) {
     const Question *ask = search->ask;
     int width = ask->width, height = ask->height;
-    uint64_t state = 1;
     search->share = (512 * 65536 + search->cells - 1) / search->cells;
     for (int cell = 0; cell < search->cells; cell++) {
         int x = cell % width, y = cell / width;
@@ -35,10 +62,10 @@ static void prepare_board(Search *search) {
         next[1] = y > 0 ? cell - width : wrap ? cell + width * (height - 1) : OFF_BOARD;
         next[2] = x > 0 ? cell - 1 : wrap ? cell + width - 1 : OFF_BOARD;
         next[3] = x + 1 < width ? cell + 1 : wrap ? cell - width + 1 : OFF_BOARD;
-        search->food_key[cell] = draw_key(&state);
+        search->food_key[cell] = key_of(0, cell);
         for (int s = 0; s < ask->snakes; s++) {
-            search->body_key[s][cell] = draw_key(&state);
-            search->head_key[s][cell] = draw_key(&state);
+            search->body_key[s][cell] = key_of(1 + 2 * s, cell);
+            search->head_key[s][cell] = key_of(2 + 2 * s, cell);
         }
     }
 }
@@ -105,10 +132,8 @@ static int deepen(Search *search, const Position *root, int depth, uint8_t *opti
     return !search->stopped;
 }
 
-static const Entry *known(const Search *search, const Position *at) {
-    uint64_t key = position_key(search, at);
-    const Entry *entry = &search->table[key & search->table_mask];
-    return entry->key == key ? entry : NULL;
+static int known(const Search *search, const Position *at, Known *found) {
+    return recall(search->table, search->table_mask, position_key(search, at), found);
 }
 
 /* Of the answers to `moves[0]`, one rival deviating at a time, the one that the table holds for the
@@ -127,9 +152,9 @@ static int worst_known(Search *search, const Position *at, uint8_t *moves, Posit
         for (int i = 0; i < counts[s]; i++) {
             moves[s] = options[s][i];
             play(search, at, moves, to);
-            const Entry *entry = known(search, to);
-            if (entry && entry->value < worst) {
-                worst = entry->value;
+            Known found;
+            if (known(search, to, &found) && found.value < worst) {
+                worst = found.value;
                 memcpy(chosen, moves, sizeof chosen);
             }
         }
@@ -149,9 +174,9 @@ static void trace_line(Search *search, const Position *root, Answer *answer) {
         memset(moves, 4, MAX_SNAKES);
         moves[0] = move;
         if (!worst_known(search, &at, moves, &to) || decided(search, &to, 1, 0)) return;
-        const Entry *entry = known(search, &to);
-        if (!entry) return;
-        move = entry->move;
+        Known found;
+        if (!known(search, &to, &found)) return;
+        move = found.move;
         memcpy(&at, &to, sizeof at);
     }
 }
@@ -164,7 +189,9 @@ static void think(Search *search, const Position *root, Answer *answer) {
     memset(answer, 0, sizeof *answer);
     int count = moves_of(search, root, 0, 4, options);
     answer->move = options[0];
-    for (int depth = 1; depth <= question->max_depth && !answer->proven; depth++) {
+    /* among several rivals no loss is a proof: it may look otherwise from further on */
+    for (int depth = 1; depth <= question->max_depth; depth++) {
+        if (answer->proven && root->living <= 2) break;
         if (!deepen(search, root, depth, options, count, answer)) break;
         answer->depth = depth;
         if (count == 1) break; /* forced */
@@ -182,7 +209,6 @@ static Search *begin(const Question *question, Position *root) {
     if (!search) return NULL;
     search->ask = question;
     search->cells = question->width * question->height;
-    search->table_mask = TABLE_SIZE - 1;
     search->clock = CLOCK_MONOTONIC;
     search->network_code = fastest_network_code();
     prepare_board(search);
@@ -207,7 +233,14 @@ static void tell(const Search *search, const Position *at, Outcome *outcome) {
     }
 }
 
-int PLAY(const Question *question, const uint8_t *moves, int turns, Outcome *outcome) {
+/* Room for twice the positions: more would only have to be cleared. */
+static uint32_t table_size(int64_t nodes) {
+    uint32_t size = 1024;
+    while (size < TABLE_SIZE && size < 2 * nodes) size *= 2;
+    return size;
+}
+
+static int play_turns(const Question *question, const uint8_t *moves, int turns, Outcome *outcome) {
     Position at, to;
     Search *search = begin(question, &at);
     if (!search) return -1;
@@ -220,20 +253,29 @@ int PLAY(const Question *question, const uint8_t *moves, int turns, Outcome *out
     return 0;
 }
 
-int SEARCH(const Question *question, Answer *answer) {
+static int search_for(const Question *question, Answer *answer) {
     Position root;
     Search *search = begin(question, &root);
-    if (search) search->table = calloc(TABLE_SIZE, sizeof(Entry));
-    if (!search || !search->table) {
-        free(search);
-        return -1;
+    if (!search) return -1;
+    Entry *own = NULL;
+    if (question->nodes) { /* a table of its own: the same question has the same answer */
+        search->table_mask = table_size(question->nodes) - 1;
+        own = search->table = calloc(search->table_mask + 1, sizeof(Entry));
+    } else {
+        search->table_mask = TABLE_SIZE - 1;
+        search->table = shared_table();
+        root.hash ^= key_of_question(question);
     }
-    think(search, &root, answer);
-    trace_line(search, &root, answer);
-    int interrupted = search->interrupted;
-    free(search->table);
+    if (search->table) {
+        think(search, &root, answer);
+        trace_line(search, &root, answer);
+    }
+    int result = !search->table ? -1 : search->interrupted;
+    free(own);
     free(search);
-    return interrupted;
+    return result;
 }
 
 #include "selfplay_body.h"
+
+const Code CODE = {search_for, play_turns, play_whole_game, inputs_for};

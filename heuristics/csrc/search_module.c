@@ -4,9 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "codes.h"
 #include "doors.h"
-#include "search.h"
-#include "selfplay.h"
 
 typedef struct {
     Py_buffer lengths, health, bodies, food, hazards, weights, network, moves;
@@ -185,13 +184,11 @@ static PyObject *think(PyObject *module, PyObject *args) {
         release(&buffers);
         return NULL;
     }
-    int cells = ask.width * ask.height, failed;
+    const Code *code = code_for(ask.width * ask.height);
     PyThreadState *state = PyEval_SaveThread();
     ask.interrupted = signalled;
     ask.caller = &state;
-    failed = cells <= 128   ? search_small(&ask, &answer)
-             : cells <= 384 ? search_medium(&ask, &answer)
-                            : search_large(&ask, &answer);
+    int failed = code->search(&ask, &answer);
     PyEval_RestoreThread(state);
     release(&buffers);
     if (failed) return failed < 0 ? PyErr_NoMemory() : NULL;
@@ -216,10 +213,7 @@ static PyObject *inputs(PyObject *module, PyObject *args) {
         release(&buffers);
         return NULL;
     }
-    int cells = ask.width * ask.height;
-    failed = cells <= 128   ? inputs_small(&ask, numbers)
-             : cells <= 384 ? inputs_medium(&ask, numbers)
-                            : inputs_large(&ask, numbers);
+    failed = code_for(ask.width * ask.height)->inputs(&ask, numbers);
     release(&buffers);
     if (failed) return PyErr_NoMemory();
     return PyBytes_FromStringAndSize((const char *)numbers, sizeof numbers);
@@ -271,9 +265,7 @@ static PyObject *play(PyObject *module, PyObject *args) {
     if (outcome && !check_position(&ask, &buffers) && !check_moves(&ask, &buffers.moves)) {
         int cells = ask.width * ask.height, turns = (int)(buffers.moves.len / ask.snakes);
         const uint8_t *moves = buffers.moves.buf;
-        int failed = cells <= 128   ? play_small(&ask, moves, turns, outcome)
-                     : cells <= 384 ? play_medium(&ask, moves, turns, outcome)
-                                    : play_large(&ask, moves, turns, outcome);
+        int failed = code_for(cells)->play(&ask, moves, turns, outcome);
         played = failed ? PyErr_NoMemory()
                         : Py_BuildValue("(Ny#K)", snakes_of(&ask, outcome), outcome->food,
                                         (Py_ssize_t)cells, (unsigned long long)outcome->key);
@@ -283,7 +275,23 @@ static PyObject *play(PyObject *module, PyObject *args) {
     return played;
 }
 
+PyDoc_STRVAR(think_by_doc,
+"think_by(name)\n"
+"--\n\n"
+"Choose the code of all that follows: 'plain', 'avx2' or 'best', which is chosen at first.\n\n"
+"Returns the one that was chosen; ValueError where this processor or this build has not got it.");
+
+static PyObject *think_by(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *name;
+    if (!PyArg_ParseTuple(args, "s:think_by", &name)) return NULL;
+    const char *chosen = choose_code(name);
+    if (!chosen) return PyErr_Format(PyExc_ValueError, "no code %s here", name);
+    return PyUnicode_FromString(chosen);
+}
+
 static PyMethodDef methods[] = {{"think", think, METH_VARARGS, think_doc},
+                                {"think_by", think_by, METH_VARARGS, think_by_doc},
                                 {"play", play, METH_VARARGS, play_doc},
                                 {"inputs", inputs, METH_VARARGS, inputs_doc},
                                 {"play_game", play_game, METH_VARARGS, play_game_doc},
@@ -295,6 +303,7 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_search",
                                     NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__search(void) {
+    choose_code("best");
     PyObject *made = PyModule_Create(&module);
     if (made && (PyModule_AddIntConstant(made, "INPUTS", INPUTS) ||
                  PyModule_AddIntConstant(made, "DUEL_INPUTS", DUEL_INPUTS) ||

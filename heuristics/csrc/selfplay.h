@@ -47,14 +47,4 @@ typedef struct {
     float points[MAX_SNAKES]; /* 1 for the last one alive, shared by those who died last */
 } GameRecord;
 
-/* Plays one game; returns 0, or -1 without memory. The caller frees record->rows in any case. */
-int play_game_small(const GamePlan *plan, GameRecord *record);
-int play_game_medium(const GamePlan *plan, GameRecord *record);
-int play_game_large(const GamePlan *plan, GameRecord *record);
-
-/* The inputs of a network for the position of a question with 2 or more snakes; as `play_game`. */
-int inputs_small(const Question *question, int16_t *inputs);
-int inputs_medium(const Question *question, int16_t *inputs);
-int inputs_large(const Question *question, int16_t *inputs);
-
 #endif

@@ -185,7 +185,7 @@ static Search *search_of(const Question *question) {
     return search;
 }
 
-/* Room for twice the positions of the longest thought: more would only have to be cleared. */
+/* Room for the positions of the longest thought. */
 static Entry *table_for(const GamePlan *plan, Search *mind) {
     int64_t nodes = 512, wanted;
     for (int s = 0; s < plan->snakes; s++) {
@@ -193,10 +193,8 @@ static Entry *table_for(const GamePlan *plan, Search *mind) {
         wanted = player->nodes ? player->nodes : player->seconds * 2e6;
         if (wanted > nodes) nodes = wanted;
     }
-    uint32_t size = 1024;
-    while (size < TABLE_SIZE && size < 2 * nodes) size *= 2;
-    mind->table_mask = size - 1;
-    return malloc(size * sizeof(Entry));
+    mind->table_mask = table_size(nodes) - 1;
+    return malloc((mind->table_mask + 1) * sizeof(Entry));
 }
 
 static void place_all(SelfPlay *game) {
@@ -209,7 +207,7 @@ static void place_all(SelfPlay *game) {
     prepare_root(game->field, &game->at);
 }
 
-int PLAY_GAME(const GamePlan *plan, GameRecord *record) {
+static int play_whole_game(const GamePlan *plan, GameRecord *record) {
     int failed = -1;
     SelfPlay *game = calloc(1, sizeof *game);
     if (!game) return -1;
@@ -238,7 +236,7 @@ int PLAY_GAME(const GamePlan *plan, GameRecord *record) {
     return failed;
 }
 
-int INPUTS_OF(const Question *question, int16_t *inputs) {
+static int inputs_for(const Question *question, int16_t *inputs) {
     Position at;
     int alive[MAX_SNAKES];
     Search *search = search_of(question);

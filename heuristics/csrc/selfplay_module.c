@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codes.h"
 #include "doors.h"
 #include "selfplay.h"
 
@@ -103,12 +104,10 @@ PyObject *play_game(PyObject *module, PyObject *args) {
                          &PyTuple_Type, &players, &seed, &plan.opening, &plan.random_share,
                          &plan.max_turns) &&
         !read_players(players, &plan, held) && !check_plan(&plan, held)) {
-        int cells = plan.width * plan.height, failed;
+        int failed;
         plan.seed = seed;
         Py_BEGIN_ALLOW_THREADS
-        failed = cells <= 128   ? play_game_small(&plan, &record)
-                 : cells <= 384 ? play_game_medium(&plan, &record)
-                                : play_game_large(&plan, &record);
+        failed = code_for(plan.width * plan.height)->play_game(&plan, &record);
         Py_END_ALLOW_THREADS
         result = failed ? PyErr_NoMemory() : told(&plan, &record);
     }

@@ -4,21 +4,12 @@
  * With one rival that is exact alpha-beta; with several, each rival in turn may answer us as badly
  * as it can while the others make the move that looks best to them (best-reply search). */
 
-enum { EXACT, AT_LEAST, AT_MOST };
-
-typedef struct Entry {
-    uint64_t key;
-    int32_t value;
-    int16_t depth;
-    uint8_t bound, move;
-} Entry;
-
-#define TABLE_SIZE (1u << 20)
+#include "table.h"
 
 /* A decided game is decided at any depth. */
-static int proven(const Entry *entry) {
-    return (entry->value >= PROVEN && entry->bound != AT_MOST) ||
-           (entry->value <= -PROVEN && entry->bound != AT_LEAST);
+static int proven(Known known) {
+    return (known.value >= PROVEN && known.bound != AT_MOST) ||
+           (known.value <= -PROVEN && known.bound != AT_LEAST);
 }
 
 static uint64_t mixed(uint64_t x) {
@@ -127,6 +118,8 @@ static int distance(const Search *search, int a, int b) {
 static int worst_answer(Search *search, const Position *at, uint8_t *moves, int depth, int ply,
                         int alpha, int beta) {
     int snakes = search->ask->snakes, counts[MAX_SNAKES] = {0}, answered = 0, worst = WIN;
+    int lost = -WIN - 1, kindest = -WIN - 1; /* of the answers that lose, the worst; of all, the best */
+    int soft = at->living > 2;
     uint8_t options[MAX_SNAKES][4], *refutation = search->refutation[ply][moves[0]];
     for (int s = 1; s < snakes; s++) {
         if (!at->snake[s].alive) continue;
@@ -150,6 +143,13 @@ static int worst_answer(Search *search, const Position *at, uint8_t *moves, int 
             }
             if (search->stopped) return 0;
             answered = 1;
+            if (soft) {
+                if (value > kindest) kindest = value;
+                if (value <= -PROVEN) {
+                    if (lost < -WIN || value < lost) lost = value;
+                    value /= 2;
+                }
+            }
             if (value < worst) {
                 worst = value;
                 refutation[s] = moves[s] + 1;
@@ -164,19 +164,31 @@ static int worst_answer(Search *search, const Position *at, uint8_t *moves, int 
         moves[s] = options[s][0];
     }
     if (!answered) return value_after(search, at, moves, depth, ply, alpha, beta);
+    /* whatever they do, not only what would be worst */
+    if (soft && kindest <= -PROVEN && worst > alpha) return lost;
     return worst;
+}
+
+/* The end of a game is told by its distance: in values from the root, in the table, which outlives
+ * the root, from the position itself. */
+static int seen_from_here(int value, int ply) {
+    return value >= PROVEN ? value + ply : value <= -PROVEN ? value - ply : value;
+}
+static int seen_from_root(int value, int ply) {
+    return value >= PROVEN ? value - ply : value <= -PROVEN ? value + ply : value;
 }
 
 static int best_for_us(Search *search, const Position *at, int depth, int ply, int alpha, int beta) {
     uint64_t key = position_key(search, at);
-    Entry *entry = &search->table[key & search->table_mask];
+    Known known;
     int first = 4, opening = alpha, best = -WIN, best_move = 0;
-    if (entry->key == key) {
-        first = entry->move;
-        if (entry->depth >= depth || proven(entry)) {
-            if (entry->bound == EXACT) return entry->value;
-            if (entry->bound == AT_LEAST && entry->value >= beta) return entry->value;
-            if (entry->bound == AT_MOST && entry->value <= alpha) return entry->value;
+    if (recall(search->table, search->table_mask, key, &known)) {
+        first = known.move;
+        known.value = seen_from_root(known.value, ply);
+        if (known.depth >= depth || proven(known)) {
+            if (known.bound == EXACT) return known.value;
+            if (known.bound == AT_LEAST && known.value >= beta) return known.value;
+            if (known.bound == AT_MOST && known.value <= alpha) return known.value;
         }
     }
     uint8_t options[4], moves[MAX_SNAKES] = {0};
@@ -203,10 +215,8 @@ static int best_for_us(Search *search, const Position *at, int depth, int ply, i
             break;
         }
     }
-    entry->key = key;
-    entry->value = best;
-    entry->depth = depth;
-    entry->move = best_move;
-    entry->bound = best >= beta ? AT_LEAST : best <= opening ? AT_MOST : EXACT;
+    known = (Known){.value = seen_from_here(best, ply), .depth = depth, .move = best_move};
+    known.bound = best >= beta ? AT_LEAST : best <= opening ? AT_MOST : EXACT;
+    remember(search->table, search->table_mask, key, known);
     return best;
 }

@@ -3,6 +3,8 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -285,3 +287,58 @@ def test_damage_of_any_size_is_played() -> None:
         board.you_id = board.snakes[0].id
         board.hazards = [(x, 5) for x in range(11)]
         assert Search(nodes=500)(board).move in board.safe_moves()
+
+
+@pytest.fixture
+def code() -> Iterator[Callable[[str], str]]:
+    """Chooses the code that thinks; the best one afterwards."""
+    from heuristics import _search
+
+    yield _search.think_by
+    _search.think_by("best")
+
+
+@pytest.mark.parametrize("size", [7, 11, 19, 25])
+def test_every_code_gives_the_same_answers(code: Callable[[str], str], size: int) -> None:
+    try:
+        code("avx2")
+    except ValueError:
+        pytest.skip("a processor without AVX2")
+    for ruleset, seed in (("standard", 1), ("wrapped", 2), ("constrictor", 3), ("royale", 4)):
+        board = played(ruleset, seed, 20, size, 14)
+        answers = []
+        for name in ("plain", "avx2", "best"):
+            code(name)
+            answers.append(Search(nodes=1500).think(board))
+        assert answers[0] == answers[1] == answers[2]
+
+
+def test_a_code_that_is_unknown_is_refused(code: Callable[[str], str]) -> None:
+    with pytest.raises(ValueError, match="sse9"):
+        code("sse9")
+
+
+def test_what_was_learnt_for_one_move_is_there_for_the_next() -> None:
+    board = Board.new(11, 11, 2, game=Game(seed=99))
+    board.you_id = board.snakes[0].id
+    search = Search(max_depth=9)
+    first = search.think(board, seconds=200.0)
+    again = search.think(board, seconds=200.0)
+    assert again[1].depth == first[1].depth == 9
+    assert again[1].visited < first[1].visited / 4
+    # other weights, other values: they share the table and not what is in it
+    assert Search(Weights(lead=6), max_depth=9).think(board, seconds=200.0)[1].visited > 1000
+
+
+def test_games_at_once_in_threads_share_one_table() -> None:
+    boards = []
+    for seed in range(8):
+        board = Board.new(11, 11, 2 + seed % 3, game=Game(seed=1 + seed * 9973))
+        board.you_id = board.snakes[0].id
+        boards.append(board)
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(3):
+            decisions = list(pool.map(lambda board: Search()(board, seconds=0.05), boards))
+            for board, decision in zip(boards, decisions, strict=True):
+                assert decision.move in board.safe_moves()
+                assert decision.scores[decision.move] == max(decision.scores.values())

@@ -1,0 +1,32 @@
+/* Which code thinks: chosen by the size of the board and the processor. */
+#include <string.h>
+
+#include "codes.h"
+
+
+static const Code *const PLAIN[] = {&small_plain, &medium_plain, &large_plain};
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+static const Code *const AVX2[] = {&small_avx2, &medium_avx2, &large_avx2};
+static int has_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
+}
+#else
+#define AVX2 PLAIN
+static int has_avx2(void) { return 0; }
+#endif
+
+static const Code *const *chosen = PLAIN;
+
+const char *choose_code(const char *name) {
+    int best = !strcmp(name, "best");
+    if ((best || !strcmp(name, "avx2")) && has_avx2()) {
+        chosen = AVX2;
+        return "avx2";
+    }
+    if (!best && strcmp(name, "plain")) return NULL;
+    chosen = PLAIN;
+    return "plain";
+}
+
+const Code *code_for(int cells) { return chosen[cells <= 128 ? 0 : cells <= 384 ? 1 : 2]; }
