@@ -180,7 +180,11 @@ static Search *search_of(const Question *question) {
     if (!search) return NULL;
     search->ask = question;
     search->cells = question->width * question->height;
+#ifdef CLOCK_THREAD_CPUTIME_ID
     search->clock = CLOCK_THREAD_CPUTIME_ID;
+#else
+    search->clock = CLOCK_MONOTONIC; /* WebAssembly has no other */
+#endif
     search->network_code = fastest_network_code();
     return search;
 }
