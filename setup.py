@@ -1,10 +1,13 @@
 """Builds the packages and the two compiled parts; the metadata stands in ``pyproject.toml``."""
 
+import runpy
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 
 HERE = Path(__file__).parent
+
+hash_of_sources = runpy.run_path(str(HERE / "battlesnake_gym" / "compiled.py"))["hash_of_sources"]
 
 # Folder of each family of packages; the training ones are also the source_dir and a dependency of
 # a SageMaker job, where they stand flat beside the script, hence their flat names.
@@ -30,7 +33,11 @@ def extension(name: str) -> Extension:
         depends=sorted(str(path.relative_to(HERE)) for path in (HERE / folder).glob("*.h")),
         # -O3: with Python's own -O2 the observation loops are three times slower.
         extra_compile_args=["-std=gnu11", "-O3"],
-        define_macros=[("Py_LIMITED_API", "0x030B0000")],
+        define_macros=[
+            ("Py_LIMITED_API", "0x030B0000"),
+            # What the module says of itself, so that it is not used beside other sources.
+            ("SOURCES", f'"{hash_of_sources(HERE / folder)}"'),
+        ],
         py_limited_api=True,
         # Without a compiler the game still runs, on the plain Python rules.
         optional=True,

@@ -12,6 +12,12 @@ def observe_by(vectors: str, /) -> None:
     that this processor does not have.
     """
 
+def observes_by() -> str:
+    """The name of the code that makes observations: "plain", "avx2" or "avx512"."""
+
+SOURCES: str
+"""The hash of the C files that it was compiled from (`compiled.hash_of_sources`)."""
+
 class Batch:
     def __new__(
         cls, num_games: int, sizes: NDArray[np.int32], rules: tuple[Any, ...], map_id: str, /

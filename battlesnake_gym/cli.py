@@ -62,7 +62,8 @@ def usage() -> str:
             "commands:",
             *lines,
             "",
-            f"'{PROG} COMMAND --help' explains one of them. First games:",
+            f"'{PROG} COMMAND --help' explains one of them, '{PROG} --version' what is installed.",
+            "First games:",
             f"  {PROG} arena hungry cautious --games 4 --replays replays",
             f"  {PROG} watch replays",
             "",
@@ -77,6 +78,11 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.write(usage())
         return 0 if arguments else 2
     name, *rest = arguments
+    if name == "--version":
+        from battlesnake_gym import about
+
+        sys.stdout.write(about.report() + "\n")
+        return 0
     if name not in COMMANDS:
         sys.stderr.write(f"{PROG}: unknown command {name!r}\n\n{usage()}")
         return 2

@@ -1,7 +1,7 @@
 """Many games at once: the rules in C, with numpy arrays in and out.
 
 `Games` plays N games of up to S snakes. Its arrays are views of the games themselves: read-only,
-and up to date after every call. Where the compiled part was not built (`COMPILED` is False)
+and up to date after every call. Where there is no compiled part (`COMPILED` is False)
 `slow_engine` stands in for it: the same calls, played by the Python rules.
 
 >>> games = Games(2, num_snakes=2)
@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym import engine_input, masks, words
-from battlesnake_gym.compiled import check_same_sources
+from battlesnake_gym import compiled, engine_input, masks, words
 from battlesnake_gym.engine_input import (
     FOODS,
     GAME_ARRAYS,
@@ -36,17 +35,24 @@ from battlesnake_gym.observations import Observation
 from battlesnake_gym.rules import Game, State
 from battlesnake_gym.slow_engine import SlowGames
 
-try:
+SLOW = "games run on the Python rules, many times slower"
+
+if TYPE_CHECKING:
     from battlesnake_gym import _engine
     from battlesnake_gym._engine import Batch
+else:
+    _engine = compiled.load("battlesnake_gym._engine", SLOW)
 
-    check_same_sources(_engine)
-    COMPILED = True
-except ImportError:
-    COMPILED = False
+COMPILED: bool = _engine is not None
 
-    class Batch:  # type: ignore[no-redef]
-        """Stands for the compiled part where it was not built."""
+if TYPE_CHECKING:
+    pass
+elif COMPILED:
+    Batch = _engine.Batch
+else:
+
+    class Batch:
+        """Stands for the compiled part where there is none."""
 
 
 __all__ = ["COMPILED", "FOODS", "NO_MOVE", "FastGames", "Games", "Sizes"]

@@ -1,5 +1,10 @@
 """Snakes that think without learning, and the rules that they are made of."""
 
+import pkgutil
+
+# A SageMaker job brings these sources along, and its image the compiled part of an installation.
+__path__ = pkgutil.extend_path(__path__, __name__)
+
 from heuristics import named as named
 from heuristics.filters import FILTERS, SAFE
 from heuristics.pipeline import (

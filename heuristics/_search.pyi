@@ -2,6 +2,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+SOURCES: str
+"""The hash of the C files that it was compiled from (`compiled.hash_of_sources`)."""
+
 def think(
     width: int,
     height: int,

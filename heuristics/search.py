@@ -12,22 +12,23 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from battlesnake_gym import compiled
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake, grows_always, wraps
 from battlesnake_gym.snakes import Decision, Reason
 from heuristics.evaluation import Evaluation, chance
 
-try:
+if TYPE_CHECKING:
     from heuristics import _search
-except ImportError:
-    _search = None  # type: ignore[assignment]
+else:
+    _search = compiled.load("heuristics._search", "no snake of the search plays (minimax)")
 
-COMPILED = _search is not None
+COMPILED: bool = _search is not None
 """Whether there is a search here: without a C compiler there is none."""
 
 MAX_DEPTH = 120

@@ -18,10 +18,20 @@ static PyObject *module_observe_by(PyObject *module, PyObject *vectors) {
     Py_RETURN_NONE;
 }
 
+static PyObject *module_observes_by(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    return PyUnicode_FromString(observes_by());
+}
+
 static PyMethodDef METHODS[] = {
     {"observe_by", module_observe_by, METH_O, "Choose the code that makes observations."},
+    {"observes_by", module_observes_by, METH_NOARGS, "The code that makes observations."},
     {NULL, NULL, 0, NULL},
 };
+
+#ifndef SOURCES /* setup.py hands it over: the hash of the files here */
+#define SOURCES ""
+#endif
 
 static int execute(PyObject *module) {
     rand_init();
@@ -29,6 +39,7 @@ static int execute(PyObject *module) {
     PyObject *type = PyType_FromSpec(&batch_spec);
     if (!type) return -1;
     int result = PyModule_AddObjectRef(module, "Batch", type);
+    if (!result) result = PyModule_AddStringConstant(module, "SOURCES", SOURCES);
     Py_DECREF(type);
     return result;
 }

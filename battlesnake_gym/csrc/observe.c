@@ -454,6 +454,14 @@ bool observe_by(const char *vectors) {
     return found;
 }
 
+const char *observes_by(void) {
+#ifdef X86_VECTORS
+    if (chosen == observe_avx512) return "avx512";
+    if (chosen == observe_avx2) return "avx2";
+#endif
+    return "plain";
+}
+
 void observe_game(const Observation *observation, const Layout *layout, const Record *before,
                   const Record *record, uint8_t *out) {
     if (before && before->turn == record->turn) return; /* nothing was played */

@@ -66,6 +66,9 @@ static inline uint8_t *either(bool first, uint8_t *one, uint8_t *other) {
  * processor has. False if it does not have it. */
 bool observe_by(const char *vectors);
 
+/* The name of the code chosen. */
+const char *observes_by(void);
+
 /* The number of planes in one frame. */
 int observation_planes(int values);
 

@@ -302,10 +302,15 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_search",
                                     "Alpha-beta search for Battlesnake.", 0, methods,
                                     NULL, NULL, NULL, NULL};
 
+#ifndef SOURCES /* setup.py hands it over: the hash of the files here */
+#define SOURCES ""
+#endif
+
 PyMODINIT_FUNC PyInit__search(void) {
     choose_code("best");
     PyObject *made = PyModule_Create(&module);
-    if (made && (PyModule_AddIntConstant(made, "INPUTS", INPUTS) ||
+    if (made && (PyModule_AddStringConstant(made, "SOURCES", SOURCES) ||
+                 PyModule_AddIntConstant(made, "INPUTS", INPUTS) ||
                  PyModule_AddIntConstant(made, "DUEL_INPUTS", DUEL_INPUTS) ||
                  PyModule_AddIntConstant(made, "HIDDEN", HIDDEN) ||
                  PyModule_AddIntConstant(made, "SECOND", SECOND) ||

@@ -256,6 +256,9 @@ def share_of_cpus(position: int, instances: int) -> set[int]:
     return set(cpus[position::instances]) or {cpus[position % len(cpus)]}
 
 
+COMPILED = (".so", ".pyd", ".dylib")
+
+
 def pack(source_dir: Path, dependencies: Sequence[Path]) -> bytes:
     """``sourcedir.tar.gz`` as the SageMaker SDK makes it: dependencies flat beside the script."""
     buffer = io.BytesIO()
@@ -268,7 +271,9 @@ def pack(source_dir: Path, dependencies: Sequence[Path]) -> bytes:
 
 
 def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if Path(member.name).name == "__pycache__" else member
+    """All but what was compiled on the sender's machine: the image has its own."""
+    path = Path(member.name)
+    return None if path.name == "__pycache__" or path.suffix in COMPILED else member
 
 
 @contextmanager

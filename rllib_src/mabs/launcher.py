@@ -11,6 +11,7 @@ import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.registry import register_env
 
+from battlesnake_gym import compiled, engine
 from battlesnake_gym.rules import MOVES
 from mabs import algorithms, experiments
 from mabs.dqn import DQN
@@ -46,6 +47,9 @@ class BattlesnakeHyperparameters(Hyperparameters):
         "survival-and-win", "what it is rewarded for: a name or weights (battlesnake_gym.rewards)"
     )
     action_mask: str = option("forbidden", "moves it never makes (battlesnake_gym.masks), or none")
+    allow_slow_rules: bool = option(
+        False, "train though the compiled engine is missing, on the Python rules"
+    )
 
 
 class BattlesnakeLauncher(SageMakerRayLauncher):
@@ -76,6 +80,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
 
     def get_experiment_config(self, hyperparameters: BattlesnakeHyperparameters) -> AlgorithmConfig:
         """The configuration of the named algorithm on the wanted games."""
+        if not engine.COMPILED:
+            _mind_the_slow_rules(hyperparameters)
         return algorithms.configure(
             hyperparameters.algorithm,
             {
@@ -132,6 +138,17 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def export(self, checkpoint: Path, model_dir: Path) -> None:
         """Write policy.onnx and policy.json."""
         say(f"wrote {export_checkpoint(checkpoint, model_dir / 'policy.onnx')}")
+
+
+def _mind_the_slow_rules(hyperparameters: BattlesnakeHyperparameters) -> None:
+    """Refuse to train without the engine; where it is allowed, the log says what it costs."""
+    why = f"the compiled engine is missing ({compiled.why_not('battlesnake_gym._engine')})"
+    if not hyperparameters.allow_slow_rules:
+        raise HyperparameterError(
+            f"{why}; {engine.SLOW}; to mend it: {compiled.REMEDY} (of a job: build its image "
+            "again from these sources), or allow it with allow_slow_rules"
+        )
+    say(f"{why}; {engine.SLOW}, as allow_slow_rules allows")
 
 
 def main(argv: list[str] | None = None) -> int:

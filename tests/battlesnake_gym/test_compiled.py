@@ -1,29 +1,136 @@
-"""A compiled part from elsewhere must be of the same C sources."""
+"""Which compiled part is used, and what is told of those that do not fit; in own processes."""
+
+from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from battlesnake_gym.compiled import HERE, check_same_sources
+import battlesnake_gym
+import heuristics
+from battlesnake_gym import _engine, engine
+from battlesnake_gym.compiled import REMEDY
+from heuristics import _search, search
+
+PARTS = {
+    "engine": ("battlesnake_gym", "_engine", "games run on the Python rules"),
+    "search": ("heuristics", "_search", "no snake of the search plays"),
+}
+PACKAGES = [Path(str(package.__file__)).parent for package in (battlesnake_gym, heuristics)]
+MACH_O = b"\xcf\xfa\xed\xfe\x0c\x00\x00\x01" + bytes(100)
+"""How a module begins that was compiled on a Mac."""
+
+TELL = """
+from battlesnake_gym import engine, vector
+from heuristics import search, named
+print(engine.COMPILED, search.COMPILED)
+"""
+
+pytestmark = pytest.mark.skipif(
+    not (engine.COMPILED and search.COMPILED),
+    reason="without compiled parts there are none to find",
+)
 
 
-def installed(folder: Path) -> ModuleType:
-    module = ModuleType("_engine")
-    module.__file__ = str(folder / "_engine.abi3.so")
-    return module
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """The sources as a job brings them along, without a compiled part."""
+    for package in PACKAGES:
+        ignored = shutil.ignore_patterns("*.so", "__pycache__")
+        shutil.copytree(package, tmp_path / "job" / package.name, ignore=ignored)
+    return tmp_path / "job"
 
 
-def test_the_same_sources_are_accepted_and_others_are_not(tmp_path: Path) -> None:
-    check_same_sources(installed(HERE))
-    there = tmp_path / "battlesnake_gym"
-    shutil.copytree(HERE / "csrc", there / "csrc")
-    check_same_sources(installed(there))
-    first = sorted((there / "csrc").glob("*.c"))[0]
-    first.write_bytes(first.read_bytes() + b"/* changed */")
-    with (
-        pytest.warns(RuntimeWarning, match="slow Python rules"),
-        pytest.raises(ImportError, match="compiled from other C sources"),
-    ):
-        check_same_sources(installed(there))
+def built(part: str) -> Path:
+    """The file of the part that is used here."""
+    return Path(str((_engine if part == "engine" else _search).__file__))
+
+
+def run(*command: str, path: list[Path]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", *command],
+        cwd=path[0].parent,
+        env={"PYTHONPATH": ":".join(map(str, path))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def test_where_nothing_was_compiled_nothing_is_told(job: Path) -> None:
+    done = run("-c", TELL, path=[job])
+    assert (done.stdout, done.stderr) == ("False False\n", "")
+
+
+@pytest.mark.parametrize("damage", ["a Mac's", "another name", "other sources"])
+@pytest.mark.parametrize("part", PARTS)
+def test_one_that_does_not_fit_is_told_once_with_reason_cost_and_remedy(
+    job: Path, part: str, damage: str
+) -> None:
+    package, leaf, cost = PARTS[part]
+    folder = job / package
+    if damage == "a Mac's":
+        path, reason = folder / f"{leaf}.abi3.so", "cannot be loaded"
+        path.write_bytes(MACH_O)
+    elif damage == "another name":
+        path, reason = folder / f"{leaf}.cpython-311-darwin.so", f"is not for {sys.platform}"
+        path.write_bytes(MACH_O)
+    else:
+        path, reason = folder / f"{leaf}.abi3.so", "was compiled from other C sources than those in"
+        shutil.copy(built(part), path)
+        changed = sorted((folder / "csrc").glob("*.c"))[0]
+        changed.write_bytes(changed.read_bytes() + b"/* changed */")
+    done = run("-c", TELL, path=[job])
+    assert done.stdout == "False False\n"
+    assert done.stderr.count("RuntimeWarning") == 1
+    assert f"{path} {reason}" in done.stderr
+    assert f"so {cost}" in done.stderr
+    assert REMEDY in done.stderr
+    version = run("-m", "battlesnake_gym", "--version", path=[job])
+    assert f"\n{part}: missing: {path} {reason}" in version.stdout
+    assert version.stderr == ""
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_part_of_the_image_serves_where_the_senders_does_not(job: Path, part: str) -> None:
+    package, leaf, _ = PARTS[part]
+    (job / package / f"{leaf}.abi3.so").write_bytes(MACH_O)
+    image = job.with_name("image")
+    for name, (its_package, its_leaf, _) in PARTS.items():
+        (image / its_package).mkdir(parents=True)
+        (image / its_package / "__init__.py").touch()
+        shutil.copy(built(name), image / its_package / f"{its_leaf}.abi3.so")
+    done = run("-c", TELL, path=[job, image])
+    assert (done.stdout, done.stderr) == ("True True\n", "")
+    changed = sorted((job / package / "csrc").glob("*.h"))[0]
+    changed.write_bytes(changed.read_bytes() + b"\n")
+    done = run("-c", TELL, path=[job, image])
+    assert done.stdout == ("False True\n" if part == "engine" else "True False\n")
+    assert "was compiled from other C sources" in done.stderr
+
+
+def test_version_tells_what_is_installed(job: Path) -> None:
+    shutil.copy(built("engine"), job / "battlesnake_gym" / "_engine.abi3.so")
+    lines = run("-m", "battlesnake_gym", "--version", path=[job]).stdout.splitlines()
+    assert lines[0].startswith("battlesnake-gym ")
+    assert any(line.startswith("python 3.") for line in lines)
+    assert any(line.startswith("numpy ") for line in lines)
+    (told,) = [line for line in lines if line.startswith("engine: ")]
+    assert told.startswith(f"engine: compiled, code for {_engine.observes_by()} (")
+    assert "search: missing: it was not compiled here; to mend it: " + REMEDY in lines
+    assert any(line.startswith("extra server: ") for line in lines)
+
+
+@pytest.mark.parametrize("code", ["plain", "avx2", "avx512"])
+def test_the_code_that_was_chosen_is_told(code: str) -> None:
+    try:
+        _engine.observe_by(code)
+    except ValueError:
+        pytest.skip(f"this processor has no {code}")
+    try:
+        assert _engine.observes_by() == code
+    finally:
+        _engine.observe_by("best")

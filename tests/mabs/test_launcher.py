@@ -265,6 +265,26 @@ def test_mistakes_are_refused_before_any_work(
     assert not run_folder.exists()
 
 
+def test_the_python_rules_are_refused_unless_they_are_allowed(
+    ray_with_games: None,
+    run_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("battlesnake_gym.engine.COMPILED", False)
+    monkeypatch.setattr("battlesnake_gym.compiled.why_not", "{} lies in ruins".format)
+    why = "the compiled engine is missing (battlesnake_gym._engine lies in ruins)"
+    assert train(run_folder, "--num-iters", "1") == 2
+    told = capsys.readouterr().err
+    assert why in told
+    assert "many times slower" in told
+    assert "make build" in told
+    assert "allow_slow_rules" in told
+    assert not run_folder.exists()
+    assert train(run_folder, "--num-iters", "1", "--allow-slow-rules", "true") == 0
+    assert f"{why}; games run on the Python rules" in capsys.readouterr().out
+
+
 def test_it_must_be_told_when_to_stop(
     ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

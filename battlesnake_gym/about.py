@@ -1,0 +1,76 @@
+"""What is installed here, for ``battlesnake-gym --version`` and reports of bugs."""
+
+from __future__ import annotations
+
+import importlib
+import platform
+import re
+import warnings
+from collections.abc import Iterator
+from importlib import metadata
+
+from battlesnake_gym import compiled
+
+NAME = "battlesnake-gym"
+PARTS = {
+    "engine": ("battlesnake_gym.engine", "battlesnake_gym._engine"),
+    "search": ("heuristics.search", "heuristics._search"),
+}
+"""Each compiled part: the module that loads it, and its own name."""
+
+
+def report() -> str:
+    """Versions, compiled parts, the processor's code and the optional extras, one a line."""
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    yield f"{NAME} {_version(NAME) or 'not installed: run from its sources'}"
+    yield f"python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    required = _required()
+    for name in required.pop("", []):
+        yield f"{name} {_version(name) or 'missing'}"
+    for part, (face, name) in PARTS.items():
+        yield f"{part}: {_part(face, name)}"
+    for extra, packages in sorted(required.items()):
+        yield f"extra {extra}: {_extra(packages)}"
+
+
+def _part(face: str, name: str) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the reason stands in the line
+        importlib.import_module(face)
+        module = compiled.load(name, "")
+    if module is None:
+        return f"missing: {compiled.why_not(name)}; to mend it: {compiled.REMEDY}"
+    code = f", code for {module.observes_by()}" if hasattr(module, "observes_by") else ""
+    return f"compiled{code} ({module.__file__})"
+
+
+def _extra(packages: list[str]) -> str:
+    missing = [name for name in packages if _version(name) is None]
+    if missing:
+        return f"missing {', '.join(missing)}"
+    return ", ".join(f"{name} {_version(name)}" for name in packages)
+
+
+def _required() -> dict[str, list[str]]:
+    """The packages that are needed by extra; those always needed under ""."""
+    try:
+        requirements = metadata.requires(NAME) or []
+    except metadata.PackageNotFoundError:
+        return {}
+    found: dict[str, list[str]] = {}
+    for requirement in requirements:
+        name = re.match(r"[\w.-]+", requirement)
+        extra = re.search(r"""extra == ['"]([\w-]+)['"]""", requirement)
+        assert name is not None
+        found.setdefault(extra[1] if extra else "", []).append(name[0])
+    return found
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
