@@ -12,12 +12,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import draw_gallery
 
 from battlesnake_gym.rules import Snake
+from heuristics.evaluation import SHIPPED, Evaluation
 from heuristics.search import Weights
 from server.frames import looks_of
 
@@ -51,8 +53,11 @@ def lay_page(folder: Path) -> None:
         shutil.copy(DOCS / "play" / name, folder)
     for name in SHARED:
         shutil.copy(HERE / "server" / "static" / name, folder)
-    (folder / "looks.js").write_text(f"export const LOOKS = {json.dumps(looks())};\n")
-    compile_game(folder / "game.wasm")
+    champion = Evaluation.load(SHIPPED)
+    facts = {"LOOKS": looks(), "TRAINED_FOR": champion.facts["trained_for"]}
+    lines = [f"export const {name} = {json.dumps(value)};\n" for name, value in facts.items()]
+    (folder / "facts.js").write_text("".join(lines))
+    compile_game(folder / "game.wasm", champion)
 
 
 def looks() -> list[dict[str, Any]]:
@@ -63,7 +68,7 @@ def looks() -> list[dict[str, Any]]:
     )
 
 
-def compile_game(target: Path) -> None:
+def compile_game(target: Path, evaluation: Evaluation) -> None:
     """Compile the engine's rules and the search, as they stand, with the C compiler of Zig."""
     engine = HERE / "battlesnake_gym" / "csrc"
     search = HERE / "heuristics" / "csrc"
@@ -75,10 +80,12 @@ def compile_game(target: Path) -> None:
     ]
     weights = ",".join(str(weight) for weight in Weights().packed())
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-wasi"]
-    command += ["-mexec-model=reactor", "-std=gnu11", "-O3", "-msimd128", "-Wl,--strip-all"]
+    command += ["-mexec-model=reactor", "-std=gnu2x", "-O3", "-msimd128", "-Wl,--strip-all"]
     command += ["-DCLOCK_THREAD_CPUTIME_ID=CLOCK_MONOTONIC"]  # a page knows no other clock
     command += [f"-DSEARCH_WEIGHTS={weights}", "-o", str(target), *map(str, sources)]
-    subprocess.run(command, check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "numbers").write_bytes(evaluation.numbers)
+        subprocess.run([*command, f"--embed-dir={folder}"], check=True)
 
 
 def make_pages(output: Path) -> None:

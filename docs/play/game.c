@@ -66,11 +66,11 @@ int32_t *EXPORT(words_at)(void) {
     return words;
 }
 
-/* The search's move for the snake in this seat; see thinker.h. */
-int EXPORT(think)(int seat, double seconds, int positions) {
+/* The search's move for the snake in this seat; `trained`: by the learned evaluation. See thinker.h. */
+int EXPORT(think)(int seat, double seconds, int positions, int trained) {
     Seen seen = {.width = game.record->width, .height = game.record->height,
                  .wrapped = rules.wrapped, .constrictor = rules.constrictor, .solo = rules.alone,
-                 .damage = rules.hazard_damage};
+                 .damage = rules.hazard_damage, .trained = trained};
     for (int i = 0; i < game.record->num_snakes; i++) {
         int s = i == 0 ? seat : i <= seat ? i - 1 : i; /* the one that thinks comes first */
         const Snake *snake = &game.record->snakes[s];

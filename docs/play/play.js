@@ -1,6 +1,6 @@
 // The page where a visitor plays against the search: keys, swipes and buttons in, pictures out.
 import { BoardView } from "./board.js";
-import { LOOKS } from "./looks.js";
+import { LOOKS } from "./facts.js";
 
 const MOVES = ["up", "down", "left", "right"];
 const STEPS = [[0, 1], [0, -1], [-1, 0], [1, 0]];

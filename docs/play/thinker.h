@@ -10,6 +10,7 @@ typedef struct {
     int32_t lengths[16], health[16];
     uint16_t bodies[16 * 625];
     const uint8_t *food, *hazards;
+    int trained; /* whether the learned evaluation is for this game */
 } Seen;
 
 /* Thinks for `seconds` at most, or about so many positions where those are not positive. Afterwards

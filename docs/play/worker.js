@@ -6,8 +6,11 @@
 //   out: {words, over, thought}   the game as numbers (see game.c); what the search found, by seat
 //        {error}                  in words
 
+import { TRAINED_FOR } from "./facts.js";
+
 const INT32_MIN = -(2 ** 31);
 let module;
+let trained = false; // whether the learned evaluation was trained for this game
 
 /** The only thing that the compiled code asks of its surroundings: what time it is. */
 function clockTimeGet(_clock, _precision, at) {
@@ -35,6 +38,8 @@ function start({ width, height, snakes, seed, ruleset, map }) {
   const begun = module.start(
     width, height, snakes, seed, ruleset.startsWith("wrapped"), ruleset.endsWith("constrictor"),
     ruleset === "royale", 15, 1, 14, 25);
+  trained = TRAINED_FOR.rulesets.includes(ruleset) && TRAINED_FOR.snakes.includes(snakes) &&
+    TRAINED_FOR.sizes.some(([w, h]) => w === width && h === height);
   if (!begun) throw new Error(`the map ${map} is not made for ${snakes} snakes on ${width}x${height}`);
 }
 
@@ -62,7 +67,7 @@ function living(words) {
 }
 
 function think(seat, seconds, positions) {
-  const move = module.think(seat, seconds, positions);
+  const move = module.think(seat, seconds, positions, trained);
   const [depth, valued, ...values] = numbers(module.report_at(), 6);
   return { move, depth, valued, values: values.map((v) => (v === INT32_MIN ? null : v / 1000)) };
 }

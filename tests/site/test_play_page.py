@@ -15,6 +15,8 @@ from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_gym.words import pack
+from heuristics.evaluation import shipped
+from heuristics.search import Search
 from tests.server.browser import Browser, browser
 
 __all__ = ["browser"]
@@ -96,6 +98,31 @@ def test_the_page_plays_by_the_rules(
         assert told["words"] == words_of(board)
     assert board.turn > 30
     assert told["over"] == board.is_over()
+
+
+def test_the_page_thinks_as_the_champion(browser: Browser, page: str) -> None:
+    """The same moves and values as in Python, which is held to the law."""
+    browser.open(page)
+    board = Board.new(11, 11, 2, game=Game(seed=5))
+    start = {"width": 11, "height": 11, "snakes": 2, "seed": 5}
+    ask(browser, {"start": {**start, "ruleset": "standard", "map": "standard"}})
+    champion = Search(nodes=300, evaluation=shipped())
+    for _ in range(12):
+        told = ask(browser, {"turn": {"moves": {}, "seconds": 0, "positions": 300}})
+        thought = told["thought"]
+        assert isinstance(thought, dict)
+        moves = {}
+        for seat, snake in enumerate(board.snakes):
+            board.you_id = snake.id
+            decision = champion(board)
+            moves[snake.id] = decision.move
+            seen = thought[str(seat)]
+            values = dict(zip(MOVES, seen["values"], strict=True))
+            assert MOVES[seen["move"]] == decision.move
+            assert {move: value for move, value in values.items() if value is not None} == (
+                decision.scores
+            )
+        board.step(moves)
 
 
 def test_a_visitor_plays_a_game(browser: Browser, page: str) -> None:
