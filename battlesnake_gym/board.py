@@ -35,6 +35,7 @@ from typing import Any, Self
 
 from battlesnake_gym import board_json, board_text, rules
 from battlesnake_gym.board_json import UNKNOWN_SEED
+from battlesnake_gym.corpses import Corpses
 from battlesnake_gym.fields import BoardError, shown
 from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
@@ -112,12 +113,20 @@ class Board(State):
         )
 
     @classmethod
-    def from_api(cls, request: Mapping[str, Any], seed: int = UNKNOWN_SEED) -> Self:
+    def from_api(
+        cls,
+        request: Mapping[str, Any],
+        seed: int = UNKNOWN_SEED,
+        corpses: Corpses | None = None,
+        unread: list[str] | None = None,
+    ) -> Self:
         """Read the body of a ``/start``, ``/move`` or ``/end`` request.
 
-        Reading is tolerant: see `battlesnake_gym.board_json`. A snake with no health left, or with
-        a cell off the board, is out. A board with fewer than two living snakes is taken for a solo
-        game. Raises `BoardError` with the JSON path of what cannot be read.
+        Reading is tolerant: see `battlesnake_gym.board_json`. A snake that the position shows to be
+        out is out; ``corpses`` also knows those whose bodies have not moved since an earlier turn.
+        A board with fewer than two living snakes is taken for a solo game. Raises `BoardError` with
+        the JSON path of what cannot be read. Where ``unread`` is given, that is only raised for the
+        board's size and for ``you``; all else is added to it and passed over.
 
         >>> snake = {"id": "a", "health": 54, "body": [{"x": 1, "y": 1}, {"x": 1, "y": 0}]}
         >>> request = {"board": {"width": 3, "height": 3, "snakes": [snake]}, "you": snake}
@@ -132,7 +141,7 @@ class Board(State):
         Traceback (most recent call last):
         battlesnake_gym.fields.BoardError: board.snakes[0].body[0].x is missing; give a whole number
         """
-        return cls._of(board_json.read(request, seed))
+        return cls._of(board_json.read(request, seed, corpses, unread))
 
     @classmethod
     def from_text(cls, text: str) -> Self:

@@ -15,8 +15,8 @@ PAGE = """<!doctype html>
   pre { line-height: 1.1 } td, th { padding: 0 1em 0 0; text-align: left; vertical-align: top }
 </style>
 <h1>Live snake</h1>
-{% for (game, snake), session in sessions.items() %}
-  <h2>Game {{ game }}, snake {{ snake }}</h2>
+{% for session in sessions %}
+  <h2>{{ session.name }}</h2>
   {% if session.board %}
   <pre>{{ session.board }}</pre>
   <p>Turn {{ session.board.turn }}: <b>{{ session.decision.move }}</b>

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+from typing import Any
+
 from battlesnake_gym.board import Board
 from battlesnake_gym.snakes import Decision, Factory
+from server.clients import Client
 from server.metrics import Metrics
 from server.sessions import Key, Sessions
 from server.strategies import is_quick
 from server.thinker import Thinker
+
+log = logging.getLogger(__name__)
 
 
 class LiveSnake:
@@ -22,17 +29,31 @@ class LiveSnake:
         self._watched = watched
         self.quick = is_quick(factory(0))
         self.sessions = Sessions(factory)
-        self.metrics = Metrics(games_alive=self.count_games)
-        self._thinker = Thinker(self.metrics, quick=self.quick)
+        self.metrics = Metrics(games_alive=self.sessions.count_games)
+        self._thinker = Thinker(self.metrics, quick=self.quick, stands_back=True)
 
     def start(self, key: Key) -> None:
         """A game begins: build its strategy before the first move asks for it."""
         self.sessions.get(key)
 
-    def move(self, key: Key, board: Board, arrived: float) -> Decision:
-        """Answer a move that was asked for at ``arrived`` (`time.perf_counter`)."""
+    def move(
+        self, key: Key, body: Mapping[str, Any], arrived: float, client: Client | None = None
+    ) -> Decision:
+        """Answer a move that was asked for at ``arrived`` (`time.perf_counter`) by ``client``.
+
+        Raises `BoardError` where the board's size or ``you`` cannot be read. All else that cannot
+        is passed over: counted, and logged once a game.
+        """
         session = self.sessions.get(key)
-        decision = self._thinker.decide(session, board, arrived)
+        unread: list[str] = []
+        with session.lock:
+            board = Board.from_api(body, corpses=session.corpses, unread=unread)
+            first = bool(unread) and not session.puzzled
+            session.puzzled |= first
+        self.metrics.unread_fields.inc(len(unread))
+        if first:
+            log.warning("%s: %s, and maybe more; played without", session.name, unread[0])
+        decision = self._thinker.decide(session, board, arrived, client or Client())
         if self._watched:
             session.board, session.decision = board, decision
         return decision
@@ -40,7 +61,3 @@ class LiveSnake:
     def end(self, key: Key) -> None:
         """A game is over: forget it."""
         self.sessions.drop(key)
-
-    def count_games(self) -> int:
-        """How many different games are being played."""
-        return len({game for game, _ in self.sessions.alive()})

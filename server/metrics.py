@@ -43,5 +43,10 @@ class Metrics:
             "Requests refused as malformed.",
             registry=self.registry,
         )
+        self.unread_fields = Counter(
+            "battlesnake_unread_fields",
+            "Parts of requests that could not be read and were passed over.",
+            registry=self.registry,
+        )
         games = Gauge("battlesnake_games_alive", "Games being played.", registry=self.registry)
         games.set_function(games_alive)

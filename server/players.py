@@ -304,7 +304,7 @@ class LocalPlayer:
     async def move(self, body: Body) -> Answer:
         """Ask the strategy, giving it what a server would of the game's timeout."""
         began = time.perf_counter()
-        board = Board.from_api(body)
+        board = Board.from_api(body, corpses=self._session.corpses)
         decision = self._thinker.decide(self._session, board, began)
         seconds = time.perf_counter() - began
         if seconds > self._timeout:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import observations, policy_file
 from battlesnake_gym.board import Board
+from battlesnake_gym.fields import shown
 from battlesnake_gym.observations import Observation
 from battlesnake_gym.policy_file import PolicyError as PolicyError
 from battlesnake_gym.rules import MOVES
@@ -86,7 +87,7 @@ class Policy:
         if game.ruleset != trained["ruleset"] or (game.map or "standard") != trained["map"]:
             raise PolicyError(
                 f"the policy plays the rules {trained['ruleset']!r} on the map {trained['map']!r}, "
-                f"not {game.ruleset!r} on {game.map!r}; train it on them"
+                f"not {shown(game.ruleset)} on {shown(game.map)}; train it on them"
             )
 
     def _check_answer(self, path: Path) -> None:

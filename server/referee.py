@@ -16,10 +16,13 @@ from dataclasses import dataclass, field, replace
 from battlesnake_gym import board_json, rules
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Turn
-from battlesnake_gym.rules import Game, State
+from battlesnake_gym.rules import Game, Snake, State
 from server.players import Answer, Body, Player
 
 FIRST_MOVE = "up"
+
+Write = Callable[[Game, State, Snake], Body]
+"""How a request is written for a snake; `board_json.write` does it as the official command line."""
 
 Tell = Callable[[Board | Turn], None]
 """Who is told of a game while it is played."""
@@ -65,10 +68,12 @@ async def play(
     players: Sequence[Player],
     max_turns: int | None = None,
     tell: Tell | None = None,
+    write: Write = board_json.write,
 ) -> GameRecord:
     """Play one game to its end, or to the turn ``max_turns``.
 
     ``names`` are what the snakes are called, in seat order; their ids follow from ``game.id``.
+    ``write`` writes the requests: `ArenaForm` does it in another form than the official one.
     ``tell`` is called with the first position, then with every turn, as the game comes to it.
     Raises `rules.RulesError` where the map refuses the size or the number of snakes. Whatever the
     players do, nothing else is raised.
@@ -83,7 +88,7 @@ async def play(
     for snake, name, player in zip(state.snakes, names, players, strict=True):
         snake.name = name
         snake.customizations = await player.introduce()
-    table = _Table(game, state, players)
+    table = _Table(game, state, players, write)
     for player, body in zip(players, table.bodies(), strict=True):
         await player.start(body)
     first = Board.from_state(state, game)
@@ -108,11 +113,31 @@ async def play(
     return record
 
 
+class ArenaForm:
+    """Writes the requests of one game as arena.battlesnake.com does.
+
+    All snakes of the game are listed to its end, the dead ones as they were when they died and
+    without a flag; the map is empty, latencies are "0", and the game's id is none that we gave.
+    """
+
+    def __init__(self) -> None:
+        self._id = str(uuid.uuid4())
+
+    def __call__(self, game: Game, state: State, you: Snake) -> Body:
+        """The request's body for ``you``."""
+        body = board_json.write(replace(game, id=self._id, map=""), state, you)
+        body["board"]["snakes"] = [board_json.write_snake(snake) for snake in state.snakes]
+        for snake in [*body["board"]["snakes"], body["you"]]:
+            snake["latency"] = "0"
+        return body
+
+
 class _Table:
     """The players around one board, and the last valid move of each."""
 
-    def __init__(self, game: Game, state: State, players: Sequence[Player]) -> None:
+    def __init__(self, game: Game, state: State, players: Sequence[Player], write: Write) -> None:
         self.game = game
+        self.write = write
         self.state = state
         self.players = players
         self.seats = [SeatRecord() for _ in players]
@@ -123,7 +148,7 @@ class _Table:
         return [self._body(seat) for seat in range(len(self.players))]
 
     def _body(self, seat: int) -> Body:
-        return board_json.write(self.game, self.state, self.state.snakes[seat])
+        return self.write(self.game, self.state, self.state.snakes[seat])
 
     async def ask(self) -> Turn:
         """Ask all living snakes for a move: snakes elsewhere at once, then our own in turn.

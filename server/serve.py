@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
-import socket
-import struct
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,17 +14,14 @@ from gunicorn.app.base import BaseApplication
 
 from heuristics.filters import SAFE
 from server.app import DEFAULTS, create_app, from_environment
-from server.worker import Worker, stamped
-
-STALLED_SECONDS = 2
-"""A client that stops in the middle of a request for this long loses its connection."""
+from server.worker import Worker
 
 THREADS_QUICK = 8
-"""Requests answered at once by snakes that answer as soon as they can. Only networks run beside
+"""Usual moves answered at once by snakes that answer as soon as they can. Only networks run beside
 each other; more threads would serve nobody sooner, and some much later."""
 
-THREADS = 256
-"""Requests answered at once by snakes that take their time: most threads wait for a search."""
+THREADS = 128
+"""Usual moves answered at once by snakes that take their time: most threads wait for a search."""
 
 CAREFUL = tuple(rule.name for rule in SAFE)
 """The filters of ``--heuristics`` without names."""
@@ -66,11 +61,9 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
             "workers": 1,
             "worker_class": Worker,
             "threads": threads,
-            "keepalive": 75,
             "graceful_timeout": 5,
             "control_socket_disable": True,
             "proc_name": "battlesnake",
-            "when_ready": _drop_stalled_clients,
         }
         super().__init__()
 
@@ -82,21 +75,10 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
     def load(self) -> Flask:
         """Build the application in the worker: a loaded network does not survive a fork."""
         app = self._make_app()
-        app.wsgi_app = stamped(app.wsgi_app)  # type: ignore[method-assign]
         # What is loaded by now stays; looking through it for garbage would only delay answers.
         gc.collect()
         gc.freeze()
         return app
-
-
-def _drop_stalled_clients(arbiter: Any) -> None:
-    """Bound every read at the socket itself, which accepted connections inherit.
-
-    Without this a client that sends half a request holds a thread for ever.
-    """
-    timeout = struct.pack("ll", STALLED_SECONDS, 0)
-    for listener in arbiter.LISTENERS:
-        listener.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 import zlib
@@ -10,7 +11,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from battlesnake_gym import fields
 from battlesnake_gym.board import Board
+from battlesnake_gym.corpses import Corpses
 from battlesnake_gym.snakes import Decision, Factory, Strategy
 from server.budget import RoundTrip
 
@@ -21,7 +24,8 @@ IDLE_SECONDS = 600.0
 """A game that has not been heard of for this long is forgotten; not every engine sends /end."""
 
 MOST_SESSIONS = 10_000
-"""More than these are never kept: the one that has been idle longest goes first."""
+"""More than these are never kept: the one that has been idle longest goes first. Each takes a few
+kilobytes, whatever the ids and boards of its game; the largest, a policy's, takes 6."""
 
 
 @dataclass(slots=True)
@@ -31,16 +35,20 @@ class Session:
     A strategy object plays one move at a time: ``playing`` is held by the thread that asks it,
     ``thinking`` is its current work in a thread of its own, if any.
     ``board`` and ``decision`` are the latest ones, where there is a debug page to show them.
-    ``failed`` is whether the strategy has raised an exception in this game.
+    ``failed`` is whether the strategy has raised an exception in this game, ``puzzled`` whether
+    something in its requests could not be read.
     """
 
     strategy: Strategy
+    name: str = ""
+    corpses: Corpses = field(default_factory=Corpses)
     round_trip: RoundTrip = field(default_factory=RoundTrip)
     thinking: Future[Decision] | None = None
     playing: threading.Lock = field(default_factory=threading.Lock)
     lock: threading.Lock = field(default_factory=threading.Lock)
     last_heard: float = 0.0
     failed: bool = False
+    puzzled: bool = False
     board: Board | None = None
     decision: Decision | None = None
 
@@ -57,39 +65,67 @@ class Sessions:
         self._clock = clock
         self._lock = threading.Lock()
         # Ordered by when they were last heard of, so that the idle ones stand in front.
-        self._sessions: OrderedDict[Key, Session] = OrderedDict()
+        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
 
     def get(self, key: Key) -> Session:
         """The session of ``key``, a new one where there is none."""
+        digest = _digest(key)
         with self._lock:
             self._forget_idle()
-            session = self._sessions.get(key)
+            session = self._sessions.get(digest)
             if session is None:
-                session = self._sessions[key] = Session(self._make(_seed(key)))
+                session = self._sessions[digest] = Session(self._make(_seed(key)), shown(key))
                 if len(self._sessions) > MOST_SESSIONS:
                     self._sessions.popitem(last=False)
             session.last_heard = self._clock()
-            self._sessions.move_to_end(key)
+            self._sessions.move_to_end(digest)
             return session
 
     def drop(self, key: Key) -> None:
         """Forget ``key``, known or not."""
         with self._lock:
-            self._sessions.pop(key, None)
+            self._sessions.pop(_digest(key), None)
 
-    def alive(self) -> dict[Key, Session]:
+    def alive(self) -> list[Session]:
         """A snapshot of the sessions that are not idle."""
         with self._lock:
             self._forget_idle()
-            return dict(self._sessions)
+            return list(self._sessions.values())
+
+    def count_games(self) -> int:
+        """How many different games are being played."""
+        with self._lock:
+            self._forget_idle()
+            return len({digest[:GAME_BYTES] for digest in self._sessions})
 
     def _forget_idle(self) -> None:
         oldest = self._clock() - IDLE_SECONDS
         while self._sessions:
-            key, session = next(iter(self._sessions.items()))
+            digest, session = next(iter(self._sessions.items()))
             if session.last_heard >= oldest:
                 return
-            del self._sessions[key]
+            del self._sessions[digest]
+
+
+def shown(key: Key) -> str:
+    """How a session is called in logs: its ids, cut where they are long.
+
+    >>> shown(("a" * 1000, "b"))[:20]
+    "game 'aaaaaaaaaaaaaa"
+    """
+    game, snake = key
+    return f"game {fields.shown(game)}, snake {fields.shown(snake)}"
+
+
+GAME_BYTES = 16
+
+
+def _digest(key: Key) -> bytes:
+    """Ids are as long as who sends them likes; what is kept of them is not."""
+    return b"".join(
+        hashlib.blake2b(part.encode("utf-8", "surrogatepass"), digest_size=GAME_BYTES).digest()
+        for part in key
+    )
 
 
 def _seed(key: Key) -> int:

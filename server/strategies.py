@@ -11,6 +11,7 @@ import numpy as np
 
 from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
+from battlesnake_gym.fields import shown
 from battlesnake_gym.observations import facing
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Factory, Strategy
@@ -77,7 +78,7 @@ class DefaultSnake:
             self._policy.check_game(board)
         except PolicyError as error:
             if not self._told:
-                log.warning("%s plays game %r: %s", ELSEWHERE, board.game.id, error)
+                log.warning("%s plays game %s: %s", ELSEWHERE, shown(board.game.id), error)
             self._told = True
             return self._elsewhere(board, min(seconds or ELSEWHERE_SECONDS, ELSEWHERE_SECONDS))
         return self._learned(board, seconds)

@@ -4,30 +4,40 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import contextmanager
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision
-from server.budget import DEFAULT_TIMEOUT, budget, margin
+from server.budget import DEFAULT_TIMEOUT, LONGEST_TIMEOUT, budget, margin
+from server.clients import Client
 from server.fallback import LATE, is_ordinary, safe_move
 from server.metrics import Metrics
+from server.seats import CROWDED_SECONDS, NoSeatError, Seats
 from server.sessions import Session
 
 LEAST_BUDGET = 0.002
 """Seconds; with less than this no strategy is even started."""
 
-SEATS = 4 * (os.cpu_count() or 1)
+CORES = os.cpu_count() or 1
+
+SEATS = 4 * CORES
 """Strategies that think at once. More than there are cores, so that a search that takes all its
 time does not keep out who comes a moment later; not all, so that each gets something done."""
 
+MOST_WAITING = 100
+"""Requests that wait for a seat, each in a thread of the server's."""
+
 MOST_THREADS = 1000
 """Threads for strategies: one for each seat, and one for each strategy that hangs."""
+
+STEPS_BACK = 10
+"""What is added to the niceness of a thread that thinks: a tenth of the processor where the others
+want all of it. Without it eight searches leave a fifth of a core to reading and answering."""
 
 log = logging.getLogger(__name__)
 
@@ -36,30 +46,7 @@ class OutOfTimeError(Exception):
     """The time was over before the strategy answered."""
 
 
-class Crowd:
-    """How many are in at once, and were of late: the peak fades by half every second.
-
-    Used as a context manager: being in counts, and the peak is what entering gives.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._peak = 0.0
-        self._since = clock()
-
-    def __enter__(self) -> float:
-        with self._lock:
-            now = self._clock()
-            self._inside += 1
-            self._peak = max(self._inside, self._peak * 0.5 ** (now - self._since))
-            self._since = now
-            return self._peak
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._inside -= 1
+NOT_IN_TIME = (FutureTimeoutError, OutOfTimeError, NoSeatError)
 
 
 class Thinker:
@@ -71,47 +58,70 @@ class Thinker:
     something to the others; who gets no seat in time is answered by the fallback. A thread cannot
     be stopped: a strategy that overruns goes on without a seat, and its game is answered by the
     fallback until it is done.
+
+    ``stands_back`` is for servers: strategies get less of the processor than who reads and answers.
+
+    Boards larger than any game's have one seat between them, which nobody waits for and which is
+    only free again when the strategy is done, for no strategy knows how long it takes on them.
     """
 
-    def __init__(self, metrics: Metrics, *, quick: bool = False, seats: int = SEATS) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        quick: bool = False,
+        seats: int = SEATS,
+        stands_back: bool = False,
+    ) -> None:
         self._quick = quick
-        self._pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="thinker")
+        self._pool = ThreadPoolExecutor(
+            MOST_THREADS,
+            thread_name_prefix="thinker",
+            initializer=_stand_back if stands_back else None,
+        )
         self._metrics = metrics
-        self._seats = seats
-        self._free = threading.Semaphore(seats)
-        self._crowd = Crowd()
+        self._seats = Seats(seats, long=CORES, most_waiting=MOST_WAITING)
+        self._outsized = threading.Semaphore(1)
 
-    def decide(self, session: Session, board: Board, arrived: float) -> Decision:
+    def decide(
+        self, session: Session, board: Board, arrived: float, client: Client | None = None
+    ) -> Decision:
         """Choose a move for ``board.you``; ``arrived`` is when (`time.perf_counter`) it was asked.
 
-        Always answers, within the game's timeout less the round trip and the margin.
+        Always answers, within the game's timeout less the round trip and the margin, and at once
+        where the ``client`` leaves before there was a seat.
         """
-        timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT
+        timeout = min(board.game.timeout / 1000 or DEFAULT_TIMEOUT, LONGEST_TIMEOUT)
         with session.lock:
             session.round_trip.observe(board.you.latency)
             seconds = budget(timeout, session.round_trip.seconds)
-        decision = self._think(session, board, arrived + seconds, margin(timeout) / 2)
+        grace = margin(timeout) / 2
+        decision = self._think(session, board, arrived + seconds, grace, client or Client())
         spent = time.perf_counter() - arrived
         with session.lock:
             session.round_trip.answered(spent)
         self._metrics.seconds.observe(spent)
         return decision
 
-    def _think(self, session: Session, board: Board, deadline: float, grace: float) -> Decision:
+    def _think(
+        self, session: Session, board: Board, deadline: float, grace: float, client: Client
+    ) -> Decision:
         """Ask the strategy to be done at ``deadline``, and give up ``grace`` seconds later."""
         try:
-            if self._quick and is_ordinary(board):
+            if not is_ordinary(board):
+                decision = self._think_outsized(session, board, deadline, grace)
+            elif self._quick:
                 decision = self._think_here(session, board, deadline)
             else:
-                decision = self._think_aside(session, board, deadline, grace)
+                decision = self._think_aside(session, board, deadline, grace, client)
             if decision.move not in MOVES:
                 raise ValueError(f"move must be one of {', '.join(MOVES)}, got {decision.move!r}")
-        except (FutureTimeoutError, OutOfTimeError):
+        except NOT_IN_TIME:
             self._metrics.timeouts_avoided.inc()
             return self._fall_back(board, LATE)
         except Exception as error:
             if not session.failed:  # what fails once may fail on every turn; one trace tells it all
-                log.exception("the strategy failed in game %r", board.game.id)
+                log.exception("the strategy failed in %s", session.name)
             session.failed = True
             self._metrics.strategy_errors.inc()
             return self._fall_back(board, f"the strategy failed: {error}")
@@ -130,27 +140,27 @@ class Thinker:
             session.playing.release()
 
     def _think_aside(
-        self, session: Session, board: Board, deadline: float, grace: float
+        self, session: Session, board: Board, deadline: float, grace: float, client: Client
     ) -> Decision:
         """Ask a strategy in a thread of its own, and wait for it until its time is over."""
-        with self._seat(deadline) as seconds:
+        with self._seats.take(deadline, LEAST_BUDGET, client) as seconds:
             work = self._start(session, board, seconds)
             return work.result(max(0.0, deadline + grace - time.perf_counter()))
 
-    @contextmanager
-    def _seat(self, deadline: float) -> Iterator[float]:
-        """Wait for a seat; gives the seconds that this strategy may take of what is left."""
-        with self._crowd as crowd:
-            wait = deadline - time.perf_counter() - LEAST_BUDGET
-            if not self._free.acquire(timeout=max(0.0, wait)):
-                raise OutOfTimeError
-            try:
-                left = deadline - time.perf_counter()
-                if left < LEAST_BUDGET:
-                    raise OutOfTimeError
-                yield left * min(1.0, self._seats / crowd)
-            finally:
-                self._free.release()
+    def _think_outsized(
+        self, session: Session, board: Board, deadline: float, grace: float
+    ) -> Decision:
+        """Ask a strategy in a thread of its own, unless another outsized board is thought about."""
+        seconds = min(deadline - time.perf_counter(), CROWDED_SECONDS)
+        if seconds < LEAST_BUDGET or not self._outsized.acquire(blocking=False):
+            raise OutOfTimeError
+        try:
+            work = self._start(session, board, seconds)
+        except BaseException:
+            self._outsized.release()
+            raise
+        work.add_done_callback(lambda done: self._outsized.release())
+        return work.result(max(0.0, deadline + grace - time.perf_counter()))
 
     def _start(self, session: Session, board: Board, seconds: float) -> Future[Decision]:
         """Hand the board to the strategy, unless it is still busy with an earlier one."""
@@ -163,3 +173,12 @@ class Thinker:
     def _fall_back(self, board: Board, why: str) -> Decision:
         self._metrics.moves.labels("fallback").inc()
         return safe_move(board, why)
+
+
+def _stand_back() -> None:
+    """Let this thread have less of the processor than those that read and answer requests."""
+    # On Linux a thread's number is that of a process of its own; elsewhere there is no such thing.
+    if sys.platform == "linux":
+        thread = threading.get_native_id()
+        nice = os.getpriority(os.PRIO_PROCESS, thread)
+        os.setpriority(os.PRIO_PROCESS, thread, min(19, nice + STEPS_BACK))

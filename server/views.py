@@ -10,15 +10,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from werkzeug.exceptions import BadRequest, HTTPException
 
 from battlesnake_gym import fields
-from battlesnake_gym.board import Board
 from server import reasons
 from server.live import LiveSnake
 from server.sessions import Key
 
 VERSION = "1.0"
-
-MOST_SNAKES = 64
-"""Snakes on a board; four times as many as in any game, and few enough to think about."""
 
 blueprint = Blueprint("snake", __name__)
 operations = Blueprint("operations", __name__)
@@ -62,8 +58,13 @@ def start() -> Response:
 def move() -> Response:
     """Choose a move."""
     body = _body()
-    key = _key(body)
-    decision = live_snake().move(key, _board(body), request.environ["server.arrived"])
+    environ = request.environ
+    try:
+        decision = live_snake().move(
+            _key(body), body, environ["server.arrived"], environ.get("server.client")
+        )
+    except fields.BoardError as error:
+        raise _refuse(str(error)) from error
     answer: dict[str, Any] = {"move": decision.move, "shout": decision.shout}
     if current_app.config["REASONS"]:
         answer["decision"] = reasons.write(decision)
@@ -105,12 +106,21 @@ def _body() -> dict[str, Any]:
     except Exception as error:  # each web server has its own for bodies that break off
         raise _refuse(f"request cannot be read: {error}") from error
     try:
-        body = json.loads(data)
+        body = _json(data)
     except (ValueError, RecursionError) as error:
         raise _refuse(f"request is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise _refuse(f"request must be a JSON object, got {fields.shown(body)}")
     return body
+
+
+def _json(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # a number with more digits than Python turns into an integer
+        return json.loads(data, parse_int=float)
 
 
 def _key(body: dict[str, Any]) -> Key:
@@ -120,15 +130,3 @@ def _key(body: dict[str, Any]) -> Key:
     except fields.BoardError as error:
         raise _refuse(str(error)) from error
     return game, you
-
-
-def _board(body: dict[str, Any]) -> Board:
-    try:
-        board = Board.from_api(body)
-    except (ValueError, OverflowError) as error:
-        raise _refuse(str(error)) from error
-    if len(board.snakes) > MOST_SNAKES:
-        raise _refuse(f"board.snakes has {len(board.snakes)} snakes; at most {MOST_SNAKES} play")
-    if board.you_id is None:
-        raise _refuse("you.body is missing or empty; list its cells, head first")
-    return board

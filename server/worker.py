@@ -1,126 +1,256 @@
-"""gunicorn's thread worker, changed so that who sends slowly keeps nobody waiting.
+"""gunicorn's worker for the live snake: an event loop reads, a few threads answer.
 
-gunicorn hands a connection to a thread as soon as anything arrives, and the thread then waits for
-the rest. Here a request that has arrived as a whole goes to one set of threads, all else to
-another; and a connection that has sent nothing yet needs no thread at all. So the first set may be
-small, which is what keeps answers in the order of the questions: a crowd of threads at once is
-served by the interpreter in no order, and some of them much too late.
+gunicorn's own thread worker gives a connection a thread before its request is whole, so that slow
+clients take the threads of the others. Here the connections are read by one event loop
+(`server.connections`), and whole requests wait in *lanes*, each with threads of its own:
+
+* pages, which are all that only asks: health and metrics are answered however busy the snake is;
+* outsized requests, larger than any usual game's, one after the other: reading them takes
+  milliseconds of the interpreter, which all threads share;
+* all others.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
-import re
-import selectors
+import io
+import logging
+import os
+import resource
 import signal
-import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Any
 
-from gunicorn.workers.gthread import TConn, ThreadWorker
+from gunicorn.workers.base import Worker as BaseWorker
 
-LONGEST_PEEK = 1 << 16
-"""Bytes looked at to see whether a request is there; a longer one counts as a slow sender's."""
+from server.connections import TEXT, Answer, Headers, Hub, Limits, Request
 
-SLOW_SENDERS = 256
-"""Threads for requests that have not arrived as a whole."""
+OUTSIZED = 1 << 14
+"""Bytes of a body; a crowded board of 19x19 needs less."""
 
-SILENT_SECONDS = 2
-"""A fresh connection that sends nothing for this long is closed. A server that is told to stop
-waits for it, so this must be well below the ``graceful_timeout``."""
+MOST_ASKED = 2000
+"""Requests of one lane that are not answered yet; one more is refused with status 503."""
 
-CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})[ \t]*\r\n", re.IGNORECASE)
+BUSY, GONE = "503 Service Unavailable", "408 Request Timeout"
 
-_request = threading.local()
+TICK_SECONDS = 0.25
+
+LINGER_SECONDS = 1.5
+"""How long a stopping worker waits for requests that may be on their way on open connections."""
+
+SWITCH_SECONDS = 0.001
+"""How long a thread may compute while another one waits for the interpreter."""
+
+SPARE_FILES = 100
+"""Open files that are left for other things than connections."""
+
+Application = Callable[..., Iterable[bytes]]
+
+log = logging.getLogger(__name__)
 
 
-class Worker(ThreadWorker):  # type: ignore[misc]
-    """Two sets of threads: for requests that are there, and for those still on their way."""
+class Worker(BaseWorker):  # type: ignore[misc]
+    """Reads in an event loop, answers in threads; gunicorn's ``threads`` answer usual moves."""
 
     def init_process(self) -> None:
-        """Make the threads of slow senders; gunicorn makes the others."""
-        self.slow_senders = ThreadPoolExecutor(SLOW_SENDERS, thread_name_prefix="slow")
+        """Prepare the loop; gunicorn then loads the application and calls `run`."""
+        self.loop = asyncio.new_event_loop()
+        self.stopped = asyncio.Event()
+        sys.setswitchinterval(SWITCH_SECONDS)
         super().init_process()
 
-    def handle_quit(self, sig: int, frame: object) -> None:
-        """Ctrl-C: stop as on SIGTERM, where gunicorn would leave from within the signal's handler.
+    def handle_exit(self, sig: int, frame: object) -> None:
+        """SIGTERM: answer what was asked, then end."""
+        self.alive = False
+        self.loop.call_soon_threadsafe(self.stopped.set)
 
-        For that it needs a lock, which the very code that was interrupted may hold.
-        """
+    def handle_quit(self, sig: int, frame: object) -> None:
+        """Ctrl-C: the same; gunicorn would leave from within the signal's handler."""
         self.handle_exit(sig, frame)
 
     def run(self) -> None:
         """Serve until told to stop; after that no signal disturbs the leaving."""
-        super().run()
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(self._serve())
         # The master repeats what the terminal said, and it may be late.
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
+        self.loop.close()
 
-    def enqueue_req(self, conn: TConn) -> None:
-        """Hand a readable connection to a thread; a silent one waits in the poller."""
-        arrived = time.perf_counter()
-        sent = _peek(conn.sock)
-        if sent is None and not conn.initialized:
-            self._wait_for_first_bytes(conn)
+    async def _serve(self) -> None:
+        lanes = Lanes(self.wsgi, self.loop, self.cfg.threads)
+        hub = Hub(lanes.dispatch, Limits(connections=_most_connections()))
+        servers = [await _listen(self.loop, hub, listener.sock) for listener in self.sockets]
+        while self.alive and self.ppid == os.getppid():
+            self.notify()
+            hub.tick()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stopped.wait(), TICK_SECONDS)
+        for server in servers:
+            server.close()
+        await self._drain(hub)
+        hub.close()
+        lanes.close()
+
+    async def _drain(self, hub: Hub) -> None:
+        """Answer what was asked, and what comes within a moment."""
+        hub.stopping = True
+        began = time.monotonic()
+        while (passed := time.monotonic() - began) < self.cfg.graceful_timeout - TICK_SECONDS:
+            on_their_way = (hub.idle or hub.sending) and passed < LINGER_SECONDS
+            if not hub.answering and not on_their_way:
+                return
+            self.notify()
+            hub.tick()
+            await asyncio.sleep(0.02)
+
+
+class Lanes:
+    """Which threads answer a request, and how an application is asked."""
+
+    def __init__(
+        self, application: Application, loop: asyncio.AbstractEventLoop, threads: int
+    ) -> None:
+        self._application = application
+        self._loop = loop
+        self._pages = Lane("page", 2)
+        self._outsized = Lane("outsized", 1)
+        self._usual = Lane("move", threads)
+
+    def dispatch(self, request: Request, answer: Answer) -> None:
+        """Have ``request`` answered; to be called by the loop's thread."""
+        lane = self._lane(request)
+        if lane.asked >= MOST_ASKED:
+            answer(BUSY, TEXT, b"too many requests")
             return
-        pool = self.tpool if sent is not None and is_whole(sent) else self.slow_senders
-        done = pool.submit(self._handle, conn, arrived)
-        done.add_done_callback(
-            lambda future: self.method_queue.defer(self.finish_request, conn, future)
-        )
+        lane.asked += 1
+        lane.submit(functools.partial(self._work, request, lane, answer))
 
-    def _handle(self, conn: TConn, arrived: float) -> object:
-        _request.arrived = arrived
-        return self.handle(conn)
+    def _lane(self, request: Request) -> Lane:
+        if request.method != "POST":
+            return self._pages
+        return self._outsized if len(request.body) > OUTSIZED else self._usual
 
-    def _wait_for_first_bytes(self, conn: TConn) -> None:
-        conn.sock.setblocking(False)
-        conn.timeout = time.monotonic() + SILENT_SECONDS
-        self.pending_conns.append(conn)
-        call = functools.partial(self.on_pending_socket_readable, conn)
-        self.poller.register(conn.sock, selectors.EVENT_READ, call)
+    def _work(self, request: Request, lane: Lane, answer: Answer) -> None:
+        status, headers, body = GONE, TEXT, b"you have left"
+        if not request.client.gone:
+            status, headers, body = ask(self._application, request)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: too late for everybody
+            self._loop.call_soon_threadsafe(_hand_over, lane, answer, status, headers, body)
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        for lane in (self._pages, self._outsized, self._usual):
+            lane.close()
 
 
-def stamped(application: Callable[..., Any]) -> Callable[..., Any]:
-    """Tell the application when its request arrived, as ``server.arrived`` in its environment.
+class Lane:
+    """Threads that all run from the beginning: starting one takes as long as the others let it.
 
-    That is before the request waited for a thread, so that what waited too long can be answered
-    quickly.
+    ``asked`` counts the requests that have come and are not answered.
     """
 
-    def enter(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        environ["server.arrived"] = _request.arrived
-        answer: Iterable[bytes] = application(environ, start_response)
-        return answer
+    def __init__(self, name: str, threads: int) -> None:
+        self.asked = 0
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads = threads
+        for number in range(threads):
+            # Daemons: a strategy that hangs does not keep the process.
+            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True).start()
 
-    return enter
+    def submit(self, work: Callable[[], None]) -> None:
+        """Have ``work`` done by the next thread that is free."""
+        self._work.put(work)
 
+    def close(self) -> None:
+        """Let the threads end when they have done what is waiting."""
+        for _ in range(self._threads):
+            self._work.put(None)
 
-def is_whole(sent: bytes) -> bool:
-    r"""Whether these bytes hold a whole request; where that is hard to tell, not.
-
-    >>> is_whole(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    True
-    >>> is_whole(b"POST /move HTTP/1.1\r\nContent-Length: 2\r\n\r\n{")
-    False
-    """
-    head, end, body = sent.partition(b"\r\n\r\n")
-    if not end or b"transfer-encoding" in head.lower():
-        return False
-    lengths = CONTENT_LENGTH.findall(head + b"\r\n")
-    if not lengths:
-        return sent.startswith((b"GET ", b"HEAD "))
-    return len(body) >= int(lengths[0])
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
 
 
-def _peek(sock: socket.socket) -> bytes | None:
-    """What has arrived and not been read; None for nothing yet."""
+def _hand_over(lane: Lane, answer: Answer, status: str, headers: Headers, body: bytes) -> None:
+    lane.asked -= 1
+    answer(status, headers, body)
+
+
+def ask(application: Application, request: Request) -> tuple[str, Headers, bytes]:
+    """The status, headers and body that a WSGI application answers; 500 where it fails."""
     try:
-        return sock.recv(LONGEST_PEEK, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return None
-    except OSError:
-        return b""
+        return _ask(application, request)
+    except Exception:
+        log.exception("internal error")
+        return "500 Internal Server Error", TEXT, b"internal error"
+
+
+def _ask(application: Application, request: Request) -> tuple[str, Headers, bytes]:
+    started: list[Any] = []
+
+    def start_response(status: str, headers: Headers, exc_info: object = None) -> None:
+        started[:] = status, headers
+
+    content = application(environment(request), start_response)
+    try:
+        body = b"".join(content)
+    finally:
+        if hasattr(content, "close"):
+            content.close()
+    status, headers = started
+    return status, headers, body
+
+
+def environment(request: Request) -> dict[str, Any]:
+    """A request as WSGI has it, with two keys of ours: when it arrived, and who asks."""
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": request.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": request.path.decode("latin-1"),
+        "QUERY_STRING": request.query.decode("latin-1"),
+        "SERVER_PROTOCOL": f"HTTP/{request.version}",
+        "SERVER_NAME": "localhost",
+        "SERVER_PORT": "80",
+        "REMOTE_ADDR": str(request.peer[0]),
+        "CONTENT_LENGTH": str(len(request.body)),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(request.body),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+        "server.arrived": request.arrived,
+        "server.client": request.client,
+    }
+    for name, value in request.headers:
+        key = name.decode("latin-1").upper().replace("-", "_")
+        if key == "CONTENT_TYPE":
+            environ[key] = value.decode("latin-1")
+        elif key not in ("CONTENT_LENGTH", "TRANSFER_ENCODING") and b"_" not in name:
+            environ[f"HTTP_{key}"] = value.decode("latin-1")
+    return environ
+
+
+async def _listen(loop: asyncio.AbstractEventLoop, hub: Hub, listener: Any) -> asyncio.Server:
+    # So many are accepted at once, before anybody is answered; the others wait in the kernel.
+    server = await loop.create_server(hub.open, sock=listener, backlog=32)
+    listener.listen(2048)
+    return server
+
+
+def _most_connections() -> int:
+    """How many there may be, after the limit on this process's open files has been raised."""
+    wanted = Limits().connections + SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return max(1, files - SPARE_FILES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import subprocess
 import sys
 import time
@@ -184,38 +185,84 @@ def test_content_type_is_not_looked_at(client: FlaskClient, body: Body) -> None:
         (lambda b: b.pop("game"), "game.id"),
         (lambda b: b["game"].update(id=7), "game.id"),
         (lambda b: b.update(game="x"), "game must be a JSON object"),
-        (lambda b: b["game"].update(timeout="soon"), "game.timeout"),
-        (lambda b: b["game"].update(timeout=-1), "game.timeout"),
         (lambda b: b.pop("you"), "you.id"),
+        (lambda b: b["you"].update(body=[]), "you.body"),
+        (lambda b: b["you"]["body"][1].update(x="1"), "you.body[1].x"),
+        (lambda b: b["you"].update(body=[{"x": 11, "y": 0}]), "you.body has no cell on the board"),
         (lambda b: b.pop("board"), "board is missing"),
         (lambda b: b["board"].update(width=0), "board.width"),
         (lambda b: b["board"].update(width=10**9), "board.width"),
         (lambda b: b["board"].update(width=10**400), "board.width"),
         (lambda b: b["board"].update(height=None), "board.height"),
-        (
-            lambda b: b["board"].update(
-                snakes=[
-                    b["you"] | {"id": f"s{i}", "body": [{"x": i % 11, "y": i // 11}]}
-                    for i in range(65)
-                ]
-            ),
-            "board.snakes has 6",
-        ),
-        (lambda b: b["board"].update(food=[{"x": 1}]), "board.food[0].y"),
-        (lambda b: b["board"].update(hazards=3), "board.hazards"),
-        (lambda b: b["board"]["snakes"][1].update(id=""), "board.snakes[1].id"),
-        (lambda b: b["board"]["snakes"][2].update(body=[]), "board.snakes[2].body"),
-        (lambda b: b["board"]["snakes"][2].update(id="snake_1"), "board.snakes[2].id"),
-        (lambda b: b.update(turn="one"), "turn"),
     ],
 )
-def test_a_malformed_request_names_its_field(
+def test_a_request_without_what_a_move_needs_names_the_field(
     client: FlaskClient, body: Body, change: Callable[[Body], Any], field: str
 ) -> None:
     change(body)
     answer = client.post("/move", json=body)
     assert answer.status_code == 400
     assert field in answer.get_json()["error"]
+
+
+def crowd(count: int) -> Callable[[Body], Any]:
+    return lambda b: b["board"].update(
+        snakes=[
+            b["you"] | {"id": f"s{i}", "body": [{"x": i % 11, "y": i // 11}]} for i in range(count)
+        ]
+    )
+
+
+UNREADABLE = {
+    "timeout word": set_game(timeout="soon"),
+    "timeout negative": set_game(timeout=-1),
+    "timeout fraction": set_game(timeout=500.5),
+    "timeout without end": set_game(timeout=10**400),
+    "map": set_game(map=3),
+    "source": set_game(source=[]),
+    "ruleset": set_game(ruleset="standard"),
+    "settings": set_game(ruleset={"name": "standard", "settings": [1]}),
+    "turn": lambda b: b.update(turn="one"),
+    "food cell": lambda b: b["board"]["food"].append({"x": 1}),
+    "food": lambda b: b["board"].update(food="none"),
+    "hazards": lambda b: b["board"].update(hazards=3),
+    "snakes": lambda b: b["board"].update(snakes={}),
+    "snake": lambda b: b["board"]["snakes"].append(7),
+    "shout": lambda b: b["board"]["snakes"][1].update(shout=5),
+    "customizations": lambda b: b["you"].update(customizations="red"),
+    "health": lambda b: b["you"].update(health="full"),
+    "another's id": lambda b: b["board"]["snakes"][1].update(id=""),
+    "an id twice": lambda b: b["board"]["snakes"][2].update(id="snake_1"),
+    "another's body": lambda b: b["board"]["snakes"][2].update(body=[]),
+    "another's cell": lambda b: b["board"]["snakes"][2]["body"].append(None),
+    "a crowd": crowd(90),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_a_move_does_not_need_is_passed_over_and_counted(
+    client: FlaskClient, body: Body, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    UNREADABLE[name](body)
+    safe = Board.from_api(body, unread=[]).safe_moves()
+    for _ in range(2):
+        answer = client.post("/move", json=body)
+        assert answer.status_code == 200
+        assert answer.json["move"] in safe
+    counted = re.search(
+        r"^battlesnake_unread_fields_total (\S+)", client.get("/metrics").text, re.M
+    )
+    assert float(counted[1]) >= 2
+    assert caplog.text.count("played without") == 1, "once a game"
+
+
+def test_ids_are_cut_in_the_log(
+    client: FlaskClient, body: Body, caplog: pytest.LogCaptureFixture
+) -> None:
+    body["game"]["id"] = body["you"]["id"] = "x" * 100_000
+    body["game"]["timeout"] = "soon"
+    assert client.post("/move", json=body).status_code == 200
+    assert 0 < len(caplog.text) < 500
 
 
 def test_errors_are_json(client: FlaskClient) -> None:
@@ -235,7 +282,7 @@ def test_a_bug_of_ours_is_a_plain_500(
 ) -> None:
     from server import views
 
-    monkeypatch.setattr(views, "_board", lambda body: 1 / 0)
+    monkeypatch.setattr(views, "_key", lambda body: 1 / 0)
     answer = client.post("/move", json=body)
     assert (answer.status_code, answer.get_json()) == (500, {"error": "internal error"})
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from battlesnake_gym import snakes
@@ -31,7 +33,7 @@ def test_ended_games_are_forgotten() -> None:
     first = games.get(("g", "a"))
     games.drop(("g", "a"))
     games.drop(("g", "unknown"))
-    assert games.alive() == {}
+    assert games.alive() == []
     assert games.get(("g", "a")) is not first
 
 
@@ -43,7 +45,7 @@ def test_idle_games_are_forgotten_and_busy_ones_kept() -> None:
     clock.now = sessions.IDLE_SECONDS - 1
     games.get(("busy", "a"))
     clock.now = sessions.IDLE_SECONDS + 1
-    assert list(games.alive()) == [("busy", "a")]
+    assert [session.name for session in games.alive()] == ["game 'busy', snake 'a'"]
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +55,21 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for game in "bcde":
         games.get((game, "you"))
         assert games.get(("a", "you")) is played
-    assert sorted(game for game, _ in games.alive()) == ["a", "d", "e"]
+    assert sorted(session.name[6] for session in games.alive()) == ["a", "d", "e"]
+
+
+def test_long_ids_take_no_memory() -> None:
+    games = random_sessions(Clock())
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(100):
+            games.get((f"{number}" * 100_000, "you" * 100_000))
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / 100 < 10_000
+    assert games.count_games() == 100
 
 
 def test_the_same_game_gets_the_same_seed() -> None:

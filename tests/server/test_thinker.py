@@ -12,8 +12,9 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import Decision
 from server.metrics import Metrics
+from server.seats import Crowd
 from server.sessions import Session
-from server.thinker import Crowd, Thinker
+from server.thinker import Thinker
 
 TIMEOUT = 60.0
 """Seconds of a move; time enough, however busy the machine is."""

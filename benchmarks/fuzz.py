@@ -1,0 +1,379 @@
+"""Whether the live snake can be upset: broken requests by the hundred thousand, at real servers.
+
+    python -m benchmarks.fuzz
+    python -m benchmarks.fuzz --snakes minimax --requests 10000
+
+Every snake is served under gunicorn. Each of several connections plays games, whose requests are
+valid and in both forms (the official one, and that of engines that list dead snakes), and between
+their moves sends others with damage: a value replaced by another one somewhere in the JSON, bytes
+cut, doubled or replaced, heads of HTTP that are none. What must come back is known: for a valid
+move one that is not certain death, for damage that leaves what a move needs status 200 and a move,
+for all else status 4xx or a closed connection. Everything else is counted and ends in status 1:
+5xx, no answer in time, a wrong one, or memory that grows.
+
+Where a search plays, timeouts are a few milliseconds, so that it gets through many requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import random
+import re
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from tqdm import tqdm
+
+from battlesnake_gym import board_json, snakes
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import MOVES, Game
+from benchmarks.load import metric, served
+from benchmarks.soak import FLAT, MEBIBYTE, Course
+from server.referee import ArenaForm
+
+PATIENCE = 20.0
+"""Seconds after which an answer is missing."""
+
+IN_A_ROW = 8
+"""Requests that are sent to a quick snake before the first answer is read."""
+
+SEARCHING_MS, USUAL_MS = 15, 500
+"""The games' timeouts where a search plays, and elsewhere."""
+
+USUAL_GAMES = ((11, 4),)
+"""Side and snakes of the games that the default snake plays without a search."""
+
+VALID, DAMAGED, BYTES, HEADS = "valid", "damaged JSON", "damaged bytes", "broken HTTP"
+KINDS, WEIGHTS = (VALID, DAMAGED, BYTES), (3, 5, 2)
+HEADS_SHARE = 0.01
+"""Broken heads cost a connection each."""
+
+VALUES: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1, 2, 7, 3.5, 1e300, float("nan"), float("inf"), 10**30, 10**400,
+    -(10**400), 2**31, 2**63, "", "x", "0", "up", "you", "\ud800", "\0", "é" * 50, "x" * 5000,
+    [], {}, [[]], [{}], [None], [1, 2], {"x": 1}, {"x": 1, "y": 2}, [{"x": 1, "y": 2}],
+    {"id": "a"}, {"settings": 3}, [{"x": 10**20, "y": 0}] * 3, [{"id": "a", "body": []}] * 100,
+)  # fmt: skip
+
+BROKEN_HEADS = (
+    b"\r\n\r\n", b"GET\r\n\r\n", b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"POST /move HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"POST /move HTTP/9.9\r\n\r\n",
+    b"POST /move HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n",
+    b"POST /move HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"POST /move HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+    b"POST /move HTTP/1.1\r\n" + b"X: y\r\n" * 3000 + b"\r\n",
+    b"POST /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", b"POST /move HTTP/1.1\r\nX" * 50,
+    b"POST /%ff%00 HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", b"CONNECT a:1 HTTP/1.1\r\n\r\n",
+    b"POST * HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", bytes(range(256)),
+)  # fmt: skip
+
+PlayedTurn = tuple[bytes, frozenset[str]]
+"""A request's body, and the moves that may be answered."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request, and what must come back: status 200, another one, or either (None)."""
+
+    kind: str
+    data: bytes
+    accepted: bool | None = None
+    moves: frozenset[str] = frozenset(MOVES)
+
+
+def main() -> int:
+    """Fuzz every snake's server; the exit status is 1 where anything was upset."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--requests", type=int, default=10_000, help="a snake (%(default)s)")
+    parser.add_argument("--snakes", nargs="*", default=["default", "minimax", "cautious"])
+    parser.add_argument("--connections", type=int, default=4, help="at once (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    upset = False
+    for name in args.snakes:
+        seeds = range(100 * args.seed, 100 * args.seed + 8)
+        games = [game for seed in seeds for game in played(seed, name)]
+        chosen = [] if name == "default" else ["--snake", name]
+        command = [sys.executable, "-m", "battlesnake_gym", "serve", *chosen, "--port"]
+        with served(command) as port:
+            counts, course = fuzz(
+                port, games, args.requests, args.connections, args.seed, in_a_row(name)
+            )
+        print(f"\n{name}: {sum(counts.values())} requests", flush=True)
+        for (kind, came), count in sorted(counts.items()):
+            print(f"  {kind:<14} {came:<24} {count:>9}")
+        growth, _, memory = course.growth()
+        flat = growth < FLAT * memory
+        print(
+            f"  memory {memory / MEBIBYTE:.1f} MiB, in the second half {growth / MEBIBYTE:+.2f} "
+            f"MiB: {'flat' if flat else 'NOT FLAT'}",
+            flush=True,
+        )
+        upset |= not flat or any(came in UPSET for _, came in counts)
+    return 1 if upset else 0
+
+
+REFUSED, MOVED, CLOSED = "refused (4xx)", "a move", "closed"
+FAILED, SILENT, WRONG = "SERVER ERROR (5xx)", "NO ANSWER", "WRONG ANSWER"
+UPSET = (FAILED, SILENT, WRONG)
+
+Counts = collections.Counter[tuple[str, str]]
+
+
+def fuzz(
+    port: int,
+    games: list[list[PlayedTurn]],
+    count: int,
+    connections: int,
+    seed: int,
+    in_a_row: int,
+) -> tuple[Counts, Course]:
+    """Send ``count`` requests; gives what came back, by kind, and the course of the memory."""
+    counts, course = Counts(), Course()
+    began = time.perf_counter()
+    with (
+        ThreadPoolExecutor(connections) as pool,
+        tqdm(total=count, disable=not sys.stderr.isatty()) as bar,
+    ):
+        lines = [
+            Line(port, games, random.Random(f"{seed}/{i}"), in_a_row) for i in range(connections)
+        ]
+        done = 0
+        while done < count:
+            share = max(in_a_row, min(2000, count // 50) // connections)
+            for came in pool.map(lambda line, share=share: line.run(share), lines):
+                counts.update(came)
+            bar.update(sum(counts.values()) - done)
+            done = sum(counts.values())
+            course.seconds.append(time.perf_counter() - began)
+            course.memory.append(metric(port, "process_resident_memory_bytes"))
+    return counts, course
+
+
+class Line:
+    """One connection after the other, and what is sent over them."""
+
+    def __init__(
+        self, port: int, games: list[list[PlayedTurn]], luck: random.Random, in_a_row: int
+    ) -> None:
+        self._port = port
+        self._in_a_row = in_a_row
+        self._games = games
+        self._luck = luck
+        self._valid = self._play()
+        self._socket: socket.socket | None = None
+        self._received = b""
+
+    def run(self, count: int) -> Counts:
+        """Send about ``count`` requests and read the answers."""
+        counts = Counts()
+        while counts.total() < count:
+            if self._luck.random() < HEADS_SHARE * self._in_a_row:
+                counts[HEADS, self._send_broken()] += 1
+            batch = [self._next() for _ in range(self._in_a_row)]
+            for sent, came in zip(batch, self._exchange(batch), strict=True):
+                if came in UPSET:
+                    print(came, sent.kind, sent.data[:2000], file=sys.stderr, flush=True)
+                counts[sent.kind, came] += 1
+        return counts
+
+    def _next(self) -> Sent:
+        kind = self._luck.choices(KINDS, WEIGHTS)[0]
+        if kind == VALID:
+            return next(self._valid)
+        text, _ = self._luck.choice(self._luck.choice(self._games))
+        # Other games than those that are played, some of them never heard of again.
+        number = self._luck.choice((self._luck.randrange(100), self._luck.randrange(10**9)))
+        text = text.replace(b'"id":"', b'"id":"%d-' % number, 1)
+        if kind == DAMAGED:
+            body = damaged(json.loads(text), self._luck)
+            return Sent(kind, request(self._path(), written(body)), playable(body))
+        return Sent(kind, request(self._path(), cut(text, self._luck)))
+
+    def _path(self) -> bytes:
+        return self._luck.choice((b"/move", b"/move", b"/move", b"/a/b/move", b"//move/"))
+
+    def _play(self) -> Iterator[Sent]:
+        """The requests of one game after the other."""
+        while True:
+            game = self._luck.choice(self._games)
+            name = b'"id":"%d-' % self._luck.getrandbits(60)
+            for text, moves in game:
+                text = text.replace(b'"id":"', name, 1)
+                yield Sent(VALID, request(b"/move", text), True, moves)
+            yield Sent(VALID, request(b"/end", text), True, frozenset([""]))
+
+    def _exchange(self, batch: list[Sent]) -> Iterator[str]:
+        try:
+            if self._socket is None:
+                self._socket = socket.create_connection(("127.0.0.1", self._port), PATIENCE)
+                self._received = b""
+            self._socket.sendall(b"".join(sent.data for sent in batch))
+        except OSError:
+            self._drop()
+        for sent in batch:
+            yield self._judge(sent)
+
+    def _judge(self, sent: Sent) -> str:
+        if self._socket is None:
+            return SILENT
+        try:
+            status, content = self._read()
+        except (OSError, EOFError):
+            self._drop()
+            return SILENT
+        if status >= 500:
+            return FAILED
+        if status != 200:
+            return WRONG if sent.accepted else REFUSED
+        move = json.loads(content).get("move", "")
+        if sent.accepted is False or move not in sent.moves:
+            return WRONG
+        return MOVED if move else "end"
+
+    def _read(self) -> tuple[int, bytes]:
+        assert self._socket is not None
+        while b"\r\n\r\n" not in self._received:
+            self._more()
+        head, _, rest = self._received.partition(b"\r\n\r\n")
+        found = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+        length = int(found[1]) if found else 0
+        while len(rest) < length:
+            self._more()
+            rest = self._received.partition(b"\r\n\r\n")[2]
+        self._received = rest[length:]
+        return int(head.split()[1]), rest[:length]
+
+    def _more(self) -> None:
+        assert self._socket is not None
+        data = self._socket.recv(1 << 16)
+        if not data:
+            raise EOFError
+        self._received += data
+
+    def _drop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+
+    def _send_broken(self) -> str:
+        """What comes back for bytes that are no request."""
+        answer = b""
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), PATIENCE) as connection:
+                connection.sendall(self._luck.choice(BROKEN_HEADS))
+                connection.shutdown(socket.SHUT_WR)
+                while data := connection.recv(1 << 16):
+                    answer += data
+        except TimeoutError:
+            return SILENT
+        except OSError:
+            pass  # closed while we were still sending
+        if not answer:
+            return CLOSED
+        status = answer.split()[1]
+        return FAILED if status >= b"5" else REFUSED if status >= b"4" else WRONG
+
+
+def in_a_row(name: str) -> int:
+    """How many requests to send at once: a search needs all of its time for each."""
+    return 1 if name == "minimax" else IN_A_ROW
+
+
+def played(seed: int, name: str) -> list[list[PlayedTurn]]:
+    """The requests of one game, once in each form, with the moves that are not certain death."""
+    side, count = ((11, 4), (7, 2), (11, 4), (7, 3))[seed % 4]
+    searching = name == "minimax" or (name == "default" and (side, count) not in USUAL_GAMES)
+    game = Game(seed=seed + 1, id="game", timeout=SEARCHING_MS if searching else USUAL_MS)
+    board, arena = Board.new(side, side, count, game=game), ArenaForm()
+    players = {snake.id: snakes.make("hungry", seed) for snake in board.snakes}
+    official, listing = [], []
+    me = board.snakes[seed % count].id
+    while not board.is_over() and board.turn < 150 and board.snake(me).alive:
+        moves = frozenset(board.safe_moves(me) or MOVES)
+        you = board.snake(me)
+        official.append((written(board_json.write(game, board, you)), moves))
+        body = {**arena(game, board, you)}
+        body["game"] = body["game"] | {"id": "game"}
+        listing.append((written(body), moves))
+        chosen = {}
+        for snake in board.living:
+            board.you_id = snake.id
+            chosen[snake.id] = players[snake.id](board).move
+        board.step(chosen)
+    return [official, listing]
+
+
+def written(body: Any) -> bytes:
+    """JSON without spaces."""
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def request(path: bytes, body: bytes) -> bytes:
+    """A request over HTTP."""
+    return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path, len(body), body)
+
+
+def damaged(body: Any, luck: random.Random) -> Any:
+    """``body`` with one to three values replaced or taken out."""
+    for _ in range(luck.randint(1, 3)):
+        parent, key = body, luck.choice(list(body))
+        while isinstance(parent[key], dict | list) and parent[key] and luck.random() < 0.93:
+            parent = parent[key]
+            key = (
+                luck.choice(list(parent))
+                if isinstance(parent, dict)
+                else luck.randrange(len(parent))
+            )
+        if isinstance(parent, dict) and luck.random() < 0.15:
+            del parent[key]
+            if not body:
+                break
+        else:
+            parent[key] = json.loads(json.dumps(luck.choice(VALUES)))
+    return body
+
+
+def cut(text: bytes, luck: random.Random) -> bytes:
+    """``text`` with some bytes cut out, doubled or replaced."""
+    start = luck.randrange(len(text))
+    end = start + luck.randint(0, 20)
+    by = luck.choice((b"", luck.randbytes(3), text[start:end] * 2, b'"', b"{", b"9" * 5000, b","))
+    return text[:start] + by + text[end:]
+
+
+def playable(body: Any) -> bool:
+    """Whether the game's id, our id, the board's size and our body are there."""
+
+    def whole(value: Any) -> bool:
+        return type(value) is int or (type(value) is float and value.is_integer())
+
+    def named(value: Any) -> bool:
+        return isinstance(value, dict) and isinstance(value.get("id"), str) and value["id"] != ""
+
+    game, board, you = (body.get(key) for key in ("game", "board", "you"))
+    if not named(game) or not named(you) or not isinstance(board, dict):
+        return False
+    sides: list[Any] = [board.get("width"), board.get("height")]
+    if not all(whole(side) and 1 <= side <= 100 for side in sides):
+        return False
+    cells = you.get("body")
+    if not isinstance(cells, list) or not cells:
+        return False
+    if not all(
+        isinstance(cell, dict) and whole(cell.get("x")) and whole(cell.get("y")) for cell in cells
+    ):
+        return False
+    width, height = sides
+    return any(0 <= cell["x"] < width and 0 <= cell["y"] < height for cell in cells)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

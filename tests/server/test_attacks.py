@@ -1,0 +1,420 @@
+"""Strangers who want to keep the live snake from a game: real servers, real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import itertools
+import json
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from battlesnake_gym import board_json
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import Game
+from tests.server.launch import free_port, wait_for
+
+PATIENCE = 0.7
+"""Seconds for an answer of the honest game, which allows half a second, where nothing else runs
+than server and strangers. See `Pace`."""
+
+
+class Pace:
+    """How slow the machine is while the block lasts: seconds that a second of computing takes.
+
+    A test of what comes in time can be as strict as this, however busy the machine is.
+    """
+
+    def __enter__(self) -> Pace:
+        self._over, self._slowness = threading.Event(), [1.0]
+        self._thread = threading.Thread(target=self._measure)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _measure(self) -> None:
+        while not self._over.wait(0.05):
+            began, worked = time.perf_counter(), time.thread_time()
+            while time.thread_time() - worked < 0.01:
+                pass
+            self._slowness.append((time.perf_counter() - began) / 0.01)
+
+    @property
+    def patience(self) -> float:
+        """Seconds for an answer."""
+        return PATIENCE * max(1.0, sum(self._slowness) / len(self._slowness))
+
+
+LOUD = """
+import dataclasses, sys
+from server import app, live, serve, strategies
+
+build = app.strategy_factory
+
+def loud(**options):
+    make = build(**options)
+    live.is_quick = lambda strategy: strategies.is_quick(make(0))
+
+    def factory(seed):
+        strategy = make(seed)
+
+        def tell(board, seconds=None):
+            return dataclasses.replace(strategy(board, seconds), shout="I have thought")
+
+        return tell
+
+    return factory
+
+app.strategy_factory = loud
+sys.exit(serve.main(sys.argv[1:]))
+"""
+"""A server that shouts where the strategy, and not the fallback, has chosen a move."""
+
+
+@pytest.fixture(scope="module")
+def loud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+    """Start such a server once for each snake; the answer is its address."""
+    running: dict[tuple[str, ...], tuple[subprocess.Popen[bytes], str]] = {}
+
+    def start(*arguments: str) -> str:
+        if arguments not in running:
+            port = free_port()
+            log = tmp_path_factory.mktemp("loud") / "log"
+            with log.open("wb") as file:
+                process = subprocess.Popen(
+                    [sys.executable, "-c", LOUD, f"--port={port}", *arguments], stderr=file
+                )
+            address = f"http://127.0.0.1:{port}"
+            running[arguments] = process, address
+            wait_for(address, process)
+        return running[arguments][1]
+
+    yield start
+    for process, _ in running.values():
+        process.terminate()
+    for process, _ in running.values():
+        process.wait(20)
+
+
+def connect(address: str) -> socket.socket:
+    parts = urlsplit(address)
+    return socket.create_connection((parts.hostname, parts.port), timeout=20)
+
+
+def post(body: bytes, path: str = "/move") -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+@dataclass
+class Honest:
+    """What came of an honest game's moves: seconds, and whether the strategy chose."""
+
+    seconds: list[float] = field(default_factory=list)
+    thought: list[bool] = field(default_factory=list)
+
+
+def honest_game(address: str, turns: int, *, split: bool = False, new: bool = False) -> Honest:
+    """Play on one connection, or on a ``new`` one for each move; ``split`` sends in two packets."""
+    board = Board.new(11, 11, 4, game=Game(seed=7, id=f"honest-{split}-{new}", timeout=500))
+    seen, connection = Honest(), connect(address)
+    for turn in range(turns):
+        if new:
+            connection.close()
+        began = time.perf_counter()
+        if new:
+            connection = connect(address)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        data = post(json.dumps(board.to_api("snake_0") | {"turn": turn}).encode())
+        if split:
+            connection.sendall(data[:300])
+            time.sleep(0.02)
+            began += 0.02
+            data = data[300:]
+        connection.sendall(data)
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        body = json.loads(answer.read())
+        seen.seconds.append(time.perf_counter() - began)
+        assert answer.status == 200
+        assert body["move"] in board.safe_moves("snake_0")
+        seen.thought.append(body["shout"] != "")
+        time.sleep(0.05)
+    connection.close()
+    return seen
+
+
+def healthy(address: str) -> float:
+    """Seconds until ``/healthz`` answers, on a connection of its own."""
+    began = time.perf_counter()
+    with urllib.request.urlopen(f"{address}/healthz", timeout=20) as answer:
+        assert answer.status == 200
+    return time.perf_counter() - began
+
+
+@contextlib.contextmanager
+def meanwhile(work: Callable[[threading.Event], None], threads: int = 1) -> Iterator[None]:
+    """Do ``work`` in threads until the block ends; an event tells them."""
+    over, errors = threading.Event(), []
+
+    def run() -> None:
+        try:
+            work(over)
+        except Exception as error:
+            errors.append(error)
+
+    workers = [threading.Thread(target=run) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for worker in workers:
+            worker.join()
+    assert not errors, errors
+
+
+TIMEOUTS = (10**9, 500, 10**400, 100, 10_000, 1)
+
+
+def short_request(number: int, timeout: int) -> bytes:
+    """The smallest board that a search has something to think about."""
+    snakes = [
+        {"id": name, "health": 90, "body": [{"x": x, "y": y} for y in (3, 2, 1)]}
+        for name, x in (("a", 2), ("b", 5))
+    ]
+    body = {
+        "game": {"id": f"attack-{number}", "timeout": timeout},
+        "board": {"width": 11, "height": 11, "snakes": snakes},
+        "you": snakes[0],
+    }
+    return post(json.dumps(body, separators=(",", ":")).encode())
+
+
+@pytest.mark.parametrize("snake", ["minimax", "default"])
+def test_a_thousand_requests_whose_clients_leave_keep_nobody_waiting(
+    loud: Callable[..., str], snake: str
+) -> None:
+    address = loud(*([] if snake == "default" else ["--snake", snake]))
+    numbers, sent, health = itertools.count(), [], []
+
+    def leave_at_once(over: threading.Event) -> None:
+        for number in numbers:
+            if number >= 1000:
+                return
+            with connect(address) as connection:
+                connection.sendall(short_request(number, TIMEOUTS[number % len(TIMEOUTS)]))
+            sent.append(number)
+
+    with Pace() as pace, meanwhile(leave_at_once, 4):
+        during = honest_game(address, 10)
+        health += [healthy(address) for _ in range(5)]
+    after = honest_game(address, 5, new=True)
+    assert len(sent) == 1000
+    assert max(during.seconds + after.seconds) < pace.patience
+    assert max(health) < pace.patience
+    assert any(after.thought), "searches that were begun for nobody do not go on for long"
+
+
+def test_a_thousand_requests_whose_clients_wait_keep_nobody_waiting(
+    loud: Callable[..., str],
+) -> None:
+    """All want ten seconds of a search's time."""
+    address = loud("--snake", "minimax")
+    patient = [connect(address) for _ in range(300)]
+    try:
+        with Pace() as pace:
+            for number, connection in enumerate(patient):
+                connection.sendall(short_request(10_000 + number, 10**9))
+            seen = honest_game(address, 15)
+            health = [healthy(address) for _ in range(5)]
+    finally:
+        for connection in patient:
+            connection.close()
+    assert max(seen.seconds) < pace.patience
+    assert max(health) < pace.patience
+    assert sum(seen.thought) >= 3, "it has a share of the time"
+
+
+def outsized_request() -> bytes:
+    """A hundred cells a side and sixty snakes: 200 kB."""
+    cells = [{"x": x, "y": y} for y in range(0, 100, 2) for x in range(100)]
+    snakes = [{"id": f"s{i}", "health": 90, "body": cells[60 * i : 60 * i + 60]} for i in range(60)]
+    board = {"width": 100, "height": 100, "snakes": snakes, "food": cells[4000:4500]}
+    body = {"game": {"id": "outsized", "timeout": 500}, "board": board, "you": snakes[0]}
+    return json.dumps(body).encode()
+
+
+@pytest.mark.parametrize("snake", ["minimax", "default", "cautious"])
+def test_outsized_boards_get_no_more_than_their_share(loud: Callable[..., str], snake: str) -> None:
+    address = loud(*([] if snake == "default" else ["--snake", snake]))
+    sized = outsized_request()
+    numbers, answered = itertools.count(), []
+
+    def ask_again_and_again(over: threading.Event) -> None:
+        with connect(address) as connection:
+            while not over.is_set():
+                name = b'"id": "outsized-%d"' % next(numbers)
+                connection.sendall(post(sized.replace(b'"id": "outsized"', name)))
+                answer = http.client.HTTPResponse(connection)
+                answer.begin()
+                assert json.loads(answer.read())["move"]
+                answered.append(answer.status)
+
+    with Pace() as pace, meanwhile(ask_again_and_again, 8):
+        seen = honest_game(address, 20)
+    assert set(answered) == {200}, "they are answered too"
+    assert max(seen.seconds) < pace.patience
+    assert sum(seen.thought) >= 10, "thought, not only answered"
+
+
+def lose_no_move(address: str) -> None:
+    with Pace() as pace:
+        games = [
+            honest_game(address, 6, split=split, new=new)
+            for split, new in itertools.product((False, True), repeat=2)
+        ]
+        health = healthy(address)
+    assert max(seconds for seen in games for seconds in seen.seconds) < pace.patience
+    assert health < pace.patience
+
+
+def test_clients_that_drip_lose_their_connections(cautious: str) -> None:
+    """Three hundred of them, a byte a second, in the head or in the body."""
+    whole = short_request(1, 500)
+    dripping = [connect(cautious) for _ in range(300)]
+    closed: list[float] = []
+    began = time.monotonic()
+
+    def drip(over: threading.Event) -> None:
+        places = [20 if number % 2 else 200 for number in range(len(dripping))]
+        for connection, place in zip(dripping, places, strict=True):
+            connection.sendall(whole[:place])
+        for count in itertools.count():
+            if over.wait(0.5):
+                return
+            for connection, place in zip(dripping, places, strict=True):
+                with contextlib.suppress(OSError):
+                    connection.sendall(whole[place + count : place + count + 1])
+
+    try:
+        with meanwhile(drip):
+            lose_no_move(cautious)
+            for connection in dripping:
+                with contextlib.suppress(OSError):
+                    assert not connection.recv(1)
+                closed.append(time.monotonic() - began)
+    finally:
+        for connection in dripping:
+            connection.close()
+    assert max(closed) < 15, "the server closes them, however long they would go on"
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_idle_connections_make_room(cautious: str, served: bool) -> None:
+    """More than the server keeps, fresh or kept alive after an answer."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(most, 4096)), most))
+    idle = []
+    try:
+        for _ in range(2300):
+            connection = connect(cautious)
+            idle.append(connection)
+            if served:
+                connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        lose_no_move(cautious)
+    finally:
+        for connection in idle:
+            connection.close()
+
+
+def test_one_connection_cannot_hold_the_memory(cautious: str) -> None:
+    """Requests in a row without reading an answer, and bodies that never end."""
+    with connect(cautious) as connection:
+        with contextlib.suppress(OSError):
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 5000)
+        lose_no_move(cautious)
+    unfinished = [connect(cautious) for _ in range(200)]
+    try:
+        for connection in unfinished:
+            with contextlib.suppress(OSError):
+                connection.sendall(post(b" " * 250_000)[:-1])
+        lose_no_move(cautious)
+        with urllib.request.urlopen(f"{cautious}/metrics") as answer:
+            text = answer.read().decode()
+    finally:
+        for connection in unfinished:
+            connection.close()
+    memory = next(line for line in text.splitlines() if line.startswith("process_resident"))
+    assert float(memory.split()[1]) < 250e6
+
+
+def test_another_protocol_is_declined(cautious: str) -> None:
+    """Java's HTTP client offers HTTP/2 with every request, and others ask before they send."""
+    board = Board.new(11, 11, 2, game=Game(id="java"))
+    body = json.dumps(board.to_api("snake_0")).encode()
+    offers = (
+        b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAE\r\n",
+        b"Expect: 100-continue\r\n",
+    )
+    for offer in offers:
+        with connect(cautious) as connection:
+            for _ in range(2):
+                head = b"POST /move HTTP/1.1\r\nHost: x\r\n" + offer
+                connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body))
+                time.sleep(0.02)
+                connection.sendall(body)
+                answer = http.client.HTTPResponse(connection)
+                answer.begin()
+                assert answer.status == 200
+                assert json.loads(answer.read())["move"]
+
+
+def test_dead_snakes_that_are_listed_are_walls_to_nobody(loud: Callable[..., str]) -> None:
+    """The moves of a game told in both forms, the second one to a server that knows it from turn
+    to turn."""
+    from server.referee import ArenaForm
+
+    address = loud()
+    game = Game(seed=3, id="both", timeout=2000)
+    board, arena = Board.new(11, 11, 4, game=game), ArenaForm()
+    me, listed = "snake_0", 0
+    connections: list[Any] = [connect(address), connect(address)]
+    while board.turn < 60 and board.snake(me).alive and not board.is_over():
+        you = board.snake(me)
+        forms = (
+            board_json.write(replace(game, map=""), board, you),
+            arena(game, board, you),
+        )
+        answers = []
+        for connection, body in zip(connections, forms, strict=True):
+            connection.sendall(post(json.dumps(body).encode()))
+            answer = http.client.HTTPResponse(connection)
+            answer.begin()
+            answers.append(json.loads(answer.read())["move"])
+        assert answers[0] == answers[1], f"turn {board.turn}"
+        listed += len(board.snakes) - len(board.living)
+        # Two of the rivals run into something soon.
+        moves = {snake.id: (board.safe_moves(snake.id) or ["up"])[0] for snake in board.living}
+        moves |= {name: "up" for name in ("snake_1", "snake_2") if board.snake(name).alive}
+        board.step(moves | {me: answers[0]})
+    for connection in connections:
+        connection.close()
+    assert listed > 20
