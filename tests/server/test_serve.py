@@ -173,9 +173,9 @@ STALLED = {
 
 
 FORBEARING = """
-import sys
+import functools, sys
 from server import serve, worker
-serve.STALLED_SECONDS = worker.SILENT_SECONDS = int(sys.argv.pop())
+worker.Limits = functools.partial(worker.Limits, request_seconds=int(sys.argv.pop()))
 sys.exit(serve.main(sys.argv[1:]))
 """
 
