@@ -7,9 +7,6 @@ import math
 DEFAULT_TIMEOUT = 0.5
 """Seconds; what engines mean when they send no timeout, or 0."""
 
-LONGEST_TIMEOUT = 10.0
-"""Seconds; more than this no engine waits, and who says so only wants to keep us busy."""
-
 FIRST_ROUND_TRIP = 0.2
 """Share of the timeout kept for the round trip while none has been observed."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from battlesnake_gym.board import Board
@@ -13,6 +14,9 @@ from server.metrics import Metrics
 from server.sessions import Key, Sessions
 from server.strategies import is_quick
 from server.thinker import Thinker
+
+LONGEST_TIMEOUT = 10_000
+"""Milliseconds; no engine waits for longer, and who says so only wants to keep us busy."""
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +54,8 @@ class LiveSnake:
             board = Board.from_api(body, corpses=session.corpses, unread=unread)
             first = bool(unread) and not session.puzzled
             session.puzzled |= first
+        if board.game.timeout > LONGEST_TIMEOUT:
+            board.game = replace(board.game, timeout=LONGEST_TIMEOUT)
         self.metrics.unread_fields.inc(len(unread))
         if first:
             log.warning("%s: %s, and maybe more; played without", session.name, unread[0])

@@ -13,7 +13,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision
-from server.budget import DEFAULT_TIMEOUT, LONGEST_TIMEOUT, budget, margin
+from server.budget import DEFAULT_TIMEOUT, budget, margin
 from server.clients import Client
 from server.fallback import LATE, is_ordinary, safe_move
 from server.metrics import Metrics
@@ -91,7 +91,7 @@ class Thinker:
         Always answers, within the game's timeout less the round trip and the margin, and at once
         where the ``client`` leaves before there was a seat.
         """
-        timeout = min(board.game.timeout / 1000 or DEFAULT_TIMEOUT, LONGEST_TIMEOUT)
+        timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT
         with session.lock:
             session.round_trip.observe(board.you.latency)
             seconds = budget(timeout, session.round_trip.seconds)
