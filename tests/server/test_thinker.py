@@ -135,7 +135,7 @@ def test_under_load_the_time_is_shared(metrics: Metrics, position: Board) -> Non
 
     given: list[float] = []
     thinker = Thinker(metrics, seats=2)
-    thinker._crowd = Crowd(lambda: 0.0)  # however slowly they come, no crowd is forgotten
+    thinker._seats._crowd = Crowd(lambda: 0.0)  # however slowly they come, no crowd is forgotten
     at_once(thinker, thorough, position, 10)  # the first of these do not know what is coming
     given.clear()
     results = at_once(thinker, thorough, position, 10)
