@@ -248,7 +248,7 @@ def test_what_a_move_does_not_need_is_passed_over_and_counted(
     for _ in range(2):
         answer = client.post("/move", json=body)
         assert answer.status_code == 200
-        assert answer.json["move"] in safe
+        assert answer.get_json()["move"] in safe
     counters = re.findall(
         r"^battlesnake_unread_fields_total (\S+)", client.get("/metrics").text, re.M
     )
