@@ -89,3 +89,22 @@ def test_the_environment_has_the_wheel_and_not_the_checkout(
     files = done.stdout.splitlines()
     assert len(files) == len(PACKAGES)
     assert all(file.startswith(str(environment.folder)) for file in files), files
+
+
+NAMED = """
+import mabs.experiments, procgen_rllib.experiments
+for experiments in (mabs.experiments, procgen_rllib.experiments):
+    for name in experiments.names():
+        assert experiments.read(name)
+        print(name)
+"""
+
+
+def test_every_experiment_is_known(environment: Environment, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [environment.python, "-c", NAMED], cwd=tmp_path, env=environment.variables,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    files = [Path(name).stem for name in tracked() if "/experiment_files/" in name]
+    assert sorted(done.stdout.split()) == sorted(files)
+    assert {"hill-vanilla", "impala-baseline"} < set(files)

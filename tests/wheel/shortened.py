@@ -1,0 +1,124 @@
+"""How the tests run a command of the documentation: as it is written, wherever that is possible.
+
+What plays or trains for long gets another option, which only makes it shorter. What needs an AWS
+account, Docker, a cluster or root is looked through instead: the files, options and parameters that
+it names are there. The page must say of such a command what it needs.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.deployment.templates import load
+from tests.wheel.pages import ROOT
+
+
+def as_written(command: str) -> str:
+    return command
+
+
+def also(options: str) -> Callable[[str], str]:
+    """The command with more options behind it; the last of two wins."""
+    return lambda command: f"{command.partition('  #')[0]} {options}"
+
+
+def instead(command: str) -> Callable[[str], str]:
+    """Another command in its place."""
+    return lambda written: command
+
+
+def looked_at(*pattern: str) -> Callable[[str], str]:
+    """Nothing is run; the files that the patterns find in the command are in the project."""
+
+    def look(command: str) -> str:
+        for file in (name for one in pattern for name in re.findall(one, command)):
+            assert (ROOT / file).exists(), f"{command}: there is no {file}"
+        return ""
+
+    return look
+
+
+def extras_are_there(command: str) -> str:
+    """A pip install: what it names can be installed, with extras that there are."""
+    (extras,) = re.findall(r"""["']?\.\[(.*?)\]["']?""", command) or [""]
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        known = tomllib.load(file)["project"]["optional-dependencies"]
+    assert set(filter(None, extras.split(","))) <= set(known), command
+    assert not re.search(r"battlesnake.gym(\[|$)", command), "nobody has it on PyPI"
+    return looked_at(r"-c (\S+)")(command)
+
+
+def stack_is_there(command: str) -> str:
+    """An ``aws cloudformation deploy``: its template has the parameters that are given."""
+    looked_at(r"--template-file (\S+)")(command)
+    for file in re.findall(r"--template-file (\S+)", command):
+        parameters = load(Path(file).stem)["Parameters"]
+        given = command.partition("--parameter-overrides")[2].split()
+        assert {one.partition("=")[0] for one in given} <= set(parameters), command
+    return ""
+
+
+def packages_are_known(command: str) -> str:
+    """An apt-get: `make test` would install the same."""
+    script = (ROOT / "tools" / "system_packages.sh").read_text()
+    assert all(re.search(rf"\b{name}\b", script) for name in command.split()[2:]), command
+    return ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is done with the commands that begin like this."""
+
+    pattern: str
+    form: Callable[[str], str] = as_written
+    says: str = ""
+    """Words of the page about what the command needs."""
+    slow: bool = False
+    server: bool = False
+
+
+RULES = (
+    Rule("make ", lambda command: f"make -n {command.removeprefix('make ')}"),
+    Rule(r"(\S+/)?pip install ", extras_are_there),
+    Rule("apt-get install ", packages_are_known, "as root or with `sudo`"),
+    Rule("cp ", looked_at(r"^cp (\S+)"), "typed as root"),
+    Rule(r"(python3\S* -m venv|printf|systemctl) ", looked_at(), "typed as root"),
+    Rule("(aws|cd SageMaker)", stack_is_there, "in an account of yours"),
+    Rule("docker build ", looked_at(r"-f (\S+)"), "(Docker|a terminal of the notebook)"),
+    Rule("docker ", looked_at(), "(Docker|a terminal of the notebook)"),
+    Rule("ray start ", instead("ray start --help"), "Ray cluster", slow=True),
+    Rule("curl ", looked_at(), "from a machine in the engine's region"),
+    Rule("cd package && zip", looked_at(), "By hand"),
+    Rule("jupyter lab ", instead("jupyter lab --version"), slow=True),
+    Rule("python benchmarks/", also("--help"), "It takes five times the minutes", slow=True),
+    Rule("battlesnake-gym train .*--name first", also("--num-iters 1"), slow=True),
+    Rule("battlesnake-gym train .*--address", also("--help"), "Ray cluster", slow=True),
+    Rule("battlesnake-gym train .*policy:", also("--check"), slow=True),
+    Rule("battlesnake-gym train(-procgen)?\\b.*--minutes 60", also("--check"), "hour", slow=True),
+    Rule("battlesnake-gym train(-procgen)?\\b", also("--check"), slow=True),
+    Rule("battlesnake-gym (plot|export) ", slow=True),
+    Rule("battlesnake-gym evaluate ", also("--games 2"), slow=True),
+    Rule("battlesnake-gym rollout ", also("--episodes 1 --num-envs 1"), slow=True),
+    Rule(
+        "battlesnake-gym sagemaker-local ",
+        lambda command: command.replace("minutes=1", "minutes=0.01"),
+        slow=True,
+    ),
+    Rule("battlesnake-gym arena .*--web", also("--games 1 --max-turns 5 --jobs 1"), server=True),
+    Rule("battlesnake-gym arena ", also("--games 1 --max-turns 5 --jobs 1")),
+    Rule(r"(\w+=\S+ )?battlesnake-gym (serve|watch)\b", server=True),
+    Rule("battlesnake-gym (snakes|scenarios|cost|conformance)\\b"),
+    Rule("export "),
+)
+
+
+def rule_of(command: str) -> Rule:
+    """The first rule that the command begins like; every command has one."""
+    for rule in RULES:
+        if re.match(rule.pattern, command):
+            return rule
+    raise AssertionError(f"nothing is known of the command {command!r}")

@@ -1,0 +1,272 @@
+"""Every block of commands and of Python in the documentation runs, with the wheel installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.launch import free_port
+from tests.wheel.conftest import Built, Environment
+from tests.wheel.pages import OTHERS, PAGES, ROOT, SHELL, Command, blocks, commands
+from tests.wheel.shortened import Rule, extras_are_there, rule_of, stack_is_there
+
+PATIENCE = 300
+"""Seconds that a server may take to answer, on a very busy machine."""
+
+OF_THE_CLONE = (
+    *("Makefile", "pyproject.toml", "setup.py", "constraints.txt", "tools"),
+    *("benchmarks", "deployment", "docs", "notebooks"),
+    *("rllib_common", "rllib_src", "battlesnake_gym", "heuristics", "server"),
+)
+"""What commands name that are typed in a clone."""
+
+FRAGMENTS = ("docs/architecture.md", "docs/aws.md", "docs/sagemaker.md")
+"""Pages whose Python needs an account: imports are run, and all of it must be Python."""
+
+
+class Desk:
+    """A folder in which the commands of one page are typed, one after the other."""
+
+    def __init__(self, folder: Path, environment: Environment, clone: Path) -> None:
+        self.folder = folder
+        self._servers: dict[str, subprocess.Popen[bytes]] = {}
+        self._ports = {"8000": str(free_port()), "8001": str(free_port())}
+        self._variables = environment.variables | {
+            "BROWSER": "true",
+            "MXNET_PYTHON": str(ROOT / ".venv-mxnet" / "bin" / "python"),
+            "AWS_DEFAULT_REGION": "us-west-2",
+        }
+        for name in OF_THE_CLONE:
+            (folder / name).symlink_to(clone / name)
+        policy = clone / "server" / "default_policy"
+        for place in ("demo", "runs/first/model", "runs/A/model"):
+            shutil.copytree(policy, folder / place)
+
+    def type(self, command: Command) -> None:
+        """Run a command as its rule says."""
+        rule, line = rule_of(command.line), command.line
+        if line.startswith("export "):
+            name, _, value = line.removeprefix("export ").partition("=")
+            self._variables[name] = value
+            return
+        for port, free in self._ports.items():
+            line = re.sub(rf"(:|--port ){port}\b", rf"\g<1>{free}", line)
+        line = rule.form(line)
+        if f":{self._ports['8000']}" in line and self._ports["8000"] not in self._servers:
+            self._serve(f"battlesnake-gym serve --snake cautious --port {self._ports['8000']}")
+        if not line:
+            return
+        if " serve" in line:
+            self._serve(line if "--port" in line else f"{line} --port {self._ports['8000']}")
+        elif rule.server:
+            self._visit(f"{line} --port 0")
+        else:
+            done = subprocess.run(
+                ["bash", "-c", line], cwd=self.folder, env=self._variables,
+                capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+            assert done.returncode == 0, f"{line}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+            if " cost " in line and command.output:
+                assert done.stdout == command.output
+
+    def close(self) -> None:
+        for port in list(self._servers):
+            self._stop(port)
+
+    def _start(self, line: str) -> tuple[subprocess.Popen[bytes], Path]:
+        log = self.folder / "log"
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                ["bash", "-c", line.replace("battlesnake-gym", "exec battlesnake-gym", 1)],
+                cwd=self.folder, env=self._variables, stdin=subprocess.DEVNULL, stdout=file,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        return process, log
+
+    def _serve(self, line: str) -> None:
+        """Start a live snake, which stays until another one takes its port."""
+        (port,) = re.findall(r"--port (\d+)", line)
+        self._stop(port)
+        self._servers[port], log = self._start(line)
+        self._wait(self._servers[port], log, f"http://127.0.0.1:{port}/healthz")
+
+    def _visit(self, line: str) -> None:
+        """Start pages, look at the address that they tell, and end them as with Ctrl-C."""
+        process, log = self._start(line)
+        try:
+            self._wait(process, log)
+        finally:
+            os.killpg(process.pid, signal.SIGINT)
+            status = process.wait(PATIENCE)
+        assert status in (0, 130), log.read_text()
+
+    def _wait(self, process: subprocess.Popen[bytes], log: Path, address: str = "") -> None:
+        limit = time.monotonic() + PATIENCE
+        while time.monotonic() < limit:
+            assert process.poll() is None, log.read_text()
+            told = re.search(r" at (http://\S+)", log.read_text())
+            try:
+                if address or told:
+                    urllib.request.urlopen(address or told[1], timeout=PATIENCE).close()  # type: ignore[index]
+                    return
+            except OSError:
+                pass
+            time.sleep(0.05)
+        raise AssertionError(f"no answer: {log.read_text()}")
+
+    def _stop(self, port: str) -> None:
+        if port in self._servers:
+            server = self._servers.pop(port)
+            os.killpg(server.pid, signal.SIGTERM)
+            server.wait(PATIENCE)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, environment: Environment, clone: Path) -> Iterator[Desk]:
+    one = Desk(tmp_path, environment, clone)
+    yield one
+    one.close()
+
+
+def lines(page: str) -> list[tuple[Command, Rule]]:
+    """The commands of a page and their rules."""
+    found = []
+    for block in blocks(page):
+        if block.language in SHELL:
+            found += [(command, rule_of(command.line)) for command in commands(block)]
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_has_a_language_and_every_command_a_rule(page: str) -> None:
+    text = (ROOT / page).read_text()
+    for block in blocks(page):
+        known = block.language in SHELL | OTHERS or block.language.startswith("{")
+        assert known, f"{page}:{block.line} needs one of {', '.join(sorted(SHELL | OTHERS))}"
+    for command, rule in lines(page):
+        assert re.search(rule.says, text), f"{page} must say {rule.says!r} of {command.line}"
+
+
+def write_files(page: str, folder: Path) -> None:
+    for block in blocks(page):
+        if block.file and not block.language.startswith("{"):
+            (folder / block.file).write_text(block.text)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if any(not r.slow for _, r in lines(p))])
+def test_commands(page: str, desk: Desk) -> None:
+    write_files(page, desk.folder)
+    for command, rule in lines(page):
+        if not rule.slow:
+            desk.type(command)
+
+
+@pytest.fixture(scope="session")
+def trained(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of one iteration: of a snake, and of an agent of Procgen."""
+    folder = tmp_path_factory.mktemp("trained")
+    for line in (
+        "battlesnake-gym train --num-iters 1 --name first",
+        "battlesnake-gym train-procgen -f starter-example --env-name bigfish --num-iters 1 "
+        "--name impala-baseline-bigfish",
+    ):
+        subprocess.run(["bash", "-c", line], cwd=folder, env=environment.variables, check=True)
+    return folder / "runs"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [p for p in PAGES if any(r.slow for _, r in lines(p))])
+def test_commands_that_take_long(page: str, desk: Desk, trained: Path) -> None:
+    write_files(page, desk.folder)
+    shutil.rmtree(desk.folder / "runs")
+    shutil.copytree(trained, desk.folder / "runs")
+    for name in ("A", "B", "NAME"):
+        shutil.copytree(trained / "first", desk.folder / "runs" / name)
+    (desk.folder / "RUN").symlink_to(desk.folder / "runs" / "impala-baseline-bigfish")
+    (desk.folder / "server").unlink()
+    shutil.copytree(ROOT / "server" / "default_policy", desk.folder / "server/default_policy")
+    for command, rule in lines(page):
+        if rule.slow or command.line.startswith("export "):
+            desk.type(command)
+
+
+PYTHON = r"""
+import ast, doctest, json, sys
+names = {"__name__": "page"}
+failed = []
+for line, text in json.load(sys.stdin):
+    code = "\n" * line + text
+    if ">>> " in text:
+        test = doctest.DocTestParser().get_doctest(text, names, "page", sys.argv[1], line)
+        runner = doctest.DocTestRunner()
+        if runner.run(test, out=failed.append, clear_globs=False).failed:
+            break
+        names.update(test.globs)
+        continue
+    tree = ast.parse(code)
+    if sys.argv[2] == "imports":
+        tree.body = [one for one in tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
+    exec(compile(tree, sys.argv[1], "exec"), names)
+sys.exit("".join(failed) or 0)
+"""
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(one.language == "python" for one in blocks(page))]
+)
+def test_python(page: str, environment: Environment, tmp_path: Path) -> None:
+    text = [(b.line, b.text) for b in blocks(page) if b.language == "python" and not b.file]
+    how = "imports" if page in FRAGMENTS else "all"
+    done = subprocess.run(
+        [environment.python, "-c", PYTHON, page, how], input=json.dumps(text), cwd=tmp_path,
+        env=environment.variables, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# What notices a page that is wrong.
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "battlesnake-gym fly",
+        "aws cloudformation deploy --template-file deployment/cloudformation/lambda.yaml "
+        "--parameter-overrides Colour=red",
+        'pip install ".[everything]"',
+        'pip install "battlesnake-gym[server]"',
+        "docker build -f deployment/Dockerfile .",
+    ],
+)
+def test_a_wrong_command_is_noticed(command: str) -> None:
+    with pytest.raises(AssertionError):
+        rule_of(command).form(command)
+
+
+def test_what_a_page_says_of_a_command_is_looked_for() -> None:
+    assert extras_are_there('pip install ".[rllib,server]"') == ""
+    assert stack_is_there("aws cloudformation delete-stack --stack-name snake") == ""
+
+
+@pytest.mark.slow
+def test_the_wheel_installs_with_all_its_extras(built: Built, tmp_path: Path) -> None:
+    """Resolved anew, where nothing is installed; MXNet has an environment of its own."""
+    extras = "rllib,server,procgen,sagemaker,sagemaker-local,notebooks"
+    subprocess.run(["python3", "-m", "venv", tmp_path / "empty"], check=True)
+    done = subprocess.run(
+        [tmp_path / "empty/bin/pip", "install", "--dry-run", "--quiet", "-c",
+         ROOT / "constraints.txt", f"{built.wheel}[{extras}]"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
