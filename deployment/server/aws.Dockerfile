@@ -8,7 +8,7 @@ ARG BATTLESNAKE=battlesnake
 FROM $BATTLESNAKE
 USER 0
 # Lambda talks to its runtime client. SageMaker runs the command `serve`, and asks on port 8080.
-RUN /snake/bin/pip install --no-cache-dir awslambdaric==4.2.2
+RUN /snake/bin/pip install --no-cache-dir --require-hashes -r /snake/requirements-aws.txt
 RUN printf '#!/bin/sh\nexec battlesnake-gym serve --host 0.0.0.0 --port 8080\n' > /snake/bin/serve && chmod 755 /snake/bin/serve
 COPY . /policy/
 USER 10001

@@ -39,7 +39,11 @@ def board() -> Board:
 
 def test_the_image_runs_without_root_on_pinned_packages() -> None:
     assert re.findall(r"^USER (\d+)$", DOCKERFILE, re.MULTILINE)[-1] == "10001"
-    (pin,) = re.findall(r"awslambdaric==\S+", DOCKERFILE)
+    assert (
+        "pip install --no-cache-dir --require-hashes -r /snake/requirements-aws.txt" in DOCKERFILE
+    )
+    pinned = (ROOT / "deployment/server/requirements-aws.txt").read_text()
+    (pin,) = re.findall(r"^awslambdaric==\S+", pinned, re.MULTILINE)
     assert pin in (ROOT / "constraints.txt").read_text().splitlines()
 
 

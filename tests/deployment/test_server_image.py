@@ -30,6 +30,8 @@ def stages() -> dict[str, Steps]:
         if not line.strip() or line.startswith("#"):
             continue
         instruction, _, rest = line.partition(" ")
+        if instruction == "ARG":
+            continue
         if instruction == "FROM":
             steps = found[rest.partition(" AS ")[2]] = []
         steps.append((instruction, rest))

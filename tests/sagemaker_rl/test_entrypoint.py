@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,14 @@ time.sleep(60)
 
 # As sagemaker-training: waits for the script and does not care about signals.
 TRAIN = """
-import subprocess, sys
+import os, subprocess, sys
+from pathlib import Path
+status = Path("/proc/self/status").read_text()
+assert os.getresuid() == os.getresgid() == (10001,) * 3, os.getresuid()
+assert not os.getgroups()
+assert "NoNewPrivs:\\t1" in status
+assert "CapEff:\\t0000000000000000" in status
+Path(os.environ["SAGEMAKER_BASE_DIR"], "written").touch()
 status = subprocess.run([sys.executable, "-c", sys.argv[1]]).returncode
 print("script ended with", status, flush=True)
 sys.exit(status)
@@ -32,13 +39,19 @@ sys.exit(status)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.skipif(not shutil.which("tini"), reason="needs the package tini")
-def test_sigterm_reaches_the_script() -> None:
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="needs util-linux")
+def test_nothing_runs_as_root_and_sigterm_reaches_the_script() -> None:
     # In a PID namespace the entry point is the first process, as in a container.
-    with subprocess.Popen(
-        ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", ENTRYPOINT, sys.executable,
-         "-c", TRAIN, SCRIPT],
+    # One that another user may run too.
+    python = shutil.which("python3", path="/usr/local/bin:/usr/bin")
+    if python is None:
+        pytest.skip("needs the system's Python")
+    with tempfile.TemporaryDirectory() as base, subprocess.Popen(
+        ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", ENTRYPOINT, python, "-c",
+         TRAIN, SCRIPT],
         stdout=subprocess.PIPE,
         text=True,
+        env={**os.environ, "SAGEMAKER_BASE_DIR": base},
     ) as container:  # fmt: skip
         assert container.stdout is not None
         assert container.stdout.readline() == "ready\n"
