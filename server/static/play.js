@@ -7,6 +7,8 @@ const MOST = 8;
 const about = JSON.parse($("about").textContent);
 const mapAbouts = JSON.parse($("map-abouts").textContent);
 const seats = $("seats");
+let previews = 0;
+const onlyLooking = $("begin").disabled; // without the token nothing may be asked for
 
 function addSeat(name) {
   const item = $("seat").content.firstElementChild.cloneNode(true);
@@ -63,12 +65,16 @@ async function post(address) {
 /** Show how the game would begin, or why it cannot. */
 async function preview() {
   $("map-about").textContent = mapAbouts[$("map").value];
+  if (onlyLooking) return;
+  previews += 1;
+  const mine = previews; // answers to what the form said before may come later
   try {
     const game = await post($("new-game").dataset.preview);
+    if (mine !== previews) return;
     new BoardView($("preview"), game).draw(game.frame);
     $("error").textContent = "";
   } catch (error) {
-    $("error").textContent = error.message;
+    if (mine === previews) $("error").textContent = error.message;
   }
 }
 
@@ -90,5 +96,5 @@ $("new-game").addEventListener("change", preview);
 $("add").addEventListener("click", () => addSeat("cautious"));
 $("sit").addEventListener("change", refresh);
 $("new-game").addEventListener("submit", begin);
-addEventListener("pageshow", () => { $("begin").disabled = false; });
+addEventListener("pageshow", () => { $("begin").disabled = onlyLooking; });
 refresh();

@@ -6,11 +6,12 @@ import itertools
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from battlesnake_gym import snakes
+from battlesnake_gym import looks, snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Turn
 from battlesnake_gym.rules import Game
@@ -290,6 +291,70 @@ def test_the_form_refuses_and_adds(quiet: Browser, site: str) -> None:
     click(quiet, "#begin")
     quiet.wait("location.pathname.startsWith('/game/')")
     quiet.wait("document.querySelectorAll('#board .snake').length === 1")
+
+
+def test_a_game_is_stopped_from_its_page(quiet: Browser, site: str) -> None:
+    quiet.open(f"{site}/play?against=straight")
+    quiet.wait("document.querySelectorAll('#preview .snake').length === 2")
+    click(quiet, "#begin")
+    quiet.wait("document.getElementById('stop')?.hidden === false")
+    click(quiet, "#stop")
+    quiet.wait("document.getElementById('outcome').innerText === 'Ended without a winner'")
+    quiet.wait("document.getElementById('stop') === null")
+    quiet.wait("!document.getElementById('again').hidden")
+
+
+def test_who_may_only_look_is_told_and_the_token_lets_in(quiet: Browser, tmp_path: Path) -> None:
+    guarded = web_site.make(tmp_path, games=0, token="a-token")
+    with web_site.serving(guarded.app) as address:
+        for path, button in (("/play", "begin"), ("/lab", "ask")):
+            quiet.open(address + path)
+            assert "open the address with the token" in quiet.text(".notice")
+            assert quiet.run("document.getElementById(arguments[0]).disabled", button) is True
+        quiet.open(f"{address}/play?token=a-token")
+        quiet.wait("document.querySelectorAll('#preview .snake').length === 2")
+        assert quiet.run("location.search") == ""
+        assert quiet.run("document.querySelector('.notice')") is None
+        quiet.driver.delete_all_cookies()
+
+
+def colours_of(browser: Browser, selector: str) -> list[str]:
+    found: list[str] = browser.run(
+        "[...document.querySelectorAll(arguments[0])].map(part => part.getAttribute('fill'))",
+        selector,
+    )
+    return found
+
+
+def test_snakes_that_bring_one_colour_are_told_apart_everywhere(
+    quiet: Browser, site: str, pages: Pages
+) -> None:
+    board = Board.from_text("A < .\n. . .\n> B .\nC . .\nA: name=Ann\nB: name=Bob\nC: name=Cleo")
+    for snake, head in zip(board.snakes, ("shades", "bendr", "no-such"), strict=True):
+        snake.customizations = {"color": "#888888", "head": head, "tail": "bolt"}
+    pages.broadcast.announce("grey", board.copy())
+    expected = looks.colours(board.snakes)
+    assert len(set(expected)) == 3
+    quiet.open(f"{site}/live")
+    quiet.wait("document.querySelectorAll('.thumbnail .snake').length === 3")
+    assert colours_of(quiet, ".thumbnail .snake") == expected
+    assert colours_of(quiet, ".names .dot circle") == expected
+    quiet.open(f"{site}/game/grey")
+    quiet.wait("document.querySelectorAll('#board .snake').length === 3")
+    assert colours_of(quiet, "#board .snake") == expected
+    assert colours_of(quiet, ".snake-card .dot circle") == expected
+    lines = quiet.run(
+        "[...document.querySelectorAll('#chart polyline')].map(line => line.getAttribute('stroke'))"
+    )
+    assert lines == expected
+    drawn = quiet.run(
+        "[...document.querySelectorAll('#board .snake')]"
+        ".map(snake => snake.querySelectorAll('.part').length)"
+    )
+    tails = [len(looks.TAILS["bolt"]) * (len(set(snake.body)) > 1) for snake in board.snakes]
+    heads = [len(looks.head(name)) for name in ("shades", "bendr", "default")]
+    assert drawn == [head + tail for head, tail in zip(heads, tails, strict=True)]
+    pages.broadcast.announce("grey", None)
 
 
 # --- the lab -------------------------------------------------------------------------------------
