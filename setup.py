@@ -1,4 +1,4 @@
-"""Builds the packages and the two compiled parts; the metadata stands in ``pyproject.toml``."""
+"""Builds the packages and the three compiled parts; the metadata stands in ``pyproject.toml``."""
 
 import runpy
 from pathlib import Path
@@ -24,9 +24,9 @@ packages = {
 }
 
 
-def extension(name: str) -> Extension:
-    """Compile all of ``csrc`` in the package of ``name``."""
-    folder = Path(*name.split(".")[:-1]) / "csrc"
+def extension(name: str, sources: str = "csrc") -> Extension:
+    """Compile all of the folder ``sources`` in the package of ``name``."""
+    folder = Path(*name.split(".")[:-1]) / sources
     return Extension(
         name,
         sources=sorted(str(path.relative_to(HERE)) for path in (HERE / folder).glob("*.c")),
@@ -47,6 +47,10 @@ def extension(name: str) -> Extension:
 setup(
     packages=list(packages),
     package_dir=packages,
-    ext_modules=[extension("battlesnake_gym._engine"), extension("heuristics._search")],
+    ext_modules=[
+        extension("battlesnake_gym._engine"),
+        extension("heuristics._search"),
+        extension("heuristics._search_2026", "csrc/frozen"),
+    ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

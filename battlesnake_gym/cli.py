@@ -26,6 +26,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "snakes": Command("heuristics.listing:main", "list the named snakes"),
     "arena": Command("server.arena:main", "let snakes (names, policies, URLs) play", "server"),
+    "ladder": Command("server.ladder:main", "tell a snake's Elo by snakes of known Elo", "server"),
     "watch": Command("server.watch:main", "show replays in the browser", "server"),
     "serve": Command("server.serve:main", "run a live snake for the Battlesnake API", "server"),
     "scenarios": Command("server.scenarios:main", "test a snake on given situations", "server"),

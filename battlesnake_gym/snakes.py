@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from battlesnake_gym.board import Board
@@ -58,6 +58,36 @@ class Strategy(Protocol):
         ...
 
 
+@runtime_checkable
+class Searcher(Protocol):
+    """A strategy that looks at a fixed number of positions when it is given no seconds."""
+
+    def set_positions(self, positions: int) -> None:
+        """Look at so many positions a move."""
+        ...
+
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
+        """As `Strategy.__call__`."""
+        ...
+
+
+class Bounded:
+    """A search that looks at ``positions`` positions a move, whatever time it is given.
+
+    So it plays the same moves on every processor. Raises ``ValueError`` for less than one.
+    """
+
+    def __init__(self, search: Searcher, positions: int) -> None:
+        if positions < 1:
+            raise ValueError(f"positions must be 1 or more, got {positions}")
+        search.set_positions(positions)
+        self._search = search
+
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
+        """Search, without a clock."""
+        return self._search(board)
+
+
 Factory = Callable[[int], Strategy]
 """Builds a fresh strategy from a seed."""
 
@@ -85,7 +115,8 @@ def names() -> list[str]:
 def make(name: str, seed: int = 0) -> Strategy:
     """Build a fresh strategy; the same seed plays the same moves.
 
-    Raises ``ValueError`` with the list of names where ``name`` is unknown.
+    ``minimax@400`` is the search ``minimax`` with 400 positions a move (`Bounded`). Raises
+    ``ValueError`` with the list of names where ``name`` is unknown.
     """
     return _factory(name)(seed)
 
@@ -100,9 +131,20 @@ def description(name: str) -> str:
 
 def _factory(name: str) -> Factory:
     _load_plugins()
-    if name not in _factories:
-        raise ValueError(f"unknown snake {name!r}; choose one of {', '.join(names())}")
-    return _factories[name]
+    base, at, positions = name.partition("@")
+    if base not in _factories:
+        raise ValueError(f"unknown snake {base!r}; choose one of {', '.join(names())}")
+    return functools.partial(_bounded, base, positions) if at else _factories[base]
+
+
+def _bounded(name: str, positions: str, seed: int) -> Bounded:
+    """The search called ``name`` with so many positions a move."""
+    if not positions.isdecimal():
+        raise ValueError(f"{name}@ wants a number of positions, got {positions!r}; try {name}@400")
+    strategy = _factories[name](seed)
+    if not isinstance(strategy, Searcher):
+        raise ValueError(f"{name!r} does not search, so @{positions} means nothing; leave it out")
+    return Bounded(strategy, int(positions))
 
 
 def _load_plugins() -> None:

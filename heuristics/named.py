@@ -10,6 +10,7 @@ from heuristics.conditions import crowded, hungry, longest
 from heuristics.evaluation import shipped
 from heuristics.filters import ALIVE, SAFE, hazards
 from heuristics.foresight import foresight
+from heuristics.frozen import Search2026
 from heuristics.pipeline import Pipeline, When
 from heuristics.preferences import (
     centre,
@@ -104,6 +105,11 @@ def champion(seed: int) -> Search:
     return Search(evaluation=shipped())
 
 
+def minimax_2026(seed: int) -> Search2026:
+    """The search of 2026, which stays as it is: the ladder's upper rungs, like minimax-2026@100."""
+    return Search2026()
+
+
 NAMED: dict[str, snakes.Factory] = {
     "random": random,
     "safe-random": safe_random,
@@ -117,6 +123,7 @@ NAMED: dict[str, snakes.Factory] = {
     "territory": territorial,
     "tree": tree,
     "lookahead": lookahead,
+    "minimax-2026": minimax_2026,
     "minimax": minimax,
     "champion": champion,
 }

@@ -102,6 +102,10 @@ class Search:
         self.max_depth = max_depth
         self.evaluation = evaluation
 
+    def set_positions(self, positions: int) -> None:
+        """Look at so many positions a move that comes without a clock."""
+        self.nodes = positions
+
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Search for the best move of ``board.you``; its score is exact, the others are bounds."""
         return self.think(board, seconds)[0]
@@ -136,6 +140,11 @@ class Search:
             values,
             line=_moves(line, snakes),
         ), statistics
+
+
+def use_cpu_clock(on: bool) -> bool:
+    """Whether the seconds of this search are CPU time of the process from now on; what was."""
+    return _search is not None and _search.use_cpu_clock(on)
 
 
 def inputs(board: Board) -> NDArray[np.int16]:

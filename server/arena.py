@@ -21,7 +21,8 @@ from tqdm import tqdm
 
 from battlesnake_gym import rules
 from battlesnake_gym.rules import Game, Settings
-from server import addresses
+from heuristics.sprt import Sprt
+from server import addresses, match
 from server.database import (
     DEFAULT_URL,
     Tournament,
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
 
 DEFAULT_REPLAYS = Path("replays")
 DEFAULT_PORT = 8791
+DEFAULT_GAMES = 10
+DEFAULT_TIMEOUT = 500
+DEFAULT_ERROR_RATE = 0.05
 
 REST = "what was played is stored, and the same command with --resume plays the rest"
 
@@ -59,6 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         site = None
+        sprt = _sprt(arguments)
         if not arguments.snakes and not arguments.web:
             raise ValueError("name the snakes that play, or give --web to open the pages only")
         if arguments.snakes:
@@ -75,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
     stops = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, _interrupt_once) for number in stops}
     try:
-        status = _play(arguments, setup, engine, site) if arguments.snakes else 0
+        status = _play(arguments, setup, sprt, engine, site) if arguments.snakes else 0
         if site is not None and status == 0:
             site.wait()
         return status
@@ -108,11 +113,17 @@ def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:
     )
 
 
-def _play(arguments: argparse.Namespace, setup: Setup, engine: Engine, site: Site | None) -> int:
-    """Play the tournament and print its table."""
+def _play(
+    arguments: argparse.Namespace,
+    setup: Setup,
+    sprt: Sprt | None,
+    engine: Engine,
+    site: Site | None,
+) -> int:
+    """Play the tournament and print its table, or the match and its verdict."""
     try:
         with hold(engine):
-            return _play_alone(arguments, setup, engine, site)
+            return _play_alone(arguments, setup, sprt, engine, site)
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {REST}\n")
         return 130
@@ -122,15 +133,27 @@ def _play(arguments: argparse.Namespace, setup: Setup, engine: Engine, site: Sit
 
 
 def _play_alone(
-    arguments: argparse.Namespace, setup: Setup, engine: Engine, site: Site | None
+    arguments: argparse.Namespace,
+    setup: Setup,
+    sprt: Sprt | None,
+    engine: Engine,
+    site: Site | None,
 ) -> int:
-    tournament = _begin(engine, setup, arguments.resume)
+    tournament = begin(engine, setup, arguments.resume)
     announce = None if site is None else site.announce
+    rest = arguments.jobs, arguments.replays, announce
     try:
-        run(engine, tournament, setup, arguments.games, arguments.jobs, arguments.replays, announce)
+        if sprt is None:
+            run(engine, tournament, setup, arguments.games or DEFAULT_GAMES, *rest)
+        else:
+            match.run(engine, tournament, setup, sprt, arguments.games, *rest)
     finally:
-        lines = summarise(patiently(engine, lambda session: load_games(session, tournament)))
-        if arguments.json:
+        games = patiently(engine, lambda session: load_games(session, tournament))
+        lines = summarise(games)
+        if sprt is not None:
+            as_json = json.dumps(match.to_json(games, setup, sprt), indent=2) + "\n"
+            sys.stdout.write(as_json if arguments.json else match.text(games, setup, sprt))
+        elif arguments.json:
             sys.stdout.write(json.dumps(to_json(lines), indent=2) + "\n")
         elif lines:
             sys.stdout.write(table(lines))
@@ -144,11 +167,12 @@ def first_line(error: Exception) -> str:
 
 def check(setup: Setup) -> None:
     """Raise ``ValueError`` where the set-up cannot be played: before any work, with the remedy."""
-    if not 1 <= setup.per_game <= len(setup.snakes):
+    if not setup.sides and not 1 <= setup.per_game <= len(setup.snakes):
         raise ValueError(
             f"--per-game must be between 1 and the number of snakes ({len(setup.snakes)}), "
             f"got {setup.per_game}"
         )
+    match.check(setup)
     if setup.timeout < 1:
         raise ValueError(f"--timeout must be 1 ms or more, got {setup.timeout}; try 500")
     game = Game(setup.ruleset, setup.map, setup.settings, setup.seed or 1)
@@ -216,7 +240,9 @@ def store(engine: Engine, result: Result, tournament: int, setup: Setup) -> None
         )
 
 
-def _begin(engine: Engine, setup: Setup, resume: bool) -> int:
+def begin(engine: Engine, setup: Setup, resume: bool) -> int:
+    """The number of the tournament in the database: a new one, or the last of this set-up."""
+
     def find(session: Session) -> int:
         tournament = find_tournament(session, setup.to_dict()) if resume else None
         if tournament is None:
@@ -228,7 +254,21 @@ def _begin(engine: Engine, setup: Setup, resume: bool) -> int:
     return patiently(engine, find)
 
 
+def _sprt(arguments: argparse.Namespace) -> Sprt | None:
+    """The test that ends the match; the settings of one are refused without the other."""
+    if arguments.sprt is None:
+        for name in ("alpha", "beta"):
+            if getattr(arguments, name) is not None:
+                raise ValueError(f"--{name} is an error rate of --sprt; give --sprt 0 20 too")
+        return None
+    rates = {name: getattr(arguments, name) or DEFAULT_ERROR_RATE for name in ("alpha", "beta")}
+    return Sprt(*arguments.sprt, **rates)
+
+
 def _setup(arguments: argparse.Namespace) -> Setup:
+    bounded = arguments.positions is not None or arguments.milliseconds is not None
+    if bounded and arguments.timeout is not None:
+        raise ValueError("--timeout is not kept with --positions or --milliseconds; leave it out")
     return Setup(
         snakes=tuple(arguments.snakes),
         per_game=arguments.per_game or len(arguments.snakes),
@@ -243,9 +283,12 @@ def _setup(arguments: argparse.Namespace) -> Setup:
             shrink_every_n_turns=arguments.shrink_every_n_turns,
         ),
         seed=arguments.seed,
-        timeout=arguments.timeout,
+        timeout=DEFAULT_TIMEOUT if arguments.timeout is None else arguments.timeout,
         max_turns=arguments.max_turns,
         reach=addresses.from_options(arguments),
+        positions=arguments.positions,
+        milliseconds=arguments.milliseconds,
+        sides=arguments.sprt is not None,
     )
 
 
@@ -267,7 +310,23 @@ def _parser() -> argparse.ArgumentParser:
         help="a URL, a snake's name, or a policy.onnx; LABEL=... names it in the table; "
         "with --web there may be none",
     )
-    add("--games", type=_positive, default=10, help="games of every group of snakes")
+    add("--games", type=positive, default=argparse.SUPPRESS,
+        help="games of every group of snakes (default: 10); with --sprt the most that are played "
+        "(default: no bound)")  # fmt: skip
+    add("--sprt", type=float, nargs=2, metavar=("ELO0", "ELO1"), default=argparse.SUPPRESS,
+        help="is the first snake better than the second? Play pairs of games with the seats "
+        "exchanged until it is known whether by ELO1 or more, or by ELO0 or less: try 0 20; with "
+        "--per-game 4 each side plays two snakes")  # fmt: skip
+    add("--alpha", type=float, default=argparse.SUPPRESS, metavar="RATE",
+        help="how often --sprt may say ELO1 where ELO0 holds (default: 0.05)")  # fmt: skip
+    add("--beta", type=float, default=argparse.SUPPRESS, metavar="RATE",
+        help="how often --sprt may say ELO0 where ELO1 holds (default: 0.05)")  # fmt: skip
+    add("--positions", type=positive, default=argparse.SUPPRESS, metavar="N",
+        help="searching snakes look at N positions a move, without a clock; one that is called "
+        "NAME@POSITIONS keeps its own")  # fmt: skip
+    add("--milliseconds", type=float, default=argparse.SUPPRESS, metavar="MS",
+        help="searching snakes think for MS milliseconds of CPU time a move, however busy the "
+        "machine is, and nobody is late")  # fmt: skip
     add("--per-game", type=int, help="snakes in a game; 2 is a round-robin of duels (default: all)",
         default=argparse.SUPPRESS)  # fmt: skip
     add("--width", type=int, default=11, help="columns")
@@ -279,9 +338,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--hazard-damage-per-turn", type=int, default=usual.hazard_damage_per_turn, help="damage")
     add("--shrink-every-n-turns", type=int, default=usual.shrink_every_n_turns, help="royale")
     add("--seed", type=int, default=1, help="the same seed, the same starts and food")
-    add("--timeout", type=int, default=500, help="milliseconds for an answer")
-    add("--max-turns", type=_positive, default=None, help="end longer games without a winner")
-    add("--jobs", type=_positive, default=os.cpu_count() or 1, help="games at a time")
+    add("--timeout", type=int, default=argparse.SUPPRESS,
+        help="milliseconds for an answer (default: 500)")  # fmt: skip
+    add("--max-turns", type=positive, default=None, help="end longer games without a winner")
+    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
     add("--replays", type=Path, default=None, metavar="DIR", help="keep a replay of every game")
     add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
     add("--resume", action="store_true", help="go on with the last tournament of this set-up")
@@ -297,11 +357,16 @@ def _parser() -> argparse.ArgumentParser:
         help="a URL, a name or a policy.onnx that people may play against")  # fmt: skip
     add("--allow-urls", action="store_true", help="let people play against any URL they give")
     addresses.add_options(parser)
-    parser.set_defaults(per_game=None)
+    parser.set_defaults(
+        **dict.fromkeys(
+            ("per_game", "games", "sprt", "alpha", "beta", "positions", "milliseconds", "timeout")
+        )
+    )
     return parser
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """An option that is a whole number from 1 on."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be 1 or more, got {value}")

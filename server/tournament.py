@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import hashlib
 import itertools
 import multiprocessing
 import os
 import re
 import signal
+import sys
 import threading
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence, Set
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence, Set
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from multiprocessing.context import SpawnContext
 from multiprocessing.queues import SimpleQueue
@@ -27,6 +27,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay, Turn
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Factory
+from heuristics.match import Conditions, play_game, side_of_seats, start_seed
 from server.addresses import Reach
 from server.players import HttpPlayer, LocalPlayer, Player, open_client
 from server.referee import GameRecord, SeatRecord, Tell, play
@@ -38,8 +39,11 @@ class Setup:
     """What a tournament is: equal set-ups have the same schedule.
 
     ``snakes`` are as `entrants` reads them; ``per_game`` of them meet in a game.
-    ``timeout`` is in milliseconds; ``max_turns`` ends endless games. ``reach`` is where the
-    operator lets requests go, besides the addresses in ``snakes``; it makes no other schedule.
+    ``timeout`` is in milliseconds; ``max_turns`` ends endless games. With ``positions`` or
+    ``milliseconds`` (of CPU time) a move, which need all snakes to be in this process, there is no
+    other clock. ``sides`` makes a match of it: the two snakes take the seats by turns. ``reach`` is
+    where the operator lets requests go, besides the addresses in ``snakes``; it makes no other
+    schedule.
     """
 
     snakes: tuple[str, ...]
@@ -53,12 +57,23 @@ class Setup:
     timeout: int = 500
     max_turns: int | None = None
     reach: Reach = Reach()  # noqa: RUF009  (frozen)
+    positions: int | None = None
+    milliseconds: float | None = None
+    sides: bool = False
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the moves are bounded by something else than the timeout."""
+        return self.positions is not None or self.milliseconds is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """The set-up as JSON, without its reach."""
-        written = asdict(self) | {"snakes": list(self.snakes)}
-        del written["reach"]
-        return written
+        """The set-up as JSON, without its reach and what few tournaments have."""
+        values = asdict(self) | {"snakes": list(self.snakes)}
+        for name in ("positions", "milliseconds", "sides"):
+            if not values[name]:
+                del values[name]
+        del values["reach"]
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +159,20 @@ def schedule(snakes: int, per_game: int, games: int, seed: int) -> Iterator[Fixt
         turn = round_ % per_game
         for group in itertools.combinations(range(snakes), per_game):
             seats = group[turn:] + group[:turn]
-            yield Fixture(number, game_seed(seed, round_ // per_game), seats)
+            yield Fixture(number, start_seed(seed, round_ // per_game), seats)
             number += 1
 
 
-def game_seed(seed: int, index: int) -> int:
-    """A seed of its own for each index: the rules' streams of neighbouring seeds overlap."""
-    digest = hashlib.sha256(f"{seed}/{index}".encode()).digest()
-    return int.from_bytes(digest[:8]) >> 1 or 1
+def match_schedule(per_game: int, seed: int, first: int = 0) -> Iterator[Fixture]:
+    """The games of a match between two sides from the number ``first`` on, without an end.
+
+    Games 2n and 2n + 1 begin alike, with the seats exchanged.
+
+    >>> [fixture.seats for fixture in itertools.islice(match_schedule(4, seed=1), 2)]
+    [(0, 1, 0, 1), (1, 0, 1, 0)]
+    """
+    for number in itertools.count(first):
+        yield Fixture(number, start_seed(seed, number // 2), side_of_seats(per_game, number))
 
 
 Announce = Callable[[str, Board | Turn | None], None]
@@ -167,31 +188,48 @@ def play_all(
     replays: Path | None = None,
     announce: Announce | None = None,
 ) -> Generator[Result, None, None]:
-    """Play what the schedule still holds, ``jobs`` games at a time; results come as they end.
-
-    ``done`` are the numbers of games that are not played again. Every job is a process: snakes in
-    one game never wait for those in another. ``announce`` is called in this process, from a thread
-    of its own; even one job is then played elsewhere, for whoever is told has work to do here.
-    """
+    """Play what the schedule still holds, as `play_fixtures`; ``done`` are not played again."""
     fixtures = [
         fixture
         for fixture in schedule(len(setup.snakes), setup.per_game, games, setup.seed)
         if fixture.number not in done
     ]
+    yield from play_fixtures(setup, fixtures, min(jobs, max(1, len(fixtures))), replays, announce)
+
+
+def play_fixtures(
+    setup: Setup,
+    fixtures: Iterable[Fixture],
+    jobs: int,
+    replays: Path | None = None,
+    announce: Announce | None = None,
+) -> Generator[Result, None, None]:
+    """Play ``fixtures``, ``jobs`` games at a time; results come as they end.
+
+    Every job is a process: snakes in one game never wait for those in another. ``announce`` is
+    called in this process, from a thread of its own; even one job is then played elsewhere, for
+    whoever is told has work to do here. A game is begun when it is its turn, so the schedule may be
+    without an end: whoever closes this waits only for the games that are being played.
+    """
     if jobs == 1 and announce is None:
         yield from (play_fixture(setup, fixture, replays) for fixture in fixtures)
         return
     context = multiprocessing.get_context("spawn")
     with (
         _relayed(announce, context) as listen,
-        _Pool(min(jobs, max(1, len(fixtures))), context, _begin_process, listen) as pool,
+        _Pool(jobs, context, _begin_process, listen) as pool,
     ):
-        futures: list[Future[Result]] = [
-            pool.submit(_play_in_pool, setup, fixture, replays) for fixture in fixtures
-        ]
+        waiting = iter(fixtures)
+        playing: set[Future[Result]] = set()
         try:
-            for future in as_completed(futures):
-                yield future.result()
+            while True:
+                for fixture in itertools.islice(waiting, jobs - len(playing)):
+                    playing.add(pool.submit(_play_in_pool, setup, fixture, replays))
+                if not playing:
+                    return
+                finished, playing = wait(playing, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    yield future.result()
         except BaseException:
             pool.abandon()
             raise
@@ -277,7 +315,10 @@ def play_fixture(
     # The id is not from the seed: a server keeps its games by id, and may be playing this seed.
     game_id = str(uuid.uuid4())
     tell = None if announce is None else functools.partial(announce, game_id)
-    record = asyncio.run(_play(setup, fixture, game_id, tell))
+    if setup.bounded:
+        record = _play_bounded(setup, fixture, game_id, replays is not None, tell)
+    else:
+        record = asyncio.run(_play(setup, fixture, game_id, tell))
     path = None if replays is None else replay_path(replays, fixture.number, game_id)
     if path is not None:
         Replay(record.first, record.turns).save(path)
@@ -320,6 +361,47 @@ async def _play(setup: Setup, fixture: Fixture, game_id: str, tell: Tell | None)
             setup.max_turns,
             tell,
         )
+
+
+def _play_bounded(
+    setup: Setup, fixture: Fixture, game_id: str, reasons: bool, tell: Tell | None
+) -> GameRecord:
+    """A game without a referee: nobody can be late, and a snake that raises ends the tournament."""
+    conditions = Conditions(
+        width=setup.width,
+        height=setup.height,
+        ruleset=setup.ruleset,
+        map=setup.map,
+        settings=setup.settings,
+        max_turns=setup.max_turns or sys.maxsize,
+        positions=setup.positions,
+        milliseconds=setup.milliseconds,
+    )
+    everybody = entrants(setup.snakes, setup.reach)
+    seated = [everybody[snake] for snake in fixture.seats]
+    played = play_game(
+        conditions,
+        [local_factory(entrant) for entrant in seated],
+        fixture.seed,
+        names=[entrant.label for entrant in seated],
+        game_id=game_id,
+        reasons=reasons or tell is not None,
+        tell=tell,
+    )
+    last = played.last
+    seat_of = {snake.id: seat for seat, snake in enumerate(last.snakes)}
+    seats = [
+        SeatRecord(
+            cause=snake.eliminated_cause,
+            killer=seat_of.get(snake.eliminated_by),
+            eliminated_on=snake.eliminated_on,
+            length=snake.length,
+            latencies=milliseconds,
+        )
+        for snake, milliseconds in zip(last.snakes, played.cpu, strict=True)
+    ]
+    winner = seat_of[last.winner.id] if last.is_over() and last.winner else None
+    return GameRecord(played.first, played.turns, seats, winner, last.is_over())
 
 
 @contextlib.asynccontextmanager

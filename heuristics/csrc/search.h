@@ -70,4 +70,6 @@ typedef struct {
     uint8_t food[MAX_CELLS];
 } Outcome;
 
+extern int search_cpu_clock; /* 1: seconds are CPU time of this process */
+
 #endif

@@ -209,7 +209,7 @@ static Search *begin(const Question *question, Position *root) {
     if (!search) return NULL;
     search->ask = question;
     search->cells = question->width * question->height;
-    search->clock = CLOCK_MONOTONIC;
+    search->clock = search_cpu_clock ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
     search->network_code = fastest_network_code();
     prepare_board(search);
     prepare_root(search, root);

@@ -219,6 +219,22 @@ static PyObject *inputs(PyObject *module, PyObject *args) {
     return PyBytes_FromStringAndSize((const char *)numbers, sizeof numbers);
 }
 
+int search_cpu_clock;
+
+PyDoc_STRVAR(use_cpu_clock_doc,
+"use_cpu_clock(on)\n"
+"--\n\n"
+"Whether the seconds of all searches in this process are its CPU time from now on; returns what\n"
+"held before. For comparisons on a busy machine; who plays against a clock needs the wall's.");
+
+static PyObject *use_cpu_clock(PyObject *module, PyObject *args) {
+    (void)module;
+    int on, before = search_cpu_clock;
+    if (!PyArg_ParseTuple(args, "p:use_cpu_clock", &on)) return NULL;
+    search_cpu_clock = on;
+    return PyBool_FromLong(before);
+}
+
 static int check_moves(const Question *ask, const Py_buffer *moves) {
     Py_ssize_t turns = moves->len / ask->snakes;
     if (turns > MAX_DEPTH || moves->len % ask->snakes)
@@ -296,6 +312,7 @@ static PyMethodDef methods[] = {{"think", think, METH_VARARGS, think_doc},
                                 {"inputs", inputs, METH_VARARGS, inputs_doc},
                                 {"play_game", play_game, METH_VARARGS, play_game_doc},
                                 {"values_by", values_by, METH_VARARGS, values_by_doc},
+                                {"use_cpu_clock", use_cpu_clock, METH_VARARGS, use_cpu_clock_doc},
                                 {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_search",

@@ -165,3 +165,77 @@ def test_an_interrupted_tournament_keeps_what_was_played(
         assert arena.main(duel) == 130
     assert "--resume" in capsys.readouterr().err
     assert results(capsys, *duel, "--resume")["hungry"]["games"] == 4
+
+
+def match(
+    capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run a match twice, the second time resumed; both results."""
+    told = []
+    for more in ((), ("--resume",)):
+        assert arena.main([*arguments, *more, "--json", "--jobs=1"]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+    return told[0], told[1]
+
+
+@pytest.mark.parametrize("per_game", [2, 4])
+def test_a_match_stops_when_the_answer_is_known_and_is_not_played_again(
+    per_game: int, database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result, again = match(
+        capsys, "tree", "random", "--sprt", "0", "200", "--milliseconds=5",
+        f"--per-game={per_game}", "--width=7", "--height=7", database,
+    )  # fmt: skip
+    assert result["verdict"] == "H1"
+    assert result["llr"] >= result["bounds"][1]
+    assert result["low"] > 0
+    assert sum(result["pairs"]) * 2 == result["games"] < 40
+    assert again == result
+
+
+def test_a_match_goes_on_where_it_was_stopped_and_other_bounds_may_end_it(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ("cautious", "minimax@5", "--positions=5", *SMALL, database)
+    first, again = match(capsys, *call, "--sprt", "0", "5", "--games=4")
+    assert first["verdict"] is None
+    assert first["games"] == again["games"] == 4
+    longer, _ = match(capsys, *call, "--sprt", "0", "5", "--games=8", "--resume")
+    assert longer["games"] == 8
+    pairs = zip(longer["pairs"], first["pairs"], strict=True)
+    assert all(after >= before for after, before in pairs)
+    decided, _ = match(capsys, *call, "--sprt", "-1200", "-800", "--resume")
+    assert decided["games"] == 8
+    assert decided["verdict"] == "H1"
+
+
+def test_a_match_with_a_url_is_the_referees(
+    cautious: str, database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result, _ = match(
+        capsys, cautious, "random", "--sprt", "0", "300", "--timeout=5000", "--max-turns=60",
+        "--width=7", "--height=7", "--games=4", database,
+    )  # fmt: skip
+    assert result["games"] == 4
+    assert result["score"] >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (["hungry", "--sprt", "0", "20"], "two snakes, got 1"),
+        (["hungry", "tree", "--sprt", "0", "20", "--per-game=3"], "--per-game must be even"),
+        (["hungry", "tree", "--sprt", "20", "0"], "below the second"),
+        (["hungry", "tree", "--sprt", "0", "20", "--alpha=0.7"], "alpha must be"),
+        (["hungry", "tree", "--alpha=0.1"], "give --sprt"),
+        (["hungry", "tree", "--positions=5"], "--positions means nothing"),
+        (["minimax", "tree", "--positions=5", "--timeout=100"], "--timeout is not kept"),
+        (["minimax", "http://127.0.0.1:9/", "--positions=5"], "thinks elsewhere"),
+        (["minimax", "tree", "--positions=5", "--milliseconds=2"], "not both"),
+    ],
+)
+def test_a_match_that_means_nothing_is_refused(
+    call: list[str], why: str, database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert arena.main([*call, database]) == 2
+    assert why in capsys.readouterr().err

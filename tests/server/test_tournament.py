@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym.replay import Replay
-from server.tournament import Fixture, Setup, entrants, game_seed, play_all, schedule
+from heuristics.match import start_seed
+from server.tournament import Fixture, Setup, entrants, play_all, schedule
 
 
 @pytest.mark.parametrize(("snakes", "per_game"), [(2, 2), (4, 2), (4, 4), (5, 3), (3, 1)])
@@ -31,10 +32,10 @@ def test_a_longer_schedule_begins_with_the_shorter_one() -> None:
 
 
 def test_seeds_are_far_apart_and_follow_from_the_first() -> None:
-    seeds = sorted(game_seed(5, index) for index in range(1000))
+    seeds = sorted(start_seed(5, index) for index in range(1000))
     assert all(0 < seed < 2**63 for seed in seeds)
     assert min(b - a for a, b in itertools.pairwise(seeds)) > 10_000
-    assert game_seed(5, 3) == game_seed(5, 3) != game_seed(6, 3)
+    assert start_seed(5, 3) == start_seed(5, 3) != start_seed(6, 3)
 
 
 def test_doubles_have_names_of_their_own() -> None:

@@ -1,0 +1,208 @@
+"""Measures the ladder once: rungs of like strength play, and all Elo are fitted together.
+
+    python benchmarks/ladder.py --state ladder-games.jsonl --minutes 60 --write
+
+Every pair of games is a line of the state file as soon as it has been played, and the same command
+goes on from there. ``--write`` puts the result into ``heuristics/ladder.json``; the rungs do not
+move because games of somebody else are played, so this is for a new ladder only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import multiprocessing
+import platform
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tqdm import tqdm
+
+from battlesnake_gym import snakes
+from battlesnake_gym.files import write_atomically
+from heuristics import ladder
+from heuristics.match import Conditions, play_pair
+from heuristics.sprt import Z95
+
+TARGET = Path(ladder.__file__).with_name("ladder.json")
+SEED = 2026
+SLOW = {"minimax-2026@10000": 0.3, "minimax-2026@50000": 0.12, "minimax-2026@2000": 0.6}
+"""Rungs whose games are long, and the part of the others' pairs that they play."""
+
+LIKE = {
+    "minimax-2026@10": ("hungry", "cautious"),
+    "minimax-2026@30": ("hungry", "cautious", "hunter"),
+    "minimax-2026@100": ("hunter", "tree", "territory"),
+    "minimax-2026@400": ("tree", "territory", "lookahead"),
+    "minimax-2026@2000": ("territory", "lookahead"),
+    "minimax-2026@10000": ("lookahead",),
+}
+"""Searching rungs and the simple snakes that are about as strong."""
+
+
+class Meeting(NamedTuple):
+    """Two rungs that play each other, and how many pairs of games at most."""
+
+    snakes: int
+    one: str
+    other: str
+    pairs: int
+
+
+def meetings(pairs: int) -> list[Meeting]:
+    """Within each family the next two above, and between the families those of like strength."""
+    plan: dict[tuple[str, str], float] = {}
+    for family in (ladder.NAMES[: -len(ladder.POSITIONS)], ladder.NAMES[-len(ladder.POSITIONS) :]):
+        for place, one in enumerate(family):
+            for above, other in enumerate(family[place + 1 : place + 3]):
+                plan[one, other] = (1.0, 0.4)[above]
+    for search, simple in LIKE.items():
+        plan |= {(one, search): 0.7 for one in simple}
+    found = []
+    for (one, other), part in plan.items():
+        part *= min(SLOW.get(one, 1.0), SLOW.get(other, 1.0))
+        found += [Meeting(count, one, other, max(4, round(pairs * part))) for count in (2, 4)]
+    return found
+
+
+def schedule(plan: list[Meeting], done: set[tuple[int, str, str, int]]) -> Iterator[Any]:
+    """What is still to be played, all meetings advancing alike."""
+    tasks = [
+        ((index + 0.5) / meeting.pairs, meeting, index)
+        for meeting in plan
+        for index in range(meeting.pairs)
+    ]
+    for _, meeting, index in sorted(tasks):
+        if (meeting.snakes, meeting.one, meeting.other, index) not in done:
+            yield meeting, index
+
+
+def play(meeting: Meeting, index: int) -> dict[str, Any]:
+    """One pair of games as a line of the state."""
+    one, other = (functools.partial(snakes.make, name) for name in (meeting.one, meeting.other))
+    outcome, seconds = play_pair(Conditions(), one, other, SEED, index, meeting.snakes)
+    return {**meeting._asdict(), "index": index, "outcome": outcome, "seconds": round(seconds, 3)}
+
+
+def measure(state: Path, plan: list[Meeting], minutes: float, jobs: int) -> None:
+    """Play until all is played or the time is up."""
+    done = {(row["snakes"], row["one"], row["other"], row["index"]) for row in read(state)}
+    todo = list(schedule(plan, done))
+    ends = time.monotonic() + 60 * minutes
+    context = multiprocessing.get_context("spawn")
+    with (
+        state.open("a") as out,
+        ProcessPoolExecutor(jobs, context) as pool,
+        tqdm(total=len(todo), unit="pair") as bar,
+    ):
+        running: set[Future[dict[str, Any]]] = set()
+        waiting = iter(todo)
+        while True:
+            while len(running) < jobs and time.monotonic() < ends:
+                task = next(waiting, None)
+                if task is None:
+                    break
+                running.add(pool.submit(play, *task))
+            if not running:
+                return
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                out.write(json.dumps(future.result()) + "\n")
+                out.flush()
+                bar.update()
+
+
+def read(state: Path) -> list[dict[str, Any]]:
+    """The pairs that were played."""
+    return [json.loads(line) for line in state.read_text().splitlines()] if state.exists() else []
+
+
+def summary(rows: list[dict[str, Any]], command: str) -> dict[str, Any]:
+    """The data file: rungs with Elo, intervals and games, and what they follow from."""
+    ladders, met = {}, {}
+    for count in (2, 4):
+        pairs: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * 5)
+        for row in rows:
+            if row["snakes"] == count:
+                pairs[row["one"], row["other"]][row["outcome"]] += 1
+        meetings = [
+            ladder.Meetings(one, other, tuple(counts)) for (one, other), counts in pairs.items()
+        ]
+        elo = ladder.fit(meetings, ladder.NAMES)
+        games = {
+            name: 2 * sum(sum(m.pairs) for m in meetings if name in (m.one, m.other))
+            for name in ladder.NAMES
+        }
+        ladders[str(count)] = [
+            {
+                "name": name,
+                "elo": round(elo[name][0]),
+                "low": round(elo[name][0] - Z95 * elo[name][1]),
+                "high": round(elo[name][0] + Z95 * elo[name][1]),
+                "games": games[name],
+                "seconds": seconds_a_game(rows, count, name),
+            }
+            for name in ladder.NAMES
+        ]
+        met[str(count)] = [
+            {"one": m.one, "other": m.other, "pairs": list(m.pairs)}
+            for m in sorted(meetings, key=lambda m: (ladder.NAMES.index(m.one), m.other))
+        ]
+    return {
+        "format": 1,
+        "command": command,
+        "processor": processor(),
+        "cpu_minutes": round(sum(row["seconds"] for row in rows) / 60, 1),
+        "ladders": ladders,
+        "meetings": met,
+    }
+
+
+def seconds_a_game(rows: list[dict[str, Any]], count: int, name: str) -> float:
+    """CPU seconds of a game of this rung against its neighbours."""
+    seconds: list[float] = [
+        r["seconds"] / 2 for r in rows if r["snakes"] == count and name in (r["one"], r["other"])
+    ]
+    return round(sum(seconds) / max(1, len(seconds)), 3)
+
+
+def processor() -> str:
+    """What the CPU calls itself."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def main() -> None:
+    """Read the options, play, and print the ladder."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--state", type=Path, default=Path("ladder-games.jsonl"))
+    parser.add_argument("--pairs", type=int, default=60, help="of neighbours (default: 60)")
+    parser.add_argument("--minutes", type=float, default=60, help="wall-clock time (default: 60)")
+    parser.add_argument("--jobs", type=int, default=2, help="games at a time (default: 2)")
+    parser.add_argument("--write", action="store_true", help="replace heuristics/ladder.json")
+    args = parser.parse_args()
+    measure(args.state, meetings(args.pairs), args.minutes, args.jobs)
+    command = f"python benchmarks/ladder.py --pairs {args.pairs}"
+    result = summary(read(args.state), command)
+    for count, rungs in result["ladders"].items():
+        print(f"{count} snakes")
+        for rung in rungs:
+            print(
+                f"  {rung['name']:<20}{rung['elo']:>6} ({rung['low']} to {rung['high']}), "
+                f"{rung['games']} games, {rung['seconds']:.2f} s each"
+            )
+    if args.write:
+        write_atomically(TARGET, lambda part: part.write_text(json.dumps(result, indent=1) + "\n"))
+        sys.stdout.write(f"wrote {TARGET.name}\n")
+
+
+if __name__ == "__main__":
+    main()

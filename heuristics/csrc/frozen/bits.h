@@ -1,0 +1,56 @@
+/* A set of cells as WORDS machine words, and how it spreads over the board by one step. */
+typedef struct {
+    uint64_t w[WORDS];
+} Bits;
+
+static inline Bits bits_none(void) {
+    Bits r;
+    for (int i = 0; i < WORDS; i++) r.w[i] = 0;
+    return r;
+}
+static inline Bits bits_and(Bits a, Bits b) {
+    for (int i = 0; i < WORDS; i++) a.w[i] &= b.w[i];
+    return a;
+}
+static inline Bits bits_or(Bits a, Bits b) {
+    for (int i = 0; i < WORDS; i++) a.w[i] |= b.w[i];
+    return a;
+}
+static inline Bits bits_minus(Bits a, Bits b) {
+    for (int i = 0; i < WORDS; i++) a.w[i] &= ~b.w[i];
+    return a;
+}
+static inline int bits_any(Bits a) {
+    uint64_t r = 0;
+    for (int i = 0; i < WORDS; i++) r |= a.w[i];
+    return r != 0;
+}
+static inline int bits_count(Bits a) {
+    int r = 0;
+    for (int i = 0; i < WORDS; i++) r += __builtin_popcountll(a.w[i]);
+    return r;
+}
+static inline int bits_has(const Bits *a, int cell) { return (a->w[cell >> 6] >> (cell & 63)) & 1; }
+static inline void bits_add(Bits *a, int cell) { a->w[cell >> 6] |= 1ull << (cell & 63); }
+static inline void bits_drop(Bits *a, int cell) { a->w[cell >> 6] &= ~(1ull << (cell & 63)); }
+
+/* Shifts by 1 to 63 cells, towards higher and lower cell numbers. */
+static inline Bits bits_up(Bits a, int n) {
+    for (int i = WORDS - 1; i > 0; i--) a.w[i] = a.w[i] << n | a.w[i - 1] >> (64 - n);
+    a.w[0] <<= n;
+    return a;
+}
+static inline Bits bits_down(Bits a, int n) {
+    for (int i = 0; i < WORDS - 1; i++) a.w[i] = a.w[i] >> n | a.w[i + 1] << (64 - n);
+    a.w[WORDS - 1] >>= n;
+    return a;
+}
+/* The same by any number of cells. */
+static inline Bits bits_far_up(Bits a, int n) {
+    for (; n > 32; n -= 32) a = bits_up(a, 32);
+    return n ? bits_up(a, n) : a;
+}
+static inline Bits bits_far_down(Bits a, int n) {
+    for (; n > 32; n -= 32) a = bits_down(a, 32);
+    return n ? bits_down(a, n) : a;
+}

@@ -1,0 +1,198 @@
+/* Iterative deepening alpha-beta over whole turns.
+ *
+ * We choose first and the rivals answer knowing our move, so a value is one that we can be sure of.
+ * With one rival that is exact alpha-beta; with several, each rival in turn may answer us as badly
+ * as it can while the others make the move that looks best to them (best-reply search). */
+
+enum { EXACT, AT_LEAST, AT_MOST };
+
+/* A decided game is decided at any depth. */
+static int proven(const Entry *entry) {
+    return (entry->value >= PROVEN && entry->bound != AT_MOST) ||
+           (entry->value <= -PROVEN && entry->bound != AT_LEAST);
+}
+
+static uint64_t mixed(uint64_t x) {
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}
+
+/* Everything that the future depends on: the cells, and each snake's health, length and tail. */
+static uint64_t position_key(const Search *search, const Position *at) {
+    uint64_t key = at->hash;
+    for (int s = 0; s < search->ask->snakes; s++) {
+        const Body *body = &at->snake[s];
+        if (!body->alive) continue;
+        uint64_t facts = (uint64_t)body->health << 48 | (uint64_t)body->length << 32 |
+                         (uint64_t)body->stacked << 16 | segment(search, s, body->tail);
+        key += mixed(facts * 31 + s + 1);
+    }
+    return key;
+}
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(search_2026_cpu_clock ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec * 1e-9;
+}
+
+static int out_of_time(Search *search) {
+    const Question *ask = search->ask;
+    if (ask->nodes > 0 && search->visited >= ask->nodes) search->stopped = 1;
+    if (ask->seconds > 0 && !(search->visited & 255) && seconds_now() >= search->deadline)
+        search->stopped = 1;
+    return search->stopped;
+}
+
+/* The value of a decided position, or `undecided`. `ply` is the number of turns played. */
+static int decided(const Search *search, const Position *at, int ply, int undecided) {
+    int drawn = !at->living && search->ask->snakes > 1;
+    if (!at->snake[0].alive) return drawn ? -search->ask->weights[W_DRAW] : -WIN + ply;
+    if (at->living == 1 && search->ask->snakes > 1 && !search->ask->solo) return WIN - ply;
+    return undecided;
+}
+
+static Bits leaving_tails(const Search *search, const Position *at) {
+    Bits tails = bits_none();
+    for (int s = 0; s < search->ask->snakes; s++)
+        if (at->snake[s].alive && !at->snake[s].stacked)
+            bits_add(&tails, segment(search, s, at->snake[s].tail));
+    return tails;
+}
+
+/* Moves of snake `s` that neither leave the board nor enter a body that stays, the most promising
+ * first; with none of them, a single one (any: it dies). Returns how many. The body of a snake that
+ * starves in this very turn is taken to stay. */
+static int moves_of(const Search *search, const Position *at, int s, int first, uint8_t *moves) {
+    Bits closed = bits_minus(at->occupied, leaving_tails(search, at));
+    int count = 0, from = head_of(search, at, s);
+    uint64_t rank[4];
+    for (int move = 0; move < 4; move++) {
+        int cell = search->next[from][move];
+        if (cell == OFF_BOARD || bits_has(&closed, cell)) continue;
+        uint64_t score = move == first ? UINT64_MAX : search->history[s][cell];
+        int place = count++;
+        for (; place > 0 && rank[place - 1] < score; place--) {
+            rank[place] = rank[place - 1];
+            moves[place] = moves[place - 1];
+        }
+        rank[place] = score;
+        moves[place] = move;
+    }
+    if (!count) moves[count++] = first < 4 ? first : 0;
+    return count;
+}
+
+static int best_for_us(Search *search, const Position *at, int depth, int ply, int alpha, int beta);
+
+static int value_after(Search *search, const Position *at, const uint8_t *moves, int depth, int ply,
+                       int alpha, int beta) {
+    Position to;
+    play(search, at, moves, &to);
+    int value = decided(search, &to, ply, 0);
+    if (value || out_of_time(search)) return value;
+    if (depth <= 1) return evaluate(search, &to);
+    return best_for_us(search, &to, depth - 1, ply + 1, alpha, beta);
+}
+
+static int distance(const Search *search, int a, int b) {
+    const Question *ask = search->ask;
+    int dx = abs(a % ask->width - b % ask->width), dy = abs(a / ask->width - b / ask->width);
+    if (ask->wrapped) {
+        if (dx > ask->width - dx) dx = ask->width - dx;
+        if (dy > ask->height - dy) dy = ask->height - dy;
+    }
+    return dx + dy;
+}
+
+/* The value of our `moves[0]`: the worst that the rivals' answers make of it. */
+static int worst_answer(Search *search, const Position *at, uint8_t *moves, int depth, int ply,
+                        int alpha, int beta) {
+    int snakes = search->ask->snakes, counts[MAX_SNAKES] = {0}, answered = 0, worst = WIN;
+    uint8_t options[MAX_SNAKES][4], *refutation = search->refutation[ply][moves[0]];
+    for (int s = 1; s < snakes; s++) {
+        if (!at->snake[s].alive) continue;
+        counts[s] = moves_of(search, at, s, refutation[s] ? refutation[s] - 1 : 4, options[s]);
+        moves[s] = options[s][0];
+    }
+    for (int s = 1; s < snakes && alpha < beta; s++) {
+        if (!counts[s]) continue;
+        /* a rival too far to meet us within the search keeps to its best-looking move */
+        int far = at->living > 2 && distance(search, head_of(search, at, 0),
+                                             head_of(search, at, s)) > 2 * depth + 2;
+        for (int i = answered ? 1 : 0; i < (far && answered ? 1 : counts[s]); i++) {
+            moves[s] = options[s][i];
+            int value;
+            if (!answered || depth < 2) {
+                value = value_after(search, at, moves, depth, ply, alpha, beta);
+            } else {
+                value = value_after(search, at, moves, depth, ply, beta - 1, beta);
+                if (!search->stopped && value < beta && value > alpha)
+                    value = value_after(search, at, moves, depth, ply, alpha, beta);
+            }
+            if (search->stopped) return 0;
+            answered = 1;
+            if (value < worst) {
+                worst = value;
+                refutation[s] = moves[s] + 1;
+            }
+            if (worst < beta) beta = worst;
+            if (alpha >= beta) {
+                int cell = search->next[head_of(search, at, s)][moves[s]];
+                if (cell != OFF_BOARD) search->history[s][cell] += depth * depth;
+                break;
+            }
+        }
+        moves[s] = options[s][0];
+    }
+    if (!answered) return value_after(search, at, moves, depth, ply, alpha, beta);
+    return worst;
+}
+
+static int best_for_us(Search *search, const Position *at, int depth, int ply, int alpha, int beta) {
+    uint64_t key = position_key(search, at);
+    Entry *entry = &search->table[key & (TABLE_SIZE - 1)];
+    int first = 4, opening = alpha, best = -WIN, best_move = 0;
+    if (entry->key == key) {
+        first = entry->move;
+        if (entry->depth >= depth || proven(entry)) {
+            if (entry->bound == EXACT) return entry->value;
+            if (entry->bound == AT_LEAST && entry->value >= beta) return entry->value;
+            if (entry->bound == AT_MOST && entry->value <= alpha) return entry->value;
+        }
+    }
+    uint8_t options[4], moves[MAX_SNAKES] = {0};
+    int count = moves_of(search, at, 0, first, options);
+    for (int i = 0; i < count; i++) {
+        moves[0] = options[i];
+        int value;
+        if (i == 0 || depth < 2) {
+            value = worst_answer(search, at, moves, depth, ply, alpha, beta);
+        } else {
+            value = worst_answer(search, at, moves, depth, ply, alpha, alpha + 1);
+            if (!search->stopped && value > alpha && value < beta)
+                value = worst_answer(search, at, moves, depth, ply, alpha, beta);
+        }
+        if (search->stopped) return 0;
+        if (value > best || i == 0) {
+            best = value;
+            best_move = options[i];
+        }
+        if (best > alpha) alpha = best;
+        if (alpha >= beta) {
+            int cell = search->next[head_of(search, at, 0)][best_move];
+            if (cell != OFF_BOARD) search->history[0][cell] += depth * depth;
+            break;
+        }
+    }
+    Workspace *workspace = search->ask->workspace;
+    if (!entry->key && workspace->writes++ < MOST_WRITTEN)
+        workspace->written[workspace->writes - 1] = (uint32_t)(entry - search->table);
+    entry->key = key;
+    entry->value = best;
+    entry->depth = depth;
+    entry->move = best_move;
+    entry->bound = best >= beta ? AT_LEAST : best <= opening ? AT_MOST : EXACT;
+    return best;
+}

@@ -1,0 +1,171 @@
+"""Is A better than B, and by how much? Statistics of matches that stop when the answer is known.
+
+Games come in pairs: the same start twice, seats exchanged, so that a lucky corner helps nobody. A
+pair gives A 0, 1/2, 1, 3/2 or 2 points (a draw is half a point), and a match is five counts, one
+for each (a *pentanomial*). The games of a pair are alike, so pairs are what varies independently;
+to count games would be to pretend to know more than one does.
+
+The test is a generalised sequential probability ratio test (GSPRT; Michel Van den Bergh for
+fishtest, after Xiaoou Li, Jingchen Liu and Zhiliang Ying 2014): the likelihood ratio of the most
+likely distributions of pairs under which A is ``elo1`` and ``elo0`` Elo stronger.
+
+>>> sprt = Sprt(elo0=0, elo1=20)
+>>> sprt.decide([10, 30, 120, 100, 60])
+'H1'
+>>> estimate([10, 30, 120, 100, 60])
+Estimate(score=0.633, elo=94.6, low=73.6, high=114.9, pairs=320)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+OUTCOMES = np.arange(5) / 4
+"""The share of the points that each kind of pair gives."""
+
+Z95 = 1.959964
+"""Standard deviations that hold 95 % of a normal distribution."""
+
+UNSEEN = 1e-3
+"""Pairs that a kind counts which has not been seen: nothing is taken to be impossible."""
+
+
+def elo(score: float) -> float:
+    """The difference in Elo at which ``score`` (a share of the points) is expected.
+
+    >>> round(elo(0.64), 1), elo(1.0)
+    (100.0, inf)
+    """
+    if not 0 < score < 1:
+        return math.inf if score >= 1 else -math.inf
+    return -400 * math.log10(1 / score - 1) + 0.0
+
+
+def expected_score(elo: float) -> float:
+    """The share of the points that is expected of a player who is ``elo`` stronger.
+
+    >>> expected_score(0), round(expected_score(100), 2)
+    (0.5, 0.64)
+    """
+    return 1 / (1 + 10 ** (-elo / 400))
+
+
+@dataclass(frozen=True, slots=True)
+class Sprt:
+    """A test of H1, "``elo1`` or more stronger", against H0, "``elo0`` or less".
+
+    ``alpha`` bounds how often H0 is given up where it holds, ``beta`` how often H1 is. Raises
+    ``ValueError`` for bounds that are no test.
+    """
+
+    elo0: float
+    elo1: float
+    alpha: float = 0.05
+    beta: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.elo0) and math.isfinite(self.elo1) and self.elo0 < self.elo1):
+            raise ValueError(
+                f"the first Elo bound must be below the second, got {self.elo0:g} and "
+                f"{self.elo1:g}; try 0 20"
+            )
+        for name in ("alpha", "beta"):
+            if not 0 < getattr(self, name) < 0.5:
+                raise ValueError(
+                    f"{name} must be above 0 and below 0.5, got {getattr(self, name):g}; try 0.05"
+                )
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The log-likelihood ratios at or beyond which H0 and H1 are accepted."""
+        return math.log(self.beta / (1 - self.alpha)), math.log((1 - self.beta) / self.alpha)
+
+    def llr(self, pairs: ArrayLike) -> NDArray[np.float64]:
+        """The log-likelihood ratio of matches: counts [..., 5] to [...]."""
+        return log_likelihood_ratio(pairs, expected_score(self.elo0), expected_score(self.elo1))
+
+    def decide(self, pairs: ArrayLike) -> str | None:
+        """ "H1", "H0", or None where more pairs are needed."""
+        low, high = self.bounds
+        llr = float(self.llr(pairs))
+        return "H1" if llr >= high else "H0" if llr <= low else None
+
+
+def log_likelihood_ratio(pairs: ArrayLike, score0: float, score1: float) -> NDArray[np.float64]:
+    """ln of how much likelier the pairs are if ``score1`` is expected than if ``score0`` is.
+
+    ``pairs`` are counts [..., 5], not negative; the answer has the shape [...]. Each likelihood is
+    that of the most likely distribution with this expectation.
+    """
+    counts = np.asarray(pairs, np.float64)
+    if counts.shape[-1:] != OUTCOMES.shape or (counts < 0).any():
+        raise ValueError(f"pairs must be five counts, none negative, got {pairs!r}")
+    counts = np.where(counts == 0, UNSEEN, counts)
+    share = counts / counts.sum(-1, keepdims=True)
+    ratio = _tilted(share, score1) - _tilted(share, score0)
+    answer: NDArray[np.float64] = (counts * ratio).sum(-1)
+    return answer
+
+
+def _tilted(share: NDArray[np.float64], score: float) -> NDArray[np.float64]:
+    """ln(p / share) of the distribution p of mean ``score`` under which ``share`` is likeliest.
+
+    It is p = share / (1 + x (outcome - score)) with the x at which the mean is ``score`` (Owen
+    1988), which is found by bisection: all of the shape [..., 5].
+    """
+    off = OUTCOMES - score
+    # Between these all of p is positive; the mean falls with x.
+    low = np.full((*share.shape[:-1], 1), -1 / off[-1])
+    high = np.full_like(low, -1 / off[0])
+    for _ in range(40):
+        middle = (low + high) / 2
+        too_high = (share * off / (1 + middle * off)).sum(-1, keepdims=True) > 0
+        low, high = np.where(too_high, middle, low), np.where(too_high, high, middle)
+    answer: NDArray[np.float64] = -np.log1p((low + high) / 2 * off)
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How much stronger A seems: its share of the points, Elo, and Elo's 95 % interval."""
+
+    score: float
+    elo: float
+    low: float
+    high: float
+    pairs: int
+
+    def __str__(self) -> str:
+        return f"{self.elo:+.0f} Elo ({self.low:+.0f} to {self.high:+.0f})"
+
+
+def estimate(pairs: Sequence[int] | NDArray[np.int64]) -> Estimate:
+    """What ``pairs`` (five counts) say of the difference in Elo.
+
+    The interval is that of Agresti and Coull (1998) with pairs in place of games: two games won and
+    two lost are added before the mean and its error are taken, so that a match without a loss says
+    "at least so much" and not "certainly infinite".
+    """
+    counts = np.asarray(pairs, np.float64)
+    total = counts.sum()
+    if not total:
+        return Estimate(0.5, 0.0, -math.inf, math.inf, 0)
+    careful = counts + np.array([1, 0, 0, 0, 1])
+    mean = float(careful @ OUTCOMES / careful.sum())
+    variance = float(careful @ (OUTCOMES - mean) ** 2 / careful.sum())
+    error = Z95 * math.sqrt(variance / careful.sum())
+    score = float(counts @ OUTCOMES / total)
+    low, middle, high = (
+        round(elo(value), 1) for value in (mean - error, score, min(1.0, mean + error))
+    )
+    return Estimate(round(score, 3), middle, low, high, int(total))
+
+
+def pair_outcome(points: float) -> int:
+    """Which of the five kinds a pair is that gave ``points`` (0 to 2, in halves)."""
+    return round(2 * points)

@@ -1,0 +1,105 @@
+"""Where snakes stand: the fit of the rungs, and the placing of others among them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from battlesnake_gym import snakes
+from heuristics import ladder
+from heuristics.ladder import Ladder, Meetings, Placement, Placing, Rung, fit, load, place
+from heuristics.sprt import expected_score
+
+pytest.importorskip("heuristics._search_2026")
+
+
+def played(random: np.random.Generator, difference: float, pairs: int) -> list[int]:
+    """Counts of simulated pairs between snakes of such a difference, seats deciding nothing."""
+    score = expected_score(difference)
+    points = random.binomial(2, score, pairs)
+    return [int((points == p / 2).sum()) for p in range(5)]
+
+
+def test_there_are_ladders_for_duels_and_for_four_with_all_rungs() -> None:
+    for count in (2, 4):
+        rungs = load(count).rungs
+        assert tuple(rung.name for rung in rungs) == ladder.NAMES
+        for rung in rungs:
+            snakes.make(rung.name)
+            assert rung.low <= rung.elo <= rung.high
+            assert rung.games > 0
+        elo = {rung.name: rung.elo for rung in rungs}
+        assert elo[ladder.ANCHOR] == ladder.ANCHOR_ELO
+        assert elo["safe-random"] < elo["tree"]
+        assert elo["minimax-2026@10"] < elo["minimax-2026@400"] < elo["minimax-2026@50000"]
+    with pytest.raises(ValueError, match="2 and 4 snakes, got 3"):
+        load(3)
+
+
+def test_the_fit_finds_the_elo_that_games_were_simulated_with() -> None:
+    random = np.random.default_rng(5)
+    true = dict(zip(("weak", ladder.ANCHOR, "good", "best"), (700, 1000, 1150, 1500), strict=True))
+    names = tuple(true)
+    meetings = [
+        Meetings(one, other, tuple(played(random, true[one] - true[other], 300)))
+        for place, one in enumerate(names)
+        for other in names[place + 1 : place + 3]
+    ]
+    for name, (elo, error) in fit(meetings, names).items():
+        assert abs(elo - true[name]) <= 3 * error
+        assert error < 40
+
+
+def test_who_lost_everything_has_an_elo_all_the_same() -> None:
+    elo = fit([Meetings("weak", ladder.ANCHOR, (20, 0, 0, 0, 0))], ("weak", ladder.ANCHOR))
+    assert -500 < elo["weak"][0] < 600
+
+
+def simulated(elo: float, rungs: Ladder, interval: float, seed: int) -> Placing:
+    random = np.random.default_rng(seed)
+    placing = Placing(rungs)
+    while not (now := placing.placement).games or now.high - now.low > 2 * interval:
+        rung = placing.next_rung()
+        placing.add(rung.name, int(np.argmax(played(random, elo - rung.elo, 1))))
+    return placing
+
+
+RUNGS = Ladder(2, tuple(Rung(str(i), 600.0 + 150 * i, 0, 0, 9, 0.1 + i) for i in range(8)))
+
+
+def test_simulated_snakes_are_placed_where_they_stand() -> None:
+    held = 0
+    for seed in range(100):
+        elo = 500 + 12.0 * seed
+        now = simulated(elo, RUNGS, 100, seed).placement
+        held += now.low <= elo <= now.high
+        assert now.games < 160
+        assert not now.beyond
+    assert held >= 88  # of 95 that are to be expected
+
+
+def test_quick_rungs_near_the_estimate_are_met_and_not_one_alone() -> None:
+    placing = simulated(900, RUNGS, 60, 1)
+    met = {meeting.other: sum(meeting.pairs) for meeting in placing.placement.met}
+    assert len(met) >= 3
+    assert max(met, key=lambda rung: met[rung]) in ("0", "1", "2", "3")
+
+
+def test_a_snake_beyond_the_ladder_is_said_to_be() -> None:
+    placing = Placing(RUNGS)
+    for _ in range(40):
+        placing.add(placing.next_rung().name, 4)
+    assert placing.placement.beyond == "above"
+    assert "above the ladder" in str(placing.placement)
+
+
+def test_a_snake_is_placed_in_this_process() -> None:
+    told: list[Placement] = []
+    now = place(
+        partial(snakes.make, "safe-random"), interval=250, cpu_seconds=5.0, tell=told.append
+    )
+    assert now == told[-1]
+    assert now.games == 2 * len(told)
+    assert now.high < {rung.name: rung.elo for rung in load(2).rungs}["tree"]

@@ -1,0 +1,102 @@
+"""Simulated matches hold the error rates, and the intervals hold what they say."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from heuristics.sprt import OUTCOMES, Sprt, elo, estimate, expected_score, log_likelihood_ratio
+
+MATCHES = 1000
+KINDS = {
+    "decided": [0.25, 0.0, 0.5, 0.0, 0.25],  # the seat decides half of the games
+    "drawish": [0.02, 0.2, 0.56, 0.2, 0.02],
+    "noisy": [0.3, 0.05, 0.3, 0.05, 0.3],
+}
+
+
+def of_mean(kind: str, score: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """The kind's distribution of pairs, tilted until its mean is ``score``."""
+    low, high = -50.0, 50.0
+    for _ in range(100):
+        tilt = (low + high) / 2
+        chances = np.array(KINDS[kind]) * np.exp(tilt * OUTCOMES)
+        chances /= chances.sum()
+        low, high = (tilt, high) if chances @ OUTCOMES < score else (low, tilt)
+    return chances
+
+
+def wrong(kind: str, sprt: Sprt, true_elo: float) -> float:
+    """The share of matches between sides ``true_elo`` apart that accept the wrong hypothesis."""
+    random = np.random.default_rng(7)
+    chances = of_mean(kind, expected_score(true_elo))
+    counts = np.zeros((MATCHES, 5))
+    verdict = np.zeros(MATCHES, np.int64)
+    low, high = sprt.bounds
+    for _ in range(3000):
+        open_ = np.flatnonzero(verdict == 0)
+        if not len(open_):
+            break
+        counts[open_] += random.multinomial(1, chances, len(open_))
+        llr = sprt.llr(counts[open_])
+        verdict[open_] = np.where(llr >= high, 1, np.where(llr <= low, -1, 0))
+    assert (verdict != 0).all()
+    return float((verdict == (1 if true_elo <= sprt.elo0 else -1)).mean())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("alpha", "beta"), [(0.05, 0.05), (0.02, 0.1)])
+def test_simulated_matches_hold_the_error_rates(kind: str, alpha: float, beta: float) -> None:
+    sprt = Sprt(0, 100, alpha, beta)
+    # three standard errors of what these matches can tell
+    assert wrong(kind, sprt, 0) < alpha + 3 * math.sqrt(alpha / MATCHES)
+    assert wrong(kind, sprt, 100) < beta + 3 * math.sqrt(beta / MATCHES)
+
+
+def test_a_side_that_is_much_better_is_seldom_taken_for_worse() -> None:
+    assert wrong("noisy", Sprt(0, 50), 150) < 0.005
+
+
+def test_the_ratio_is_that_of_the_likeliest_distributions() -> None:
+    """Against brute force over all distributions on two outcomes, where there is only one."""
+    pairs = np.array([3000.0, 0, 0, 0, 7000.0])
+    expected = 3000 * math.log(0.4 / 0.5) + 7000 * math.log(0.6 / 0.5)
+    assert float(log_likelihood_ratio(pairs, 0.5, 0.6)) == pytest.approx(expected, rel=1e-3)
+
+
+def test_many_matches_are_one_call() -> None:
+    random = np.random.default_rng(1)
+    pairs = random.integers(0, 30, (4, 3, 5))
+    together = log_likelihood_ratio(pairs, 0.5, 0.53)
+    assert together.shape == (4, 3)
+    assert together[2, 1] == pytest.approx(float(log_likelihood_ratio(pairs[2, 1], 0.5, 0.53)))
+
+
+@pytest.mark.parametrize("score", [0.5, 0.7, 0.95])
+@pytest.mark.parametrize("pairs", [10, 100])
+def test_intervals_hold_the_truth_nineteen_times_in_twenty(score: float, pairs: int) -> None:
+    random = np.random.default_rng(3)
+    played = random.multinomial(pairs, of_mean("decided", score), 2000)
+    held = 0
+    for counts in played:
+        seen = estimate(counts)
+        held += seen.low <= elo(score) <= seen.high
+    assert held / len(played) > 0.93
+
+
+def test_winning_everything_says_at_least_so_much() -> None:
+    seen = estimate([0, 0, 0, 0, 20])
+    assert seen.elo == math.inf
+    assert 200 < seen.low < 400
+    assert seen.high == math.inf
+
+
+def test_bounds_that_are_no_test_are_refused() -> None:
+    with pytest.raises(ValueError, match="first Elo bound"):
+        Sprt(20, 0)
+    with pytest.raises(ValueError, match="alpha"):
+        Sprt(0, 20, alpha=0.0)
+    with pytest.raises(ValueError, match="five counts"):
+        log_likelihood_ratio([1, 2, 3], 0.5, 0.6)

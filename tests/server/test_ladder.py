@@ -1,0 +1,77 @@
+"""The command that places a snake."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from heuristics.ladder import NAMES
+from server import ladder
+
+
+def test_without_a_snake_it_is_the_ladder_that_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ladder.main(["--per-game=4", "--json"]) == 0
+    rungs = json.loads(capsys.readouterr().out)
+    assert {rung["name"] for rung in rungs} == set(NAMES)
+    assert [rung["elo"] for rung in rungs] == sorted((r["elo"] for r in rungs), reverse=True)
+    assert ladder.main([]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(NAMES) + 1
+
+
+def test_a_snake_is_placed_and_the_games_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["weak=safe-random", f"--database=sqlite:///{tmp_path / 'games.sqlite'}", "--jobs=1"]
+    assert ladder.main([*call, "--json", "--interval=250"]) == 0
+    placed = json.loads(capsys.readouterr().out)
+    assert placed["snake"] == "weak"
+    assert placed["low"] <= placed["elo"] <= placed["high"] <= placed["low"] + 500
+    assert placed["games"] == sum(met["games"] for met in placed["met"])
+    assert ladder.main([*call, "--resume", "--interval=250", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == placed
+
+
+def test_interrupted_it_tells_what_it_knows_and_goes_on(tmp_path: Path) -> None:
+    call = [sys.executable, "-m", "battlesnake_gym", "ladder", "hungry", "--interval=1", "--jobs=1",
+            "--json", f"--database=sqlite:///{tmp_path / 'games.sqlite'}"]  # fmt: skip
+    first = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert first.stderr is not None
+    for line in first.stderr:
+        if line.startswith("4 games"):
+            break
+    os.kill(first.pid, signal.SIGTERM)
+    out, _ = first.communicate(timeout=120)
+    assert first.returncode == 130
+    before = json.loads(out)["games"]
+    assert before >= 4
+    began = time.monotonic()
+    again = subprocess.run([*call, "--resume", "--minutes=0"], capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["games"] == before
+    assert time.monotonic() - began < 60 * 5
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (["nobody"], "unknown snake 'nobody'"),
+        (["hungry", "--timeout=100"], "--timeout is for a URL"),
+        (["hungry", "--positions=100"], "--positions means nothing"),
+        (["http://127.0.0.1:9/", "--milliseconds=5"], "thinks elsewhere"),
+        (["http://127.0.0.1:9/"], "does not answer"),
+    ],
+)
+def test_a_wrong_call_says_why(
+    call: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ladder.main([*call, f"--database=sqlite:///{tmp_path / 'games.sqlite'}"]) == 2
+    assert why in capsys.readouterr().err
