@@ -34,8 +34,15 @@ from heuristics.evaluation import (
 from heuristics.selfplay import AT_RANDOM, IN_VAIN, GamesRows
 
 LAMBDA = 0.95
-PROVEN = 900_000
-"""Values of the search beyond this are decided games."""
+ESTIMATE = 300_000
+"""Values of the search beyond this are no estimates but ends of games."""
+DECIDED = (
+    (-math.inf, -900_000, 0.0),
+    (-900_000, -ESTIMATE + 1, 0.25),
+    (ESTIMATE, math.inf, 1.0),
+)
+"""Losses for certain, draws and losses that one of several rivals could bring about, and wins: the
+values from and to (thousandths of a cell), and the points that they promise."""
 TOP = LARGEST / INPUT_UNIT
 LOGIT = 10_000
 """What the C code makes of a logit of 1, in thousandths of a cell."""
@@ -78,11 +85,11 @@ def chances(values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats
         those = living == count
         value, won = values[those].astype(float) / LOGIT, points[those]
         chance = np.zeros(len(value))
-        for decided in (value > PROVEN / LOGIT, value < -PROVEN / LOGIT):
+        for low, high, expected in DECIDED:
+            decided = (value >= low / LOGIT) & (value < high / LOGIT)
             # a little of what is to be expected, so that a few games decide nothing
-            sure = float(value[decided][0] > 0) if decided.any() else 0.0
-            chance[decided] = (won[decided].sum() + 5 * sure) / (decided.sum() + 5)
-        open_ = np.abs(value) <= PROVEN / LOGIT
+            chance[decided] = (won[decided].sum() + 5 * expected) / (decided.sum() + 5)
+        open_ = np.abs(value) < ESTIMATE / LOGIT
         slope, bias = _logistic(value[open_], won[open_])
         chance[open_] = 1 / (1 + np.exp(-(slope * value[open_] + bias)))
         out[those] = chance
