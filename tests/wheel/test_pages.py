@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -66,7 +67,7 @@ class Desk:
             self._serve(f"battlesnake-gym serve --snake cautious --port {self._ports['8000']}")
         if not line:
             return
-        if " serve" in line:
+        if "battlesnake-gym serve" in line:
             self._serve(line if "--port" in line else f"{line} --port {self._ports['8000']}")
         elif rule.server:
             self._visit(f"{line} --port 0")
@@ -127,7 +128,8 @@ class Desk:
     def _stop(self, port: str) -> None:
         if port in self._servers:
             server = self._servers.pop(port)
-            os.killpg(server.pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGTERM)
             server.wait(PATIENCE)
 
 
