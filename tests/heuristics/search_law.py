@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import random
+import sys
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -21,6 +24,8 @@ from battlesnake_gym.rules import (
     grows_always,
     wraps,
 )
+
+NO_DIFFERENCE = "no difference"
 
 LINE = 8
 """Turns that are played on from one position, so that bodies run through their rings."""
@@ -181,3 +186,17 @@ def differences(search: ModuleType, seed: int, turns: int) -> Iterator[str]:
                 if found := begun.same_key(line):
                     yield found
                     break
+
+
+def load(path: str) -> ModuleType:
+    """A build of the search beside the installed one."""
+    loader = importlib.machinery.ExtensionFileLoader("heuristics._search", path)
+    spec = importlib.util.spec_from_file_location("heuristics._search", path, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    sys.stdout.write(next(differences(load(sys.argv[1]), 7, int(sys.argv[2])), NO_DIFFERENCE))
