@@ -219,8 +219,6 @@ static PyObject *inputs(PyObject *module, PyObject *args) {
     return PyBytes_FromStringAndSize((const char *)numbers, sizeof numbers);
 }
 
-int search_cpu_clock;
-
 PyDoc_STRVAR(use_cpu_clock_doc,
 "use_cpu_clock(on)\n"
 "--\n\n"
