@@ -157,6 +157,8 @@ def fuzz(
                 told = done
             course.seconds.append(time.perf_counter() - began)
             course.memory.append(metric(port, "process_resident_memory_bytes"))
+        for line in lines:
+            line.close()
     return counts, course
 
 
@@ -220,7 +222,7 @@ class Line:
                 self._received = b""
             self._socket.sendall(b"".join(sent.data for sent in batch))
         except OSError:
-            self._drop()
+            self.close()
         for sent in batch:
             yield self._judge(sent)
 
@@ -230,7 +232,7 @@ class Line:
         try:
             status, content = self._read()
         except (OSError, EOFError) as error:
-            self._drop()
+            self.close()
             return SILENT if isinstance(error, TimeoutError) else LOST
         if status >= 500:
             return FAILED
@@ -261,7 +263,8 @@ class Line:
             raise EOFError
         self._received += data
 
-    def _drop(self) -> None:
+    def close(self) -> None:
+        """Close the connection; the next batch opens another one."""
         if self._socket is not None:
             self._socket.close()
         self._socket = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gzip
+import json
 from typing import Any
 
 import pytest
@@ -124,3 +126,28 @@ def test_whole_games_look_the_same_in_both_forms(ruleset: str, seed: int) -> Non
             assert len(seen.snakes) == 6
             listed_dead += len(seen.snakes) - len(seen.living)
     assert listed_dead > 5
+
+
+def test_the_corpus_is_read_alike_in_both_forms_also_after_a_restart() -> None:
+    """Every request as one of a game, and as the first one after a restart and the second one."""
+    known: dict[tuple[str, int], Corpses] = {}
+    restarted: dict[tuple[str, int], Corpses] = {}
+    dead = unseen = 0
+    with gzip.open("tests/data/requests.jsonl.gz", "rt") as file:
+        for line in map(json.loads, file):
+            key = line["game"], line["seat"]
+            alive = [snake.id for snake in Board.from_api(line["official"]).living]
+
+            def living(corpses: Corpses, body: Any = line["listing"]) -> list[str]:
+                return [snake.id for snake in Board.from_api(body, corpses=corpses).living]
+
+            assert living(known.setdefault(key, Corpses())) == alive
+            if key in restarted and line["official"]["turn"] > 0:
+                assert living(restarted[key]) == alive, "the second turn after a restart"
+            restarted[key] = Corpses()
+            first = living(restarted[key])
+            assert line["official"]["you"]["id"] in first
+            dead += len(line["listing"]["board"]["snakes"]) - len(alive)
+            unseen += len(set(first) - set(alive))
+    assert dead > 100
+    assert unseen < 0.5 * dead, "most of the dead are told by the first position alone"
