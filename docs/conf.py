@@ -20,6 +20,7 @@ include_patterns = [
     "docs/**",
     "notebooks/*.ipynb",
     "server/default_policy/README.md",
+    "heuristics/evaluations/README.md",
     "*.md",
 ]
 exclude_patterns = ["README.md", "docs/play", "docs/_gallery", "**/.ipynb_checkpoints"]

@@ -86,15 +86,18 @@ def _parser() -> argparse.ArgumentParser:
         prog="battlesnake-gym serve",
         description="Answer the Battlesnake API: GET /, POST /start, /move and /end, under any "
         "base path. /healthz and /metrics are for those who run it. Without --snake and --policy "
-        "the policy that ships plays, with --heuristics; a named snake plays the games that it was "
-        "not trained for.",
+        "the strongest snake plays, `champion`: the search with what it has learned.",
         epilog="What is left out is read from the environment: BATTLESNAKE_SNAKE, _POLICY, "
         "_FILTERS, _COLOR, _HEAD, _TAIL, _AUTHOR. "
         "Example: battlesnake-gym serve --policy runs/demo/policy.onnx --port 8000",
     )
     who = parser.add_mutually_exclusive_group()
     who.add_argument("--snake", metavar="NAME", help="a named snake; `battlesnake-gym snakes`")
-    who.add_argument("--policy", metavar="FILE", help="a policy.onnx with policy.json beside it")
+    who.add_argument(
+        "--policy",
+        metavar="FILE",
+        help="a policy.onnx with policy.json beside it, or `shipped`: the one in the package",
+    )
     parser.add_argument(
         "--heuristics",
         nargs="*",

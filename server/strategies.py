@@ -20,14 +20,17 @@ from heuristics.filters import ALIVE, FILTERS, SAFE
 from heuristics.pipeline import Filter, Pipeline, filtered
 from server.policy import Policy, PolicyError
 
-SHIPPED = Path(str(resources.files("server"))) / "default_policy" / "policy.onnx"
-"""The policy that plays where nobody names another snake; its model card lies beside it."""
+STRONGEST = "champion" if search.COMPILED else "lookahead"
+"""The strongest named snake there is: it plays where nobody names another."""
 
-ELSEWHERE = "minimax" if search.COMPILED else "lookahead"
-"""The strongest named snake there is: it plays the games that the policy was not trained for."""
+SHIPPED = Path(str(resources.files("server"))) / "default_policy" / "policy.onnx"
+"""The policy that comes with the package and answers to `SHIPPED_NAME`; its card lies beside it."""
+
+SHIPPED_NAME = "shipped"
 
 ELSEWHERE_SECONDS = 0.02
-"""Time of its moves: with less than half of it the search wins nearly every duel (docs/search)."""
+"""Time of `STRONGEST` in games that the shipped policy was not trained for: a policy is chosen for
+quick answers."""
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +63,8 @@ class PolicySnake:
         return filtered(by_move, board, self._filters)
 
 
-class DefaultSnake:
-    """A policy in the games that it was trained for, and the snake `ELSEWHERE` in all others.
+class ShippedPolicySnake:
+    """A policy in the games that it was trained for, and the snake `STRONGEST` in all others.
 
     Each game that is played elsewhere is logged, with the reason.
     """
@@ -69,7 +72,7 @@ class DefaultSnake:
     def __init__(self, policy: Policy, filters: Sequence[Filter], seed: int) -> None:
         self._policy = policy
         self._learned = PolicySnake(policy, filters)
-        self._elsewhere = snakes.make(ELSEWHERE, seed)
+        self._elsewhere = snakes.make(STRONGEST, seed)
         self._told = False
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
@@ -78,7 +81,7 @@ class DefaultSnake:
             self._policy.check_game(board)
         except PolicyError as error:
             if not self._told:
-                log.warning("%s plays game %s: %s", ELSEWHERE, shown(board.game.id), error)
+                log.warning("%s plays game %s: %s", STRONGEST, shown(board.game.id), error)
             self._told = True
             return self._elsewhere(board, min(seconds or ELSEWHERE_SECONDS, ELSEWHERE_SECONDS))
         return self._learned(board, seconds)
@@ -89,29 +92,33 @@ def strategy_factory(
 ) -> Factory:
     """Build the factory of a named snake, or of a policy with filters (by name).
 
-    With neither it is a `DefaultSnake` of the policy that ships, which plays with the filters of a
-    careful snake unless others are named.
+    With neither it is the snake `STRONGEST`. The policy `SHIPPED_NAME` makes a
+    `ShippedPolicySnake`, which plays with the filters of a careful snake unless others are named.
 
     Raises ``ValueError`` naming what is unknown or does not go together, before anything is played.
     """
     if snake is not None and policy is not None:
         raise ValueError(f"give either a snake or a policy, got {snake!r} and {policy!r}")
-    if snake is not None:
+    chosen = [_filter(name) for name in filters]
+    if policy is None:
+        name = snake or STRONGEST
         if filters:
-            raise ValueError(f"filters {', '.join(filters)} need a policy; {snake!r} has its own")
-        name = snake
+            raise ValueError(
+                f"filters {', '.join(filters)} need a policy; {name!r} has its own. "
+                f"Name a policy too: a file, or {SHIPPED_NAME!r}"
+            )
         snakes.make(name)  # an unknown name is refused now, not in the first game
         return lambda seed: snakes.make(name, seed)
-    chosen = [_filter(name) for name in filters]
-    loaded = Policy.load(SHIPPED if policy is None else policy)
-    if policy is None:
-        return lambda seed: DefaultSnake(loaded, chosen or SAFE, seed)
+    if policy == SHIPPED_NAME:
+        shipped = Policy.load(SHIPPED)
+        return lambda seed: ShippedPolicySnake(shipped, chosen or SAFE, seed)
+    loaded = Policy.load(policy)
     return lambda seed: PolicySnake(loaded, chosen)
 
 
 def is_quick(strategy: Strategy) -> bool:
     """Whether ``strategy`` is known to answer in milliseconds, whatever time it is given."""
-    return isinstance(strategy, Pipeline | PolicySnake | DefaultSnake)
+    return isinstance(strategy, Pipeline | PolicySnake | ShippedPolicySnake)
 
 
 def _filter(name: str) -> Filter:

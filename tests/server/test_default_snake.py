@@ -1,4 +1,4 @@
-"""The policy that ships, and the snake that it makes where nobody names another."""
+"""The snake that plays where nobody names another, and the policy that comes with the package."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ import pytest
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
+from heuristics.evaluation import shipped
+from heuristics.search import Search
 from server import strategies
 from server.policy import Policy
-from server.strategies import ELSEWHERE, SHIPPED, strategy_factory
+from server.strategies import SHIPPED, STRONGEST, strategy_factory
 
 ELSEWHERES = {
     "7x7": (7, 7, Game()),
@@ -48,7 +50,7 @@ def test_the_card_is_filled_in_for_this_policy() -> None:
 def test_the_policy_plays_what_it_was_trained_for(name: str, snakes: int) -> None:
     body = Board.new(11, 11, snakes, game=Game(id="g")).to_api("snake_0")
     body["game"]["map"] = name
-    assert strategy_factory()(0)(Board.from_api(body)).reasons[0].rule == "values"
+    assert strategy_factory(policy="shipped")(0)(Board.from_api(body)).reasons[0].rule == "values"
 
 
 @pytest.mark.parametrize("name", ELSEWHERES)
@@ -58,14 +60,14 @@ def test_a_named_snake_plays_all_else_and_the_log_says_why(
     width, height, game = ELSEWHERES[name]
     board = Board.new(width, height, 2, game=game)
     board.you_id = "snake_0"
-    snake = strategy_factory()(0)
+    snake = strategy_factory(policy="shipped")(0)
     with caplog.at_level(logging.WARNING, "server.strategies"):
         for _ in range(2):
             decision = snake(board, 0.4)
             assert decision.move in board.safe_moves()
             assert decision.reasons[0].rule != "values"
     (line,) = caplog.messages
-    assert line.startswith(f"{ELSEWHERE} plays game ")
+    assert line.startswith(f"{STRONGEST} plays game ")
     assert "the policy plays" in line
 
 
@@ -83,8 +85,25 @@ def test_it_is_careful_unless_other_filters_are_named(
     . . . . .
     """)
     board.you_id = "a"
-    assert strategy_factory()(0)(board).move == "left", "up may meet a longer head"
-    assert strategy_factory(filters=["dead_ends"])(0)(board).move == "up"
+    assert strategy_factory(policy="shipped")(0)(board).move == "left", "up may meet a longer head"
+    assert strategy_factory(policy="shipped", filters=["dead_ends"])(0)(board).move == "up"
+
+
+def test_where_nobody_is_named_the_champion_plays() -> None:
+    snake = strategy_factory()(0)
+    assert isinstance(snake, Search)
+    assert snake.evaluation == shipped()
+    assert snake.evaluation is not None
+    board = Board.new(11, 11, 2, game=Game(seed=1))
+    board.you_id = "snake_0"
+    decision = snake(board, 0.02)
+    assert decision.reasons[0].rule == "search"
+    assert "valued by hand" not in decision.reasons[0].note
+
+
+def test_filters_without_a_policy_are_refused_with_the_remedy() -> None:
+    with pytest.raises(ValueError, match=r"'champion' has its own. Name a policy too: .*'shipped'"):
+        strategy_factory(filters=["dead_ends"])
 
 
 def post(address: str, path: str, body: object) -> Any:
@@ -121,14 +140,14 @@ import sys
 sys.modules["heuristics._search"] = None
 from battlesnake_gym.board import Board
 from server.app import create_app
-from server.strategies import ELSEWHERE
-client = create_app().test_client()
+from server.strategies import STRONGEST
+client = create_app({"POLICY": "shipped"}).test_client()
 for side in (7, 11):
     body = Board.new(side, side, 2).to_api("snake_0")
     body["game"]["id"] = str(side)
     assert client.post("/move", json=body).status_code == 200
 assert 'battlesnake_moves_total{chosen_by="strategy"} 2.0' in client.get("/metrics").text
-print(ELSEWHERE, sorted({"torch", "ray", "sagemaker", "mxnet", "onnx"} & set(sys.modules)))
+print(STRONGEST, sorted({"torch", "ray", "sagemaker", "mxnet", "onnx"} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.strip() == "lookahead []", done.stderr
