@@ -81,7 +81,7 @@ test-all: system-packages mxnet lint
 OTHER = .venv-$(notdir $(PYTHON))
 test-python:
 	$(PYTHON) -m venv $(OTHER)
-	$(OTHER)/bin/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel -e ".[server,dev]"
+	$(OTHER)/bin/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel onnx -e ".[server,dev]"
 	$(OTHER)/bin/pytest -n auto --dist loadfile -m "not slow" \
 		tests/battlesnake_gym tests/heuristics tests/server battlesnake_gym heuristics server
 
