@@ -378,7 +378,7 @@ def test_a_full_disk_ends_a_run_with_one_line_and_a_whole_checkpoint(
 
     own = ["unshare", "--user", "--map-root-user", "--mount"]
     if subprocess.run([*own, "true"], capture_output=True).returncode:
-        pytest.skip("needs user namespaces")
+        pytest.skip("needs root")
     small = shlex.join(
         [sys.executable, "-m", "battlesnake_gym", "train", *SMALL, "--runs", "small/runs",
          "--num-iters", "100000", "--checkpoint-minutes", "0"]
