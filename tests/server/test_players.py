@@ -259,6 +259,25 @@ def test_where_a_strategy_in_process_fails_the_fallback_answers_and_it_is_told()
         assert answer.problem == "answer"
 
 
+def test_one_overrun_costs_one_move() -> None:
+    released = threading.Event()
+
+    def late_once(board: Board, seconds: float | None = None) -> Decision:
+        if not released.is_set():
+            released.wait(20)
+            time.sleep(0.1)  # it takes a while to come back, longer than a turn of fallbacks
+        return Decision("left")
+
+    board = Board.from_text(". . .\n. A .\n. ^ .\nA: you")
+    board.game = replace(board.game, timeout=1000)
+    player = LocalPlayer(late_once, 1.0)
+    answers = []
+    for _ in range(3):
+        answers.append(asyncio.run(player.move(board.to_api())))
+        released.set()
+    assert [answer.problem for answer in answers] == ["timeout", "", ""]
+
+
 def test_a_machine_too_busy_to_give_up_in_time_costs_no_snake_its_life(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
