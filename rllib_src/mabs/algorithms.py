@@ -63,12 +63,25 @@ def _impala() -> AlgorithmConfig:
     ).env_runners(num_envs_per_env_runner=16, rollout_fragment_length=32)
 
 
+def _exit() -> AlgorithmConfig:
+    """Loaded when asked for: all others do without the compiled search."""
+    try:
+        from mabs.exit import EXITConfig
+    except ImportError as error:
+        raise ValueError(
+            f"EXIT plays the search in C, which is not compiled here ({error}); install with a C "
+            "compiler, or choose another algorithm"
+        ) from error
+    return EXITConfig()
+
+
 ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
     "DQN": DQNConfig,
     "APEX": APEXConfig,
     "PPO": _ppo,
     "IMPALA": _impala,
     "MXNET": MXNetConfig,
+    "EXIT": _exit,
 }
 """Name: the configuration to start from."""
 

@@ -21,6 +21,7 @@ from mabs.metrics import GAME_METRICS
 from mabs.network import trunk_settings
 from mabs.opponents import Opponents, absolute
 from mxnet_baseline.algorithm import MXNet
+from sagemaker_rl import checkpoints
 from sagemaker_rl.console import say
 from sagemaker_rl.hyperparameters import HyperparameterError, option
 from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
@@ -72,6 +73,11 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         "transitions_trained": "learners/default_policy/num_module_steps_trained_lifetime",
         "qf_loss": "learners/default_policy/qf_loss",
         "qf_mean": "learners/default_policy/qf_mean",
+        "cpu_minutes": "cpu_minutes",
+        "elo": "elo",
+        "elo_low": "elo_low",
+        "elo_high": "elo_high",
+        "promoted": "promoted",
     }  # fmt: skip
 
     def register_env_creator(self) -> None:
@@ -106,6 +112,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
         """DQN waits for its runners, so it does not gain by them, and the MXNet baseline has none;
         the others use every CPU."""
+        if config.algo_class.__name__ == "EXIT":
+            return cpus  # its driver sleeps while they play
         alone = config.algo_class in (DQN, MXNet)
         return 0 if alone else super().default_workers(config, cpus)
 
@@ -113,11 +121,15 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         """The experiment, or else algorithm, board and snakes."""
         if hyperparameters.experiment is not None:
             return hyperparameters.experiment
+        if hyperparameters.algorithm == "EXIT":
+            return "EXIT"
         size = hyperparameters.map_size
         return f"{hyperparameters.algorithm}-{size}x{size}-{hyperparameters.num_agents}"
 
     def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """What decides whether weights fit: algorithm, board, observation, actions, network."""
+        if config.algo_class.__name__ == "EXIT":
+            return {"algorithm": "EXIT", "games": config.games}
         environment = make_vector(1, config.env_config)
         if config.model_config.get("head_plane") not in (None, head_plane(config.env_config)):
             raise HyperparameterError(
@@ -136,7 +148,12 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         }
 
     def export(self, checkpoint: Path, model_dir: Path) -> None:
-        """Write policy.onnx and policy.json."""
+        """Write policy.onnx and policy.json; what EXIT trains is a search's evaluation."""
+        if checkpoints.read_facts(checkpoint)["identity"]["algorithm"] == "EXIT":
+            from mabs.exit import CHAMPION, export_evaluation
+
+            say(f"wrote {export_evaluation(checkpoint, model_dir / CHAMPION)}")
+            return
         say(f"wrote {export_checkpoint(checkpoint, model_dir / 'policy.onnx')}")
 
 

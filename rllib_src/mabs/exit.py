@@ -1,0 +1,453 @@
+"""EXIT: expert iteration on Ray (Anthony, Tian and Barber 2017).
+
+Runners, one to a CPU, play fragments of games of the search in C against itself, earlier networks
+and other styles (`mabs.expert_iteration`). The learner labels them and fits the network that values
+positions; the candidate takes the champion's place when a match says that it is no weaker, decided
+sequentially (`heuristics.sprt`). Runners always play with the champion, and never wait: while the
+learner fits, they are busy with the next fragments.
+
+It is no RLlib algorithm, since there is neither an environment to step nor a module to learn: it
+has the few methods that the launcher calls on one, as the MXNet baseline has.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+import torch
+from ray.exceptions import RayActorError
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+
+from battlesnake_gym.files import write_atomically
+from heuristics import ladder
+from heuristics.evaluation import Evaluation
+from heuristics.match import Conditions
+from heuristics.search import Search
+from heuristics.selfplay import AT_RANDOM, GamesRows, Player, Setup, play_game, play_games
+from heuristics.sprt import Sprt, estimate, pair_outcome
+from mabs.evaluation_fit import Model, Samples, labelled
+from mabs.expert_iteration import CHUNK, MIX, NODES, Opponents, Progress, facts
+
+CHAMPION = "champion.evaluation"
+MODEL, PROGRESS, STATE = "model.pt", "progress.json", "state.json"
+CPUS_OF_RUNNER = 0.5
+"""What Ray sets aside for a runner: half, since the learner needs one of them now and then."""
+UNKNOWN_ELO = {"elo": math.nan, "elo_low": math.nan, "elo_high": math.nan}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How it learns.
+
+    An iteration plays ``moves`` searched moves, fits ``epochs`` over the last ``in_memory``
+    iterations, and lets the candidate play the champion: up to ``match_pairs`` pairs of games with
+    ``match_positions`` positions a move, half of them duels and half games of four, between the
+    bounds ``elo0`` and ``elo1``. The champion's place on the ladder of duels is measured for
+    ``ladder_share`` of the CPU time, with ``ladder_positions`` positions a move.
+    """
+
+    moves: int = 100_000
+    fragment: int = CHUNK
+    epochs: float = 1.0
+    lr: float = 1.5e-3
+    first_lr: float = 3e-3
+    in_memory: int = 16
+    match_pairs: int = 40
+    match_positions: int = 100
+    elo0: float = -30.0
+    elo1: float = 10.0
+    ladder_share: float = 0.04
+    ladder_positions: int = 100
+
+
+class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
+    """RLlib's configuration for the launcher's sake; `Settings` and the seed count."""
+
+    def __init__(self) -> None:
+        super().__init__(algo_class=EXIT)
+        self.settings = Settings()
+        self.num_env_runners = 1
+        # The driver sleeps while they play, so that there may be as many of them as CPUs.
+        self.num_cpus_per_env_runner = CPUS_OF_RUNNER
+
+    def environment(self, env: str, *, env_config: Mapping[str, Any]) -> EXITConfig:
+        """Refuse what is asked of the games: EXIT plays a family of them (`MIX`).
+
+        Raises:
+            ValueError: an option of the games is not as it is by default.
+        """
+        usual = {
+            "num_snakes": 4,
+            "width": 11,
+            "height": 11,
+            "ruleset": "standard",
+            "map": "standard",
+            "observation": "planes",
+            "rewards": "survival-and-win",
+            "action_mask": "forbidden",
+        }
+        for name, value in usual.items():
+            if env_config[name] != value:
+                raise ValueError(
+                    f"{name} is {env_config[name]!r}, but EXIT plays a family of games of its own "
+                    "(two to four snakes, several boards and rulesets); leave the option out"
+                )
+        super().environment(env, env_config=env_config)
+        return self
+
+    def validate(self) -> None:
+        """Refuse impossible settings, before anything starts.
+
+        Raises:
+            ValueError: saying what, and what to do.
+        """
+        if self.num_env_runners < 1:
+            raise ValueError(
+                f"EXIT needs at least one runner process, got num_workers={self.num_env_runners}"
+            )
+        for name, value in self.to_dict().items():
+            if name not in ("elo0", "elo1", "ladder_share") and not value > 0:
+                raise ValueError(f"{name} must be positive, got {value!r}")
+        if not 0 <= self.settings.ladder_share < 1:
+            raise ValueError(
+                f"ladder_share must be at least 0 and below 1, got {self.settings.ladder_share!r}"
+            )
+        Sprt(self.settings.elo0, self.settings.elo1)
+
+    @property
+    def games(self) -> list[str]:
+        """What is played: networks of other games are not gone on with."""
+        return [str(setup) for _, setup in MIX]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings, by name: what can be changed."""
+        return asdict(self.settings)
+
+    def update_from_dict(self, config_dict: Mapping[str, Any]) -> EXITConfig:
+        """Change settings."""
+        self.settings = replace(self.settings, **config_dict)
+        return self
+
+    def build_algo(self) -> EXIT:
+        """Start it."""
+        return EXIT(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """What a runner has played: the rows to learn from, and what it cost in CPU seconds."""
+
+    games: GamesRows
+    turns: float
+    """Of all its games together."""
+    cpu_seconds: float
+
+
+class Runner:
+    """Plays for the learner, in a process of its own; keeps nothing between two calls."""
+
+    def fragment(
+        self, seed: int, setup: Setup, players: Sequence[Player], learned: list[int], moves: int
+    ) -> Fragment:
+        """Games of ``players`` until they have so many searched moves."""
+        began = time.process_time()
+        games = play_games(seed, setup, players, moves)
+        turns = sum(
+            int(games.rows["turn"][games.game == number].max()) + 1
+            for number in np.unique(games.game)
+        )
+        return Fragment(games.of(learned), turns, time.process_time() - began)
+
+    def pair(self, one: Player, other: Player, snakes: int, seed: int) -> tuple[int, float]:
+        """The outcome for ``one`` of a start played twice, with seats exchanged; CPU seconds."""
+        began = time.process_time()
+        setup = Setup(snakes=snakes, opening=4, random_moves=0.0)
+        points = 0.0
+        for first in (0, 1):
+            sides = [(seat + first) % 2 for seat in range(snakes)]
+            game = play_game(seed, setup, [(one, other)[side] for side in sides])
+            share = sum(p for p, side in zip(game.points, sides, strict=True) if side == 0)
+            points += 0.5 + 0.5 * float(np.sign(round(2 * float(share) - 1, 6)))
+        return pair_outcome(points), time.process_time() - began
+
+    def elo(
+        self, evaluation: Evaluation, positions: int, cpu_seconds: float, seed: int
+    ) -> tuple[ladder.Placement, float]:
+        """Where a search with this evaluation stands on the ladder of duels; CPU seconds."""
+        began = time.process_time()
+        placement = ladder.place(
+            partial(_searching, evaluation),
+            conditions=Conditions(positions=positions),
+            cpu_seconds=cpu_seconds,
+            interval=20.0,
+            seed=seed,
+        )
+        return placement, time.process_time() - began
+
+
+def _searching(evaluation: Evaluation, seed: int) -> Search:
+    return Search(evaluation=evaluation)
+
+
+class EXIT:
+    """Expert iteration in training, with the methods that the launcher calls on an algorithm."""
+
+    env_runner_group = None
+    """RLlib has no runners here: they are actors of our own."""
+
+    def __init__(self, config: EXITConfig) -> None:
+        self.settings = config.settings
+        self.training_iteration = 0
+        self.progress = Progress(seed=1 + 1_000_003 * (config.seed or 0))
+        self.model = Model()
+        self.champion: Evaluation | None = None
+        self.memory: list[Samples] = []
+        self.promoted = 0
+        self.elo = dict(UNKNOWN_ELO)
+        self._ladder_seconds = 0.0
+        self._debt = np.zeros(len(MIX))
+        self._fragments: dict[ray.ObjectRef, _Asked] = {}
+        self._folder = Path(tempfile.mkdtemp(prefix="exit-"))
+        torch.set_num_threads(1)
+        runner = ray.remote(num_cpus=CPUS_OF_RUNNER, max_restarts=-1)(Runner)
+        self._runners = [runner.remote() for _ in range(config.num_env_runners)]
+
+    # What the launcher calls
+
+    def train(self) -> dict[str, Any]:
+        """One iteration: play, fit, let the candidate play for the champion's place."""
+        began = time.process_time()
+        fragments = list(self._play())
+        fresh = labelled(GamesRows.joined([fragment.games for fragment in fragments]))
+        self.memory = [*self.memory, fresh][-self.settings.in_memory :]
+        losses = self.model.fit(
+            Samples.joined(self.memory),
+            self.settings.epochs if self.champion else 4.0,
+            self.settings.lr if self.champion else self.settings.first_lr,
+            seed=self.progress.rounds,
+        )
+        self.progress.rounds += 1
+        self.progress.cpu_seconds += time.process_time() - began
+        candidate = self.model.evaluation(facts(self.progress, "train --algorithm EXIT"))
+        match = self._match(candidate)
+        if match["promoted"]:
+            self._promote(candidate)
+        self._measure()
+        self.training_iteration += 1
+        return self._results(fragments, losses, match)
+
+    def save_to_path(self, path: str) -> None:
+        """Write a checkpoint into the folder ``path``."""
+        folder = Path(path)
+        write_atomically(folder / MODEL, lambda part: torch.save(self.model.state(), part))
+        self.progress.save(folder)
+        state = {
+            "training_iteration": self.training_iteration,
+            "promoted": self.promoted,
+            "elo": {name: None if math.isnan(v) else v for name, v in self.elo.items()},
+            "ladder_seconds": self._ladder_seconds,
+            "memory": len(self.memory),
+        }
+        (folder / STATE).write_text(json.dumps(state, indent=1) + "\n")
+        if self.champion is not None:
+            self.champion.save(folder / CHAMPION)
+        for network in self._folder.glob("network-*.evaluation"):
+            shutil.copy(network, folder)
+        for number, samples in enumerate(self.memory):
+            np.savez(
+                folder / f"samples-{number:03}.npz",
+                inputs=samples.inputs,
+                living=samples.living,
+                target=samples.target,
+            )
+
+    def restore_from_path(self, path: str) -> None:
+        """Go on from a checkpoint."""
+        folder = Path(path)
+        state = json.loads((folder / STATE).read_text())
+        self.training_iteration = state["training_iteration"]
+        self.promoted = state["promoted"]
+        self.elo = {n: math.nan if v is None else v for n, v in state["elo"].items()}
+        self._ladder_seconds = state["ladder_seconds"]
+        self.progress = Progress.of(folder)
+        self.model.restore(torch.load(folder / MODEL))
+        if (folder / CHAMPION).exists():
+            self.champion = Evaluation.load(folder / CHAMPION)
+        for network in folder.glob("network-*.evaluation"):
+            shutil.copy(network, self._folder)
+        self.memory = []
+        for number in range(state["memory"]):
+            with np.load(folder / f"samples-{number:03}.npz") as kept:
+                self.memory.append(Samples(kept["inputs"], kept["living"], kept["target"]))
+
+    def stop(self) -> None:
+        """End the runners."""
+        for runner in self._runners:
+            ray.kill(runner)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # Playing
+
+    def _play(self) -> Iterator[Fragment]:
+        """Fragments as they come, until there are enough moves; every runner stays busy."""
+        played = 0
+        while played < self.settings.moves:
+            self._ask_runners()
+            ready, _ = ray.wait(list(self._fragments), num_returns=1)
+            asked = self._fragments.pop(ready[0])
+            try:
+                fragment: Fragment = ray.get(ready[0])
+            except RayActorError:
+                continue  # Ray starts the runner again, and it is asked for another one
+            searched = int((fragment.games.rows["kind"] != AT_RANDOM).sum())
+            self._debt[asked.kind] += asked.moves - searched
+            self.progress.games += len(fragment.games.points)
+            self.progress.moves += searched
+            self.progress.cpu_seconds += fragment.cpu_seconds
+            played += searched
+            yield fragment
+
+    def _ask_runners(self) -> None:
+        """Two fragments each: one that is being played, and the next."""
+        for number, runner in enumerate(self._runners):
+            waiting = sum(asked.runner == number for asked in self._fragments.values())
+            for _ in range(2 - waiting):
+                kind, setup, players, learned = self._draw()
+                # Far apart, for a fragment counts up from its seed.
+                self.progress.seed += 10_000
+                reference = runner.fragment.remote(
+                    self.progress.seed, setup, players, learned, self.settings.fragment
+                )
+                self._fragments[reference] = _Asked(number, kind, self.settings.fragment)
+
+    def _draw(self) -> tuple[int, Setup, list[Player], list[int]]:
+        """The game that is most behind its share, and who sits in it."""
+        random = np.random.default_rng(self.progress.seed)
+        shares = np.array([share for share, _ in MIX])
+        self._debt += shares / shares.sum() * self.settings.fragment
+        kind = int(self._debt.argmax())
+        self._debt[kind] -= self.settings.fragment
+        player = Player(self.champion, nodes=int(random.choice(NODES)))
+        players, learned = Opponents(self._folder, random).seats(MIX[kind][1].snakes, player)
+        return kind, MIX[kind][1], players, learned
+
+    # Promotion and strength
+
+    def _match(self, candidate: Evaluation) -> dict[str, Any]:
+        """The candidate against the champion (or the hand-made weights), all runners at once."""
+        one = Player(candidate, nodes=self.settings.match_positions)
+        other = Player(self.champion, nodes=self.settings.match_positions)
+        sprt = Sprt(self.settings.elo0, self.settings.elo1)
+        pairs, outcomes = [0] * 5, self._outcomes(one, other)
+        for outcome in outcomes:
+            pairs[outcome] += 1
+            if sprt.decide(pairs) is not None:
+                break
+        outcomes.close()
+        # Undecided, the better one has it: there is no reason to stay with the other.
+        seen, verdict = estimate(pairs), sprt.decide(pairs)
+        promoted = verdict == "H1" or (verdict is None and seen.elo > (sprt.elo0 + sprt.elo1) / 2)
+        return {"pairs": seen.pairs, "score": seen.score, "promoted": int(promoted)}
+
+    def _outcomes(self, one: Player, other: Player) -> Any:
+        """Outcomes of pairs in their order, duels and games of four by turns."""
+        references: list[ray.ObjectRef] = []
+        base = 900_000_000 + 1000 * self.progress.rounds
+        for index in range(self.settings.match_pairs):
+            while len(references) < min(self.settings.match_pairs, index + len(self._runners)):
+                number = len(references)
+                runner = self._runners[number % len(self._runners)]
+                snakes = (2, 4)[number % 2]
+                references.append(runner.pair.remote(one, other, snakes, base + number))
+            try:
+                outcome, seconds = ray.get(references[index])
+            except RayActorError:
+                continue
+            self.progress.cpu_seconds += seconds
+            yield outcome
+
+    def _promote(self, candidate: Evaluation) -> None:
+        self.champion = candidate
+        self.promoted += 1
+        candidate.save(self._folder / f"network-{self.promoted:04}.evaluation")
+
+    def _measure(self) -> None:
+        """Place the champion on the ladder, if it is time to."""
+        share = self.settings.ladder_share
+        owed = share * self.progress.cpu_seconds - self._ladder_seconds
+        if self.champion is None or owed < LEAST_LADDER_SECONDS:
+            return
+        try:
+            placement, seconds = ray.get(
+                self._runners[0].elo.remote(
+                    self.champion, self.settings.ladder_positions, owed, self.progress.rounds
+                )
+            )
+        except RayActorError:
+            return
+        self._ladder_seconds += seconds
+        self.progress.cpu_seconds += seconds
+        self.elo = {
+            "elo": placement.elo,
+            "elo_low": placement.low,
+            "elo_high": placement.high,
+        }
+
+    def _results(
+        self, fragments: Sequence[Fragment], losses: Sequence[float], match: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        games = sum(len(fragment.games.points) for fragment in fragments)
+        return {
+            "training_iteration": self.training_iteration,
+            "env_runners": {
+                "num_env_steps_sampled_lifetime": self.progress.moves,
+                "num_episodes": games,
+                "episode_len_mean": sum(fragment.turns for fragment in fragments) / games,
+                "episode_return_mean": match["score"],
+            },
+            "learners": {"loss_duels": losses[0], "loss_three": losses[1], "loss_more": losses[2]},
+            "match": dict(match),
+            "promoted": self.promoted,
+            "cpu_minutes": self.progress.cpu_seconds / 60,
+            **self.elo,
+        }
+
+
+LEAST_LADDER_SECONDS = 5.0
+"""CPU time that a placement is worth: with less its interval says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A fragment that was asked of a runner."""
+
+    runner: int
+    kind: int
+    moves: int
+
+
+def export_evaluation(checkpoint: Path, target: Path) -> Path:
+    """Copy the champion of a checkpoint to ``target``; returns it.
+
+    Raises:
+        ValueError: no network has been promoted yet.
+    """
+    champion = checkpoint / CHAMPION
+    if not champion.exists():
+        raise ValueError(
+            f"{checkpoint} has no champion: no network was as good as the hand-made weights yet; "
+            "train for longer"
+        )
+    Evaluation.load(champion).save(target)
+    return target

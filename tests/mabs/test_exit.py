@@ -1,0 +1,147 @@
+"""Expert iteration by the launcher: two runners, a kill, a signal, and what is left by them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("heuristics._search")
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+SMALL = [
+    *("--algorithm", "EXIT", "--seed", "3", "--num-workers", "2"),
+    *("--rl.training.config.moves", "3000", "--rl.training.config.fragment", "700"),
+    *("--rl.training.config.match_pairs", "4", "--rl.training.config.match_positions", "20"),
+    *("--rl.training.config.in_memory", "3", "--rl.training.config.elo0", "-2000"),
+    *("--rl.training.config.elo1", "-1000", "--rl.training.config.ladder_share", "0.2"),
+]
+
+
+def train(runs: Path, *arguments: str) -> int:
+    from mabs.launcher import main
+
+    return main([*SMALL, "--runs", str(runs), *arguments])
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    with (run / "progress.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def trained(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of three iterations, made in two parts."""
+    runs = tmp_path_factory.mktemp("runs")
+    assert train(runs, "--num-iters", "2") == 0
+    assert train(runs, "--num-iters", "3") == 0
+    return runs / "EXIT"
+
+
+def test_a_run_leaves_curves_checkpoints_and_an_evaluation(trained: Path) -> None:
+    from heuristics.evaluation import Evaluation
+
+    table = rows(trained)
+    assert [int(row["training_iteration"]) for row in table] == [1, 2, 3]
+    moves = [float(row["env_steps"]) for row in table]
+    assert moves == sorted(moves)
+    assert moves[0] >= 3000
+    assert moves[2] - moves[1] >= 3000
+    minutes = [float(row["cpu_minutes"]) for row in table]
+    assert 0 < minutes[0] < minutes[1] < minutes[2]
+    # By these bounds everybody is promoted who is not beaten in every game.
+    assert float(table[-1]["promoted"]) >= 1
+    evaluation = Evaluation.load(trained / "model" / "champion.evaluation")
+    assert evaluation.facts["command"] == "train --algorithm EXIT"
+    assert [11, 11] in evaluation.facts["trained_for"]["sizes"]
+    assert list((trained / "tensorboard").iterdir())
+
+
+def test_a_resumed_run_goes_on_with_all_that_was_learned(trained: Path) -> None:
+    newest = sorted((trained / "checkpoints").iterdir())[-1]
+    progress = json.loads((newest / "progress.json").read_text())
+    assert progress["rounds"] == 3
+    assert progress["moves"] == float(rows(trained)[-1]["env_steps"])
+    assert len(list(newest.glob("samples-*.npz"))) == 3
+    promoted = int(float(rows(trained)[-1]["promoted"]))
+    assert len(list(newest.glob("network-*.evaluation"))) == promoted
+
+
+def test_the_champion_plays_inside_the_search(trained: Path) -> None:
+    from battlesnake_gym.board import Board
+    from heuristics.evaluation import Evaluation
+    from heuristics.search import Search
+
+    board = Board.new(11, 11, 2)
+    board.you_id = board.snakes[0].id
+    evaluation = Evaluation.load(trained / "model" / "champion.evaluation")
+    learned = Search(nodes=300, evaluation=evaluation)(board)
+    assert "valued by hand" not in learned.reasons[0].note
+    assert learned.scores != Search(nodes=300)(board).scores
+
+
+def test_sigterm_leaves_a_checkpoint_to_resume_from(
+    ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_folder / "EXIT"
+    over = threading.Event()
+
+    def stop_after_an_iteration() -> None:
+        while not over.is_set():
+            time.sleep(0.01)
+            if (run / "progress.csv").is_file() and rows(run):
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    stopper = threading.Thread(target=stop_after_an_iteration, daemon=True)
+    stopper.start()
+    try:
+        assert train(run_folder, "--num-iters", "1000") == 143
+    finally:
+        over.set()
+        stopper.join()
+    done = len(rows(run))
+    assert done < 100
+    assert f"checkpoint_{done:06d}" in capsys.readouterr().out
+
+
+def test_a_runner_that_dies_is_replaced(ray_with_games: None) -> None:
+    import ray
+
+    from mabs.exit import EXITConfig
+
+    config = EXITConfig()
+    config.num_env_runners = 2
+    config.update_from_dict({"moves": 2000, "fragment": 500, "match_pairs": 2, "ladder_share": 0.0})
+    algorithm = config.build_algo()
+    try:
+        algorithm.train()
+        ray.kill(algorithm._runners[0], no_restart=False)
+        assert algorithm.train()["training_iteration"] == 2
+    finally:
+        algorithm.stop()
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (["--num-agents", "2"], "num_snakes is 2, but EXIT plays a family of games"),
+        (["--rewards", "survival"], "leave the option out"),
+        (["--num-workers", "0"], "at least one runner"),
+        (["--rl.training.config.moves", "0"], "moves must be positive"),
+        (["--rl.training.config.elo0", "5", "--rl.training.config.elo1", "0"], "below the second"),
+        (["--opponents", '{"past": 0.3}'], "opponents needs DQN or APEX"),
+    ],
+)
+def test_mistakes_are_refused_before_any_work(
+    call: list[str], why: str, run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(run_folder, "--num-iters", "1", *call) == 2
+    assert why in capsys.readouterr().err
