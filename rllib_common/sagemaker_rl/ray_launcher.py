@@ -21,6 +21,7 @@ import shutil
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
@@ -370,6 +371,7 @@ def started_ray(num_cpus: int | None = None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    on_sigterm = signal.getsignal(signal.SIGTERM)
     for left in reversed(range(RAY_ATTEMPTS)):
         try:
             ray.init(
@@ -386,6 +388,9 @@ def started_ray(num_cpus: int | None = None) -> Iterator[None]:
                 raise
             say(f"Ray does not start, trying again: {error}")
             ray.shutdown()
+    if threading.current_thread() is threading.main_thread():
+        # Ray has put a handler of its own there, which ends the process without a checkpoint.
+        signal.signal(signal.SIGTERM, on_sigterm)
     try:
         yield
     finally:

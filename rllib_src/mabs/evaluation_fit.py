@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from battlesnake_gym.files import write_atomically
 from heuristics import _search
 from heuristics.evaluation import (
     DUEL_INPUTS,
@@ -69,6 +71,21 @@ class Samples:
             np.concatenate([part.living for part in parts]),
             np.concatenate([part.target for part in parts]),
         )
+
+    def save(self, path: Path) -> None:
+        """Write them to ``path``, whole or not at all."""
+
+        def write(part: Path) -> None:
+            with part.open("wb") as file:
+                np.savez(file, inputs=self.inputs, living=self.living, target=self.target)
+
+        write_atomically(path, write)
+
+    @classmethod
+    def load(cls, path: Path) -> Samples:
+        """What `save` wrote."""
+        with np.load(path) as kept:
+            return cls(kept["inputs"], kept["living"], kept["target"])
 
 
 # ---- labels ----

@@ -3,8 +3,8 @@
 Runners, one to a CPU, play fragments of games of the search in C against itself, earlier networks
 and other styles (`mabs.expert_iteration`). The learner labels them and fits the network that values
 positions; the candidate takes the champion's place when a match says that it is no weaker, decided
-sequentially (`heuristics.sprt`). Runners always play with the champion, and never wait: while the
-learner fits, they are busy with the next fragments.
+sequentially (`heuristics.sprt`). Runners play with the champion; while the learner fits, they are
+busy with the next fragments.
 
 It is no RLlib algorithm, since there is neither an environment to step nor a module to learn: it
 has the few methods that the launcher calls on one, as the MXNet baseline has.
@@ -34,15 +34,28 @@ from heuristics import ladder
 from heuristics.evaluation import Evaluation
 from heuristics.match import Conditions
 from heuristics.search import Search
-from heuristics.selfplay import AT_RANDOM, GamesRows, Player, Setup, play_game, play_games
+from heuristics.selfplay import AT_RANDOM, GamesRows, Player, Setup, play_games
 from heuristics.sprt import Sprt, estimate, pair_outcome
 from mabs.evaluation_fit import Model, Samples, labelled
-from mabs.expert_iteration import CHUNK, MIX, NODES, Opponents, Progress, facts
+from mabs.expert_iteration import (
+    CHUNK,
+    MIX,
+    NODES,
+    Opponents,
+    Progress,
+    Schedule,
+    facts,
+    play_pair,
+)
 
 CHAMPION = "champion.evaluation"
 MODEL, PROGRESS, STATE = "model.pt", "progress.json", "state.json"
 CPUS_OF_RUNNER = 0.5
 """What Ray sets aside for a runner: half, since the learner needs one of them now and then."""
+FRAGMENTS_AHEAD = 2
+"""Fragments that a runner has been asked for at once."""
+LEAST_LADDER_SECONDS = 5.0
+"""CPU time that a placement is worth: with less its interval says nothing."""
 UNKNOWN_ELO = {"elo": math.nan, "elo_low": math.nan, "elo_high": math.nan}
 
 
@@ -50,16 +63,18 @@ UNKNOWN_ELO = {"elo": math.nan, "elo_low": math.nan, "elo_high": math.nan}
 class Settings:
     """How it learns.
 
-    An iteration plays ``moves`` searched moves, fits ``epochs`` over the last ``in_memory``
-    iterations, and lets the candidate play the champion: up to ``match_pairs`` pairs of games with
-    ``match_positions`` positions a move, half of them duels and half games of four, between the
-    bounds ``elo0`` and ``elo1``. The champion's place on the ladder of duels is measured for
-    ``ladder_share`` of the CPU time, with ``ladder_positions`` positions a move.
+    An iteration plays ``moves`` searched moves, fits ``epochs`` (``first_epochs`` until there is a
+    champion) over the last ``in_memory`` iterations, and lets the candidate play the champion: up
+    to ``match_pairs`` pairs of games with ``match_positions`` positions a move, half of them duels
+    and half games of four, between the bounds ``elo0`` and ``elo1``. The champion's place on the
+    ladder of duels is measured for ``ladder_share`` of the CPU time, with ``ladder_positions``
+    positions a move.
     """
 
     moves: int = 100_000
     fragment: int = CHUNK
     epochs: float = 1.0
+    first_epochs: float = 4.0
     lr: float = 1.5e-3
     first_lr: float = 3e-3
     in_memory: int = 16
@@ -152,6 +167,16 @@ class Fragment:
     turns: float
     """Of all its games together."""
     cpu_seconds: float
+    champion: int = 0
+    """Whose search it is: how many networks had been promoted when it was asked for."""
+
+
+def _labelled(fragments: Sequence[Fragment]) -> Samples:
+    """Each champion's games by themselves, since the values of two do not mean the same."""
+    by_champion: dict[int, list[GamesRows]] = {}
+    for fragment in fragments:
+        by_champion.setdefault(fragment.champion, []).append(fragment.games)
+    return Samples.joined([labelled(GamesRows.joined(games)) for games in by_champion.values()])
 
 
 class Runner:
@@ -172,13 +197,7 @@ class Runner:
     def pair(self, one: Player, other: Player, snakes: int, seed: int) -> tuple[int, float]:
         """The outcome for ``one`` of a start played twice, with seats exchanged; CPU seconds."""
         began = time.process_time()
-        setup = Setup(snakes=snakes, opening=4, random_moves=0.0)
-        points = 0.0
-        for first in (0, 1):
-            sides = [(seat + first) % 2 for seat in range(snakes)]
-            game = play_game(seed, setup, [(one, other)[side] for side in sides])
-            share = sum(p for p, side in zip(game.points, sides, strict=True) if side == 0)
-            points += 0.5 + 0.5 * float(np.sign(round(2 * float(share) - 1, 6)))
+        points = play_pair(one, other, Setup(snakes=snakes), seed)
         return pair_outcome(points), time.process_time() - began
 
     def elo(
@@ -216,7 +235,10 @@ class EXIT:
         self.promoted = 0
         self.elo = dict(UNKNOWN_ELO)
         self._ladder_seconds = 0.0
-        self._debt = np.zeros(len(MIX))
+        self._schedule = Schedule()
+        # All that the runners have been asked for at once is an iteration's moves at most.
+        share = math.ceil(self.settings.moves / (FRAGMENTS_AHEAD * config.num_env_runners))
+        self._fragment = min(self.settings.fragment, share)
         self._fragments: dict[ray.ObjectRef, _Asked] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="exit-"))
         torch.set_num_threads(1)
@@ -229,11 +251,11 @@ class EXIT:
         """One iteration: play, fit, let the candidate play for the champion's place."""
         began = time.process_time()
         fragments = list(self._play())
-        fresh = labelled(GamesRows.joined([fragment.games for fragment in fragments]))
+        fresh = _labelled(fragments)
         self.memory = [*self.memory, fresh][-self.settings.in_memory :]
         losses = self.model.fit(
             Samples.joined(self.memory),
-            self.settings.epochs if self.champion else 4.0,
+            self.settings.epochs if self.champion else self.settings.first_epochs,
             self.settings.lr if self.champion else self.settings.first_lr,
             seed=self.progress.rounds,
         )
@@ -265,12 +287,7 @@ class EXIT:
         for network in self._folder.glob("network-*.evaluation"):
             shutil.copy(network, folder)
         for number, samples in enumerate(self.memory):
-            np.savez(
-                folder / f"samples-{number:03}.npz",
-                inputs=samples.inputs,
-                living=samples.living,
-                target=samples.target,
-            )
+            samples.save(folder / f"samples-{number:03}.npz")
 
     def restore_from_path(self, path: str) -> None:
         """Go on from a checkpoint."""
@@ -286,10 +303,9 @@ class EXIT:
             self.champion = Evaluation.load(folder / CHAMPION)
         for network in folder.glob("network-*.evaluation"):
             shutil.copy(network, self._folder)
-        self.memory = []
-        for number in range(state["memory"]):
-            with np.load(folder / f"samples-{number:03}.npz") as kept:
-                self.memory.append(Samples(kept["inputs"], kept["living"], kept["target"]))
+        self.memory = [
+            Samples.load(folder / f"samples-{number:03}.npz") for number in range(state["memory"])
+        ]
 
     def stop(self) -> None:
         """End the runners."""
@@ -309,9 +325,12 @@ class EXIT:
             try:
                 fragment: Fragment = ray.get(ready[0])
             except RayActorError:
-                continue  # Ray starts the runner again, and it is asked for another one
+                # Ray starts the runner again, and it is asked for another one.
+                self._schedule.played(asked.kind, -self._fragment)
+                continue
+            fragment = replace(fragment, champion=asked.champion)
             searched = int((fragment.games.rows["kind"] != AT_RANDOM).sum())
-            self._debt[asked.kind] += asked.moves - searched
+            self._schedule.played(asked.kind, searched - self._fragment)
             self.progress.games += len(fragment.games.points)
             self.progress.moves += searched
             self.progress.cpu_seconds += fragment.cpu_seconds
@@ -319,25 +338,23 @@ class EXIT:
             yield fragment
 
     def _ask_runners(self) -> None:
-        """Two fragments each: one that is being played, and the next."""
+        """As many fragments each: one that is being played, and the next."""
         for number, runner in enumerate(self._runners):
             waiting = sum(asked.runner == number for asked in self._fragments.values())
-            for _ in range(2 - waiting):
+            for _ in range(FRAGMENTS_AHEAD - waiting):
                 kind, setup, players, learned = self._draw()
                 # Far apart, for a fragment counts up from its seed.
                 self.progress.seed += 10_000
                 reference = runner.fragment.remote(
-                    self.progress.seed, setup, players, learned, self.settings.fragment
+                    self.progress.seed, setup, players, learned, self._fragment
                 )
-                self._fragments[reference] = _Asked(number, kind, self.settings.fragment)
+                self._fragments[reference] = _Asked(number, kind, self.promoted)
 
     def _draw(self) -> tuple[int, Setup, list[Player], list[int]]:
         """The game that is most behind its share, and who sits in it."""
         random = np.random.default_rng(self.progress.seed)
-        shares = np.array([share for share, _ in MIX])
-        self._debt += shares / shares.sum() * self.settings.fragment
-        kind = int(self._debt.argmax())
-        self._debt[kind] -= self.settings.fragment
+        kind = self._schedule.next()
+        self._schedule.played(kind, self._fragment)
         player = Player(self.champion, nodes=int(random.choice(NODES)))
         players, learned = Opponents(self._folder, random).seats(MIX[kind][1].snakes, player)
         return kind, MIX[kind][1], players, learned
@@ -388,12 +405,12 @@ class EXIT:
         owed = share * self.progress.cpu_seconds - self._ladder_seconds
         if self.champion is None or owed < LEAST_LADDER_SECONDS:
             return
+        placing = self._runners[0].elo.remote(
+            self.champion, self.settings.ladder_positions, owed, self.progress.rounds
+        )
+        self._ask_runners()  # the others do not wait for it
         try:
-            placement, seconds = ray.get(
-                self._runners[0].elo.remote(
-                    self.champion, self.settings.ladder_positions, owed, self.progress.rounds
-                )
-            )
+            placement, seconds = ray.get(placing)
         except RayActorError:
             return
         self._ladder_seconds += seconds
@@ -424,30 +441,10 @@ class EXIT:
         }
 
 
-LEAST_LADDER_SECONDS = 5.0
-"""CPU time that a placement is worth: with less its interval says nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """A fragment that was asked of a runner."""
 
     runner: int
     kind: int
-    moves: int
-
-
-def export_evaluation(checkpoint: Path, target: Path) -> Path:
-    """Copy the champion of a checkpoint to ``target``; returns it.
-
-    Raises:
-        ValueError: no network has been promoted yet.
-    """
-    champion = checkpoint / CHAMPION
-    if not champion.exists():
-        raise ValueError(
-            f"{checkpoint} has no champion: no network was as good as the hand-made weights yet; "
-            "train for longer"
-        )
-    Evaluation.load(champion).save(target)
-    return target
+    champion: int

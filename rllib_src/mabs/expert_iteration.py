@@ -30,7 +30,7 @@ from tqdm import tqdm
 from battlesnake_gym.files import write_atomically
 from heuristics.evaluation import Evaluation
 from heuristics.search import Weights
-from heuristics.selfplay import GamesRows, Player, Setup, play_game, play_games
+from heuristics.selfplay import AT_RANDOM, GamesRows, Player, Setup, play_game, play_games
 from mabs.evaluation_fit import Model, Samples, labelled, loss_in_whole_numbers
 
 MIX = (
@@ -110,25 +110,40 @@ class Opponents:
         return replace(now, **changed)
 
 
+class Schedule:
+    """Says which game of `MIX` is next: the one that is most behind its share of the moves."""
+
+    def __init__(self) -> None:
+        shares = np.array([share for share, _ in MIX])
+        self._shares = shares / shares.sum()
+        self._behind = np.zeros(len(MIX))
+
+    def next(self) -> int:
+        """Its index."""
+        return int((self._behind + self._shares).argmax())
+
+    def played(self, index: int, moves: int) -> None:
+        """So many searched moves of it are there, or asked for; fewer than none take some back."""
+        self._behind += self._shares * moves
+        self._behind[index] -= moves
+
+
 def play_round(
     folder: Path, latest: Evaluation | None, moves: int, progress: Progress, bar: tqdm[Any]
 ) -> Samples:
     """Play until there are ``moves`` searched moves, and label them."""
     rng = np.random.default_rng([progress.rounds, progress.seed])
-    opponents = Opponents(folder, rng)
-    shares = np.array([share for share, _ in MIX])
-    debt = np.zeros(len(MIX))
+    opponents, schedule = Opponents(folder, rng), Schedule()
     parts: list[GamesRows] = []
     played = 0
     while played < moves:
-        debt += shares / shares.sum() * CHUNK
-        kind = int(debt.argmax())
+        kind = schedule.next()
         setup = MIX[kind][1]
         player = Player(latest, nodes=int(rng.choice(NODES)))
         players, learned = opponents.seats(setup.snakes, player)
         games = play_games(progress.seed, setup, players, CHUNK)
-        searched = int((games.rows["kind"] != 0).sum())
-        debt[kind] -= searched
+        searched = int((games.rows["kind"] != AT_RANDOM).sum())
+        schedule.played(kind, searched)
         progress.seed += len(games.points)
         progress.games += len(games.points)
         progress.moves += searched
@@ -138,27 +153,31 @@ def play_round(
     return labelled(GamesRows.joined(parts))
 
 
+def play_pair(one: Player, other: Player, setup: Setup, seed: int) -> float:
+    """Points of ``one`` (0 to 2) in a start that is played twice, with seats exchanged.
+
+    With more than two snakes the two sit alternately, and the side of the last one alive wins.
+    """
+    setup = replace(setup, opening=4, random_moves=0.0)
+    points = 0.0
+    for first in (0, 1):
+        sides = [(seat + first) % 2 for seat in range(setup.snakes)]
+        game = play_game(seed, setup, [(one, other)[side] for side in sides])
+        share = float(sum(p for p, side in zip(game.points, sides, strict=True) if side == 0))
+        points += 0.5 + 0.5 * float(np.sign(round(2 * share - 1, 6)))
+    return points
+
+
 def strength(
     one: Player, other: Player, setup: Setup, games: int, seed: int = 900_000_000
 ) -> tuple[float, float]:
-    """Points of ``one``, each start played with seats exchanged; and half of its 95 % interval.
+    """The share of the points of ``one`` in pairs of games, and half of its 95 % interval.
 
-    With more than two snakes the two sit alternately, and the side of the last one alive wins.
     ``games`` is even and 4 or more: an interval needs two pairs.
     """
     if games < 4 or games % 2:
         raise ValueError(f"games must be even and 4 or more, got {games}")
-    setup = replace(setup, opening=4, random_moves=0.0)
-    pairs = []
-    for number in range(games // 2):
-        points = 0.0
-        for first in (0, 1):
-            sides = [(seat + first) % 2 for seat in range(setup.snakes)]
-            game = play_game(seed + number, setup, [(one, other)[side] for side in sides])
-            share = float(sum(p for p, side in zip(game.points, sides, strict=True) if side == 0))
-            points += 0.5 + 0.5 * float(np.sign(round(2 * share - 1, 6)))
-        pairs.append(points / 2)
-    scores = np.array(pairs)
+    scores = np.array([play_pair(one, other, setup, seed + i) / 2 for i in range(games // 2)])
     return float(scores.mean()), 1.96 * float(scores.std(ddof=1)) / math.sqrt(len(scores))
 
 
@@ -224,16 +243,11 @@ class Run:
         return self.folder / f"samples-{number:04}.npz"
 
     def _remember(self, number: int, samples: Samples) -> None:
-        def write(part: Path) -> None:
-            with part.open("wb") as file:
-                np.savez(file, inputs=samples.inputs, living=samples.living, target=samples.target)
-
-        write_atomically(self._samples_path(number), write)
+        samples.save(self._samples_path(number))
         self._samples_path(number - IN_MEMORY).unlink(missing_ok=True)
 
     def _recall(self, number: int) -> Samples:
-        with np.load(self._samples_path(number)) as kept:
-            return Samples(kept["inputs"], kept["living"], kept["target"])
+        return Samples.load(self._samples_path(number))
 
     def _save(self, number: int) -> None:
         assert self.latest is not None

@@ -18,7 +18,7 @@ from torch import nn
 from battlesnake_gym import policy_file
 from battlesnake_gym.files import write_atomically
 from mabs.environment import board_sizes
-from mabs.policies import load_network
+from mabs.policies import load_network, policy_identity
 from mxnet_baseline import algorithm as mxnet
 from sagemaker_rl import checkpoints
 
@@ -26,7 +26,7 @@ from sagemaker_rl import checkpoints
 def export_checkpoint(checkpoint: Path, target: Path) -> Path:
     """Write ``target`` and, beside it, the same name ending in ``.json``; returns ``target``."""
     facts = checkpoints.read_facts(checkpoint)
-    identity = facts["identity"]
+    identity = policy_identity(checkpoint)
     versions = {}
     write_atomically(target, lambda path: versions.update(_write(checkpoint, identity, path)))
     metadata = {

@@ -150,11 +150,23 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def export(self, checkpoint: Path, model_dir: Path) -> None:
         """Write policy.onnx and policy.json; what EXIT trains is a search's evaluation."""
         if checkpoints.read_facts(checkpoint)["identity"]["algorithm"] == "EXIT":
-            from mabs.exit import CHAMPION, export_evaluation
-
-            say(f"wrote {export_evaluation(checkpoint, model_dir / CHAMPION)}")
+            _export_champion(checkpoint, model_dir)
             return
         say(f"wrote {export_checkpoint(checkpoint, model_dir / 'policy.onnx')}")
+
+
+def _export_champion(checkpoint: Path, model_dir: Path) -> None:
+    from heuristics.evaluation import Evaluation
+    from mabs.exit import CHAMPION
+
+    if not (checkpoint / CHAMPION).exists():
+        say(
+            "no network was as good as the hand-set weights yet, so there is no evaluation to "
+            "play with; the same command with more --minutes goes on"
+        )
+        return
+    Evaluation.load(checkpoint / CHAMPION).save(model_dir / CHAMPION)
+    say(f"wrote {model_dir / CHAMPION}")
 
 
 def _mind_the_slow_rules(hyperparameters: BattlesnakeHyperparameters) -> None:

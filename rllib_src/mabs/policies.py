@@ -70,7 +70,7 @@ def load_network(checkpoint: Path) -> nn.Module:
     from mabs.actor_critic import PolicyNetwork
     from mabs.network import DuelingQNetwork
 
-    identity = checkpoints.read_facts(checkpoint)["identity"]
+    identity = policy_identity(checkpoint)
     weights = _read_weights(checkpoint)
     mean = int(weights.get("mean.n_averaged", 0)) > 0
     prefix = "mean.module." if mean else "network."
@@ -90,6 +90,21 @@ def load_network(checkpoint: Path) -> nn.Module:
             f"the weights in {checkpoint} do not fit its {checkpoints.FACTS_FILE}: {error}"
         ) from error
     return network.eval()
+
+
+def policy_identity(checkpoint: Path) -> dict[str, Any]:
+    """What decides whether a checkpoint's weights fit.
+
+    Raises:
+        CheckpointError: no policy was trained there.
+    """
+    identity: dict[str, Any] = checkpoints.read_facts(checkpoint)["identity"]
+    if "observation shape" not in identity:
+        raise CheckpointError(
+            f"{checkpoint} holds no policy: {identity['algorithm']} trains an evaluation for the "
+            "search, which is the run's model/champion.evaluation"
+        )
+    return identity
 
 
 def _read_weights(checkpoint: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -18,8 +19,9 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 SMALL = [
     *("--algorithm", "EXIT", "--seed", "3", "--num-workers", "2"),
-    *("--rl.training.config.moves", "3000", "--rl.training.config.fragment", "700"),
+    *("--rl.training.config.moves", "6000", "--rl.training.config.fragment", "1000"),
     *("--rl.training.config.match_pairs", "4", "--rl.training.config.match_positions", "20"),
+    *("--rl.training.config.first_epochs", "30"),
     *("--rl.training.config.in_memory", "3", "--rl.training.config.elo0", "-2000"),
     *("--rl.training.config.elo1", "-1000", "--rl.training.config.ladder_share", "0.2"),
 ]
@@ -52,8 +54,8 @@ def test_a_run_leaves_curves_checkpoints_and_an_evaluation(trained: Path) -> Non
     assert [int(row["training_iteration"]) for row in table] == [1, 2, 3]
     moves = [float(row["env_steps"]) for row in table]
     assert moves == sorted(moves)
-    assert moves[0] >= 3000
-    assert moves[2] - moves[1] >= 3000
+    assert moves[0] >= 6000
+    assert moves[2] - moves[1] >= 6000
     minutes = [float(row["cpu_minutes"]) for row in table]
     assert 0 < minutes[0] < minutes[1] < minutes[2]
     # By these bounds everybody is promoted who is not beaten in every game.
@@ -85,6 +87,46 @@ def test_the_champion_plays_inside_the_search(trained: Path) -> None:
     learned = Search(nodes=300, evaluation=evaluation)(board)
     assert "valued by hand" not in learned.reasons[0].note
     assert learned.scores != Search(nodes=300)(board).scores
+
+
+def test_it_is_no_policy_and_says_so(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from mabs import export
+    from mabs.policies import load
+
+    with pytest.raises(SystemExit):
+        export.main([str(trained), "-o", str(trained / "policy.onnx")])
+    assert "EXIT trains an evaluation for the search" in capsys.readouterr().err
+    with pytest.raises(ValueError, match=r"model/champion\.evaluation"):
+        load(trained)
+
+
+def test_without_a_champion_there_is_nothing_to_export(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mabs.launcher import BattlesnakeLauncher
+
+    newest = sorted((trained / "checkpoints").iterdir())[-1]
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(newest, checkpoint)
+    (checkpoint / "champion.evaluation").unlink()
+    BattlesnakeLauncher().export(checkpoint, tmp_path / "model")
+    assert "no network was as good as the hand-set weights yet" in capsys.readouterr().out
+    assert not (tmp_path / "model").exists()
+
+
+def test_each_champions_games_are_labelled_by_themselves() -> None:
+    import numpy as np
+
+    from heuristics.selfplay import Player, Setup, play_games
+    from mabs.evaluation_fit import labelled
+    from mabs.exit import Fragment, _labelled
+
+    one, other = (play_games(seed, Setup(7, 7), [Player(nodes=20)] * 2, 600) for seed in (1, 1000))
+    apart = _labelled([Fragment(one, 0, 0, 0), Fragment(other, 0, 0, 1)])
+    alone = np.concatenate([labelled(one).target, labelled(other).target])
+    assert (apart.target == alone).all()
+    together = _labelled([Fragment(one, 0, 0, 1), Fragment(other, 0, 0, 1)])
+    assert (together.target != alone).any()
 
 
 def test_sigterm_leaves_a_checkpoint_to_resume_from(

@@ -1,6 +1,8 @@
 """What the base launcher refuses before a job costs anything, and what it delivers."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +162,25 @@ def test_a_learner_in_the_driver_needs_a_gpu_there(monkeypatch: pytest.MonkeyPat
     config = PPOConfig().learners(num_learners=0, num_gpus_per_learner=1)
     with pytest.raises(HyperparameterError, match="1 GPUs are wanted in the driver's instance"):
         check_gpus(config, 4)
+
+
+RAY_UNDER_A_SIGNAL = """
+import os, signal
+from sagemaker_rl.ray_launcher import started_ray
+from sagemaker_rl.training_run import stop_signals
+
+with stop_signals() as caught, started_ray(num_cpus=1):
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert caught == [signal.SIGTERM]
+"""
+
+
+def test_sigterm_is_ours_though_ray_takes_it_when_it_starts() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", RAY_UNDER_A_SIGNAL], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "stopping after this iteration" in done.stderr
 
 
 def test_curves_come_back_with_the_checkpoint(tmp_path: Path) -> None:
