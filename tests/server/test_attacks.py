@@ -392,7 +392,7 @@ def test_dead_snakes_that_are_listed_are_walls_to_nobody(loud: Callable[..., str
     to turn."""
     from server.referee import ArenaForm
 
-    address = loud()
+    address = loud("--policy", "shipped")  # which plays alike however long it may think
     game = Game(seed=3, id="both", timeout=2000)
     board, arena = Board.new(11, 11, 4, game=game), ArenaForm()
     me, listed = "snake_0", 0

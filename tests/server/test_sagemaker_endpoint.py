@@ -39,7 +39,7 @@ def test_a_live_snake_asks_an_endpoint(
     """AWS' own client calls /endpoints/NAME/invocations, which our server takes for a base path."""
     pytest.importorskip("boto3", reason="needs the extra sagemaker-local")
     endpoint = serve("--policy", str(policy_file))
-    (snake,) = re.findall(r"^```python\n(# remote.py\n.*?)^```$", PAGE.read_text(), re.M | re.S)
+    (snake,) = re.findall(r"^```python remote.py\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
     file = tmp_path / "remote.py"
     file.write_text(snake)
     monkeypatch.setenv("BATTLESNAKE_GYM_SNAKES", str(file))

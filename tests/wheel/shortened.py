@@ -110,8 +110,9 @@ RULES = (
     ),
     Rule("battlesnake-gym arena .*--web", also("--games 1 --max-turns 5 --jobs 1"), server=True),
     Rule("battlesnake-gym arena ", also("--games 1 --max-turns 5 --jobs 1")),
+    Rule("battlesnake-gym ladder \\S", also("--minutes 0.02"), slow=True),
     Rule(r"(\w+=\S+ )?battlesnake-gym (serve|watch)\b", server=True),
-    Rule("battlesnake-gym (snakes|scenarios|cost|conformance)\\b"),
+    Rule("battlesnake-gym (snakes|scenarios|cost|conformance|ladder)\\b"),
     Rule("export "),
 )
 
