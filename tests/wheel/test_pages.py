@@ -52,9 +52,6 @@ class Desk:
         policy = clone / "server" / "default_policy"
         for place in ("demo", "runs/first/model", "runs/A/model"):
             shutil.copytree(policy, folder / place)
-        (folder / "runs" / "EXIT").mkdir()
-        evaluations = clone / "heuristics" / "evaluations"
-        shutil.copytree(evaluations, folder / "runs" / "EXIT" / "model")
 
     def type(self, command: Command) -> None:
         """Run a command as its rule says."""
