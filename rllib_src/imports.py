@@ -31,8 +31,9 @@ def _what_to_do(error: ImportError) -> str:
         return str(error)  # a complaint of our own
     if error.name.partition(".")[0] in OURS:
         remedy = (
-            "a job needs our packages beside its script: give the estimator dependencies="
-            "['rllib_common/sagemaker_rl', 'battlesnake_gym', 'heuristics']"
+            "a job needs our packages beside its script: give the estimator "
+            "**sagemaker_rl.sources.cleaned(source_dir='rllib_src', dependencies="
+            "['rllib_common/sagemaker_rl', 'battlesnake_gym', 'heuristics'])"
         )
     else:
         remedy = (

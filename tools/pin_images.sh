@@ -3,7 +3,7 @@
 #
 #   tools/pin_images.sh packages   write the packages with their hashes: deployment/*/requirements*.txt
 #   tools/pin_images.sh base       write the digest of the base image into the Dockerfiles (needs docker)
-#   tools/pin_images.sh check      refuse Dockerfiles whose base image has no digest
+#   tools/pin_images.sh check      refuse Dockerfiles whose base image has no digest, or not the same
 #
 # Packages are those of constraints.txt, resolved by uv (pip install uv) from the index that pip uses.
 set -euo pipefail
@@ -52,6 +52,10 @@ check)
             status=1
         fi
     done
+    if [ "$(sed -n 's/^ARG PYTHON_IMAGE=//p' "${dockerfiles[@]}" | sort -u | wc -l)" != 1 ]; then
+        echo "${dockerfiles[*]}: PYTHON_IMAGE differs; write both by tools/pin_images.sh base" >&2
+        status=1
+    fi
     exit $status
     ;;
 *)

@@ -27,6 +27,7 @@ from typing import Any
 from sagemaker_rl.failure import FAILURE_FILE
 from sagemaker_rl.hyperparameters import HyperparameterError, parse
 from sagemaker_rl.membership import PRIMARY, SECONDARY
+from sagemaker_rl.sources import is_wanted
 
 BUCKET = "sagemaker-local"
 REGION = "us-east-1"
@@ -256,11 +257,11 @@ def share_of_cpus(position: int, instances: int) -> set[int]:
     return set(cpus[position::instances]) or {cpus[position % len(cpus)]}
 
 
-COMPILED = (".so", ".pyd", ".dylib")
-
-
 def pack(source_dir: Path, dependencies: Sequence[Path]) -> bytes:
-    """``sourcedir.tar.gz`` as the SageMaker SDK makes it: dependencies flat beside the script."""
+    """``sourcedir.tar.gz`` as the SageMaker SDK makes it: dependencies flat beside the script.
+
+    What was compiled here stays here, as with ``sources.cleaned``.
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
         for path in sorted(source_dir.iterdir()):
@@ -271,9 +272,7 @@ def pack(source_dir: Path, dependencies: Sequence[Path]) -> bytes:
 
 
 def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """All but what was compiled on the sender's machine: the image has its own."""
-    path = Path(member.name)
-    return None if path.name == "__pycache__" or path.suffix in COMPILED else member
+    return member if is_wanted(member.name) else None
 
 
 @contextmanager

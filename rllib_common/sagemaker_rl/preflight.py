@@ -22,6 +22,7 @@ from typing import Any
 from botocore.exceptions import ClientError, ParamValidationError
 
 from sagemaker_rl.s3 import bucket_and_key
+from sagemaker_rl.sources import compiled_files
 
 DOCKERFILE = "deployment/training/Dockerfile"
 NO_SUCH_IMAGE = (
@@ -85,6 +86,12 @@ def _sources(estimator: Any) -> Iterator[str]:
                 f"the dependency {folder} ends with a slash, so that the SDK packs what is in the "
                 f"folder and not the folder; write {str(folder).rstrip('/')}"
             )
+    folders = [Path(folder) for folder in (estimator.source_dir or ".", *estimator.dependencies)]
+    if compiled := [path for folder in folders for path in compiled_files(folder)]:
+        yield (
+            f"the job would bring {compiled[0].name} along, which was compiled for this machine; "
+            "give the estimator **sagemaker_rl.sources.cleaned(source_dir=..., dependencies=...)"
+        )
 
 
 def _image(estimator: Any) -> Iterator[str]:
@@ -231,6 +238,8 @@ def _hyperparameters(estimator: Any) -> Iterator[str]:
             "SM_HPS": json.dumps(given),
             "SM_HOSTS": json.dumps(hosts),
             "SM_CURRENT_HOST": hosts[0],
+            # Or what it leaves in the folders would be packed.
+            "PYTHONDONTWRITEBYTECODE": "1",
         },
         capture_output=True,
         text=True,

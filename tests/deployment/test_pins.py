@@ -79,6 +79,19 @@ def tool(checkout: Path, word: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+def test_the_base_image_of_the_repository_has_its_digest() -> None:
+    done = tool(ROOT, "check")
+    assert done.returncode == 0, done.stderr
+
+
+def test_two_bases_are_refused(checkout: Path) -> None:
+    path = checkout / DOCKERFILES[0]
+    path.write_text(re.sub(r"@sha256:\w+", f"@{DIGEST}", path.read_text()))
+    refused = tool(checkout, "check")
+    assert refused.returncode == 1
+    assert "PYTHON_IMAGE differs" in refused.stderr
+
+
 def test_a_base_image_without_a_digest_is_refused_and_the_tool_writes_one(checkout: Path) -> None:
     for name in DOCKERFILES:
         path = checkout / name
@@ -90,7 +103,7 @@ def test_a_base_image_without_a_digest_is_refused_and_the_tool_writes_one(checko
     assert tool(checkout, "check").returncode == 0
     for name in DOCKERFILES:
         text = (checkout / name).read_text()
-        assert f"ARG PYTHON_IMAGE=python:3.11-slim@{DIGEST}\n" in text
+        assert f"ARG PYTHON_IMAGE=python:3.11-slim-bookworm@{DIGEST}\n" in text
     (checkout / "docker").write_text("#!/bin/sh\necho nothing\n")
     assert tool(checkout, "base").returncode == 1
 

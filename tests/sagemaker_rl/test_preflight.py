@@ -129,6 +129,12 @@ def test_a_slash_would_pour_out_the_folder(job: Any, tmp_path: Path) -> None:
     refused(job, message, dependencies=[f"{tmp_path}/helping/"])
 
 
+def test_what_was_compiled_here_stays_here(job: Any, tmp_path: Path) -> None:
+    job()  # writes the folders
+    (tmp_path / "helping" / "fast.abi3.so").touch()
+    refused(job, "the job would bring fast.abi3.so along, which was compiled for this machine")
+
+
 def test_buckets_are_in_the_region_of_the_job(job: Any, session: Any) -> None:
     europe = {"LocationConstraint": "eu-west-1"}
     s3 = session.boto_session.client("s3")

@@ -1,0 +1,83 @@
+"""What a job brings along: its sources, without what was compiled on the sender's machine.
+
+The SageMaker SDK packs folders as they are, compiled parts and all. Those are of this machine's
+system and processor; the training image has its own, built from the same sources.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import TypedDict
+
+COMPILED = (".so", ".pyd", ".dylib", ".dll", ".o", ".a")
+"""How files end that only the system and processor that they were compiled on can use."""
+
+
+class Sources(TypedDict):
+    """Two arguments of the SDK's estimators."""
+
+    source_dir: str
+    dependencies: list[str]
+
+
+def is_wanted(path: PathLike[str] | str) -> bool:
+    """Whether a job brings the file or folder along.
+
+    >>> is_wanted("battlesnake_gym/engine.py"), is_wanted("battlesnake_gym/_engine.abi3.so")
+    (True, False)
+    >>> is_wanted("battlesnake_gym/__pycache__"), is_wanted("engine.cpython-311.pyc")
+    (False, False)
+    """
+    path = Path(path)
+    return path.name != "__pycache__" and path.suffix not in (*COMPILED, ".pyc")
+
+
+def compiled_files(folder: Path) -> Iterator[Path]:
+    """All files in the folder that were compiled for one system and processor."""
+    return (path for path in sorted(folder.rglob("*")) if path.suffix in COMPILED)
+
+
+def cleaned(
+    *, source_dir: PathLike[str] | str, dependencies: Iterable[PathLike[str] | str] = ()
+) -> Sources:
+    """Copies of the folders of a job without compiled files, as arguments of its estimator.
+
+        RLEstimator(entry_point="train-mabs.py", **cleaned(source_dir=..., dependencies=[...]), ...)
+
+    The copies show the folders as they are now, also where the estimator packs them later, and are
+    removed when this process ends.
+
+    Raises:
+        ValueError: there is no such folder, or two dependencies have one name, under which the
+            one would overwrite the other in the job.
+    """
+    folders = [Path(folder) for folder in dependencies]
+    for folder in (Path(source_dir), *folders):
+        if not folder.is_dir():
+            raise ValueError(
+                f"there is no folder {folder}; start in the repository, or name it whole"
+            )
+    names = [folder.resolve().name for folder in folders]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"dependencies: two folders are called {name}; rename one of them")
+    home = Path(tempfile.mkdtemp(prefix="job-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    return {
+        "source_dir": _copy(Path(source_dir), home / "source_dir"),
+        "dependencies": [_copy(folder, home / "dependencies") for folder in folders],
+    }
+
+
+def _copy(folder: Path, place: Path) -> str:
+    folder = folder.resolve()
+    return str(shutil.copytree(folder, place / folder.name, ignore=_unwanted))
+
+
+def _unwanted(_: str, names: list[str]) -> list[str]:
+    return [name for name in names if not is_wanted(name)]

@@ -1,0 +1,127 @@
+"""What leaves this machine in a job's tarball, packed by the SageMaker SDK itself."""
+
+import io
+import json
+import re
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from battlesnake_gym import engine
+from sagemaker_rl.local import DEPENDENCIES, pack
+from sagemaker_rl.s3 import bucket_and_key
+from sagemaker_rl.sources import cleaned, compiled_files, is_wanted
+
+ROOT = Path(__file__).parents[2]
+SOURCE_DIR = "rllib_src"
+
+
+def members(packed: bytes) -> set[str]:
+    """The files in a tarball."""
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        return {member.name for member in archive if member.isfile()}
+
+
+def tracked() -> set[str]:
+    """The files of a job as git has them, by their names in the tarball."""
+    names = set()
+    for folder in (SOURCE_DIR, *DEPENDENCIES):
+        base = ROOT / folder if folder == SOURCE_DIR else (ROOT / folder).parent
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", folder], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        names |= {str((ROOT / one).relative_to(base)) for one in listed.stdout.split("\0") if one}
+    return names
+
+
+@pytest.fixture
+def packed_by_the_sdk(estimator: Callable[..., Any], session: Any) -> Callable[..., set[str]]:
+    """Lets an estimator with these folders pack and upload its code; what arrived in S3."""
+    pytest.importorskip("sagemaker", reason="needs the extras sagemaker and sagemaker-local")
+
+    def packed(**sources: Any) -> set[str]:
+        one = estimator("", "", entry_point="train-mabs.py", **sources)
+        one._prepare_for_training("packed")
+        bucket, key = bucket_and_key(one.uploaded_code.s3_prefix)
+        body = session.boto_session.client("s3").get_object(Bucket=bucket, Key=key)["Body"]
+        return members(body.read())
+
+    return packed
+
+
+def test_the_sdk_packs_no_compiled_files_of_this_machine(
+    packed_by_the_sdk: Callable[..., set[str]],
+) -> None:
+    assert engine.COMPILED, "or this would show nothing"
+    folders: dict[str, Any] = {
+        "source_dir": str(ROOT / SOURCE_DIR),
+        "dependencies": [str(ROOT / folder) for folder in DEPENDENCIES],
+    }
+    assert {Path(name).suffix for name in packed_by_the_sdk(**folders)} & {".so", ".pyd"}
+    arrived = packed_by_the_sdk(**cleaned(**folders))
+    assert not [name for name in arrived if not all(map(is_wanted, Path(name).parts))]
+    assert tracked() <= arrived, "nothing else is missing"
+    here = [ROOT / folder for folder in DEPENDENCIES]
+    assert members(pack(ROOT / SOURCE_DIR, here)) == arrived, "a rehearsal brings the same"
+
+
+def test_nothing_compiled_is_left_by_the_questions_before(
+    estimator: Callable[..., Any], tmp_path: Path
+) -> None:
+    """``preflight`` runs the script in the copies."""
+    from sagemaker_rl import preflight
+
+    estimator("import helping\n", "WORD = 1\n")  # writes the folders
+    sources = cleaned(source_dir=tmp_path / "source", dependencies=[tmp_path / "helping"])
+    list(preflight._hyperparameters(estimator("", "", **sources)))
+    assert sorted(path.name for path in Path(sources["source_dir"]).parent.rglob("*")) == [
+        "source",
+        "train.py",
+    ]
+    assert [path.name for path in Path(sources["dependencies"][0]).iterdir()] == ["__init__.py"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(ROOT / "docs" / "sagemaker.md", ROOT / "docs" / "architecture.md"),
+        *sorted((ROOT / "notebooks").glob("*.ipynb")),
+    ],
+    ids=lambda path: path.name,
+)
+def test_pages_and_notebooks_show_no_other_way(path: Path) -> None:
+    text = path.read_text()
+    if path.suffix == ".ipynb":
+        text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
+    # Only beside ``source_dir`` within ``cleaned`` does a list of folders stand.
+    ways = re.findall(r"(\*\*cleaned\(\n *source_dir=\S+\n *)?dependencies=\[", text)
+    assert all(ways), "dependencies=[...] goes as it is to the SDK"
+    assert len(ways) == text.count("entry_point=")
+
+
+def test_a_copy_is_what_was_there_and_leaves_the_original_alone(tmp_path: Path) -> None:
+    for name in ("src/train.py", "lib/a.py", "lib/__pycache__/a.cpython-311.pyc", "lib/b.abi3.so"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    # A slash would make the SDK pour out the folder.
+    sources = cleaned(source_dir=tmp_path / "src", dependencies=[f"{tmp_path}/lib/"])
+    (tmp_path / "lib" / "a.py").write_text("changed")
+    (copy,) = map(Path, sources["dependencies"])
+    assert copy.name == "lib"
+    assert {path.name: path.read_text() for path in copy.iterdir()} == {"a.py": "lib/a.py"}
+    assert [path.name for path in compiled_files(tmp_path / "lib")] == ["b.abi3.so"]
+    assert not list(compiled_files(copy))
+
+
+def test_folders_that_are_none_or_overwrite_each_other_are_refused(tmp_path: Path) -> None:
+    for name in ("src", "a/lib", "b/lib"):
+        (tmp_path / name).mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"there is no folder nowhere"):
+        cleaned(source_dir=tmp_path / "src", dependencies=["nowhere"])
+    with pytest.raises(ValueError, match=r"two folders are called lib; rename one"):
+        cleaned(source_dir=tmp_path / "src", dependencies=[tmp_path / "a/lib", tmp_path / "b/lib"])
