@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ def think(
     nodes: int,
     max_depth: int,
     network: bytes,
+    stop: Callable[[], object] | None,
     /,
 ) -> tuple[int, int, int, int, int, dict[int, int], list[bytes]]: ...
 def inputs(*question: Any) -> bytes: ...

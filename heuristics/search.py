@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,9 @@ COMPILED: bool = _search is not None
 
 MAX_DEPTH = 120
 NODES_WITHOUT_CLOCK = 20_000
+STOP: ContextVar[Callable[[], object] | None] = ContextVar("STOP", default=None)
+"""Whether searches of this context shall give up, asked some fifty times a second; None: never."""
+
 CELL = 1000
 """Scores of the search are in thousandths of a cell of territory."""
 
@@ -113,8 +118,8 @@ class Search:
     def think(self, board: Board, seconds: float | None = None) -> tuple[Decision, Statistics]:
         """The decision, and what the search did to find it.
 
-        Raises ``ValueError`` for ``seconds`` that are no positive number. In the main thread,
-        Ctrl-C interrupts it.
+        Raises ``ValueError`` for ``seconds`` that are no positive number, and ``InterruptedError``
+        where `STOP` says so. In the main thread, Ctrl-C interrupts it.
         """
         if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
             raise ValueError(
@@ -124,8 +129,11 @@ class Search:
         snakes = _you_first(board)
         objection = self.evaluation.objection(board) if self.evaluation else ""
         network = self.evaluation.numbers if self.evaluation and not objection else b""
+        question = _question(
+            board, snakes, self.weights, seconds, self.nodes, self.max_depth, network
+        )
         move, depth, proven, evaluated, visited, scores, line = _search.think(
-            *_question(board, snakes, self.weights, seconds, self.nodes, self.max_depth, network)
+            *(*question, STOP.get())
         )
         statistics = Statistics(depth, bool(proven), evaluated, visited)
         values = {MOVES[index]: value / CELL for index, value in scores.items()}

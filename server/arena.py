@@ -10,6 +10,7 @@ import math
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -76,27 +77,38 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError, OverflowError) as error:
         sys.stderr.write(f"battlesnake-gym arena: {error}\n")
         return 2
-    # Whoever stops services sends SIGTERM; processes that play games must not outlive this one.
+    with interruptible():
+        try:
+            status = _play(arguments, setup, sprt, engine, site) if arguments.snakes else 0
+            if site is not None and status == 0:
+                site.wait()
+            return status
+        finally:
+            if site is not None:
+                site.close()
+            engine.dispose()
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Within, the first SIGINT or SIGTERM is a ``KeyboardInterrupt``, and no other follows.
+
+    Whoever stops services sends SIGTERM; processes that play games must not outlive this one. Who
+    presses Ctrl-C again does not disturb the end.
+    """
     stops = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, _interrupt_once) for number in stops}
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for stop in stops:
+            signal.signal(stop, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in stops}
     try:
-        status = _play(arguments, setup, sprt, engine, site) if arguments.snakes else 0
-        if site is not None and status == 0:
-            site.wait()
-        return status
+        yield
     finally:
-        if site is not None:
-            site.close()
-        engine.dispose()
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _interrupt_once(number: int, frame: FrameType | None) -> None:
-    """Begin to end; who presses Ctrl-C again does not disturb it."""
-    for stop in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(stop, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:

@@ -5,28 +5,43 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, replace
-from multiprocessing import get_context
 from typing import Any
 
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 from tqdm import tqdm
 
 from heuristics.ladder import USUAL, Ladder, Placement, Placing, Rung, load
 from heuristics.sprt import OUTCOMES
 from server import addresses, arena
-from server.database import DEFAULT_URL, find_tournament, load_games, open_database
+from server.database import (
+    DEFAULT_URL,
+    find_tournament,
+    hold,
+    load_games,
+    open_database,
+    patiently,
+)
 from server.match import Score
 from server.results import row
-from server.tournament import Fixture, Result, Setup, entrants, match_schedule, play_fixture
+from server.tournament import (
+    Fixture,
+    Pool,
+    Result,
+    Setup,
+    entrants,
+    match_schedule,
+    play_in_pool,
+)
 
 DEFAULT_INTERVAL = 75.0
+REST = "what was played is stored, and the same command with --resume goes on"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -43,16 +58,19 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         sys.stderr.write(f"battlesnake-gym ladder: {error}\n")
         return 2
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     placing, status = Placing(ladder), 0
-    try:
-        _place(engine, placing, setup, arguments)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; the same command with --resume goes on\n")
-        status = 130
-    finally:
-        engine.dispose()
-        signal.signal(signal.SIGTERM, before)
+    with arena.interruptible():
+        try:
+            with hold(engine):
+                _place(engine, placing, setup, arguments)
+        except KeyboardInterrupt:
+            sys.stderr.write(f"interrupted; {REST}\n")
+            status = 130
+        except (OSError, SQLAlchemyError) as error:  # a full disk, a database that has gone
+            sys.stderr.write(f"battlesnake-gym ladder: {arena.first_line(error)}; {REST}\n")
+            status = 1
+        finally:
+            engine.dispose()
     if placing.placement.games:
         label = entrants(setup.snakes)[0].label
         sys.stdout.write(_report(label, placing, arguments.json))
@@ -88,7 +106,7 @@ def _place(engine: Engine, placing: Placing, setup: Setup, arguments: argparse.N
                 placing.add(rung.name, outcome)
     ends = time.monotonic() + 60 * arguments.minutes
     with (
-        ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool,
+        Pool(arguments.jobs) as pool,
         tqdm(unit="game", disable=None, initial=placing.placement.games) as bar,
     ):
         playing: dict[Future[list[Result]], Rung] = {}
@@ -110,8 +128,9 @@ def _place(engine: Engine, placing: Placing, setup: Setup, arguments: argparse.N
                     placing.add(rung.name, meetings.store(rung, future.result()))
                     bar.update(2)
                     _tell(placing.placement, bar)
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+        except BaseException:
+            pool.abandon()
+            raise
 
 
 def _is_known(placement: Placement, interval: float) -> bool:
@@ -125,7 +144,7 @@ def _tell(placement: Placement, bar: tqdm[Any]) -> None:
 
 
 def _play_pair(setup: Setup, fixtures: list[Fixture]) -> list[Result]:
-    return [play_fixture(setup, fixture) for fixture in fixtures]
+    return [play_in_pool(setup, fixture) for fixture in fixtures]
 
 
 class _Meetings:
@@ -144,12 +163,12 @@ class _Meetings:
         """What was played before, where that goes on."""
         if not self._resume:
             return Score({})
-        with Session(self._engine) as session:
-            tournament = find_tournament(session, self._with(rung).to_dict())
-            if tournament is None:
-                return Score({})
-            self._tournaments[rung.name] = tournament.id
-            return Score.of(load_games(session, tournament.id))
+        setup = self._with(rung).to_dict()
+        tournament = patiently(self._engine, lambda session: find_tournament(session, setup))
+        if tournament is None:
+            return Score({})
+        number = self._tournaments[rung.name] = tournament.id
+        return Score.of(patiently(self._engine, lambda session: load_games(session, number)))
 
     def pair(self, rung: Rung, index: int) -> tuple[Setup, list[Fixture]]:
         """The two games of the pair ``index``."""
@@ -162,13 +181,14 @@ class _Meetings:
         if rung.name not in self._tournaments:
             self._tournaments[rung.name] = arena.begin(self._engine, setup, resume=False)
         labels = [entrant.label for entrant in entrants(setup.snakes)]
-        with Session(self._engine) as session:
+
+        def add(session: Session) -> int:
             games = [row(result, self._tournaments[rung.name], labels) for result in results]
             session.add_all(games)
-            session.flush()
-            outcome = Score.of(games).outcome(games[0].number)
             session.commit()
-        return outcome
+            return Score.of(games).outcome(games[0].number)
+
+        return patiently(self._engine, add)
 
 
 def _listing(ladder: Ladder, as_json: bool) -> str:

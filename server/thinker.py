@@ -12,7 +12,8 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES
-from battlesnake_gym.snakes import Decision
+from battlesnake_gym.snakes import Decision, Strategy
+from heuristics.search import STOP
 from server.budget import DEFAULT_TIMEOUT, budget, margin
 from server.clients import Client
 from server.fallback import LATE, is_ordinary, safe_move
@@ -46,7 +47,7 @@ class OutOfTimeError(Exception):
     """The time was over before the strategy answered."""
 
 
-NOT_IN_TIME = (FutureTimeoutError, OutOfTimeError, NoSeatError)
+NOT_IN_TIME = (FutureTimeoutError, OutOfTimeError, NoSeatError, InterruptedError)
 
 
 class Thinker:
@@ -57,7 +58,7 @@ class Thinker:
     seats the time is shared: by how many asked at once of late, so that the first to come leave
     something to the others; who gets no seat in time is answered by the fallback. A thread cannot
     be stopped: a strategy that overruns goes on without a seat, and its game is answered by the
-    fallback until it is done.
+    fallback until it is done. A search gives up by itself when it learns that its client has left.
 
     ``stands_back`` is for servers: strategies get less of the processor than who reads and answers.
 
@@ -88,8 +89,9 @@ class Thinker:
     ) -> Decision:
         """Choose a move for ``board.you``; ``arrived`` is when (`time.perf_counter`) it was asked.
 
-        Always answers, within the game's timeout less the round trip and the margin, and at once
-        where the ``client`` leaves before there was a seat.
+        Always answers, within the game's timeout less the round trip and the margin. Where the
+        ``client`` leaves, at once before there was a seat, and after it as soon as a search gives
+        up.
         """
         timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT
         with session.lock:
@@ -109,7 +111,7 @@ class Thinker:
         """Ask the strategy to be done at ``deadline``, and give up ``grace`` seconds later."""
         try:
             if not is_ordinary(board):
-                decision = self._think_outsized(session, board, deadline, grace)
+                decision = self._think_outsized(session, board, deadline, grace, client)
             elif self._quick:
                 decision = self._think_here(session, board, deadline)
             else:
@@ -144,35 +146,46 @@ class Thinker:
     ) -> Decision:
         """Ask a strategy in a thread of its own, and wait for it until its time is over."""
         with self._seats.take(deadline, LEAST_BUDGET, client) as seconds:
-            work = self._start(session, board, seconds)
+            work = self._start(session, board, seconds, client)
             return work.result(max(0.0, deadline + grace - time.perf_counter()))
 
     def _think_outsized(
-        self, session: Session, board: Board, deadline: float, grace: float
+        self, session: Session, board: Board, deadline: float, grace: float, client: Client
     ) -> Decision:
         """Ask a strategy in a thread of its own, unless another outsized board is thought about."""
         seconds = min(deadline - time.perf_counter(), CROWDED_SECONDS)
         if seconds < LEAST_BUDGET or not self._outsized.acquire(blocking=False):
             raise OutOfTimeError
         try:
-            work = self._start(session, board, seconds)
+            work = self._start(session, board, seconds, client)
         except BaseException:
             self._outsized.release()
             raise
         work.add_done_callback(lambda done: self._outsized.release())
         return work.result(max(0.0, deadline + grace - time.perf_counter()))
 
-    def _start(self, session: Session, board: Board, seconds: float) -> Future[Decision]:
+    def _start(
+        self, session: Session, board: Board, seconds: float, client: Client
+    ) -> Future[Decision]:
         """Hand the board to the strategy, unless it is still busy with an earlier one."""
         with session.lock:
             if session.thinking is not None and not session.thinking.done():
                 raise OutOfTimeError
-            session.thinking = self._pool.submit(session.strategy, board, seconds)
+            session.thinking = self._pool.submit(_ask, session.strategy, board, seconds, client)
             return session.thinking
 
     def _fall_back(self, board: Board, why: str) -> Decision:
         self._metrics.moves.labels("fallback").inc()
         return safe_move(board, why)
+
+
+def _ask(strategy: Strategy, board: Board, seconds: float, client: Client) -> Decision:
+    """What the strategy says, unless it searches and the client leaves meanwhile."""
+    before = STOP.set(lambda: client.gone)
+    try:
+        return strategy(board, seconds)
+    finally:
+        STOP.reset(before)
 
 
 def _stand_back() -> None:

@@ -217,14 +217,14 @@ def play_fixtures(
     context = multiprocessing.get_context("spawn")
     with (
         _relayed(announce, context) as listen,
-        _Pool(jobs, context, _begin_process, listen) as pool,
+        Pool(jobs, context, listen) as pool,
     ):
         waiting = iter(fixtures)
         playing: set[Future[Result]] = set()
         try:
             while True:
                 for fixture in itertools.islice(waiting, jobs - len(playing)):
-                    playing.add(pool.submit(_play_in_pool, setup, fixture, replays))
+                    playing.add(pool.submit(play_in_pool, setup, fixture, replays))
                 if not playing:
                     return
                 finished, playing = wait(playing, return_when=FIRST_COMPLETED)
@@ -271,8 +271,18 @@ def _give_up(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt  # which the pool brings home as the game's result
 
 
-class _Pool(ProcessPoolExecutor):
-    """Processes that Ctrl-C does not reach: whoever started them says when to end."""
+class Pool(ProcessPoolExecutor):
+    """Processes that play games (`play_in_pool`) and that Ctrl-C does not reach.
+
+    Whoever started them says when to end.
+    """
+
+    def __init__(
+        self, jobs: int, context: SpawnContext | None = None, listen: tuple[Any, ...] = (None,)
+    ) -> None:
+        super().__init__(
+            jobs, context or multiprocessing.get_context("spawn"), _begin_process, listen
+        )
 
     def submit(self, *arguments: Any, **options: Any) -> Future[Any]:
         """Start what is missing of the processes with interrupts blocked, as they then stay."""
@@ -294,7 +304,8 @@ class _Pool(ProcessPoolExecutor):
         self.shutdown(wait=True)
 
 
-def _play_in_pool(setup: Setup, fixture: Fixture, replays: Path | None) -> Result:
+def play_in_pool(setup: Setup, fixture: Fixture, replays: Path | None = None) -> Result:
+    """`play_fixture` in a process of a `Pool`, which may have to end it."""
     global _playing
     queue = _queue
     announce = None if queue is None else lambda *news: queue.put(news)

@@ -154,42 +154,61 @@ static PyObject *scores_of(const Answer *answer) {
     return scores;
 }
 
-/* Whether a signal's handler raised: asked by the searching thread, which has let go of the GIL. */
-static int signalled(void *caller) {
-    PyThreadState **state = caller;
-    PyEval_RestoreThread(*state);
-    int raised = PyErr_CheckSignals();
-    *state = PyEval_SaveThread();
-    return raised;
+typedef struct {
+    PyThreadState *state;
+    PyObject *stop; /* a callable, or None */
+} Caller;
+
+/* Whether a signal's handler raised, or `stop` says so: asked by the searching thread, which has let
+ * go of the GIL. With an exception if it is to give up. */
+static int give_up(void *caller) {
+    Caller *whose = caller;
+    PyEval_RestoreThread(whose->state);
+    int stopped = PyErr_CheckSignals();
+    if (!stopped && whose->stop != Py_None) {
+        PyObject *answer = PyObject_CallNoArgs(whose->stop);
+        stopped = answer ? PyObject_IsTrue(answer) : -1;
+        Py_XDECREF(answer);
+        if (stopped > 0) PyErr_SetString(PyExc_InterruptedError, "the search was told to stop");
+    }
+    whose->state = PyEval_SaveThread();
+    return stopped;
 }
 
 PyDoc_STRVAR(think_doc,
 "think(width, height, wrapped, constrictor, solo, damage, lengths, health, bodies, food, hazards,\n"
-"      weights, seconds, nodes, max_depth, network)\n"
+"      weights, seconds, nodes, max_depth, network, stop)\n"
 "--\n\n"
 "Search for the best move of snake 0.\n\n"
 "lengths, health and weights are int32 buffers, bodies uint16 cells (y * width + x, head first, one\n"
 "snake after the other), food and hazards one byte a cell. Health 0: that snake is out. A limit of\n"
-"0 is none. `network` are the bytes of a learned evaluation, empty for none.\n"
+"0 is none. `network` are the bytes of a learned evaluation, empty for none. `stop` is None, or says\n"
+"when it is called now and then whether to give up.\n"
 "Returns (move, depth, proven, evaluated, visited, scores by move, line: bytes a turn).\n"
-"Raises ValueError for what the search cannot hold, and what the handler of a signal raises (the\n"
-"KeyboardInterrupt of Ctrl-C, in the main thread). Releases the GIL.");
+"Raises ValueError for what the search cannot hold, InterruptedError when it gave up, and what the\n"
+"handler of a signal raises (the KeyboardInterrupt of Ctrl-C, in the main thread). Releases the GIL.");
 
 static PyObject *think(PyObject *module, PyObject *args) {
     (void)module;
     Question ask = {0};
     Answer answer;
     Buffers buffers;
-    if (read_question(args, &ask, &buffers)) {
+    Py_ssize_t last = PyTuple_Size(args) - 1;
+    PyObject *question = PyTuple_GetSlice(args, 0, last);
+    if (!question) return NULL;
+    int wrong = read_question(question, &ask, &buffers);
+    Py_DECREF(question);
+    if (wrong) {
         release(&buffers);
         return NULL;
     }
     const Code *code = code_for(ask.width * ask.height);
-    PyThreadState *state = PyEval_SaveThread();
-    ask.interrupted = signalled;
-    ask.caller = &state;
+    Caller caller = {.stop = PyTuple_GetItem(args, last)};
+    caller.state = PyEval_SaveThread();
+    ask.interrupted = give_up;
+    ask.caller = &caller;
     int failed = code->search(&ask, &answer);
-    PyEval_RestoreThread(state);
+    PyEval_RestoreThread(caller.state);
     release(&buffers);
     if (failed) return failed < 0 ? PyErr_NoMemory() : NULL;
     return Py_BuildValue("(iiiLLNN)", answer.move, answer.depth, answer.proven,

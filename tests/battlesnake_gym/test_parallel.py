@@ -126,7 +126,9 @@ def test_one_snake_plays_solo() -> None:
 def test_it_converts_to_turns() -> None:
     env = parallel_to_aec(small())
     env.reset(seed=1)
-    for agent in env.agent_iter(max_iter=200):
+    for seed, agent in enumerate(env.agents):
+        env.action_space(agent).seed(seed)  # or every run plays another game, and some are long
+    for agent in env.agent_iter():
         _, _, terminated, truncated, info = env.last()
         ended = terminated or truncated
         env.step(None if ended else env.action_space(agent).sample(info["action_mask"]))

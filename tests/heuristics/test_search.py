@@ -3,6 +3,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,7 +17,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake, State
 from battlesnake_gym.snakes import Decision
 from heuristics import playing
-from heuristics.search import Search, Weights
+from heuristics.search import STOP, Search, Weights
 
 pytest.importorskip("heuristics._search")
 
@@ -205,6 +206,7 @@ def test_the_compiled_part_trusts_nothing() -> None:
             "nodes": 100,
             "max_depth": 5,
             "network": b"",
+            "stop": None,
         }
         return _search.think(*(arguments | changed).values())
 
@@ -228,6 +230,28 @@ def test_the_compiled_part_trusts_nothing() -> None:
             think(**{field: value})
     with pytest.raises(ValueError, match="snakes"):
         think(lengths=np.ones(17, np.int32))
+
+
+def test_a_search_stops_when_it_is_told_to() -> None:
+    board = Board.new(11, 11, 2, game=Game(seed=1))
+    board.you_id = "snake_0"
+    asked = []
+
+    def stop() -> bool:
+        asked.append(threading.get_ident())
+        return len(asked) == 3
+
+    token = STOP.set(stop)
+    try:
+        with pytest.raises(InterruptedError, match="told to stop"):
+            Search()(board, seconds=3600)
+        assert asked == [threading.get_ident()] * 3
+        STOP.set(lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Search()(board, seconds=3600)
+    finally:
+        STOP.reset(token)
+    assert Search(nodes=100)(board).move in MOVES
 
 
 @pytest.mark.parametrize("seconds", [-0.001, 0.0, float("nan"), float("inf")])

@@ -11,6 +11,8 @@ import pytest
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import Decision
+from heuristics.search import Search
+from server.clients import Client
 from server.metrics import Metrics
 from server.seats import Crowd
 from server.sessions import Session
@@ -220,6 +222,25 @@ def test_a_quick_strategy_thinks_where_it_is_asked(metrics: Metrics, position: B
         decide(Thinker(metrics, quick=quick), Session(strategy), position)
     assert threads[0] == threading.current_thread().name
     assert threads[1].startswith("thinker")
+
+
+def test_a_search_ends_when_its_client_leaves(metrics: Metrics, position: Board) -> None:
+    """On one seat, where both games have a minute for a move."""
+    search, thinker, client = Search(), Thinker(metrics, seats=1), Client()
+    began = threading.Event()
+
+    def asked(board: Board, seconds: float | None = None) -> Decision:
+        began.set()
+        return search(board, seconds)
+
+    with ThreadPoolExecutor(1) as pool:
+        left = pool.submit(thinker.decide, Session(asked), position, time.perf_counter(), client)
+        assert began.wait(TIMEOUT)
+        client.leave()
+        other, _ = decide(thinker, Session(lambda board, seconds=None: Decision("down")), position)
+        assert left.result().reasons[0].note == LATE
+    # The seat was free in time for the other game, whose minute ended no later.
+    assert count(metrics, "battlesnake_moves_total", chosen_by="strategy") == 1, other
 
 
 def test_a_request_that_waited_too_long_is_answered_by_the_fallback(
