@@ -8,6 +8,11 @@ Two things give them away. The position itself, as the rules read it: a head in 
 its own, on the head of a snake as long or longer, off the board, no health left. That holds until
 who killed it has moved on. And the turns before: who lives moves, so a body that is the same on a
 later turn is a corpse.
+
+On the first turn that is seen of a game under way (after a restart of the server) there are no
+turns before, and a corpse whose killer has moved on passes for alive, until the next turn. Nothing
+else in a request tells it: health and body are those of its last turn, latency is 0 for all. Bodies
+of two rivals that overlap say that one of them is out, but not which.
 """
 
 from __future__ import annotations

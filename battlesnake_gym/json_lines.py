@@ -6,8 +6,9 @@ import contextlib
 import gzip
 import json
 import os
+import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,28 @@ def at_line(name: str, number: int) -> Iterator[None]:
         raise ReplayError(f"{name}, line {number}: {error}") from error
 
 
+@contextlib.contextmanager
+def told_when_too_large() -> Iterator[None]:
+    """Within, a limit that is exceeded is a warning: what was recorded is not thrown away."""
+    try:
+        yield
+    except ValueError as error:
+        warnings.warn(
+            f"{error}; the game is kept whole, and can be read where that limit is raised before",
+            stacklevel=5,
+        )
+
+
 def write_lines(path: str | os.PathLike[str], lines: list[dict[str, Any]]) -> None:
-    """Write JSON objects to a file, one a line, whole or not at all; compressed for ``.gz``."""
-    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-    content = text.encode()
+    """Write JSON objects to a file, one a line, whole or not at all; compressed for ``.gz``.
+
+    Warns where `read_lines` would refuse the file.
+    """
+    encoded = [(json.dumps(line, separators=(",", ":")) + "\n").encode() for line in lines]
+    with told_when_too_large():
+        for _ in _within_limits(encoded, Path(path).name):
+            pass
+    content = b"".join(encoded)
     if Path(path).suffix == ".gz":
         content = gzip.compress(content, mtime=0)  # the same replay, the same bytes
     write_atomically(path, lambda part: part.write_bytes(content))
@@ -62,23 +81,28 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
 def _raw_lines(path: str | os.PathLike[str], name: str) -> Iterator[bytes]:
     """The lines that are not blank, unpacked where the file is compressed."""
-    size = values = 0
     with Path(path).open("rb") as file:
         _check(os.fstat(file.fileno()).st_size, "LARGEST_FILE", f"{name} has {{}} bytes")
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         opened = gzip.GzipFile(fileobj=file) if packed else file
         try:
-            while raw := opened.readline(limits.LONGEST_LINE + 1):
-                size += len(raw)
-                values += sum(raw.count(mark) for mark in (b",", b"[", b"{"))
-                _check(len(raw), "LONGEST_LINE", f"{name} has a line of {{}} bytes or more")
-                _check(size, "LARGEST_FILE", f"{name} has {{}} bytes or more once it is unpacked")
-                _check(values, "MOST_VALUES", f"{name} holds {{}} values or more")
-                if raw.strip():
-                    yield raw
+            pieces = iter(lambda: opened.readline(limits.LONGEST_LINE + 1), b"")
+            yield from (raw for raw in _within_limits(pieces, name) if raw.strip())
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ReplayError(f"{name} is a damaged gzip file: {error}") from error
+
+
+def _within_limits(raws: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """The same lines; raises `ReplayError` at the first one that makes it too much."""
+    size = values = 0
+    for raw in raws:
+        size += len(raw)
+        values += sum(raw.count(mark) for mark in (b",", b"[", b"{"))
+        _check(len(raw), "LONGEST_LINE", f"{name} has a line of {{}} bytes or more")
+        _check(size, "LARGEST_FILE", f"{name} has {{}} bytes or more once it is unpacked")
+        _check(values, "MOST_VALUES", f"{name} holds {{}} values or more")
+        yield raw
 
 
 def _check(value: int, limit: str, what: str) -> None:

@@ -53,13 +53,18 @@ def check_position(state: State) -> int:
     """How many cells a position counts for; raises `BoardError` where it has too many snakes."""
     if len(state.snakes) > MOST_SNAKES:
         raise too_large(f"there are {len(state.snakes)} snakes", "MOST_SNAKES", MOST_SNAKES)
+    return cells_of(state)
+
+
+def cells_of(state: State) -> int:
+    """How many cells a position counts for."""
     bodies = sum(len(snake.body) for snake in state.snakes)
     ground = state.width * state.height + len(state.food) + len(state.hazards)
     return ground + bodies + SNAKE * len(state.snakes)
 
 
 class Meter:
-    """Counts the turns of a game and their cells while it is read."""
+    """Counts the turns of a game and their cells while it is read, or recorded."""
 
     def __init__(self) -> None:
         self._turns = -1
@@ -67,8 +72,17 @@ class Meter:
 
     def count(self, state: State) -> None:
         """Count a position, the first one included; raises `BoardError` where it is too much."""
+        check_position(state)
+        self.note(state)
+        self.check()
+
+    def note(self, state: State) -> None:
+        """Count a position, however much it is."""
         self._turns += 1
-        self._cells += check_position(state)
+        self._cells += cells_of(state)
+
+    def check(self) -> None:
+        """Raise `BoardError` where what was counted is too much."""
         if self._turns > MOST_TURNS:
             raise too_large(f"the game has more than {MOST_TURNS} turns", "MOST_TURNS", MOST_TURNS)
         if self._cells > MOST_CELLS:

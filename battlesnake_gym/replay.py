@@ -37,7 +37,7 @@ from battlesnake_gym import fields, limits, replay_cli
 from battlesnake_gym.board import Board
 from battlesnake_gym.fields import BoardError
 from battlesnake_gym.json_lines import ReplayError as ReplayError
-from battlesnake_gym.json_lines import at_line, read_lines, write_lines
+from battlesnake_gym.json_lines import at_line, read_lines, told_when_too_large, write_lines
 from battlesnake_gym.rules.state import CAUSES, Game, Point, Settings, Snake, State
 from battlesnake_gym.snakes import Decision, Reason
 
@@ -97,12 +97,16 @@ class Replay:
     turns: list[Turn] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
     _last: Board = field(init=False, compare=False, repr=False)
+    _meter: limits.Meter = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         self.first = Board.from_state(self.first, self.first.game)
         self._last = self.first.copy()
+        self._meter = limits.Meter()
+        self._meter.note(self._last)
         for turn in self.turns:
             turn.play(self._last)
+            self._meter.note(self._last)
 
     @property
     def game(self) -> Game:
@@ -145,6 +149,7 @@ class Replay:
             turn.play(board)
         self.turns.append(turn)
         self._last = board
+        self._meter.note(board)
 
     def boards(self) -> Iterator[Board]:
         """All positions from the first to the last, each a board of its own."""
@@ -176,7 +181,13 @@ class Replay:
     # --- files --------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the replay to a file, whole or not at all; compressed for ``.gz``."""
+        """Write the replay to a file, whole or not at all; compressed for ``.gz``.
+
+        Warns where `load` would refuse it as too large (`battlesnake_gym.limits`).
+        """
+        with told_when_too_large():
+            limits.check_position(self.first)
+            self._meter.check()
         write_lines(path, self.to_lines())
 
     def to_lines(self) -> list[dict[str, Any]]:
@@ -212,21 +223,21 @@ class Replay:
     def from_lines(lines: Iterable[dict[str, Any]], name: str = "replay") -> Replay:
         """The replay that `to_lines` gave; ``name`` is how errors call it."""
         numbered = enumerate(lines, 1)
-        meter = limits.Meter()
         with at_line(name, 1):
             head = _only(next(numbered, (1, None))[1], "replay")
             if head["replay"] != FORMAT:
                 raise BoardError(f"replay must be {FORMAT}, got {fields.shown(head['replay'])}")
             state = _read_state(fields.child(head, "first", ""))
             first = Board.from_state(state, _read_game(fields.child(head, "game", "")))
-            meter.count(first)
+            limits.check_position(first)
             replay = Replay(first, info=dict(fields.child(head, "info", "")))
+            replay._meter.check()
         number, last = next(numbered, (1, None))
         for following, line in numbered:
             with at_line(name, number):
                 turn = _read_turn(last or {}, replay._last.turn + 1)
                 turn.play(replay._last)
-                meter.count(replay._last)
+                replay._meter.count(replay._last)
                 replay.turns.append(turn)
             number, last = following, line
         with at_line(name, number):

@@ -415,6 +415,29 @@ def test_whose_game_is_larger_raises_the_limit(
     assert Replay.load(tmp_path / "long.jsonl") == replay
 
 
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [("MOST_TURNS", 2), ("MOST_CELLS", 100), ("MOST_SNAKES", 0), ("LARGEST_FILE", 100),
+     ("LONGEST_LINE", 20), ("MOST_VALUES", 9)],
+)  # fmt: skip
+def test_what_load_would_refuse_is_kept_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    replay = Replay(Board.from_text("ruleset=solo\nA . .\n. . ."))
+    for move in ("right", "right", "down"):
+        replay.append({"a": move})
+    path = tmp_path / "large.jsonl"
+    with monkeypatch.context() as small:
+        small.setattr(limits, limit, most)
+        with pytest.warns(UserWarning, match=rf"limits\.{limit}\); the game is kept whole"):
+            replay.save(path)
+        with pytest.warns(UserWarning, match="limits"):
+            Replay(replay.first, replay.turns).save(path)
+        with pytest.raises(ReplayError, match=rf"limits\.{limit}\)"):
+            Replay.load(path)
+    assert Replay.load(path) == replay
+
+
 NUMBERS = st.sampled_from([0, -1, 1, 2**31, 2**63, 10**30, -(10**30), 1.5, 1e308])
 JUNK = st.recursive(
     st.none() | st.booleans() | NUMBERS | st.text(max_size=3),

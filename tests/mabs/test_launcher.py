@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.sagemaker_rl.doctored import doctor
+from tests.sagemaker_rl.doctored import doctor, mark_whole
 
 pytestmark = [
     pytest.mark.rllib,
@@ -150,21 +150,13 @@ def test_a_resumed_checkpoint_that_holds_a_program_is_refused_unless_trusted(
     copy, ran = tmp_path / trained.name, tmp_path / "ran"
     shutil.copytree(trained, copy)
     doctor(copy / "checkpoints" / "checkpoint_000004" / "algorithm_state.pkl", ran)
-    _mark_whole(copy / "checkpoints" / "checkpoint_000004")
+    mark_whole(copy / "checkpoints" / "checkpoint_000004")
     assert train(tmp_path, "--num-iters", "5") == 1
     assert "--trust" in capsys.readouterr().err
     assert not ran.exists()
     with pytest.raises(Exception):  # noqa: B017, PT011  (what comes of it is no state)
         train(tmp_path, "--num-iters", "5", "--trust")
     assert ran.exists()
-
-
-def _mark_whole(checkpoint: Path) -> None:
-    """Write the sizes of its files anew, as whoever doctors them would."""
-    path = checkpoint / "facts.json"
-    facts = json.loads(path.read_text())
-    facts["files"] = {name: (checkpoint / name).stat().st_size for name in facts["files"]}
-    path.write_text(json.dumps(facts))
 
 
 def test_a_policy_with_a_flipped_bit_is_refused_by_every_loader(

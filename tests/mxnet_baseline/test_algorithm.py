@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.mxnet_baseline.conftest import QUICK, SMALL
+from tests.sagemaker_rl.doctored import doctor, mark_whole
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -135,3 +136,11 @@ def test_from_the_command_to_a_served_policy(mxnet_python: Path, tmp_path: Path)
     board.you_id = board.snakes[0].id
     snake = PolicySnake(policy)
     assert snake(board).move in board.safe_moves()
+
+    # MXNet pickles the optimizer: one with a program in it ends the run before it is read.
+    checkpoint, ran = max((tmp_path / "b" / "checkpoints").iterdir()), tmp_path / "ran"
+    doctor(checkpoint / "trainer.states", ran)
+    mark_whole(checkpoint)
+    with pytest.raises(RuntimeError, match="ended with status 1 at 'restore'"):
+        main([*command, *settings, "--num-iters", "3"])
+    assert not ran.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 from pathlib import Path
@@ -19,3 +20,11 @@ class _Command:
 def doctor(path: Path, ran: Path) -> None:
     """Replace a pickle by one that makes the file ``ran`` when it is read."""
     path.write_bytes(pickle.dumps({"weights": _Command(f"touch {ran}")}))
+
+
+def mark_whole(checkpoint: Path) -> None:
+    """Write the sizes of its files anew, as whoever doctors them would."""
+    path = checkpoint / "facts.json"
+    facts = json.loads(path.read_text())
+    facts["files"] = {name: (checkpoint / name).stat().st_size for name in facts["files"]}
+    path.write_text(json.dumps(facts))
