@@ -38,9 +38,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from battlesnake_gym.files import write_atomically
+from heuristics.sprt import Z95
 from mabs import policies
 from mabs.environment import make_vector
-from mabs.evaluate import Z95
 from mabs.export import export_checkpoint
 from sagemaker_rl import checkpoints
 

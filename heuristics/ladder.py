@@ -161,11 +161,13 @@ class Placing:
     """Finds a snake's place: says whom to meet next, and what the games so far say.
 
     Rungs near the present estimate tell the most; those that are quick and have been met seldom go
-    first, so that no single style decides.
+    first, so that no single style decides. ``around`` is where to look at first (an Elo; None: in
+    the middle), and has no part in what the games say.
     """
 
-    def __init__(self, ladder: Ladder) -> None:
+    def __init__(self, ladder: Ladder, around: float | None = None) -> None:
         self.ladder = ladder
+        self._around = around
         self.pairs = {rung.name: [0] * 5 for rung in ladder.rungs}
         self.asked = dict.fromkeys(self.pairs, 0)
         """Pairs handed out by `next_rung`, by rung; the number of the next one, too."""
@@ -175,7 +177,8 @@ class Placing:
 
     def next_rung(self) -> Rung:
         """Whom to meet in the next pair of games."""
-        here = self._estimate()[0]
+        begun = any(any(pairs) for pairs in self.pairs.values())
+        here = self._estimate()[0] if begun or self._around is None else self._around
         rung = max(self.ladder.rungs, key=lambda rung: self._worth(rung, here))
         self.asked[rung.name] += 1
         return rung

@@ -5,8 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-METRICS = ("training_iteration", "episode_reward_mean", "episode_len_mean", "env_steps")
-"""What stands in a line."""
+METRICS = (
+    "training_iteration",
+    "episode_reward_mean",
+    "episode_len_mean",
+    "env_steps",
+    "elo",
+    "elo_low",
+    "elo_high",
+    "elo_best",
+)
+"""What stands in a line, as far as the experiment knows it."""
 
 METRIC_DEFINITIONS = [
     {"Name": name, "Regex": rf"\b{name}=(-?[0-9.]+(?:e[+-]?[0-9]+)?)"} for name in METRICS

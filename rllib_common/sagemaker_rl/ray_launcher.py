@@ -126,6 +126,12 @@ class SageMakerRayLauncher:
         """
         return {"algorithm": config.algo_class.__name__}
 
+    def conclude(self, algorithm: Any, results: dict[str, Any]) -> None:
+        """After the last iteration, before the last checkpoint; may add to its ``results``.
+
+        Not called where training is stopped by a signal.
+        """
+
     def export(self, checkpoint: Path, model_dir: Path) -> None:
         """Turn the final checkpoint into what the job delivers."""
 
@@ -301,6 +307,7 @@ class SageMakerRayLauncher:
             timesteps=plain.timesteps,
             checkpoint_minutes=plain.checkpoint_minutes,
             columns=self.csv_columns,
+            conclude=self.conclude,
         )
 
     def _workers(self, config: AlgorithmConfig, wanted: int | None, cpus: int) -> int:

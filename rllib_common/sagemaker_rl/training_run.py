@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,8 @@ class TrainingRun:
     """Whether to read whatever the checkpoint holds, programs too."""
     checkpoint_minutes: float = 1.0
     """Time between checkpoints; there is one at the end in any case."""
+    conclude: Callable[[Any, dict[str, Any]], None] = lambda algorithm, results: None
+    """Called after the last iteration with its results, which it may add to."""
     stopped_by: int = 0
     """The signal that ended `train` early, or 0."""
 
@@ -121,9 +124,12 @@ class TrainingRun:
                 self._iterations = algorithm.training_iteration
                 self._seconds = before + time.monotonic() - began
                 results["time_total_s"] = self._seconds
+                steps = dict(flatten(results)).get(self.columns["env_steps"], self._steps)
+                self._steps = int(steps)
+                if self._left() <= 0 and not caught:
+                    self.conclude(algorithm, results)
                 curves.add(results)
                 numbers = dict(flatten(results))
-                self._steps = int(numbers.get(self.columns["env_steps"], self._steps))
                 self._show(bar, numbers)
                 if time.monotonic() - saved > 60 * self.checkpoint_minutes:
                     self._save(algorithm)
@@ -165,13 +171,25 @@ class TrainingRun:
             for name in ("episode_reward_mean", "episode_len_mean")
         )
         bar.n = self._percent()
+        elo = numbers.get("elo", float("nan"))
         bar.set_postfix_str(
             f"reward {reward:.1f}, length {length:.1f}, {self._steps / self._seconds:.0f} turns/s"
+            + ("" if math.isnan(elo) else f", {elo:.0f} Elo")
         )
         if self.job.in_sagemaker:
             # CloudWatch takes its metrics out of the log.
-            shown = (self._iterations, reward, length, self._steps)
-            say(metric_lines.line(dict(zip(metric_lines.METRICS, shown, strict=True))))
+            told = {name: numbers.get(name, float("nan")) for name in metric_lines.METRICS}
+            say(
+                metric_lines.line(
+                    told
+                    | {
+                        ITERATION: self._iterations,
+                        "episode_reward_mean": reward,
+                        "episode_len_mean": length,
+                        "env_steps": self._steps,
+                    }
+                )
+            )
 
 
 def build(config: AlgorithmConfig) -> Algorithm:

@@ -7,8 +7,6 @@ from typing import Any
 
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-from ray.rllib.algorithms.impala import IMPALAConfig
-from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
@@ -16,6 +14,7 @@ from mabs.actor_critic import SnakeActorCritic
 from mabs.apex import APEXConfig
 from mabs.dqn import DQNConfig
 from mabs.environment import DEFAULTS, ENV_NAME, head_plane
+from mabs.measured import IMPALAConfig, PPOConfig
 from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
 from mabs.network import TRUNK
 from mxnet_baseline.algorithm import MXNetConfig

@@ -37,11 +37,13 @@ from ray.rllib.utils.metrics import (
 
 from mabs.environment import DEFAULTS
 from mabs.learner import SnakeDQNLearner
+from mabs.measured import Measured
 from mabs.metrics import RecentGames, average_games
 from mabs.network import NEW_ACTION_MASK, TRUNK, SnakeQModule
 from mabs.opponents import PAST
 from mabs.replay import Batch, Fragment, Replay
 from mabs.runner import PAST_SELVES, BatchedEnvRunner
+from mabs.strength import SHARE
 
 REPLAY_STATE = "replay"
 STEPS_OWED = "steps_owed"
@@ -61,7 +63,8 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
     each that is sampled; all steps are env steps, turns of single games. New: ``epsilon_ladder``,
     ``(base, exponent)``, gives each game a fixed epsilon instead of the schedule ``epsilon``;
     ``reward_scale`` multiplies the rewards that are learned from (not those reported), so that TD
-    errors stay below 1: above, the Huber loss learns the median, which ignores rare deaths.
+    errors stay below 1: above, the Huber loss learns the median, which ignores rare deaths;
+    ``ladder_share`` is the part of the CPU time for games on the ladder (`mabs.strength`).
     """
 
     def __init__(self, algo_class: type | None = None) -> None:
@@ -85,6 +88,7 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
         self.target_network_update_freq = 10_000
         self.num_steps_sampled_before_learning_starts = 5_000
         self.min_sample_timesteps_per_iteration = 5_000
+        self.ladder_share = SHARE
         self.replay_buffer_config = {
             "no_local_replay_buffer": True,
             # RLlib's validation asks for a type; the replay is always `mabs.replay.Replay`.
@@ -150,7 +154,7 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
         return RLModuleSpec(module_class=SnakeQModule, model_config=self.model_config)
 
 
-class DQN(rllib_dqn.DQN):  # type: ignore[misc]
+class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
     """Synchronous DQN: all runners play a fragment, then the learner catches up."""
 
     config: DQNConfig
@@ -273,9 +277,11 @@ class DQN(rllib_dqn.DQN):  # type: ignore[misc]
         self._next_past_self = steps + PAST_SELF_EVERY
         # A copy: the learner goes on in its own.
         weights = ray.put(self._weights()[COMPONENT_RL_MODULE])
-        self.env_runner_group.foreach_env_runner(
-            lambda runner: runner.remember(weights), timeout_seconds=0.0
-        )
+        for group in (self.env_runner_group, self.eval_env_runner_group):
+            if group is not None:
+                group.foreach_env_runner(
+                    lambda runner: runner.remember(weights), timeout_seconds=0.0
+                )
 
     def restore_env_runners(self, env_runner_group: Any) -> list[int]:
         """RLlib's: runners that are back take over the state, and so the counter, of the local."""

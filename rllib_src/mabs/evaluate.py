@@ -1,12 +1,13 @@
-"""``battlesnake-gym evaluate``: how often a policy wins against named opponents."""
+"""``battlesnake-gym evaluate``: a policy on the ladder, or at a table with named snakes."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ import numpy as np
 from tqdm import tqdm
 
 from battlesnake_gym import snakes
-from mabs.environment import make_vector
-from mabs.opponents import ask
+from heuristics.ladder import Placement
+from heuristics.sprt import Z95
+from mabs import matches, strength
 from mabs.policies import Values, load
 
-Z95 = 1.959964
-"""Standard deviations that hold 95 % of a normal distribution."""
+DEFAULT_GAMES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,11 @@ class Results:
         half = Z95 / (1 + Z95**2 / n) * math.sqrt(p * (1 - p) / n + Z95**2 / (4 * n**2))
         return middle - half, middle + half
 
+    def told(self) -> dict[str, Any]:
+        """For JSON."""
+        low, high = (round(end, 4) for end in self.interval())
+        return asdict(self) | {"win_rate": round(self.win_rate, 4), "low": low, "high": high}
+
     def __str__(self) -> str:
         low, high = self.interval()
         return (
@@ -67,73 +73,64 @@ def play(
     values: Values, env_config: Mapping[str, Any], opponents: Sequence[str], games: int, seed: int
 ) -> Results:
     """Play ``games`` games, all at once, the policy's snake in a seat drawn for each game."""
-    seats = len(opponents) + 1
-    vector = make_vector(games, {**env_config, "num_snakes": seats})
-    random = np.random.default_rng(seed)
-    own = random.integers(seats, size=games)
-    lanes = np.arange(games)
-    strategies = [
-        {
-            int(seat): snakes.make(name, seed=int(random.integers(2**31)))
-            for seat, name in zip(np.delete(np.arange(seats), own[game]), opponents, strict=True)
-        }
-        for game in range(games)
-    ]
-    observations, infos = vector.reset(seed=int(random.integers(2**31)))
-    playing = np.ones(games, dtype=np.bool_)
-    lived = np.zeros(games)
-    won, drawn = np.zeros(games, dtype=np.bool_), np.zeros(games, dtype=np.bool_)
-    with tqdm(total=games, desc="games", unit="game") as bar:
-        while playing.any():
-            actions = np.zeros((games, seats), dtype=np.uint8)
-            asked = np.flatnonzero(playing)
-            q_values = values(observations[asked, own[asked]])
-            allowed = infos["action_mask"][asked, own[asked]]
-            actions[asked, own[asked]] = np.where(allowed, q_values, -np.inf).argmax(-1)
-            for game in asked:
-                ask(vector, int(game), strategies[game], infos["alive"], actions)
-            observations, _, _, truncations, infos = vector.step(actions)
-            lived[playing] = infos["turn"][playing]
-            survived = infos["cause"][lanes, own] == 0
-            over = ~infos["alive"].any(-1)
-            ended = playing & (over | ~survived)
-            cut = truncations.any(-1)
-            nobody_left = (infos["cause"] > 0).all(-1)
-            won |= ended & survived & ~cut
-            drawn |= ended & (nobody_left | cut)
-            playing &= ~ended
-            bar.update(int(ended.sum()))
-    return Results(
-        wins=int(won.sum()),
-        draws=int(drawn.sum()),
-        losses=int(games - won.sum() - drawn.sum()),
-        mean_turns=float(lived.mean()),
-    )
+    own = np.random.default_rng(seed).integers(len(opponents) + 1, size=games)
+    with tqdm(total=games, desc="games", unit="game", disable=None) as bar:
+
+        def count(ended: int) -> None:
+            bar.update(ended)
+
+        played = matches.play(values, env_config, [opponents] * games, own, seed, tell=count)
+    wins, draws = int(played.won.sum()), int(played.drawn.sum())
+    return Results(wins, draws, games - wins - draws, float(played.lived.mean()))
+
+
+def place(values: Values, env_config: Mapping[str, Any], games: int, seed: int) -> Placement:
+    """Play about ``games`` duels against the rungs of the ladder that tell the most."""
+    with tqdm(total=games, desc="games", unit="game", disable=None) as bar:
+
+        def tell(placement: Placement) -> None:
+            bar.update(placement.games - bar.n)
+            bar.set_postfix_str(str(placement))
+
+        return strength.place(values, env_config, seed=seed, games=games, interval=0.0, tell=tell)[
+            0
+        ]
 
 
 def main(argv: list[str] | None = None) -> int:
     """``battlesnake-gym evaluate``."""
     parser = argparse.ArgumentParser(
         prog="battlesnake-gym evaluate",
-        description="Play a policy, greedily and by the rules it was trained on, against named "
-        "opponents (`battlesnake-gym snakes` lists them) and print its win rate.",
+        description="Play a policy, greedily, by the rules and with the action mask that it was "
+        "trained with. Without --opponents: duels against the rungs of the ladder; prints its Elo "
+        "and win rates. With them: games against all of them at once; prints its win rate.",
     )
-    parser.add_argument("policy", type=Path, help="a run, a checkpoint or a policy.onnx")
-    parser.add_argument(
-        "--opponents", default="hungry,cautious,safe-random", help="names, separated by commas"
-    )
-    parser.add_argument("--games", type=int, default=100, help="how many (default: 100)")
-    parser.add_argument("--seed", type=int, default=0, help="of games, seats and opponents")
+    add = parser.add_argument
+    add("policy", type=Path, help="a run, a checkpoint (their strongest), or a policy.onnx")
+    add("--opponents", help="named snakes at one table with it, separated by commas")
+    add("--games", type=int, default=DEFAULT_GAMES, help="how many (default: %(default)s)")
+    add("--seed", type=int, default=0, help="of games, seats and opponents")
+    add("--json", action="store_true", help="print the result as JSON")
     arguments = parser.parse_args(argv)
-    opponents = [name for name in arguments.opponents.split(",") if name]
-    if unknown := sorted(set(opponents) - set(snakes.names())):
-        parser.error(f"unknown opponents {', '.join(unknown)}; known: {', '.join(snakes.names())}")
-    if not opponents or arguments.games < 1:
-        parser.error("--opponents and --games must not be empty")
+    opponents = [name for name in (arguments.opponents or "").split(",") if name]
+    for name in opponents:
+        try:
+            snakes.make(name)
+        except ValueError as error:
+            parser.error(f"--opponents: {error}")
+    if (arguments.opponents is not None and not opponents) or arguments.games < 1:
+        parser.error("--opponents must not be empty, and --games at least 1")
     try:
         values, env_config = load(arguments.policy)
     except (ValueError, OSError) as error:
         parser.error(str(error))
-    results = play(values, env_config, opponents, arguments.games, arguments.seed)
-    sys.stdout.write(f"{arguments.policy} against {', '.join(opponents)}: {results}\n")
+    if opponents:
+        results = play(values, env_config, opponents, arguments.games, arguments.seed)
+        text, told = f"{', '.join(opponents)}: {results}", results.told() | {"opponents": opponents}
+        text = f"{arguments.policy} against {text}"
+    else:
+        placement = place(values, env_config, arguments.games, arguments.seed)
+        text, told = strength.rung_table(placement), strength.told(placement)
+    told = {"policy": str(arguments.policy), **told}
+    sys.stdout.write((json.dumps(told, indent=2) if arguments.json else text) + "\n")
     return 0

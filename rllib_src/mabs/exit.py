@@ -47,6 +47,7 @@ from mabs.expert_iteration import (
     facts,
     play_pair,
 )
+from mabs.strength import Measurement, Record
 
 CHAMPION = "champion.evaluation"
 MODEL, PROGRESS, STATE = "model.pt", "progress.json", "state.json"
@@ -56,7 +57,6 @@ FRAGMENTS_AHEAD = 2
 """Fragments that a runner has been asked for at once."""
 LEAST_LADDER_SECONDS = 5.0
 """CPU time that a placement is worth: with less its interval says nothing."""
-UNKNOWN_ELO = {"elo": math.nan, "elo_low": math.nan, "elo_high": math.nan}
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +233,7 @@ class EXIT:
         self.champion: Evaluation | None = None
         self.memory: list[Samples] = []
         self.promoted = 0
-        self.elo = dict(UNKNOWN_ELO)
-        self._ladder_seconds = 0.0
+        self.strength = Record()
         self._schedule = Schedule()
         # All that the runners have been asked for at once is an iteration's moves at most.
         share = math.ceil(self.settings.moves / (FRAGMENTS_AHEAD * config.num_env_runners))
@@ -265,9 +264,14 @@ class EXIT:
         match = self._match(candidate)
         if match["promoted"]:
             self._promote(candidate)
-        self._measure()
+        self._measure(least=LEAST_LADDER_SECONDS)
         self.training_iteration += 1
         return self._results(fragments, losses, match)
+
+    def conclude(self, results: dict[str, Any]) -> None:
+        """After the last iteration: place what came of it, and mend its ``results``."""
+        self._measure(least=1.0)
+        results |= self.strength.results()
 
     def save_to_path(self, path: str) -> None:
         """Write a checkpoint into the folder ``path``."""
@@ -277,11 +281,10 @@ class EXIT:
         state = {
             "training_iteration": self.training_iteration,
             "promoted": self.promoted,
-            "elo": {name: None if math.isnan(v) else v for name, v in self.elo.items()},
-            "ladder_seconds": self._ladder_seconds,
             "memory": len(self.memory),
         }
         (folder / STATE).write_text(json.dumps(state, indent=1) + "\n")
+        self.strength.save(folder)
         if self.champion is not None:
             self.champion.save(folder / CHAMPION)
         for network in self._folder.glob("network-*.evaluation"):
@@ -295,8 +298,7 @@ class EXIT:
         state = json.loads((folder / STATE).read_text())
         self.training_iteration = state["training_iteration"]
         self.promoted = state["promoted"]
-        self.elo = {n: math.nan if v is None else v for n, v in state["elo"].items()}
-        self._ladder_seconds = state["ladder_seconds"]
+        self.strength = Record.of(folder)
         self.progress = Progress.of(folder)
         self.model.restore(torch.load(folder / MODEL))
         if (folder / CHAMPION).exists():
@@ -399,11 +401,11 @@ class EXIT:
         self.promoted += 1
         candidate.save(self._folder / f"network-{self.promoted:04}.evaluation")
 
-    def _measure(self) -> None:
-        """Place the champion on the ladder, if it is time to."""
-        share = self.settings.ladder_share
-        owed = share * self.progress.cpu_seconds - self._ladder_seconds
-        if self.champion is None or owed < LEAST_LADDER_SECONDS:
+    def _measure(self, least: float) -> None:
+        """Place the champion on the ladder, if there are ``least`` CPU seconds for it."""
+        self.strength.training_seconds = self.progress.cpu_seconds
+        owed = self.settings.ladder_share * self.progress.cpu_seconds - self.strength.ladder_seconds
+        if self.champion is None or owed < least:
             return
         placing = self._runners[0].elo.remote(
             self.champion, self.settings.ladder_positions, owed, self.progress.rounds
@@ -413,13 +415,12 @@ class EXIT:
             placement, seconds = ray.get(placing)
         except RayActorError:
             return
-        self._ladder_seconds += seconds
         self.progress.cpu_seconds += seconds
-        self.elo = {
-            "elo": placement.elo,
-            "elo_low": placement.low,
-            "elo_high": placement.high,
-        }
+        self.strength.ladder_seconds += seconds
+        self.strength.training_seconds = self.progress.cpu_seconds
+        self.strength.add(Measurement.of(placement, self.progress.cpu_seconds / 60))
+        # The champion has won its place in matches, which say more: it is what is kept.
+        self.strength.best = len(self.strength.measurements) - 1
 
     def _results(
         self, fragments: Sequence[Fragment], losses: Sequence[float], match: Mapping[str, Any]
@@ -436,8 +437,7 @@ class EXIT:
             "learners": {"loss_duels": losses[0], "loss_three": losses[1], "loss_more": losses[2]},
             "match": dict(match),
             "promoted": self.promoted,
-            "cpu_minutes": self.progress.cpu_seconds / 60,
-            **self.elo,
+            **self.strength.results(),
         }
 
 

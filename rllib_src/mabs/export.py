@@ -7,6 +7,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,22 @@ from battlesnake_gym import policy_file
 from battlesnake_gym.files import write_atomically
 from mabs.environment import board_sizes
 from mabs.policies import load_network, policy_identity
+from mabs.strength import Record
 from mxnet_baseline import algorithm as mxnet
 from sagemaker_rl import checkpoints
 
 
-def export_checkpoint(checkpoint: Path, target: Path) -> Path:
-    """Write ``target`` and, beside it, the same name ending in ``.json``; returns ``target``."""
+def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Path:
+    """Write ``target`` and, beside it, the same name ending in ``.json``; returns ``target``.
+
+    It is the strongest that the run has had, as far as it was measured, or the ``last``.
+    """
     facts = checkpoints.read_facts(checkpoint)
     identity = policy_identity(checkpoint)
     versions = {}
-    write_atomically(target, lambda path: versions.update(_write(checkpoint, identity, path)))
+    write_atomically(target, lambda path: versions.update(_write(checkpoint, identity, path, last)))
+    record = Record.of(checkpoint)
+    strongest = None if last or record.best is None else record.measurements[record.best]
     metadata = {
         "observation": identity["observation"],
         "board_sizes": board_sizes(facts["env_config"]),
@@ -36,18 +43,19 @@ def export_checkpoint(checkpoint: Path, target: Path) -> Path:
             "algorithm": identity["algorithm"],
             **{key: value for key, value in facts.items() if key != "identity"},
         },
+        "strength": None if strongest is None else asdict(strongest),
         "versions": {"battlesnake-gym": version("battlesnake-gym"), **versions},
     }
     policy_file.write_metadata(target, metadata)
     return target
 
 
-def _write(checkpoint: Path, identity: Mapping[str, Any], path: Path) -> dict[str, str]:
+def _write(checkpoint: Path, identity: Mapping[str, Any], path: Path, last: bool) -> dict[str, str]:
     """Write the ONNX file; returns the versions of what wrote it."""
     shape = identity["observation shape"]
     if identity["algorithm"] == mxnet.MXNet.__name__:
-        return mxnet.write_onnx(checkpoint, shape, path)
-    write_onnx(load_network(checkpoint), shape, path)
+        return mxnet.write_onnx(checkpoint, shape, path, last)
+    write_onnx(load_network(checkpoint, last), shape, path)
     return {name: version(name) for name in ("ray", "torch", "onnx")}
 
 
@@ -89,11 +97,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("policy.onnx"), help="default: policy.onnx"
     )
+    parser.add_argument(
+        "--last",
+        action="store_true",
+        help="the last weights, instead of the strongest that games beside training have found",
+    )
     arguments = parser.parse_args(argv)
     if arguments.output.suffix != ".onnx":
         parser.error(f"--output must end in .onnx, got {arguments.output}")
     try:
-        target = export_checkpoint(checkpoints.find(arguments.checkpoint), arguments.output)
+        target = export_checkpoint(
+            checkpoints.find(arguments.checkpoint), arguments.output, arguments.last
+        )
     except checkpoints.CheckpointError as error:
         parser.error(str(error))
     sys.stdout.write(f"wrote {target}\n")

@@ -13,7 +13,7 @@ from ray.tune.registry import register_env
 
 from battlesnake_gym import compiled, engine
 from battlesnake_gym.rules import MOVES
-from mabs import algorithms, experiments
+from mabs import algorithms, experiments, strength
 from mabs.dqn import DQN
 from mabs.environment import ENV_NAME, head_plane, make_vector
 from mabs.export import export_checkpoint
@@ -73,12 +73,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         "transitions_trained": "learners/default_policy/num_module_steps_trained_lifetime",
         "qf_loss": "learners/default_policy/qf_loss",
         "qf_mean": "learners/default_policy/qf_mean",
-        "cpu_minutes": "cpu_minutes",
-        "elo": "elo",
-        "elo_low": "elo_low",
-        "elo_high": "elo_high",
         "promoted": "promoted",
-    }  # fmt: skip
+    } | strength.CSV_COLUMNS  # fmt: skip
 
     def register_env_creator(self) -> None:
         """Register "battlesnake", the multi-agent environment that any RLlib algorithm can play."""
@@ -130,6 +126,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         """What decides whether weights fit: algorithm, board, observation, actions, network."""
         if config.algo_class.__name__ == "EXIT":
             return {"algorithm": "EXIT", "games": config.games}
+        if config.algo_class is not MXNet:
+            strength.check_share(config.ladder_share)
         environment = make_vector(1, config.env_config)
         if config.model_config.get("head_plane") not in (None, head_plane(config.env_config)):
             raise HyperparameterError(
@@ -147,12 +145,20 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             "network": trunk_settings(config.model_config),
         }
 
+    def conclude(self, algorithm: Any, results: dict[str, Any]) -> None:
+        """Spend what is left of the ladder's share of the CPU time on what came of it."""
+        algorithm.conclude(results)
+
     def export(self, checkpoint: Path, model_dir: Path) -> None:
-        """Write policy.onnx and policy.json; what EXIT trains is a search's evaluation."""
+        """Write policy.onnx and policy.json, and tell how strong it is.
+
+        What EXIT trains is a search's evaluation.
+        """
         if checkpoints.read_facts(checkpoint)["identity"]["algorithm"] == "EXIT":
             _export_champion(checkpoint, model_dir)
-            return
-        say(f"wrote {export_checkpoint(checkpoint, model_dir / 'policy.onnx')}")
+        else:
+            say(f"wrote {export_checkpoint(checkpoint, model_dir / 'policy.onnx')}")
+        say(strength.Record.of(checkpoint).table())
 
 
 def _export_champion(checkpoint: Path, model_dir: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 """A policy: (B, C, H, W) uint8 observations to (B, 4) float32 values, higher is better."""
+
+Weights = dict[str, NDArray[Any]]
+"""A network's arrays by name."""
+
+BEST_FILE = "best.npz"
+"""In a checkpoint: the strongest weights of the run (`mabs.strength`)."""
 
 
 def load(path: Path) -> tuple[Values, dict[str, Any]]:
@@ -43,53 +49,84 @@ def load(path: Path) -> tuple[Values, dict[str, Any]]:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         return lambda frames: session.run(None, {"observations": frames})[0], env_config
 
-    import torch
-
     checkpoint = checkpoints.find(path)
-    network = load_network(checkpoint)
+    return values_of(load_network(checkpoint)), checkpoints.read_facts(checkpoint)["env_config"]
+
+
+def values_of(network: nn.Module) -> Values:
+    """What a network of torch thinks."""
+    import torch
 
     def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         with torch.inference_mode():
             answer: NDArray[np.float32] = network(torch.from_numpy(frames)).numpy()
         return answer
 
-    return values, checkpoints.read_facts(checkpoint)["env_config"]
+    return values
 
 
-def load_network(checkpoint: Path) -> nn.Module:
+def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
     """A checkpoint's network: (B, C, H, W) uint8 to (B, 4) float32, higher is better.
 
-    DQN's and APEX's is the mean of what it was in training (`mabs.network.SnakeQModule`). The
+    It is the strongest that the run has had, as far as games beside training tell
+    (`mabs.strength`), or, where there were none or with ``last``, that of the last update. The
     network is built here, from the checkpoint's facts; of its files only the weights are read.
 
     Raises:
         CheckpointError: there are no such weights, or more than weights.
     """
+    identity = policy_identity(checkpoint)
+    try:
+        weights = None if last else read_best(checkpoint)
+        if weights is None:
+            weights = played_weights(_read_weights(checkpoint))
+        return build_network(
+            weights, identity["observation shape"], len(identity["actions"]), identity["network"]
+        )
+    except CheckpointError:
+        raise
+    except (OSError, RuntimeError, TypeError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"the weights in {checkpoint} do not fit its {checkpoints.FACTS_FILE}: {error}"
+        ) from error
+
+
+def played_weights(module: Mapping[str, Any]) -> Weights:
+    """Of all arrays of an RLlib module those of the network that is played with, copied.
+
+    DQN's and APEX's is the mean of what it was in training (`mabs.network.SnakeQModule`).
+    """
+    mean = int(module.get("mean.n_averaged", 0)) > 0
+    prefix = "mean.module." if mean else "network."
+    return {
+        name.removeprefix(prefix): np.array(array)
+        for name, array in module.items()
+        if name.startswith(prefix)
+    }
+
+
+def build_network(
+    weights: Weights, shape: Sequence[int], actions: int, trunk: Mapping[str, Any]
+) -> nn.Module:
+    """The network with these weights; raises what torch does where they do not fit."""
     import torch
 
     from mabs.actor_critic import PolicyNetwork
     from mabs.network import DuelingQNetwork
 
-    identity = policy_identity(checkpoint)
-    weights = _read_weights(checkpoint)
-    mean = int(weights.get("mean.n_averaged", 0)) > 0
-    prefix = "mean.module." if mean else "network."
-    own = {
-        name.removeprefix(prefix): torch.from_numpy(np.array(array))
-        for name, array in weights.items()
-        if name.startswith(prefix)
-    }
-    kind = DuelingQNetwork if "advantage.weight" in own else PolicyNetwork
-    try:
-        network: nn.Module = kind(
-            tuple(identity["observation shape"]), len(identity["actions"]), **identity["network"]
-        )
-        network.load_state_dict(own)
-    except (RuntimeError, TypeError, ValueError, KeyError) as error:
-        raise CheckpointError(
-            f"the weights in {checkpoint} do not fit its {checkpoints.FACTS_FILE}: {error}"
-        ) from error
+    kind = DuelingQNetwork if "advantage.weight" in weights else PolicyNetwork
+    network: nn.Module = kind(tuple(shape), actions, **trunk)  # type: ignore[arg-type]
+    network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
     return network.eval()
+
+
+def read_best(checkpoint: Path) -> Weights | None:
+    """The strongest weights of a run, None where none were measured; it reads arrays alone."""
+    path = checkpoint / BEST_FILE
+    if not path.is_file():
+        return None
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
 
 
 def policy_identity(checkpoint: Path) -> dict[str, Any]:

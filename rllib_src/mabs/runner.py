@@ -76,7 +76,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             self.config.num_envs_per_env_runner, self.config.env_config, self._side
         )
         self._statistics = GameStatistics(self.env.num_games, self.env.num_snakes)
-        shares = {} if self.config.in_evaluation else self.config.env_config.get("opponents", {})
+        shares = self.config.env_config.get("opponents", {})
         self._opponents = Opponents(shares, self.env, self._random)
         self._needs_reset = True
 

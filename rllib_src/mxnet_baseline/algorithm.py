@@ -20,6 +20,7 @@ import battlesnake_gym
 import mabs
 import sagemaker_rl
 from mabs.metrics import average_games
+from mabs.strength import check_share
 from mxnet_baseline.settings import OBSERVATION, Settings
 
 INTERPRETER_VARIABLE = "MXNET_PYTHON"
@@ -88,6 +89,10 @@ class MXNet:
         self.training_iteration += 1
         average_games(results["env_runners"])
         return {**results, "training_iteration": self.training_iteration}
+
+    def conclude(self, results: dict[str, Any]) -> None:
+        """After the last iteration: measure what came of it, and mend its ``results``."""
+        results |= self._ask("measure")
 
     def save_to_path(self, path: str) -> None:
         """Write a checkpoint into the folder ``path``."""
@@ -160,8 +165,9 @@ class MXNetConfig(AlgorithmConfig):  # type: ignore[misc]
                 "the MXNet baseline plays and learns in one process, got "
                 f"num_workers={self.num_env_runners}; leave it out or give 0"
             )
+        check_share(self.settings.ladder_share)
         for name, value in self.to_dict().items():
-            if not value > 0:
+            if name != "ladder_share" and not value > 0:
                 raise ValueError(f"{name} must be positive, got {value!r}")
         interpreter()
 
@@ -179,15 +185,19 @@ class MXNetConfig(AlgorithmConfig):  # type: ignore[misc]
         return MXNet(self)
 
 
-def write_onnx(checkpoint: Path, shape: list[int], path: Path) -> dict[str, str]:
+def write_onnx(
+    checkpoint: Path, shape: list[int], path: Path, last: bool = False
+) -> dict[str, str]:
     """Write the network of a checkpoint to ``path``; returns the versions that made it.
+
+    It is the strongest that was measured, if one was, and it is not to be the ``last``.
 
     Raises:
         RuntimeError: MXNet refused; with what it said.
     """
     command = [interpreter(), "-m", "mxnet_baseline.export", checkpoint, path, "--shape"]
     done = subprocess.run(
-        [str(word) for word in [*command, *shape]],
+        [str(word) for word in [*command, *shape, *["--last"] * last]],
         env=environment(),
         capture_output=True,
         text=True,

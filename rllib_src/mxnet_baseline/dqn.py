@@ -15,6 +15,7 @@ all moves are random; after every game a little fewer are.
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from mxnet import autograd, gluon, nd
 
 from mabs.environment import make_vector
 from mabs.metrics import GameStatistics
-from mxnet_baseline.network import make_network
+from mabs.strength import Strength
+from mxnet_baseline.network import make_network, weights_of
 from mxnet_baseline.settings import Settings
 from sagemaker_rl import states
 
@@ -102,6 +104,9 @@ class Baseline:
         self.memories = [Memory(settings.buffer_size, shape) for _ in range(self.env.num_snakes)]
         self.statistics = GameStatistics(1, self.env.num_snakes)
         self.losses: list[float] = []
+        self.strength = Strength(
+            env_config, time.process_time, share=settings.ladder_share, seed=seed
+        )
         self.begin()
 
     def train(self) -> dict[str, Any]:
@@ -109,7 +114,17 @@ class Baseline:
         until = self.progress.turns + self.settings.turns_per_iteration
         while self.progress.turns < until:
             self.play_turn()
-        return self.results()
+        return self.results() | self.measure(at_end=False)
+
+    def measure(self, at_end: bool = True) -> dict[str, Any]:
+        """Games on the ladder beside training, as `mabs.strength` has them, if it is time."""
+        return self.strength.follow(
+            lambda: weights_of(self.network), lambda _: self.values, at_end=at_end
+        )
+
+    def values(self, seen: Any) -> Any:
+        """What the network thinks of observations."""
+        return self.network(nd.array(seen)).asnumpy()
 
     # Playing
 
@@ -214,6 +229,7 @@ class Baseline:
         self.target.save_parameters(str(folder / "target.params"))
         self.trainer.save_states(str(folder / "trainer.states"))
         (folder / "progress.json").write_text(json.dumps(asdict(self.progress)) + "\n")
+        self.strength.save(folder)
 
     def restore(self, folder: Path) -> None:
         """Go on from what `save` wrote, with a new game."""
@@ -222,6 +238,7 @@ class Baseline:
         states.load(folder / "trainer.states", also=OPTIMIZER)  # refuses a program
         self.trainer.load_states(str(folder / "trainer.states"))
         self.progress = Progress(**json.loads((folder / "progress.json").read_text()))
+        self.strength.restore(folder)
         if self.seed is not None:
             self.random = np.random.default_rng([self.seed, self.progress.turns])
         self.begin()

@@ -20,18 +20,27 @@ import onnx
 from mxnet import nd
 from onnx import TensorProto, helper
 
-from mxnet_baseline.network import MOVES, make_network
+from mabs.policies import read_best
+from mxnet_baseline.network import MOVES, make_network, set_weights
 
 OPSET = 13
 """The version of ONNX's operators that MXNet 1.9.1 writes."""
 IR_VERSION = 8
 
 
-def export_network(checkpoint: Path, shape: tuple[int, int, int], target: Path) -> None:
-    """Write the network of ``checkpoint`` for any number of observations of ``shape``."""
+def export_network(
+    checkpoint: Path, shape: tuple[int, int, int], target: Path, last: bool = False
+) -> None:
+    """Write the network of ``checkpoint`` for any number of observations of ``shape``.
+
+    It is the strongest that was measured, if one was, and it is not to be the ``last``.
+    """
     network = make_network(*shape[1:])
     network.load_parameters(str(checkpoint / "network.params"))
     network(nd.zeros((1, *shape)))
+    best = None if last else read_best(checkpoint)
+    if best is not None:
+        set_weights(network, best)
     with tempfile.TemporaryDirectory() as folder:
         network.export(f"{folder}/network", epoch=0)
         # MXNet has its graph checked without saying which version of the operators it wrote.
@@ -81,8 +90,10 @@ def main() -> None:
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("target", type=Path, help="the .onnx file to write")
     parser.add_argument("--shape", type=int, nargs=3, required=True, metavar=("C", "H", "W"))
+    parser.add_argument("--last", action="store_true", help="not the strongest: the last update's")
     arguments = parser.parse_args()
-    export_network(arguments.checkpoint, tuple(arguments.shape), arguments.target)
+    shape = tuple(arguments.shape)
+    export_network(arguments.checkpoint, shape, arguments.target, arguments.last)
     versions = {"mxnet": mx.__version__, "numpy": np.__version__, "onnx": onnx.__version__}
     sys.stdout.write(json.dumps(versions) + "\n")
 

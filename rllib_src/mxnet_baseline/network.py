@@ -121,3 +121,17 @@ def make_network(height: int, width: int) -> AttentionNetwork:
     network.initialize(mx.init.Xavier())
     network.hybridize(static_alloc=True)
     return network
+
+
+def weights_of(network: AttentionNetwork) -> dict[str, Any]:
+    """A copy of all weights, as numpy arrays by name."""
+    return {
+        name: weight.data().asnumpy()
+        for name, weight in network._collect_params_with_prefix().items()
+    }
+
+
+def set_weights(network: AttentionNetwork, weights: dict[str, Any]) -> None:
+    """Take over what `weights_of` gave; raises ``KeyError`` for the weights of another network."""
+    for name, weight in network._collect_params_with_prefix().items():
+        weight.set_data(mx.nd.array(weights[name]))

@@ -32,3 +32,5 @@ class Settings:
     epsilon_end: float = 0.01
     turns_per_iteration: int = 100
     """Not published: how often a row of the learning curve is written."""
+    ladder_share: float = 0.05
+    """Not published: the part of the CPU time that goes into games on the ladder."""

@@ -1,8 +1,8 @@
 """The baseline as a process: a JSON line in, a JSON line out. `algorithm.MXNet` starts it.
 
 The first line holds ``env_config``, ``settings`` and ``seed``. Each further one is a command:
-``["train"]``, ``["save", folder]`` or ``["restore", folder]``; the answer to ``train`` are its
-results, to the others null. The process ends when its standard input does.
+``["train"]``, ``["measure"]``, ``["save", folder]`` or ``["restore", folder]``; the answer to the
+first two are results, to the others null. The process ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def main() -> None:
         command, *folders = json.loads(line)
         do: dict[str, Callable[..., Any]] = {
             "train": baseline.train,
+            "measure": baseline.measure,
             "save": baseline.save,
             "restore": baseline.restore,
         }

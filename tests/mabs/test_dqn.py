@@ -122,12 +122,16 @@ def test_a_checkpoint_holds_everything(
 
 
 def test_rllib_can_evaluate_with_our_runner(small_config: Any) -> None:
-    config = small_config("DQN").evaluation(
+    opponents = {"past": 0.3, "random": 0.2}
+    config = small_config("DQN", opponents=opponents).evaluation(
         evaluation_interval=1, evaluation_duration=10, evaluation_num_env_runners=0
     )
     algorithm = config.build_algo()
     try:
         results = algorithm.train()["evaluation"]["env_runners"]
+        evaluating = algorithm.eval_env_runner
+        assert evaluating._opponents.names == ("", "past", "random")
+        assert not evaluating._opponents.learning.all()
         assert results["num_episodes"] >= 10
         assert results["episode_len_mean"] > 0
     finally:

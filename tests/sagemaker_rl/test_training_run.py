@@ -1,10 +1,12 @@
 """Runners that do not start, with stand-ins for RLlib's."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sagemaker_rl import training_run
+from sagemaker_rl import curves, training_run
+from sagemaker_rl.job import Job
 
 pytestmark = pytest.mark.rllib
 
@@ -52,3 +54,45 @@ def test_the_driver_needs_no_runners() -> None:
     algorithm: Any = Algorithm(restores=1_000_000)
     algorithm.num_env_runners = 0
     assert training_run.build(algorithm) is algorithm
+
+
+class Counting:
+    """Trains by counting; the third iteration is as far as it gets before a signal comes."""
+
+    def __init__(self, caught: list[int], signal_after: int = 99) -> None:
+        self.training_iteration = 0
+        self._caught, self._signal_after = caught, signal_after
+
+    def train(self) -> dict[str, Any]:
+        self.training_iteration += 1
+        if self.training_iteration == self._signal_after:
+            self._caught.append(15)
+        return {"training_iteration": self.training_iteration, "elo": 1000.0}
+
+    def save_to_path(self, path: str) -> None:
+        (Path(path) / "weights").write_text(str(self.training_iteration))
+
+    def stop(self) -> None: ...
+
+
+@pytest.mark.parametrize(("signal_after", "last"), [(99, 2000.0), (3, 1000.0)])
+def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, signal_after: int, last: float
+) -> None:
+    caught: list[int] = []
+    monkeypatch.setattr(training_run, "build", lambda config: Counting(caught, signal_after))
+    concluded: list[int] = []
+
+    def conclude(algorithm: Counting, results: dict[str, Any]) -> None:
+        concluded.append(algorithm.training_iteration)
+        results["elo"] = 2000.0
+
+    columns = training_run.CSV_COLUMNS | {"elo": "elo"}
+    job = Job("run", tmp_path, tmp_path / "checkpoints", tmp_path / "model", in_sagemaker=False)
+    config: Any = None
+    run = training_run.TrainingRun(
+        config, job, {}, None, num_iters=3, minutes=None, columns=columns, conclude=conclude
+    )
+    run.train(caught)
+    assert concluded == ([3] if last == 2000 else [])
+    assert [row["elo"] for row in curves.read(tmp_path / "progress.csv")] == [1000, 1000, last]

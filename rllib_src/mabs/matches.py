@@ -1,0 +1,126 @@
+"""A policy's games to their end, many boards at once: against named snakes, and against rungs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym import rules, snakes
+from battlesnake_gym.rules import State
+from battlesnake_gym.vector import VectorBattlesnake
+from heuristics.match import LONGEST_GAME, start_seed
+from heuristics.sprt import pair_outcome
+from mabs.environment import DEFAULTS, make_vector
+from mabs.opponents import ask
+from mabs.policies import Values
+
+SIDES = "0", "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What came of N games, as the policy's snake sees it: bool [N], bool [N], turns float [N]."""
+
+    won: NDArray[np.bool_]
+    drawn: NDArray[np.bool_]
+    lived: NDArray[np.float64]
+
+
+def play(
+    values: Values,
+    env_config: Mapping[str, Any],
+    opponents: Sequence[Sequence[str]],
+    own: NDArray[np.integer[Any]],
+    seed: int,
+    *,
+    starts: Sequence[State] = (),
+    tell: Callable[[int], None] = lambda games: None,
+) -> Played:
+    """Play one game on each of N boards until the policy's snake is out or alone.
+
+    ``env_config`` says which games, ``opponents`` who sits in the other seats of each, as many in
+    all of them, and ``own`` [N] in which seat the policy sits, greedily, under the games' action
+    mask. With ``starts`` game i begins there. ``tell`` hears how many games have just ended.
+    """
+    games, seats = len(opponents), len(opponents[0]) + 1
+    vector = make_vector(games, {**env_config, "num_snakes": seats})
+    random = np.random.default_rng(seed)
+    strategies = [
+        {
+            int(seat): snakes.make(name, seed=int(random.integers(2**31)))
+            for seat, name in zip(np.delete(np.arange(seats), own[game]), names, strict=True)
+        }
+        for game, names in enumerate(opponents)
+    ]
+    observations, infos = vector.reset(
+        seed=int(random.integers(2**31)), options={"states": starts} if starts else None
+    )
+    lanes = np.arange(games)
+    playing = np.ones(games, dtype=np.bool_)
+    played = Played(np.zeros(games, np.bool_), np.zeros(games, np.bool_), np.zeros(games))
+    while playing.any():
+        asked = np.flatnonzero(playing)
+        actions = np.zeros((games, seats), dtype=np.uint8)
+        allowed = infos["action_mask"][asked, own[asked]]
+        q_values = values(observations[asked, own[asked]])
+        actions[asked, own[asked]] = np.where(allowed, q_values, -np.inf).argmax(-1)
+        for game in asked:
+            ask(vector, int(game), strategies[game], infos["alive"], actions)
+        observations, _, _, truncations, infos = vector.step(actions)
+        played.lived[playing] = infos["turn"][playing]
+        survived = infos["cause"][lanes, own] == 0
+        cut = truncations.any(-1)
+        ended = playing & (_is_over(vector, infos, own) | cut | ~survived)
+        played.won[ended] = (survived & ~cut)[ended]
+        nobody = np.logical_and.reduce(infos["cause"] > 0, axis=-1)
+        played.drawn[ended] = np.logical_or(nobody, cut)[ended]
+        playing &= ~ended
+        tell(int(ended.sum()))
+    return played
+
+
+def _is_over(
+    vector: VectorBattlesnake, infos: Mapping[str, Any], own: NDArray[np.integer[Any]]
+) -> NDArray[np.bool_]:
+    """Where the policy's snake is the only one left, in rulesets that go on for it too."""
+    rivals = infos["cause"] == 0
+    rivals[np.arange(len(own)), own] = False
+    alone: NDArray[np.bool_] = ~rivals.any(-1)
+    return alone | vector.games.over
+
+
+def play_pairs(
+    values: Values, env_config: Mapping[str, Any], rungs: Sequence[str], seed: int, first: int = 0
+) -> list[int]:
+    """Duels against ``rungs``, two from each start with seats exchanged; their `sprt.OUTCOMES`.
+
+    All at once, under the rules, on the board and with the action mask of ``env_config``. Starts
+    are those of ``seed`` from the pair ``first`` on.
+    """
+    starts = [start_of(env_config, start_seed(seed, first + pair)) for pair in range(len(rungs))]
+    played = play(
+        values,
+        {**env_config, "max_turns": LONGEST_GAME},
+        [(rung,) for rung in rungs for _ in SIDES],
+        np.tile([0, 1], len(rungs)),
+        start_seed(seed, first),
+        starts=[start for start in starts for _ in SIDES],
+    )
+    points = (played.won + played.drawn / 2).reshape(-1, 2).sum(-1)
+    return [pair_outcome(float(sum_of_two)) for sum_of_two in points]
+
+
+def start_of(env_config: Mapping[str, Any], seed: int) -> State:
+    """The first position of a duel."""
+    env_config = DEFAULTS | dict(env_config)
+    game = rules.Game(
+        env_config["ruleset"],
+        env_config["map"],
+        rules.Settings(**env_config["settings"]),
+        seed=seed,
+    )
+    return rules.start(game, env_config["width"], env_config["height"], SIDES)

@@ -1,0 +1,105 @@
+"""RLlib's algorithms, and ours on them, as they tell how strong what they train is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.impala import impala
+from ray.rllib.algorithms.ppo import ppo
+from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
+
+from battlesnake_gym.rules import MOVES
+from mabs.cpu_time import FamilyClock
+from mabs.environment import make_vector
+from mabs.network import trunk_settings
+from mabs.policies import Values, Weights, build_network, played_weights, values_of
+from mabs.strength import SHARE, Strength
+
+
+class Measured:
+    """Goes before the class of an algorithm among a class's bases.
+
+    The algorithm's results get what `strength.Record.results` says, and its checkpoints the
+    measurements and the strongest weights. ``config.ladder_share`` bounds the CPU time of it. Of
+    several policies the first by name is measured.
+    """
+
+    def setup(self: Any, config: Any) -> None:
+        """Build the algorithm, and what measures it."""
+        super().setup(config)  # type: ignore[misc]
+        self.strength = Strength(
+            self.config.env_config,
+            FamilyClock(),
+            share=self.config.ladder_share,
+            seed=self.config.seed,
+        )
+
+    def step(self: Any) -> dict[str, Any]:
+        """One iteration, and games on the ladder, if it is time for them."""
+        results: dict[str, Any] = super().step()  # type: ignore[misc]
+        results |= self.strength.follow(self._weights_to_export, self._player)
+        return results
+
+    def conclude(self: Any, results: dict[str, Any]) -> None:
+        """After the last iteration: measure what came of it, and mend its ``results``."""
+        results |= self.strength.follow(self._weights_to_export, self._player, at_end=True)
+
+    def _weights_to_export(self: Any) -> Weights:
+        state = self.learner_group.get_state(
+            components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}"
+        )
+        modules = state[COMPONENT_LEARNER][COMPONENT_RL_MODULE]
+        return played_weights(modules[min(modules)])
+
+    def _player(self: Any, weights: Weights) -> Values:
+        shape = make_vector(1, self.config.env_config).single_observation_space.shape
+        trunk = trunk_settings(self.config.model_config)
+        return values_of(build_network(weights, shape, len(MOVES), trunk))
+
+    def save_to_path(self: Any, path: Any = None, **kwargs: Any) -> str:
+        """RLlib's, and what was measured, where the folder is on this machine."""
+        written: str = super().save_to_path(path, **kwargs)  # type: ignore[misc]
+        self.strength.save(Path(written))
+        return written
+
+    def restore_from_path(self: Any, path: Any, *args: Any, **kwargs: Any) -> None:
+        """RLlib's, and what was measured."""
+        super().restore_from_path(path, *args, **kwargs)  # type: ignore[misc]
+        if "component" not in kwargs:
+            self.strength.restore(Path(path))
+
+
+class PPOConfig(ppo.PPOConfig):  # type: ignore[misc]
+    """RLlib's, and ``ladder_share`` (`strength.SHARE`)."""
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        super().__init__(algo_class=algo_class or PPO)
+        self.ladder_share = SHARE
+
+
+class PPO(Measured, ppo.PPO):  # type: ignore[misc]
+    """RLlib's PPO, which tells how strong it is."""
+
+    @classmethod
+    def get_default_config(cls) -> AlgorithmConfig:
+        """RLlib's configuration with ours."""
+        return PPOConfig()
+
+
+class IMPALAConfig(impala.IMPALAConfig):  # type: ignore[misc]
+    """RLlib's, and ``ladder_share`` (`strength.SHARE`)."""
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        super().__init__(algo_class=algo_class or IMPALA)
+        self.ladder_share = SHARE
+
+
+class IMPALA(Measured, impala.IMPALA):  # type: ignore[misc]
+    """RLlib's IMPALA, which tells how strong it is."""
+
+    @classmethod
+    def get_default_config(cls) -> AlgorithmConfig:
+        """RLlib's configuration with ours."""
+        return IMPALAConfig()

@@ -1,0 +1,411 @@
+"""How strong it is: games on the ladder, their share of the CPU time, the best that is kept."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ray", reason="needs the extra rllib")
+pytest.importorskip("heuristics._search_2026")
+
+from heuristics import ladder
+from heuristics.ladder import Placement
+from heuristics.match import start_seed
+from mabs import matches, strength
+from mabs.environment import DEFAULTS
+from mabs.strength import Measurement, Record, Strength
+from tests.mabs.conftest import SMALL
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+UNMASKED = DEFAULTS | {"action_mask": "none"}
+
+
+def upwards(boards: Any) -> Any:
+    return np.array([[3.0, 2.0, 1.0, 0.0]], np.float32).repeat(len(boards), 0)
+
+
+# -- Games -----------------------------------------------------------------------------------------
+
+
+def test_who_walks_into_the_wall_loses_and_who_may_not_beats_a_snake_that_may() -> None:
+    assert matches.play_pairs(upwards, UNMASKED, ["safe-random"] * 3, seed=1) == [0, 0, 0]
+    masked = matches.play_pairs(upwards, DEFAULTS, ["random"] * 6, seed=1)
+    assert sum(masked) >= 20  # of 24
+
+
+def test_a_pair_is_one_start_from_both_seats(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, Any] = {}
+
+    def play(values: Any, env_config: Any, opponents: Any, own: Any, seed: int, starts: Any) -> Any:
+        seen.update(opponents=opponents, own=own.tolist(), starts=starts, config=env_config)
+        won = np.array([True, False, False, True])
+        return matches.Played(won, np.array([False, True, False, False]), np.zeros(4))
+
+    monkeypatch.setattr(matches, "play", play)
+    assert matches.play_pairs(upwards, UNMASKED, ["hungry", "tree"], seed=3, first=5) == [3, 2]
+    assert seen["opponents"] == [("hungry",), ("hungry",), ("tree",), ("tree",)]
+    assert seen["own"] == [0, 1, 0, 1]
+    first, again, other, _ = seen["starts"]
+    assert first == again != other
+    assert first == matches.start_of(UNMASKED, start_seed(3, 5))
+    # Games last as long as the ladder's, whatever training cuts them at.
+    assert seen["config"]["max_turns"] == 1000
+
+
+def test_the_same_seed_places_at_the_same_elo_and_games_end_it() -> None:
+    first, _ = strength.place(upwards, UNMASKED, seed=2, games=6)
+    again, _ = strength.place(upwards, UNMASKED, seed=2, games=6)
+    assert first == again
+    assert first.games == 6
+    assert first.beyond == "below"
+    longer, _ = strength.place(upwards, UNMASKED, seed=2, cpu_seconds=0.0)
+    assert longer.games == 2 * strength.PAIRS_AT_ONCE
+
+
+def test_a_placement_begins_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[str] = []
+
+    def play_pairs(values: Any, env_config: Any, rungs: list[str], *_: Any) -> list[int]:
+        met.extend(rungs)
+        return [2] * len(rungs)
+
+    monkeypatch.setattr(strength, "play_pairs", play_pairs)
+    for around in (500.0, 1700.0):
+        met.clear()
+        strength.place(upwards, DEFAULTS, seed=1, games=2, around=around)
+        assert met == [{500.0: "safe-random", 1700.0: "minimax-2026@400"}[around]] or met
+
+
+# -- The budget, and the best ----------------------------------------------------------------------
+
+
+class Bench:
+    """A training whose CPU time and strength are what the test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, share: float = 0.05) -> None:
+        self.seconds = 100.0
+        self.elo = 1000.0
+        self.asked: list[dict[str, Any]] = []
+        monkeypatch.setattr(strength, "place", self.place)
+        self.strength = Strength(DEFAULTS, lambda: self.seconds, share=share, seed=4)
+
+    def place(self, values: Any, env_config: Any, **told: Any) -> tuple[Placement, float]:
+        self.asked.append(told)
+        self.seconds += told["cpu_seconds"]
+        half = 400 / told["cpu_seconds"]
+        placement = Placement(self.elo, self.elo - half, self.elo + half, 20, "", ())
+        return placement, told["cpu_seconds"]
+
+    def iterate(self, seconds: float, elo: float, at_end: bool = False) -> dict[str, Any]:
+        self.seconds += seconds
+        self.elo = elo
+        return self.strength.follow(
+            lambda: {"weights": np.array([elo])}, lambda weights: upwards, at_end=at_end
+        )
+
+
+def test_games_take_their_share_of_the_cpu_time_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(monkeypatch)
+    shares = [bench.iterate(seconds=7.0, elo=1000)["ladder_share"] for _ in range(500)]
+    assert max(shares) <= 0.05
+    assert shares[-1] > 0.035
+    assert shares[5] == 0  # nothing, as long as it is not worth it
+    # They become longer, and not ever more of them.
+    lengths = [asked["cpu_seconds"] for asked in bench.asked]
+    assert lengths[0] >= strength.LEAST_SECONDS
+    assert lengths[-1] > 8 * lengths[0]
+    assert len(lengths) < 25
+    # Each is begun where the last one ended, and plays other games.
+    assert [asked["around"] for asked in bench.asked[:2]] == [None, 1000]
+    assert len({asked["seed"] for asked in bench.asked}) == len(lengths)
+
+
+def test_the_end_spends_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch)
+    for _ in range(40):
+        bench.iterate(seconds=10.0, elo=1000)
+    before = len(bench.asked)
+    results = bench.iterate(seconds=55.0, elo=1100, at_end=True)
+    assert len(bench.asked) == before + 1
+    assert results["elo"] == 1100
+    assert 0.045 < results["ladder_share"] <= 0.05
+
+
+def test_no_share_no_games_and_no_measurement_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch, share=0.0)
+    results = bench.iterate(seconds=1e6, elo=1000, at_end=True)
+    assert np.isnan(results["elo"])
+    assert results["cpu_minutes"] == pytest.approx(1e6 / 60)
+    assert not bench.asked
+    assert "not measured" in bench.strength.record.table()
+    for wrong in (-0.1, 0.6, True, "much"):
+        with pytest.raises(ValueError, match=r"ladder_share must be between 0 .* and 0\.5"):
+            strength.check_share(wrong)
+
+
+def test_the_best_is_kept_by_the_lower_end_through_a_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bench = Bench(monkeypatch)
+    for elo in (900, 1200, 1100):
+        results = bench.iterate(seconds=100.0, elo=elo)
+    assert results["elo"] == 1100
+    assert results["elo_best"] == 1200
+    assert bench.strength.best_weights == {"weights": np.array([1200.0])}
+    bench.strength.save(tmp_path)
+
+    again = Bench(monkeypatch)
+    again.strength.restore(tmp_path)
+    assert again.strength.record == bench.strength.record
+    # The CPU time before counts on, and so does what the games had of it.
+    results = again.iterate(seconds=1.0, elo=2000)
+    assert not again.asked
+    before = bench.strength.record.training_seconds
+    assert results["cpu_minutes"] == pytest.approx((before + 1) / 60)
+    assert again.strength.best_weights == {"weights": np.array([1200.0])}
+    again.iterate(seconds=100.0, elo=2000)
+    assert again.strength.best_weights == {"weights": np.array([2000.0])}
+    # A little higher by few games is not better.
+    again.strength.record.add(Measurement(9.0, 2010.0, 1500.0, 2500.0, 4, "", {}))
+    assert again.strength.record.best == 3
+
+
+def test_win_rates_and_their_intervals() -> None:
+    measured = Measurement(
+        1.5, 1010, 950, 1070, 24, "", {"hungry": [0, 0, 4, 0, 4], "tree": [4] + [0] * 4}
+    )
+    rates = measured.win_rates()
+    assert rates["hungry"][0] == 0.75
+    assert 0.4 < rates["hungry"][1] < 0.75 < rates["hungry"][2] < 1
+    assert rates["tree"][:2] == (0.0, 0.0)
+    assert 0.2 < rates["tree"][2] < 0.9
+    results = measured.results()
+    assert results["win_rate"] == {"hungry": 0.75, "tree": 0.0}
+    assert results["elo_cpu_minutes"] == 1.5
+    record = Record([measured], 0, 600.0, 30.0)
+    table = record.table()
+    assert "1010 Elo (950 to 1070) in 24 duels" in table
+    assert table.index("hungry") < table.index("tree")
+    assert "after 1.5 of 10.0 CPU minutes" in table
+    assert "5.0% of the CPU time" in table
+
+
+def test_all_that_is_reported_has_a_column() -> None:
+    numbers = set(strength.CSV_COLUMNS.values())
+    measured = Measurement(1.0, 1, 0, 2, 2, "", {"hungry": [0, 0, 1, 0, 0]})
+    record = Record([measured], 0, 60.0, 3.0)
+    from sagemaker_rl.curves import flatten
+
+    assert {name for name, _ in flatten(record.results())} <= numbers
+
+
+def test_the_clock_counts_what_was_started() -> None:
+    import subprocess
+    import sys
+    import time
+
+    from mabs.cpu_time import FamilyClock
+
+    clock = FamilyClock()
+    before, own = clock(), time.process_time()
+    busy = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        running = clock()
+        process.communicate(b"\n")
+    assert running - before >= 0.45
+    assert clock() >= running
+    assert time.process_time() - own < 0.4
+
+
+# -- Algorithms ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every iteration has time for two pairs of games, which seem to cost nothing."""
+    place = strength.place
+
+    def place_for_nothing(*words: Any, **told: Any) -> tuple[Placement, float]:
+        return place(*words, **(told | {"games": 4}))[0], 0.0
+
+    monkeypatch.setattr(strength, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(strength, "place", place_for_nothing)
+
+
+def test_dqn_tells_its_elo_and_exports_its_best(
+    at_once: None, small_config: Any, tmp_path: Path
+) -> None:
+    from mabs import policies
+    from mabs.export import export_checkpoint
+    from mabs.launcher import BattlesnakeLauncher
+    from sagemaker_rl import checkpoints
+
+    config = small_config("DQN", action_mask="none")
+    algorithm = config.build_algo()
+    try:
+        results = algorithm.train()
+        assert results["elo_low"] < results["elo"] < results["elo_high"]
+        assert results["elo_games"] == 4
+        assert set(results["win_rate"]) <= {rung.name for rung in strength.quick_rungs().rungs}
+        played = algorithm.strength.best_weights
+        boards = np.random.default_rng(0).integers(256, size=(3, 10, 5, 5), dtype=np.uint8)
+        expected = algorithm._player(played)(boards)
+        # From now on nothing is better.
+        algorithm.strength.record.measurements[0] = Measurement(0, 5000, 4999, 5001, 4, "", {})
+        for _ in range(2):
+            algorithm.train()
+        assert len(algorithm.strength.record.measurements) == 3
+        facts = {"identity": BattlesnakeLauncher().identity(algorithm.config),
+                 "env_config": algorithm.config.env_config}  # fmt: skip
+        kept = checkpoints.save(algorithm, tmp_path, facts)
+    finally:
+        algorithm.stop()
+    best, _ = policies.load(kept)
+    np.testing.assert_allclose(best(boards), expected, rtol=1e-5)
+    last = policies.values_of(policies.load_network(kept, last=True))
+    assert not np.allclose(last(boards), expected, rtol=1e-5)
+    metadata = {}
+    for last_one in (False, True):
+        target = export_checkpoint(kept, tmp_path / f"{last_one}.onnx", last_one)
+        metadata[last_one] = json.loads(target.with_suffix(".json").read_text())["strength"]
+        same = np.allclose(policies.load(target)[0](boards), expected, rtol=1e-4)
+        assert same != last_one
+    assert metadata[False]["elo"] == 5000
+    assert metadata[True] is None
+
+    again = config.copy(copy_frozen=False).build_algo()
+    try:
+        again.restore_from_path(str(kept))
+        assert again.strength.record == algorithm.strength.record
+        assert again.train()["elo_best"] == 5000
+        again.save_to_path(str(tmp_path / "again"))
+        np.testing.assert_array_equal(
+            policies.read_best(tmp_path / "again")["advantage.weight"],  # type: ignore[index]
+            played["advantage.weight"],
+        )
+    finally:
+        again.stop()
+
+
+def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_path: Path) -> None:
+    from mabs import policies
+    from mabs.launcher import BattlesnakeLauncher
+    from sagemaker_rl import checkpoints
+
+    algorithm = small_config("DQN").build_algo()
+    try:
+        algorithm.train()
+        facts = {"identity": BattlesnakeLauncher().identity(algorithm.config)}
+        kept = checkpoints.save(algorithm, tmp_path, facts)
+    finally:
+        algorithm.stop()
+    np.savez(kept / "best.npz", strange=np.zeros(3))
+    with pytest.raises(checkpoints.CheckpointError, match="do not fit"):
+        policies.load_network(kept)
+    (kept / "best.npz").write_bytes(b"PK nonsense")
+    with pytest.raises(checkpoints.CheckpointError, match="do not fit"):
+        policies.load_network(kept)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["APEX", "PPO", "IMPALA"])
+def test_the_other_algorithms_tell_theirs(
+    at_once: None, ray_with_games: None, small_config: Any, name: str, tmp_path: Path
+) -> None:
+    from mabs import algorithms, policies
+
+    if name == "APEX":
+        config = small_config(name)
+    else:
+        config = algorithms.configure(name, SMALL)
+        config.env_runners(num_env_runners=1, num_envs_per_env_runner=2, rollout_fragment_length=16)
+        config.training(train_batch_size_per_learner=64)
+        config.rl_module(model_config={"channels": (8,), "strides": (2,), "width": 16})
+    if name == "PPO":
+        config.training(minibatch_size=32, num_epochs=1)
+    config.debugging(log_level="ERROR", seed=3)
+    algorithm = config.build_algo()
+    try:
+        results = algorithm.train()
+        assert 0 < results["elo_games"] <= 4
+        algorithm.conclude(results)
+        assert results["elo_cpu_minutes"] > 0
+        algorithm.save_to_path(str(tmp_path / "kept"))
+        assert policies.read_best(tmp_path / "kept")
+    finally:
+        algorithm.stop()
+
+
+def test_the_command_writes_it_everywhere_and_ends_with_a_table(
+    at_once: None,
+    ray_with_games: None,
+    run_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from mabs import evaluate
+    from tests.mabs.test_launcher import train
+
+    assert train(run_folder, "--num-iters", "2") == 0
+    out = capsys.readouterr().out
+    table = out[out.index("strength: ") :]
+    assert "Elo (" in table
+    assert "against" in table
+    assert "of 3 measurements" in table
+    run = run_folder / "DQN-5x5-2"
+    with (run / "progress.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert all(float(row["elo_low"]) < float(row["elo"]) for row in rows)
+    rates = {name for name in rows[0] if name.startswith("win_rate_")}
+    assert len(rates) == 3 * len(ladder.NAMES)
+    assert any(row[name] for row in rows for name in rates)
+    assert float(rows[-1]["cpu_minutes"]) > float(rows[0]["cpu_minutes"])
+    # The last iteration is measured twice: as any, and at the end.
+    record = Record.of(sorted((run / "checkpoints").iterdir())[-1])
+    assert len(record.measurements) == 3
+    assert float(rows[-1]["elo"]) == record.measurements[-1].elo
+    events = b"".join(path.read_bytes() for path in (run / "tensorboard").iterdir())
+    assert b"elo_low" in events
+    assert b"win_rate/" in events
+    # Again: nothing is trained, and the table stands there again.
+    assert train(run_folder, "--num-iters", "2") == 0
+    assert capsys.readouterr().out.endswith(table)
+
+    assert evaluate.main([str(run), "--games", "4", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["games"] == 4
+    assert told["low"] < told["elo"] < told["high"]
+    assert sum(rung["games"] for rung in told["rungs"]) == 4
+    assert evaluate.main([str(run), "--games", "4"]) == 0
+    assert "in 4 duels" in capsys.readouterr().out
+    assert evaluate.main([str(run), "--opponents", "random", "--games", "4", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["wins"] + told["draws"] + told["losses"] == 4
+    assert told["opponents"] == ["random"]
+    for wrong in ("nobody", "hungry@5"):
+        with pytest.raises(SystemExit):
+            evaluate.main([str(run), "--opponents", wrong])
+        assert wrong.split("@")[0] in capsys.readouterr().err
+    shutil.rmtree(run)
+
+
+def test_an_impossible_share_is_refused_before_anything_starts(
+    run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mabs.launcher import main
+
+    for name in ("DQN", "PPO"):
+        command = ["--algorithm", name, "--num-iters", "1", "--runs", str(run_folder), "--check"]
+        assert main([*command, "--rl.training.config.ladder_share", "0.9"]) == 2
+        assert "ladder_share must be between" in capsys.readouterr().err
