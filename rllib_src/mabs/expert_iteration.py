@@ -48,6 +48,9 @@ MIX = (
 
 NODES = (100, 150, 200, 300)
 """Positions a move; each chunk of games draws one."""
+QUICK_ROUNDS, LATER_NODES = 14, (400, 800, 1600)
+"""So many rounds are played so quickly; later ones by these positions a move, since what is left to
+learn then are games in which neither side overlooks anything near."""
 CHUNK = 6_000
 """Searched moves between two looks at the mix."""
 CHECK_GAMES = 40
@@ -139,7 +142,8 @@ def play_round(
     while played < moves:
         kind = schedule.next()
         setup = MIX[kind][1]
-        player = Player(latest, nodes=int(rng.choice(NODES)))
+        nodes = NODES if progress.rounds < QUICK_ROUNDS else LATER_NODES
+        player = Player(latest, nodes=int(rng.choice(nodes)))
         players, learned = opponents.seats(setup.snakes, player)
         games = play_games(progress.seed, setup, players, CHUNK)
         searched = int((games.rows["kind"] != AT_RANDOM).sum())
