@@ -1,9 +1,10 @@
 """How fast the search thinks: positions valued per CPU-second, and how deep it looks.
 
-    python benchmarks/search.py [--seconds 0.4] [--positions 12]
+    python benchmarks/search.py [--seconds 0.4] [--positions 12] [--cores 2]
 
-Positions come from games that the search plays against itself. One core; CPU time, so that other
-work on the machine does not count.
+Positions come from games that the search plays against itself. On one core by CPU time, so that
+other work on the machine does not count; with more, and with one of them for comparison, by the
+clock, which wants a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import argparse
 import dataclasses
 import statistics
 import time
+from collections.abc import Callable
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
-from heuristics.search import Search, Statistics
+from heuristics.search import CORES, Search, Statistics, Weights
 
 CASES = {
     "11x11 duel": (11, 2, "standard"),
@@ -47,16 +49,17 @@ def positions(size: int, snakes: int, ruleset: str, count: int) -> list[Board]:
     return found
 
 
-def measure(boards: list[Board], seconds: float) -> tuple[float, float, float]:
-    """Medians over the boards: positions valued and visited per CPU-second, and depth in turns."""
-    search = Search()
+def measure(
+    search: Search, boards: list[Board], seconds: float, clock: Callable[[], float]
+) -> tuple[float, float, float]:
+    """Medians over the boards: positions valued and visited per second, and depth in turns."""
     valued: list[float] = []
     visited: list[float] = []
     depths: list[int] = []
     for board in boards:
-        start = time.process_time()
+        start = clock()
         statistic: Statistics = search.think(board, seconds)[1]
-        spent = time.process_time() - start
+        spent = clock() - start
         if statistic.proven:
             continue  # decided before the time was up
         valued.append(statistic.evaluated / spent)
@@ -70,12 +73,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=0.4, help="a move (default 0.4)")
     parser.add_argument("--positions", type=int, default=12, help="boards a case (default 12)")
+    parser.add_argument("--cores", type=int, default=1, help="of a search (default 1)")
     args = parser.parse_args()
-    print(f"{'':24}{'valued/s':>12}{'visited/s':>12}{'depth':>7}")
+    print(f"{'':24}{'cores':>6}{'valued/s':>12}{'visited/s':>12}{'depth':>7}")
     for name, (size, snakes, ruleset) in CASES.items():
         boards = positions(size, snakes, ruleset, args.positions)
-        valued, visited, depth = measure(boards, args.seconds)
-        print(f"{name:24}{valued:12,.0f}{visited:12,.0f}{depth:7.1f}")
+        for cores in sorted({1, args.cores}):
+            CORES.use(cores)
+            clock = time.process_time if args.cores == 1 else time.perf_counter
+            # weights of its own: else it would find in the table what the one before has found
+            search = Search(Weights(draw=Weights().draw + cores))
+            valued, visited, depth = measure(search, boards, args.seconds, clock)
+            print(f"{name:24}{cores:6}{valued:12,.0f}{visited:12,.0f}{depth:7.1f}")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ def think(
     nodes: int,
     max_depth: int,
     network: bytes,
+    first_depth: int,
     stop: Callable[[], object] | None,
     /,
 ) -> tuple[int, int, int, int, int, dict[int, int], list[bytes]]: ...

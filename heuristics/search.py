@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +68,74 @@ class Weights:
     def packed(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         """All weights as int32 in their order."""
         return np.array(dataclasses.astuple(self), dtype=np.int32)
+
+
+class Positions(NamedTuple):
+    """How many a search valued and played."""
+
+    evaluated: int
+    visited: int
+
+
+class Cores:
+    """The cores that searches against the clock share; a search takes those that are free.
+
+    All search the same position and write into one table, each at a depth of its own, so that the
+    one that answers finds there what the others know already (lazy SMP, as in Stockfish). A search
+    that begins while no core is free has one all the same.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free = 1
+        self._pool: ThreadPoolExecutor | None = None
+
+    def use(self, count: int) -> None:
+        """Let there be ``count`` cores from now on, while nobody searches; one at first.
+
+        Raises ``ValueError`` for less than one.
+        """
+        if count < 1:
+            raise ValueError(f"count must be 1 or more, got {count}")
+        self._free = count
+        self._pool = ThreadPoolExecutor(count, "search") if count > 1 else None
+
+    def think(self, question: tuple[Any, ...]) -> tuple[tuple[Any, ...], Positions]:
+        """What the C code answers, and how many positions the other cores looked at."""
+        with self._lock:
+            taken = max(1, self._free)
+            self._free -= taken
+        done = threading.Event()
+        try:
+            others = [self._help(question, 1 + n, done) for n in range(1, taken)]
+            try:
+                found = _search.think(*question, 1, STOP.get())
+            finally:
+                done.set()
+            counts = [other.result() for other in others]
+        finally:
+            with self._lock:
+                self._free += taken
+        return found, Positions(*map(sum, zip(Positions(0, 0), *counts, strict=True)))
+
+    def _help(
+        self, question: tuple[Any, ...], first_depth: int, done: threading.Event
+    ) -> Future[Positions]:
+        """Search beside, beginning at another depth, until the one that answers is ``done``."""
+
+        def help_out() -> Positions:
+            try:
+                found = _search.think(*question, first_depth, done.is_set)
+            except InterruptedError:
+                return Positions(0, 0)
+            return Positions(found[3], found[4])
+
+        assert self._pool is not None
+        return self._pool.submit(help_out)
+
+
+CORES = Cores()
+"""The cores of this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +202,14 @@ class Search:
         question = _question(
             board, snakes, self.weights, seconds, self.nodes, self.max_depth, network
         )
-        move, depth, proven, evaluated, visited, scores, line = _search.think(
-            *(*question, STOP.get())
+        if seconds is None:
+            found, others = _search.think(*question, 1, STOP.get()), Positions(0, 0)
+        else:
+            found, others = CORES.think(question)
+        move, depth, proven, evaluated, visited, scores, line = found
+        statistics = Statistics(
+            depth, bool(proven), evaluated + others.evaluated, visited + others.visited
         )
-        statistics = Statistics(depth, bool(proven), evaluated, visited)
         values = {MOVES[index]: value / CELL for index, value in scores.items()}
         note = f"{statistics}; expects {_shown(line, snakes)}"
         if objection:
@@ -162,7 +236,7 @@ def inputs(board: Board) -> NDArray[np.int16]:
     """
     snakes = _you_first(board)
     question = _question(board, snakes, Weights().packed(), None, 0, 1, b"")
-    return np.frombuffer(_search.inputs(*question), np.int16)
+    return np.frombuffer(_search.inputs(*question, 1), np.int16)
 
 
 def _question(

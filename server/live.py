@@ -9,11 +9,12 @@ from typing import Any
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.snakes import Decision, Factory
+from heuristics import search
 from server.clients import Client
 from server.metrics import Metrics
 from server.sessions import Key, Sessions
 from server.strategies import is_quick
-from server.thinker import Thinker
+from server.thinker import CORES, Thinker
 
 LONGEST_TIMEOUT = 10_000
 """Milliseconds; no engine waits for longer, and who says so only wants to keep us busy."""
@@ -35,6 +36,7 @@ class LiveSnake:
         self.sessions = Sessions(factory)
         self.metrics = Metrics(games_alive=self.sessions.count_games)
         self._thinker = Thinker(self.metrics, quick=self.quick, stands_back=True)
+        search.CORES.use(CORES)
 
     def start(self, key: Key) -> None:
         """A game begins: build its strategy before the first move asks for it."""

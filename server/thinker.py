@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from pathlib import Path
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES
@@ -24,7 +25,20 @@ from server.sessions import Session
 LEAST_BUDGET = 0.002
 """Seconds; with less than this no strategy is even started."""
 
-CORES = os.cpu_count() or 1
+CPU_SHARE = Path("/sys/fs/cgroup/cpu.max")
+
+
+def usable_cores(share: Path = CPU_SHARE) -> int:
+    """The cores that this process may use: those it is bound to, within its container's share."""
+    bound = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    try:
+        quota, period = share.read_text().split()
+        return max(1, min(bound, int(quota) // int(period)))
+    except (OSError, ValueError):  # no container, or "max"
+        return bound
+
+
+CORES = usable_cores()
 
 SEATS = 4 * CORES
 """Strategies that think at once. More than there are cores, so that a search that takes all its

@@ -19,7 +19,7 @@ int find_move(const Seen *seen, double seconds, int positions) {
                     .damage = seen->damage, .lengths = seen->lengths, .health = seen->health,
                     .bodies = seen->bodies, .food = seen->food, .hazards = seen->hazards,
                     .weights = weights, .seconds = seconds, .nodes = seconds > 0 ? 0 : positions,
-                    .max_depth = MAX_DEPTH};
+                    .first_depth = 1, .max_depth = MAX_DEPTH};
     if (seen->trained && seen->snakes > 1) ask.network = (const Network *)numbers;
     Answer answer;
     if (code_for(ask.width * ask.height)->search(&ask, &answer)) return 0;

@@ -45,6 +45,7 @@ typedef struct {
     const Network *network;         /* values positions instead of most weights; may be NULL */
     double seconds;                 /* time to think; not positive: no limit */
     int64_t nodes;                  /* positions to evaluate at most; not positive: no limit */
+    int first_depth;                /* turns to look ahead at first: 1, or more beside another search */
     int max_depth;                  /* turns to look ahead at most */
     int (*interrupted)(void *);     /* asked now and then; not 0: give up. May be NULL */
     void *caller;                   /* what it is given */

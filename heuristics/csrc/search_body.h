@@ -190,15 +190,11 @@ static void think(Search *search, const Position *root, Answer *answer) {
     int count = moves_of(search, root, 0, 4, options);
     answer->move = options[0];
     /* among several rivals no loss is a proof: it may look otherwise from further on */
-    for (int depth = 1; depth <= question->max_depth; depth++) {
+    for (int depth = question->first_depth; depth <= question->max_depth; depth++) {
         if (answer->proven && root->living <= 2) break;
         if (!deepen(search, root, depth, options, count, answer)) break;
         answer->depth = depth;
         if (count == 1) break; /* forced */
-        /* the next depth takes several times as long as all before it: it would not be finished */
-        if (question->seconds > 0 &&
-            search->deadline - seconds_now(search) < 0.4 * question->seconds)
-            break;
     }
     answer->evaluated = search->evaluated;
     answer->visited = search->visited;

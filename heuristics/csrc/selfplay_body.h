@@ -221,7 +221,8 @@ static int play_whole_game(const GamePlan *plan, GameRecord *record) {
                            .wrapped = plan->wrapped, .constrictor = plan->constrictor,
                            .damage = plan->damage, .lengths = game->lengths,
                            .health = game->health, .bodies = game->bodies, .food = plan->food,
-                           .hazards = plan->hazards, .max_depth = MAX_DEPTH};
+                           .hazards = plan->hazards, .first_depth = 1,
+                           .max_depth = MAX_DEPTH};
     game->seen = game->ask;
     game->seen.food = game->food;
     game->field = search_of(&game->ask);

@@ -88,6 +88,10 @@ static int moves_of(const Search *search, const Position *at, int s, int first, 
 
 static int best_for_us(Search *search, const Position *at, int depth, int ply, int alpha, int beta);
 
+/* How deep a move is searched that does not look like the best one; if it proves better than
+ * expected, it is searched again to the whole depth (late move reductions). */
+static int reduced(int depth) { return depth > 2 ? depth - 1 : depth; }
+
 /* The evaluation, kept from looking like a decided game however long and cramped a snake is. */
 static int estimate(Search *search, const Position *at) {
     int value = evaluate(search, at);
@@ -137,7 +141,9 @@ static int worst_answer(Search *search, const Position *at, uint8_t *moves, int 
             if (!answered || depth < 2) {
                 value = value_after(search, at, moves, depth, ply, alpha, beta);
             } else {
-                value = value_after(search, at, moves, depth, ply, beta - 1, beta);
+                value = value_after(search, at, moves, reduced(depth), ply, beta - 1, beta);
+                if (reduced(depth) < depth && !search->stopped && value < beta)
+                    value = value_after(search, at, moves, depth, ply, beta - 1, beta);
                 if (!search->stopped && value < beta && value > alpha)
                     value = value_after(search, at, moves, depth, ply, alpha, beta);
             }
@@ -199,7 +205,9 @@ static int best_for_us(Search *search, const Position *at, int depth, int ply, i
         if (i == 0 || depth < 2) {
             value = worst_answer(search, at, moves, depth, ply, alpha, beta);
         } else {
-            value = worst_answer(search, at, moves, depth, ply, alpha, alpha + 1);
+            value = worst_answer(search, at, moves, reduced(depth), ply, alpha, alpha + 1);
+            if (reduced(depth) < depth && !search->stopped && value > alpha)
+                value = worst_answer(search, at, moves, depth, ply, alpha, alpha + 1);
             if (!search->stopped && value > alpha && value < beta)
                 value = worst_answer(search, at, moves, depth, ply, alpha, beta);
         }

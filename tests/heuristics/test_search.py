@@ -17,7 +17,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake, State
 from battlesnake_gym.snakes import Decision
 from heuristics import playing
-from heuristics.search import STOP, Search, Weights
+from heuristics.search import CORES, STOP, Search, Weights
 
 pytest.importorskip("heuristics._search")
 
@@ -206,6 +206,7 @@ def test_the_compiled_part_trusts_nothing() -> None:
             "nodes": 100,
             "max_depth": 5,
             "network": b"",
+            "first_depth": 1,
             "stop": None,
         }
         return _search.think(*(arguments | changed).values())
@@ -219,6 +220,7 @@ def test_the_compiled_part_trusts_nothing() -> None:
         ("bodies", np.array([9], np.uint16)),
         ("food", np.zeros(8, np.uint8)),
         ("max_depth", 121),
+        ("first_depth", 0),
         ("network", b"short"),
         ("damage", 1001),
         ("seconds", float("nan")),
@@ -366,3 +368,49 @@ def test_games_at_once_in_threads_share_one_table() -> None:
             for board, decision in zip(boards, decisions, strict=True):
                 assert decision.move in board.safe_moves()
                 assert decision.scores[decision.move] == max(decision.scores.values())
+
+
+@pytest.fixture
+def two_cores() -> Iterator[None]:
+    CORES.use(2)
+    yield
+    CORES.use(1)
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_two_cores_look_at_one_position() -> None:
+    board = Board.new(11, 11, 2, game=Game(seed=7))
+    board.you_id = board.snakes[0].id
+    alone, helped = (Search(Weights(lead=lead), max_depth=8) for lead in (3, 4))
+    CORES.use(1)
+    visited = alone.think(board, seconds=200.0)[1].visited
+    CORES.use(2)
+    found, statistics = helped.think(board, seconds=200.0)
+    assert statistics.depth == 8, "the one that answers gets as deep"
+    assert found.scores[found.move] == max(found.scores.values())
+    assert statistics.visited > 0.3 * visited
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_who_helps_stops_with_the_one_that_answers() -> None:
+    board = Board.new(11, 11, 2, game=Game(seed=8))
+    board.you_id = board.snakes[0].id
+    decision = Search(max_depth=1)(board, seconds=200.0)
+    assert decision.move in board.safe_moves()
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_searches_at_once_get_by_with_the_cores_that_are_free() -> None:
+    board = Board.new(11, 11, 2, game=Game(seed=9))
+    board.you_id = board.snakes[0].id
+    search = Search(max_depth=6)
+    with ThreadPoolExecutor(6) as pool:
+        for _ in range(5):
+            found = list(pool.map(lambda _: search(board, seconds=100.0), range(6)))
+            assert {decision.move for decision in found} <= set(board.safe_moves())
+    assert CORES._free == 2
+
+
+def test_there_is_at_least_one_core() -> None:
+    with pytest.raises(ValueError, match="count must be 1 or more, got 0"):
+        CORES.use(0)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ from server.clients import Client
 from server.metrics import Metrics
 from server.seats import Crowd
 from server.sessions import Session
-from server.thinker import Thinker
+from server.thinker import Thinker, usable_cores
 
 TIMEOUT = 60.0
 """Seconds of a move; time enough, however busy the machine is."""
@@ -271,3 +272,15 @@ def test_a_quick_strategy_plays_one_move_at_a_time(metrics: Metrics, position: B
             let_go.set()
         assert first.result()[0].move == "left"
     assert decide(thinker, session, position)[0].move == "left", "and goes on afterwards"
+
+
+def test_a_container_has_the_cores_of_its_share(tmp_path: Path) -> None:
+    share = tmp_path / "cpu.max"
+    bound = usable_cores(share)
+    assert bound >= 1, "no file: no container"
+    share.write_text("max 100000\n")
+    assert usable_cores(share) == bound
+    share.write_text("50000 100000\n")
+    assert usable_cores(share) == 1
+    share.write_text("100000000 100000\n")
+    assert usable_cores(share) == bound
