@@ -109,7 +109,7 @@ class Cores:
         try:
             others = [self._help(question, 1 + n, done) for n in range(1, taken)]
             try:
-                found = _search.think(*question, 1, STOP.get())
+                found = _search.think(*(*question, 1, STOP.get()))
             finally:
                 done.set()
             counts = [other.result() for other in others]
@@ -125,7 +125,7 @@ class Cores:
 
         def help_out() -> Positions:
             try:
-                found = _search.think(*question, first_depth, done.is_set)
+                found = _search.think(*(*question, first_depth, done.is_set))
             except InterruptedError:
                 return Positions(0, 0)
             return Positions(found[3], found[4])
@@ -203,7 +203,7 @@ class Search:
             board, snakes, self.weights, seconds, self.nodes, self.max_depth, network
         )
         if seconds is None:
-            found, others = _search.think(*question, 1, STOP.get()), Positions(0, 0)
+            found, others = _search.think(*(*question, 1, STOP.get())), Positions(0, 0)
         else:
             found, others = CORES.think(question)
         move, depth, proven, evaluated, visited, scores, line = found
@@ -236,7 +236,7 @@ def inputs(board: Board) -> NDArray[np.int16]:
     """
     snakes = _you_first(board)
     question = _question(board, snakes, Weights().packed(), None, 0, 1, b"")
-    return np.frombuffer(_search.inputs(*question, 1), np.int16)
+    return np.frombuffer(_search.inputs(*(*question, 1)), np.int16)
 
 
 def _question(
