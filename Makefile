@@ -78,7 +78,7 @@ test-all: system-packages mxnet lint
 
 # Game, heuristics and server with their tests on any Python, in an environment of its own that has
 # neither torch nor ray; the compiled parts are of the stable ABI, so one build serves all.
-OTHER = .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+OTHER = .venv-$(notdir $(PYTHON))
 test-python:
 	$(PYTHON) -m venv $(OTHER)
 	$(OTHER)/bin/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel onnx -e ".[server,dev]"

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from importlib import metadata
+from types import ModuleType
 
 from battlesnake_gym import compiled
 
@@ -25,22 +26,27 @@ def report() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield f"{NAME} {_version(NAME) or 'not installed: run from its sources'}"
+    yield f"{NAME} {version(NAME) or 'not installed: run from its sources'}"
     yield f"python {platform.python_version()} on {platform.system()} {platform.machine()}"
-    required = _required()
-    for name in required.pop("", []):
-        yield f"{name} {_version(name) or 'missing'}"
+    needed = required()
+    for name in needed.pop("", []):
+        yield f"{name} {version(name) or 'missing'}"
     for part, (face, name) in PARTS.items():
         yield f"{part}: {_part(face, name)}"
-    for extra, packages in sorted(required.items()):
+    for extra, packages in sorted(needed.items()):
         yield f"extra {extra}: {_extra(packages)}"
 
 
-def _part(face: str, name: str) -> str:
+def compiled_part(face: str, name: str) -> ModuleType | None:
+    """The compiled module ``name`` that ``face`` plays with; None where there is none."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the reason stands in the line
+        warnings.simplefilter("ignore")  # `compiled.why_not` tells the reason
         importlib.import_module(face)
-        module = compiled.load(name, "")
+        return compiled.load(name, "")
+
+
+def _part(face: str, name: str) -> str:
+    module = compiled_part(face, name)
     if module is None:
         return f"missing: {compiled.why_not(name)}; to mend it: {compiled.REMEDY}"
     code = f", code for {module.observes_by()}" if hasattr(module, "observes_by") else ""
@@ -48,13 +54,13 @@ def _part(face: str, name: str) -> str:
 
 
 def _extra(packages: list[str]) -> str:
-    missing = [name for name in packages if _version(name) is None]
+    missing = [name for name in packages if version(name) is None]
     if missing:
         return f"missing {', '.join(missing)}"
-    return ", ".join(f"{name} {_version(name)}" for name in packages)
+    return ", ".join(f"{name} {version(name)}" for name in packages)
 
 
-def _required() -> dict[str, list[str]]:
+def required() -> dict[str, list[str]]:
     """The packages that are needed by extra; those always needed under ""."""
     try:
         requirements = metadata.requires(NAME) or []
@@ -69,7 +75,8 @@ def _required() -> dict[str, list[str]]:
     return found
 
 
-def _version(name: str) -> str | None:
+def version(name: str) -> str | None:
+    """The installed version of a package, None where it is missing."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -9,51 +9,66 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import NamedTuple
+
+from battlesnake_gym.command_line import painted, refuse
+from battlesnake_gym.nearest import nearest
 
 PROG = "battlesnake-gym"
 
 
 class Command(NamedTuple):
-    """Where a subcommand's ``main(argv) -> exit status`` stands, and one line on what it does."""
+    """A subcommand: its module has ``main(argv) -> exit status`` and ``parser()``.
 
-    target: str
+    ``help`` is one line on what it does, ``extra`` what must be installed for it.
+    """
+
+    module: str
     help: str
     extra: str = ""
 
 
 COMMANDS = {
-    "snakes": Command("heuristics.listing:main", "list the named snakes"),
-    "arena": Command("server.arena:main", "let snakes (names, policies, URLs) play", "server"),
-    "ladder": Command("server.ladder:main", "tell a snake's Elo by snakes of known Elo", "server"),
-    "watch": Command("server.watch:main", "show replays in the browser", "server"),
-    "serve": Command("server.serve:main", "run a live snake for the Battlesnake API", "server"),
-    "scenarios": Command("server.scenarios:main", "test a snake on given situations", "server"),
-    "train": Command("mabs.launcher:main", "train a policy with DQN or APEX on Ray RLlib", "rllib"),
-    "plot": Command("mabs.plot:main", "draw the learning curves of several runs", "rllib"),
-    "evaluate": Command("mabs.evaluate:main", "measure a checkpoint against opponents", "rllib"),
-    "export": Command("mabs.export:main", "turn a checkpoint into policy.onnx", "rllib"),
+    "play": Command("battlesnake_gym.terminal", "play against snakes here in the terminal"),
+    "snakes": Command("heuristics.listing", "list the named snakes"),
+    "maps": Command("battlesnake_gym.map_listing", "list the maps, with pictures in text"),
+    "arena": Command("server.arena", "let snakes (names, policies, URLs) play", "server"),
+    "ladder": Command("server.ladder", "tell a snake's Elo by snakes of known Elo", "server"),
+    "watch": Command("server.watch", "show replays in the browser", "server"),
+    "serve": Command("server.serve", "run a live snake for the Battlesnake API", "server"),
+    "scenarios": Command("server.scenarios", "test a snake on given situations", "server"),
+    "train": Command("mabs.launcher", "train a policy with DQN or APEX on Ray RLlib", "rllib"),
+    "plot": Command("mabs.plot", "draw the learning curves of several runs", "rllib"),
+    "evaluate": Command("mabs.evaluate", "measure a checkpoint against opponents", "rllib"),
+    "export": Command(
+        "server.export", "a game as GIF, MP4, PNG, SVG or HTML; a checkpoint as policy.onnx"
+    ),
     "train-procgen": Command(
-        "procgen_rllib.launcher:main", "train an agent on a Procgen game", "rllib,procgen"
+        "procgen_rllib.launcher", "train an agent on a Procgen game", "rllib,procgen"
     ),
     "rollout": Command(
-        "procgen_rllib.rollout:main", "let a trained agent play Procgen", "rllib,procgen"
+        "procgen_rllib.rollout", "let a trained agent play Procgen", "rllib,procgen"
     ),
     "sagemaker-local": Command(
-        "sagemaker_rl.local:main", "rehearse a SageMaker training job here", "sagemaker-local"
+        "sagemaker_rl.local", "rehearse a SageMaker training job here", "sagemaker-local"
     ),
-    "cost": Command("sagemaker_rl.costs:main", "reckon what training on rented instances costs"),
-    "conformance": Command(
-        "battlesnake_gym.conformance:main", "check the rules against recorded games"
-    ),
+    "cost": Command("sagemaker_rl.costs", "reckon what training on rented instances costs"),
+    "conformance": Command("battlesnake_gym.conformance", "check the rules against recorded games"),
+    "doctor": Command("battlesnake_gym.doctor", "what is installed, what is missing, how to mend"),
+    "completion": Command("battlesnake_gym.completion", "let a shell complete what you type"),
 }
+
+
+class MissingExtraError(Exception):
+    """A command needs packages that are not installed; the message says how to get them."""
 
 
 def usage() -> str:
     """Return the overview that ``--help`` prints."""
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {command.help}" for name, command in COMMANDS.items()]
+    bold = {name: painted(f"{name:<{width}}", "bold", sys.stdout) for name in COMMANDS}
+    lines = [f"  {bold[name]}  {command.help}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
             f"usage: {PROG} COMMAND [options]",
@@ -65,6 +80,7 @@ def usage() -> str:
             "",
             f"'{PROG} COMMAND --help' explains one of them, '{PROG} --version' what is installed.",
             "First games:",
+            f"  {PROG} play champion",
             f"  {PROG} arena hungry cautious --games 4 --replays replays",
             f"  {PROG} watch replays",
             "",
@@ -85,14 +101,45 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.write(about.report() + "\n")
         return 0
     if name not in COMMANDS:
-        sys.stderr.write(f"{PROG}: unknown command {name!r}\n\n{usage()}")
-        return 2
+        close = nearest(name, [*COMMANDS, "--version", "--help"])
+        hint = f"did you mean {close}?" if close else "--help lists the commands"
+        return refuse(PROG, f"there is no command {name!r}; {hint}")
     try:
-        return _run(name, rest)
+        with _leaving_at_once(name):
+            module = load(name)
+        return int(module.main(rest) or 0)
+    except MissingExtraError as error:
+        return refuse(f"{PROG} {name}", error)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # pressed again while this process ends
         sys.stderr.write(f"{PROG} {name}: interrupted\n")
         return 130
+
+
+def load(name: str) -> ModuleType:
+    """The module of a command.
+
+    Raises `MissingExtraError` where packages of its extra are not installed.
+    """
+    command = COMMANDS[name]
+    return load_module(command.module, command.extra)
+
+
+def load_module(module: str, extra: str) -> ModuleType:
+    """A module that needs the packages of ``extra`` ("" for none); raises as `load`."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if not extra:
+            raise
+        raise MissingExtraError(
+            f"the package {error.name!r} is missing; {install_remedy(extra)}"
+        ) from error
+
+
+def install_remedy(extra: str) -> str:
+    """How to install what belongs to ``extra``."""
+    return f"install it with pip install '.[{extra}]' in a clone, or 'WHEEL[{extra}]' from a wheel"
 
 
 @contextlib.contextmanager
@@ -114,21 +161,3 @@ def _leaving_at_once(name: str) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _run(name: str, rest: list[str]) -> int:
-    command = COMMANDS[name]
-    module, function = command.target.split(":")
-    try:
-        with _leaving_at_once(name):
-            run = getattr(importlib.import_module(module), function)
-    except ModuleNotFoundError as error:
-        if not command.extra:
-            raise
-        sys.stderr.write(
-            f"{PROG} {name}: the package {error.name!r} is missing; "
-            f"install it with: pip install '.[{command.extra}]' in a clone of the project, "
-            f"or pip install 'battlesnake_gym-VERSION.whl[{command.extra}]' with the wheel's file\n"
-        )
-        return 2
-    return int(run(rest) or 0)

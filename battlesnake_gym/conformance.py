@@ -12,7 +12,6 @@ food of games that say so, and which of several equally long snakes is the culpr
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import os
 import re
@@ -22,12 +21,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from tqdm import tqdm
 
 from battlesnake_gym import board_text, engine, recordings, rules
+from battlesnake_gym.command_line import Parser, add_json, write_json
 from battlesnake_gym.recordings import Recording, RecordingError
 from battlesnake_gym.rules import MOVES, Game, RulesError, State
 
@@ -417,6 +417,21 @@ def summary(outcomes: Iterable[Outcome]) -> str:
     return "\n\n".join(_law_summary(name, found) for name, found in by_law.items()) + "\n"
 
 
+def to_json(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
+    """Each game by each law, as ``--json`` prints it."""
+    return [
+        {
+            "law": outcome.law,
+            "map": outcome.map,
+            "ruleset": outcome.ruleset,
+            "transitions": outcome.transitions,
+            "refused": outcome.refused,
+            "difference": str(outcome.difference) if outcome.difference else None,
+        }
+        for outcome in outcomes
+    ]
+
+
 def _law_summary(name: str, outcomes: list[Outcome]) -> str:
     lines = [f"{name} law: games/transitions by map and ruleset", *_table(outcomes)]
     refused = Counter(
@@ -459,9 +474,9 @@ def _table(outcomes: list[Outcome]) -> Iterator[str]:
         yield f"{row:<{wide}}" + "".join(f"  {cells[column]:>{widths[column]}}" for column in cells)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the program; 0 if all games agree, 1 if any differs, 2 for a wrong call."""
-    parser = argparse.ArgumentParser(
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
         prog="battlesnake-gym conformance",
         description="Replay recorded games of the reference engine and compare every position.",
     )
@@ -470,7 +485,7 @@ def main(argv: list[str] | None = None) -> int:
         "--law",
         choices=[*LAWS, "both"],
         default="both",
-        help="the plain-Python rules, the engine, or both (default: %(default)s)",
+        help="the plain-Python rules, the engine, or both",
     )
     parser.add_argument(
         "--jobs",
@@ -479,22 +494,32 @@ def main(argv: list[str] | None = None) -> int:
         metavar="N",
         help="number of processes (default: one for each core, %(default)s)",
     )
-    arguments = parser.parse_args(argv)
+    add_json(parser)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the program; 0 if all games agree, 1 if any differs, 2 for a wrong call."""
+    options = parser()
+    arguments = options.parse_args(argv)
     if not arguments.folder.is_dir():
-        parser.error(f"DIR must be a folder, got {str(arguments.folder)!r}")
+        options.error(f"DIR must be a folder, got {str(arguments.folder)!r}")
     if arguments.jobs < 1:
-        parser.error(f"--jobs must be 1 or more, got {arguments.jobs}")
+        options.error(f"--jobs must be 1 or more, got {arguments.jobs}")
     law_names = list(LAWS) if arguments.law == "both" else [arguments.law]
     if "engine" in law_names and not engine.COMPILED:
-        parser.error(
+        options.error(
             f"--law {arguments.law} needs the compiled engine, which was not built: "
             "install the package again with a C compiler, or choose --law python"
         )
     try:
         outcomes = check_folder(arguments.folder, law_names, arguments.jobs, progress=True)
     except RecordingError as error:
-        parser.error(str(error))
-    sys.stdout.write(summary(outcomes))
+        options.error(str(error))
+    if arguments.json:
+        write_json(to_json(outcomes))
+    else:
+        sys.stdout.write(summary(outcomes))
     return int(any(outcome.difference for outcome in outcomes))
 
 

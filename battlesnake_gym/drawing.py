@@ -1,6 +1,7 @@
-"""Pictures of boards: SVG, PNG and GIF, all painted from one list of shapes.
+"""Pictures of boards: SVG and PNG, all painted from one list of shapes.
 
-`svg` gives what a notebook shows, `image` a Pillow picture, `save_png` and `save_gif` files.
+`svg` gives what a notebook shows, `image` a Pillow picture, `save_png` a file; moving pictures are
+made by `battlesnake_gym.animation`.
 Heads look where they go; a tail that will move away is pointed, one that stays (segments are
 stacked on it) is round and ringed; snakes have the colours, heads and tails of
 `battlesnake_gym.looks`; hazards are shaded, deeper stacks darker and with their number;
@@ -25,8 +26,6 @@ from battlesnake_gym.rules.state import MAX_HEALTH, Point, Snake, State
 from battlesnake_gym.shapes import Disc, Line, Polygon, Shape, Text, place
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from PIL import Image, ImageDraw, ImageFont
 
 PALE, PAPER, BOARD, CELL = "#7b8494", "#ffffff", "#e9ecf1", "#f8f9fb"
@@ -34,6 +33,8 @@ FOOD, HAZARD, DEATH, TRACK = RED, "#4a4e69", "#b00020", "#dfe3ea"
 MARGIN = 0.4
 PANEL = 7.0
 ROW = 1.5
+OVERSAMPLE = 3
+"""How many times as large pictures are painted at first, each way, so that edges are smooth."""
 
 
 def svg(board: State, cell: int = 28) -> str:
@@ -51,13 +52,13 @@ def image(board: State, cell: int = 28) -> Image.Image:
     """The board as a Pillow image (mode RGB); ``cell`` is the side of a cell in pixels."""
     from PIL import Image, ImageDraw
 
-    scale = cell * _OVERSAMPLE
+    scale = cell * OVERSAMPLE
     size = [round(side * cell) for side in _size(board)]
-    canvas = Image.new("RGB", (size[0] * _OVERSAMPLE, size[1] * _OVERSAMPLE), PAPER)
+    canvas = Image.new("RGB", (size[0] * OVERSAMPLE, size[1] * OVERSAMPLE), PAPER)
     draw = ImageDraw.Draw(canvas)
     for shape in shapes(board):
-        _paint(draw, shape, scale)
-    return canvas.resize((size[0], size[1]), Image.Resampling.LANCZOS)
+        paint(draw, shape, scale)
+    return canvas.reduce(OVERSAMPLE)
 
 
 def save_png(board: State, path: str | os.PathLike[str], cell: int = 28) -> None:
@@ -65,37 +66,23 @@ def save_png(board: State, path: str | os.PathLike[str], cell: int = 28) -> None
     write_atomically(path, lambda part: image(board, cell).save(part, "PNG"))
 
 
-def save_gif(
-    boards: Iterable[State],
-    path: str | os.PathLike[str],
-    cell: int = 20,
-    seconds_per_turn: float = 0.15,
-) -> None:
-    """Write a game as an animated GIF that plays for ever and rests on the last board.
-
-    Raises ``ValueError`` where there is no board to draw.
-    """
-    frames = [image(board, cell) for board in boards]
-    if not frames:
-        raise ValueError("boards is empty; a GIF needs at least one board")
-    tick = round(seconds_per_turn * 1000)
-    durations = [tick] * (len(frames) - 1) + [max(tick, 2000)]
-
-    def write(part: Path) -> None:
-        frames[0].save(
-            part, "GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0
-        )
-
-    write_atomically(path, write)
-
-
 # --- the shapes, in units of one cell, y downwards ----------------------------------------------
 
 
 def shapes(board: State) -> list[Shape]:
     """Everything there is to paint, from the back to the front."""
-    found: list[Shape] = [_box(0, 0, *_size(board), PAPER, 0.3)]
-    found += _ground(board)
+    return [*ground(board), *things(board)]
+
+
+def ground(board: State) -> tuple[Shape, ...]:
+    """What lies at the back: the cells and their hazards. Equal boards share one tuple."""
+    depths = Counter(_on_board(board, board.hazards))
+    return _ground(board.width, board.height, _size(board), tuple(sorted(depths.items())))
+
+
+def things(board: State) -> list[Shape]:
+    """What lies on the ground, and the list of snakes beside it."""
+    found: list[Shape] = []
     colours = looks.colours(board.snakes)
     snakes = list(zip(board.snakes, colours, strict=True))
     for snake, colour in snakes:
@@ -132,18 +119,21 @@ def _on_board(board: State, cells: Iterable[Point]) -> list[Point]:
     return [(x, y) for x, y in cells if 0 <= x < board.width and 0 <= y < board.height]
 
 
-def _ground(board: State) -> list[Shape]:
-    """The cells and their hazards."""
-    depths = Counter(_on_board(board, board.hazards))
-    found: list[Shape] = [_box(MARGIN, MARGIN, board.width, board.height, BOARD, 0.2)]
-    for cell in itertools.product(range(board.width), range(board.height)):
-        x, y = _centre(board, cell)
-        depth = depths[cell]
+@functools.lru_cache(maxsize=4)
+def _ground(
+    width: int, height: int, size: tuple[float, float], hazards: tuple[tuple[Point, int], ...]
+) -> tuple[Shape, ...]:
+    found: list[Shape] = [_box(0, 0, *size, PAPER, 0.3)]
+    found.append(_box(MARGIN, MARGIN, width, height, BOARD, 0.2))
+    depths = dict(hazards)
+    for cell in itertools.product(range(width), range(height)):
+        x, y = MARGIN + cell[0] + 0.5, MARGIN + height - cell[1] - 0.5
+        depth = depths.get(cell, 0)
         fill = mix(HAZARD, CELL, min(0.2 + 0.15 * depth, 0.8)) if depth else CELL
         found.append(_box(x - 0.47, y - 0.47, 0.94, 0.94, fill, 0.12))
         if depth > 1:
             found.append(Text((x + 0.4, y + 0.28), PAPER, str(depth), 0.36, "end"))
-    return found
+    return tuple(found)
 
 
 def _food(centre: tuple[float, float]) -> list[Shape]:
@@ -257,9 +247,9 @@ def _panel(board: State, colours: Sequence[str]) -> list[Shape]:
         if not snake.alive:
             found[-1] = Text((left + 0.62, y + 0.55), PALE, _obituary(snake), 0.4)
             continue
-        found.append(
-            Text((left + width, y), PALE, f"len {snake.length}  hp {snake.health}", 0.42, "end")
-        )
+        right = left + width
+        found.append(Text((right - 1.5, y), PALE, f"len {snake.length}", 0.42, "end"))
+        found.append(Text((right, y), PALE, f"hp {snake.health}", 0.42, "end"))
         share = max(0, min(snake.health, MAX_HEALTH)) / MAX_HEALTH
         if share:
             found.append(_box(left, y + 0.4, max(width * share, 0.24), 0.24, fill, 0.12))
@@ -275,9 +265,6 @@ def _short(name: str) -> str:
 
 
 # --- the two painters ---------------------------------------------------------------------------
-
-_OVERSAMPLE = 3
-_ANCHORS = {"start": "lm", "middle": "mm", "end": "rm"}
 
 
 def _svg(shape: Shape, scale: float) -> str:
@@ -313,7 +300,8 @@ def _svg_points(points: Iterable[tuple[float, float]], scale: float) -> str:
     return " ".join(f"{x * scale:.1f},{y * scale:.1f}" for x, y in points)
 
 
-def _paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
+def paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
+    """Paint one shape; ``scale`` is the side of a cell in the pixels of ``draw``."""
     match shape:
         case Polygon((first, last), fill, radius):
             draw.rounded_rectangle(
@@ -324,21 +312,37 @@ def _paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
         case Line(points, fill, width):
             draw.line([_scaled(point, scale) for point in points], fill, round(width * scale))
             for point in points:
-                _paint(draw, Disc(point, fill, width / 2), scale)
+                paint(draw, Disc(point, fill, width / 2), scale)
         case Disc((x, y), fill, radius):
-            corners = [(x - radius) * scale, (y - radius) * scale]
-            draw.ellipse([*corners, (x + radius) * scale, (y + radius) * scale], fill)
+            first, last = (x - radius, y - radius), (x + radius, y + radius)
+            draw.ellipse([*_scaled(first, scale), *_scaled(last, scale)], fill)
         case Text(place, fill, text, size, anchor):
-            font = _font(max(1, round(size * scale)))
-            draw.text(_scaled(place, scale), text, fill, font, anchor=_ANCHORS[anchor])
+            (x, y), (mask, left, top) = _scaled(place, scale), _written(text, round(size * scale))
+            left -= {"start": 0, "middle": mask.width // 2, "end": mask.width}[anchor]
+            draw.bitmap((round(x) + left, round(y) + top), mask, fill)
+
+
+@functools.lru_cache(maxsize=512)
+def _written(text: str, size: int) -> tuple[Image.Image, int, int]:
+    """A text as a mask, and where it lies as seen from its left end, half-way up."""
+    from PIL import Image, ImageDraw
+
+    font = _font(max(1, size))
+    left, top, right, bottom = map(round, font.getbbox(text, anchor="lm"))
+    mask = Image.new("L", (max(1, right - left), max(1, bottom - top)))
+    ImageDraw.Draw(mask).text((-left, -top), text, 255, font, anchor="lm")
+    return mask, left, top
 
 
 @functools.lru_cache(maxsize=32)
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+def _font(size: int) -> ImageFont.FreeTypeFont:
     from PIL import ImageFont
 
-    return ImageFont.load_default(size)
+    font = ImageFont.load_default(size)
+    assert isinstance(font, ImageFont.FreeTypeFont)
+    return font
 
 
 def _scaled(point: tuple[float, float], scale: float) -> tuple[float, float]:
-    return point[0] * scale, point[1] * scale
+    # Rounded, so that a shape falls on the same pixels wherever it is moved to by whole cells.
+    return round(point[0] * scale, 3), round(point[1] * scale, 3)

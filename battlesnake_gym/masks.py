@@ -27,6 +27,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.stages import living
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
@@ -58,10 +59,7 @@ def parts(kind: str) -> bytes:
     """The bits of each part of ``kind``, in order: what the C code is handed."""
     for name in kind.split("+"):
         if name not in _BITS:
-            raise ValueError(
-                f"unknown action mask {name!r}; choose one of {', '.join(KINDS)}, "
-                "or join several with '+'"
-            )
+            raise ValueError(f"{unknown('action mask', name, KINDS)}; several are joined with '+'")
     return bytes(_BITS[name] for name in kind.split("+"))
 
 

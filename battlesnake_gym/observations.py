@@ -30,6 +30,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rules.stages import default_move, living
 from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake, State
 
@@ -105,7 +106,7 @@ class Observation:
 
     def __post_init__(self) -> None:
         if self.name not in _ENCODERS:
-            raise ValueError(f"unknown observation {self.name!r}; choose one of {', '.join(NAMES)}")
+            raise ValueError(unknown("observation", self.name, NAMES))
         if type(self.frames) is not int or not 1 <= self.frames <= _MAX_FRAMES:
             raise ValueError(
                 f"frames must be an integer between 1 and {_MAX_FRAMES}, got {self.frames!r}"

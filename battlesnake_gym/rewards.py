@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rules.state import CAUSES
 
 Flags = NDArray[np.bool_]
@@ -148,7 +149,7 @@ class Rewards:
     def __post_init__(self) -> None:
         for event, weight in self.weights.items():
             if event not in EVENTS:
-                raise ValueError(f"unknown reward event {event!r}; choose from {', '.join(EVENTS)}")
+                raise ValueError(unknown("reward event", event, EVENTS))
             if isinstance(weight, bool) or not isinstance(weight, (int, float)):
                 raise ValueError(f"the reward for {event!r} must be a number, got {weight!r}")
             if not np.isfinite(weight):
@@ -172,7 +173,7 @@ def get(rewards: str | Mapping[str, float] | Rewards) -> Rewards:
     if isinstance(rewards, str):
         if rewards not in PRESETS:
             raise ValueError(
-                f"unknown rewards {rewards!r}; choose one of {', '.join(PRESETS)}, "
+                f"{unknown('rewards', rewards, PRESETS)}; "
                 f"or give a weight to some of the events {', '.join(EVENTS)}"
             )
         rewards = PRESETS[rewards]

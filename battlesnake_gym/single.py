@@ -22,6 +22,7 @@ from gymnasium.spaces import Discrete
 
 from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
+from battlesnake_gym.nearest import unknown
 from battlesnake_gym.observations import Observation
 from battlesnake_gym.one_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
 from battlesnake_gym.rewards import Rewards
@@ -198,10 +199,7 @@ def _check_opponents(opponents: Sequence[Opponent]) -> tuple[Opponent, ...]:
     for opponent in opponents:
         if isinstance(opponent, str):
             if opponent not in snakes.names():
-                raise ValueError(
-                    f"opponents names an unknown snake {opponent!r}; "
-                    f"choose from {', '.join(snakes.names())}"
-                )
+                raise ValueError(f"opponents: {unknown('snake', opponent, snakes.names())}")
         elif not callable(opponent):
             raise ValueError(
                 f"opponents must be names or strategies (callables that take a board), "

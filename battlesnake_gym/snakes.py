@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from battlesnake_gym.nearest import unknown
+
 if TYPE_CHECKING:
     from battlesnake_gym.board import Board
 
@@ -116,7 +118,7 @@ def make(name: str, seed: int = 0) -> Strategy:
     """Build a fresh strategy; the same seed plays the same moves.
 
     ``minimax@400`` is the search ``minimax`` with 400 positions a move (`Bounded`). Raises
-    ``ValueError`` with the list of names where ``name`` is unknown.
+    ``ValueError`` with the nearest name where ``name`` is unknown.
     """
     return _factory(name)(seed)
 
@@ -124,7 +126,7 @@ def make(name: str, seed: int = 0) -> Strategy:
 def description(name: str) -> str:
     """The first line of the docstring of the factory called ``name``, "" where it has none.
 
-    Raises ``ValueError`` with the list of names where ``name`` is unknown.
+    Raises ``ValueError`` with the nearest name where ``name`` is unknown.
     """
     return (inspect.getdoc(_factory(name)) or "").partition("\n")[0]
 
@@ -133,7 +135,7 @@ def _factory(name: str) -> Factory:
     _load_plugins()
     base, at, positions = name.partition("@")
     if base not in _factories:
-        raise ValueError(f"unknown snake {base!r}; choose one of {', '.join(names())}")
+        raise ValueError(unknown("snake", base, names(), "battlesnake-gym snakes"))
     return functools.partial(_bounded, base, positions) if at else _factories[base]
 
 

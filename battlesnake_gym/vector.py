@@ -18,6 +18,7 @@ from gymnasium.spaces import Box, Discrete
 from battlesnake_gym import masks, observations
 from battlesnake_gym.board import Board
 from battlesnake_gym.engine import Games
+from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rewards import Rewards, Turn, reversals
 from battlesnake_gym.rewards import get as get_rewards
 from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, State, is_over
@@ -309,6 +310,6 @@ def _start_state(name: str, state: object) -> State:
 
 def _check_game(game: Game) -> None:
     if game.ruleset not in RULESETS:
-        raise ValueError(f"unknown ruleset {game.ruleset!r}; choose one of {', '.join(RULESETS)}")
+        raise ValueError(unknown("ruleset", game.ruleset, RULESETS))
     if game.map not in MAPS:
-        raise ValueError(f"unknown map {game.map!r}; choose one of {', '.join(MAPS)}")
+        raise ValueError(unknown("map", game.map, MAPS, "battlesnake-gym maps"))

@@ -21,7 +21,7 @@ from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules.state import Game
 from heuristics.named import NAMED
-from heuristics.playing import SEED_STEP, duel_table, play_named
+from heuristics.playing import SEED_STEP, duel_shares, duel_table, play_named
 
 
 def four_table(names: Sequence[str], games: int, game: Game) -> str:
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     game = Game(ruleset=options.ruleset, map=options.map, seed=options.seed)
-    print(duel_table(options.snakes, options.games, game))
+    print(duel_table(duel_shares(options.snakes, options.games, game)))
     if len(options.snakes) >= 4 and options.fours:
         print(four_table(options.snakes, options.fours, game))
     print(move_times(options.snakes, game))

@@ -67,27 +67,29 @@ def duels(
             yield play_named(players, seeded, width, height)
 
 
-def duel_table(names: Sequence[str], games: int, game: Game) -> str:
-    """Duels of all pairs as text: each row's share of the points, a draw counting half.
-
-    The best row comes first; its last column is the share in all its games.
-    """
+def duel_shares(names: Sequence[str], games: int, game: Game) -> dict[str, dict[str, float]]:
+    """Duels of all pairs: each snake's share of the points against each other, a draw counting
+    half, and under ``all`` in all its games. The best comes first."""
     points: dict[tuple[str, str], float] = defaultdict(float)
     total = games * len(names) * (len(names) - 1) // 2
-    for result in tqdm(duels(names, games, game), total=total, desc="duels", unit="game"):
+    played = duels(names, games, game)
+    for result in tqdm(played, total=total, desc="duels", unit="game", disable=None):
         one, two = result.players
         points[one, two] += 0.5 if result.winner is None else result.winner == one
         points[two, one] += 0.5 if result.winner is None else result.winner == two
     shares = {
-        name: sum(points[name, other] for other in names) / games / (len(names) - 1)
+        name: {other: points[name, other] / games for other in names if other != name}
         for name in names
     }
-    ranked = sorted(names, key=lambda name: -shares[name])
-    lines = [" " * 12 + "".join(f"{name[:7]:>8}" for name in ranked) + "     all"]
-    for name in ranked:
-        cells = [
-            "       ." if name == other else f"{points[name, other] / games:8.0%}"
-            for other in ranked
-        ]
-        lines.append(f"{name:<12}{''.join(cells)}{shares[name]:8.0%}")
+    for row in shares.values():
+        row["all"] = sum(row.values()) / len(row)
+    return dict(sorted(shares.items(), key=lambda item: -item[1]["all"]))
+
+
+def duel_table(shares: Mapping[str, Mapping[str, float]]) -> str:
+    """What `duel_shares` tells, as text: a row a snake, a column an opponent."""
+    lines = [" " * 12 + "".join(f"{name[:7]:>8}" for name in shares) + "     all"]
+    for name, row in shares.items():
+        cells = [f"{row[other]:8.0%}" if other in row else "       ." for other in shares]
+        lines.append(f"{name:<12}{''.join(cells)}{row['all']:8.0%}")
     return "\n".join(lines)

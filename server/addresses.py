@@ -114,6 +114,19 @@ class Reach:
         return socket.socket(family, kind, protocol)
 
 
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there; raises ``ValueError`` with the remedy where it cannot."""
+    if not 0 <= port < 2**16:
+        raise ValueError(f"--port must be between 0 and {2**16 - 1}, got {port}")
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        why = "somebody else uses it" if error.errno == errno.EADDRINUSE else error.strerror
+        where = f"cannot listen on {host}, port {port}: {why}"
+        raise ValueError(f"{where}; give another --port or --host") from None
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of commands that play against URLs; read by `from_options`."""
     parser.add_argument(

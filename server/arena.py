@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 from tqdm import tqdm
 
 from battlesnake_gym import rules
+from battlesnake_gym.command_line import Parser, positive, refuse
 from battlesnake_gym.rules import Game, Settings
 from heuristics.sprt import Sprt
 from server import addresses, match
@@ -33,12 +34,11 @@ from server.database import (
     open_database,
     patiently,
 )
-from server.players import FAILURES, HttpPlayer, open_client
+from server.players import check_answers
 from server.policy import Policy
 from server.results import row, summarise, table, to_json
 from server.tournament import (
     Announce,
-    Entrant,
     Result,
     Setup,
     entrants,
@@ -61,7 +61,7 @@ REST = "what was played is stored, and the same command with --resume plays the 
 
 def main(argv: list[str] | None = None) -> int:
     """Play a tournament and print its table; the exit status is 2 for a wrong call."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         site = None
         sprt = _sprt(arguments)
@@ -75,8 +75,7 @@ def main(argv: list[str] | None = None) -> int:
             arguments.replays = (arguments.replays or DEFAULT_REPLAYS).absolute()
             site = _open_site(arguments, engine)
     except (ValueError, OSError, OverflowError) as error:
-        sys.stderr.write(f"battlesnake-gym arena: {error}\n")
-        return 2
+        return refuse("battlesnake-gym arena", error)
     with interruptible():
         try:
             status = _play(arguments, setup, sprt, engine, site) if arguments.snakes else 0
@@ -191,25 +190,11 @@ def check(setup: Setup) -> None:
     rules.start(game, setup.width, setup.height, [str(seat) for seat in range(setup.per_game)])
     for entrant in entrants(setup.snakes, setup.reach):
         if entrant.remote:
-            asyncio.run(_check_url(entrant))
+            asyncio.run(check_answers(entrant.source, entrant.reach))
         elif entrant.trained:
             Policy.load(entrant.source).check_size(setup.width, setup.height)
         else:
             local_factory(entrant)
-
-
-async def _check_url(entrant: Entrant) -> None:
-    """As the official command line, refuse a snake that does not introduce itself."""
-    url, reach = entrant.source, entrant.reach
-    try:
-        async with open_client(reach) as client:
-            player = HttpPlayer(url, 5.0, client, redirects=reach.redirects)
-            answer = json.loads(await player.fetch())
-    except (*FAILURES, RecursionError) as error:
-        why = str(error) or type(error).__name__
-        raise ValueError(f"{url} does not answer ({why}); is the snake running?") from error
-    if not isinstance(answer, dict):
-        raise ValueError(f"{url} does not answer with a JSON object; is it a Battlesnake?")
 
 
 def run(
@@ -304,15 +289,15 @@ def _setup(arguments: argparse.Namespace) -> Setup:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
+    """The command's options."""
     usual = Settings()
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="battlesnake-gym arena",
         description="Play games between snakes and print a table: wins, draws, turns, latencies "
-        "and how they died, with ratings and their 95 %% confidence intervals.",
+        "and how they died, with ratings and their 95 % confidence intervals.",
         epilog="example: battlesnake-gym arena hungry cautious http://127.0.0.1:8000 --per-game 2 "
         "--games 20 --replays replays",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
     add(
@@ -345,7 +330,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--height", type=int, default=11, help="rows")
     add("--ruleset", default="standard", choices=list(rules.RULESETS), help="ruleset")
     add("--map", default="standard", help="map")
-    add("--food-spawn-chance", type=int, default=usual.food_spawn_chance, help="percent")
+    add("--food-spawn-chance", type=int, default=usual.food_spawn_chance, help="percent a turn")
     add("--minimum-food", type=int, default=usual.minimum_food, help="food that is always there")
     add("--hazard-damage-per-turn", type=int, default=usual.hazard_damage_per_turn, help="damage")
     add("--shrink-every-n-turns", type=int, default=usual.shrink_every_n_turns, help="royale")
@@ -375,11 +360,3 @@ def _parser() -> argparse.ArgumentParser:
         )
     )
     return parser
-
-
-def positive(text: str) -> int:
-    """An option that is a whole number from 1 on."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, got {value}")
-    return value

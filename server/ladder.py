@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 from tqdm import tqdm
 
+from battlesnake_gym.command_line import Parser, positive, refuse
 from heuristics.ladder import USUAL, Ladder, Placement, Placing, Rung, load
 from heuristics.sprt import OUTCOMES
 from server import addresses, arena
@@ -46,7 +47,7 @@ REST = "what was played is stored, and the same command with --resume goes on"
 
 def main(argv: list[str] | None = None) -> int:
     """Place a snake, or print the ladder; the exit status is 2 for a wrong call."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         ladder = load(arguments.per_game)
         if arguments.snake is None:
@@ -56,8 +57,7 @@ def main(argv: list[str] | None = None) -> int:
         arena.check(replace(setup, snakes=(arguments.snake,), per_game=1, sides=False))
         engine = open_database(arguments.database)
     except (ValueError, OSError) as error:
-        sys.stderr.write(f"battlesnake-gym ladder: {error}\n")
-        return 2
+        return refuse("battlesnake-gym ladder", error)
     placing, status = Placing(ladder), 0
     with arena.interruptible():
         try:
@@ -231,8 +231,9 @@ def _report(label: str, placing: Placing, as_json: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
         prog="battlesnake-gym ladder",
         description="Tell a snake's Elo by games against snakes whose Elo is known and does not "
         "move: simple ones, and a frozen search with 10 to 50,000 positions a move. Without a "
@@ -242,19 +243,19 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("snake", nargs="?", metavar="SNAKE", help="a URL, a snake's name, or a policy.onnx")
     add("--per-game", type=int, default=2, choices=(2, 4),
-        help="snakes in a game: duels, or two of each side (default: %(default)s)")  # fmt: skip
+        help="snakes in a game: duels, or two of each side")  # fmt: skip
     budget = parser.add_mutually_exclusive_group()
-    budget.add_argument("--positions", type=arena.positive, metavar="N",
+    budget.add_argument("--positions", type=positive, metavar="N",
         help="positions a move, if it searches")  # fmt: skip
     budget.add_argument("--milliseconds", type=float, metavar="MS",
         help=f"milliseconds of CPU time a move (default: {USUAL.milliseconds:g})")  # fmt: skip
-    budget.add_argument("--timeout", type=arena.positive, metavar="MS",
+    budget.add_argument("--timeout", type=positive, metavar="MS",
         help="milliseconds for an answer of a URL (default: 500)")  # fmt: skip
     add("--interval", type=float, default=DEFAULT_INTERVAL, metavar="ELO",
-        help="stop when the Elo is known to +- this (default: %(default)s)")  # fmt: skip
-    add("--minutes", type=float, default=10.0, help="stop after this (default: %(default)s)")
+        help="stop when the Elo is known to +- this")  # fmt: skip
+    add("--minutes", type=float, default=10.0, help="stop after this")
     add("--seed", type=int, default=1, help="the same seed, the same starts and food")
-    add("--jobs", type=arena.positive, default=os.cpu_count() or 1, help="games at a time")
+    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
     add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
     add("--resume", action="store_true", help="go on with the games of the same command before")
     add("--json", action="store_true", help="print the result as JSON")

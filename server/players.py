@@ -7,6 +7,7 @@ would see over HTTP.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import re
 import time
@@ -218,6 +219,26 @@ def open_client(reach: Reach) -> aiohttp.ClientSession:
         auto_decompress=False,
         headers={"User-Agent": "battlesnake-gym", "Accept-Encoding": "identity"},
     )
+
+
+async def check_answers(url: str, reach: Reach, *, introduced: bool = True) -> None:
+    """As the official command line, refuse a snake that does not introduce itself.
+
+    Raises ``ValueError``; unless ``introduced`` only where no connection can be made.
+    """
+    try:
+        async with open_client(reach) as client:
+            player = HttpPlayer(url, 5.0, client, redirects=reach.redirects)
+            answer = json.loads(await player.fetch())
+    except (*FAILURES, RecursionError) as error:
+        if not introduced and not isinstance(error, aiohttp.ClientConnectorError):
+            return
+        why = str(error) or type(error).__name__
+        if isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
+            why = "nobody listens there"
+        raise ValueError(f"{url} does not answer ({why}); is the snake running?") from error
+    if introduced and not isinstance(answer, dict):
+        raise ValueError(f"{url} does not answer with a JSON object; is it a Battlesnake?")
 
 
 def to_json(body: Body) -> bytes:

@@ -8,43 +8,59 @@ import functools
 import sys
 import textwrap
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
+from battlesnake_gym.command_line import Parser, add_json, painted, refuse, write_json
 from battlesnake_gym.snakes import Decision, Factory, Reason
 from heuristics.pipeline import explain
 from heuristics.scenarios import SHIPPED, Outcome, Scenario, ScenarioError, load
 from server import addresses
 from server.addresses import Reach
-from server.players import HttpPlayer, open_client
+from server.players import HttpPlayer, check_answers, open_client
 from server.strategies import strategy_factory
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run scenarios and print a table; 0 where all pass, 1 where one fails, 2 for a wrong call."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     try:
         scenarios = [scenario for file in options.files or SHIPPED for scenario in load(file)]
         ask = _asker(options)
     except (ScenarioError, ValueError, OSError) as error:
-        sys.stderr.write(f"battlesnake-gym scenarios: {error}\n")
-        return 2
-    failed = 0
+        return refuse("battlesnake-gym scenarios", error)
+    outcomes = []
     for number, scenario in enumerate(scenarios):
-        outcome = ask(scenario, number)
-        failed += not outcome.passed
-        sys.stdout.write(report(outcome))
-    sys.stdout.write(f"{len(scenarios) - failed} of {len(scenarios)} scenarios passed\n")
-    return 1 if failed else 0
+        outcomes.append(ask(scenario, number))
+        if not options.json:
+            sys.stdout.write(report(outcomes[-1]))
+    passed = sum(outcome.passed for outcome in outcomes)
+    if options.json:
+        write_json([to_json(outcome) for outcome in outcomes])
+    else:
+        sys.stdout.write(f"{passed} of {len(scenarios)} scenarios passed\n")
+    return 0 if passed == len(scenarios) else 1
+
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    """One outcome, as ``--json`` prints it."""
+    return {
+        "name": outcome.scenario.name,
+        "passed": outcome.passed,
+        "move": outcome.decision.move,
+        "allowed": list(outcome.scenario.allowed),
+        "reasons": [asdict(reason) for reason in outcome.decision.reasons],
+    }
 
 
 def report(outcome: Outcome) -> str:
     """One line for a scenario that passed; for one that failed also the board and the reasons."""
     scenario, decision = outcome.scenario, outcome.decision
     if outcome.passed:
-        return f"pass  {scenario.name:<26} {decision.move}\n"
+        return f"{painted('pass', 'green', sys.stdout)}  {scenario.name:<26} {decision.move}\n"
     wrong = f"{decision.move or 'no move'}, not {' or '.join(scenario.allowed)}"
     details = [
-        f"FAIL  {scenario.name:<26} {wrong}",
+        f"{painted('FAIL', 'red', sys.stdout)}  {scenario.name:<26} {wrong}",
         textwrap.indent(scenario.note, "      "),
         textwrap.indent(str(scenario.board), "      "),
         textwrap.indent(explain(decision), "      "),
@@ -83,6 +99,7 @@ async def converse(body: dict[str, Any], url: str, reach: Reach) -> Decision:
 def _asker(options: argparse.Namespace) -> Callable[[Scenario, int], Outcome]:
     if options.url:
         reach = addresses.from_options(options).naming(options.url)
+        asyncio.run(check_answers(options.url, reach, introduced=False))
         return functools.partial(ask_url, url=options.url, reach=reach)
     if options.policy:
         factory = strategy_factory(policy=options.policy)
@@ -91,8 +108,9 @@ def _asker(options: argparse.Namespace) -> Callable[[Scenario, int], Outcome]:
     return functools.partial(ask_strategy, factory=factory)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
         prog="battlesnake-gym scenarios",
         description="Put a snake into given situations and see whether it makes a right move. "
         "Failures are shown with the board and what the rules said.",
@@ -109,9 +127,10 @@ def _parser() -> argparse.ArgumentParser:
         "--snake",
         default="cautious",
         metavar="NAME",
-        help="a named snake; `battlesnake-gym snakes` (default: %(default)s)",
+        help="a named snake; `battlesnake-gym snakes`",
     )
     who.add_argument("--policy", metavar="FILE", help="a policy.onnx with policy.json beside it")
     who.add_argument("--url", metavar="URL", help="a snake that answers over HTTP")
     addresses.add_options(parser)
+    add_json(parser)
     return parser

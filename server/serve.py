@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
-import sys
+import os
 from collections.abc import Callable
 from typing import Any
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication
 
+from battlesnake_gym.command_line import Parser, refuse
 from heuristics.filters import SAFE
+from server.addresses import listen
 from server.app import DEFAULTS, create_app, from_environment
 from server.worker import Worker
 
@@ -29,13 +31,13 @@ CAREFUL = tuple(rule.name for rule in SAFE)
 
 def main(argv: list[str] | None = None) -> int:
     """Serve until interrupted; the exit status is 2 where the configuration is refused."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     config = _configuration(arguments)
     try:
         app = create_app(config)
+        _check_free(arguments.host, arguments.port)
     except ValueError as error:
-        sys.stderr.write(f"battlesnake-gym serve: {error}\n")
-        return 2
+        return refuse("battlesnake-gym serve", error)
     if arguments.dev:
         logging.basicConfig(level=logging.INFO)
         # Without Werkzeug's debugger: it would run code for whoever reaches the port.
@@ -45,6 +47,15 @@ def main(argv: list[str] | None = None) -> int:
         threads = THREADS_QUICK if app.extensions["live_snake"].quick else THREADS
         Gunicorn(lambda: create_app(config), address, threads).run()
     return 0
+
+
+def _check_free(host: str, port: int) -> None:
+    """Raise ``ValueError`` where nobody can listen there: before gunicorn tries it again and again.
+
+    The child that Flask's reloader starts is handed a socket, which is already bound.
+    """
+    if "WERKZEUG_SERVER_FD" not in os.environ:
+        listen(host, port).close()
 
 
 class Gunicorn(BaseApplication):  # type: ignore[misc]
@@ -81,8 +92,9 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
         return app
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
         prog="battlesnake-gym serve",
         description="Answer the Battlesnake API: GET /, POST /start, /move and /end, under any "
         "base path. /healthz and /metrics are for those who run it. Without --snake and --policy "
@@ -105,8 +117,8 @@ def _parser() -> argparse.ArgumentParser:
         help="move filters that overrule the policy, in this order; none named: "
         + " ".join(CAREFUL),
     )
-    parser.add_argument("--host", default="127.0.0.1", help="address (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=8000, help="port (default: %(default)s)")
+    parser.add_argument("--host", default="127.0.0.1", help="address")
+    parser.add_argument("--port", type=int, default=8000, help="port")
     parser.add_argument("--color", help=f"#rrggbb (default: {DEFAULTS['COLOR']})")
     parser.add_argument("--head", help=f"name of the head (default: {DEFAULTS['HEAD']})")
     parser.add_argument("--tail", help=f"name of the tail (default: {DEFAULTS['TAIL']})")

@@ -12,6 +12,7 @@ import numpy as np
 from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.fields import shown
+from battlesnake_gym.nearest import unknown
 from battlesnake_gym.observations import facing
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Factory, Strategy
@@ -123,5 +124,5 @@ def is_quick(strategy: Strategy) -> bool:
 
 def _filter(name: str) -> Filter:
     if name not in FILTERS:
-        raise ValueError(f"unknown filter {name!r}; choose from {', '.join(FILTERS)}")
+        raise ValueError(unknown("filter", name, FILTERS))
     return FILTERS[name]

@@ -7,10 +7,8 @@ elsewhere.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
-import socket
 import sys
 import time
 import webbrowser
@@ -22,8 +20,10 @@ from typing import Any, cast
 
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
 
+from battlesnake_gym.command_line import Parser, refuse
 from battlesnake_gym.replay import ReplayError
 from server import frames
+from server.addresses import listen
 from server.library import Entry, Library, TooLittleMemoryError
 from server.page_server import PageServer
 from server.positions import render
@@ -190,13 +190,12 @@ def _keep_to_this_server(response: Response) -> Response:
 
 def main(argv: list[str] | None = None) -> int:
     """Serve the games until interrupted; returns 2 where that cannot begin."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         app = create_app(arguments.paths)
-        listener = socket.create_server((arguments.host, arguments.port))
-    except (ValueError, OSError, OverflowError) as error:
-        sys.stderr.write(f"battlesnake-gym watch: {error}\n")
-        return 2
+        listener = listen(arguments.host, arguments.port)
+    except ValueError as error:
+        return refuse("battlesnake-gym watch", error)
     server = PageServer(app, listener, names=[arguments.host, *arguments.allow_host])
     server.start()
     try:
@@ -217,8 +216,9 @@ def _announce(app: Flask, host: str, port: int, *, open_browser: bool) -> None:
         webbrowser.open(address)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
         prog="battlesnake-gym watch",
         description="Show recorded games in the browser: play, step, scrub, and look into what the "
         "snakes thought.",
@@ -227,10 +227,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("paths", type=Path, nargs="+", metavar="FILE_OR_FOLDER", help="recorded games")
-    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--host", default="127.0.0.1", help="address to listen on")
     add("--allow-host", action="append", default=[], metavar="NAME",
         help="a host name by which the pages may be asked for, besides addresses and this "
         "machine's own")  # fmt: skip
-    add("--port", type=int, default=DEFAULT_PORT, help="0: any free one (default: %(default)s)")
+    add("--port", type=int, default=DEFAULT_PORT, help="0: any free one")
     add("--no-browser", action="store_true", help="only serve; open no browser")
     return parser

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..nearest import unknown
 from .errors import RulesError
 from .maps import MAPS, Map
 from .placement import MAX_SNAKES
@@ -63,7 +64,7 @@ def _check_turn(game: Game, state: State, board_map: Map | None) -> None:
 
 def _map(name: str) -> Map:
     if name not in MAPS:
-        raise RulesError(f"map {name!r} is not known: choose one of {', '.join(MAPS)}")
+        raise RulesError(unknown("map", name, MAPS, "battlesnake-gym maps"))
     return MAPS[name]
 
 

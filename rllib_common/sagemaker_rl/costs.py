@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from battlesnake_gym.command_line import Parser, add_json, refuse, write_json
 from sagemaker_rl.console import say
 
 SAMPLED_PER_CPU_SECOND = {"DQN": 83_499, "APEX": 59_843}
@@ -112,11 +113,23 @@ def _check_positive(name: str, value: float, remedy: str) -> None:
         raise CostError(f"{name} must be a number above 0, got {value}; give {remedy}")
 
 
-def report(groups: Sequence[Group], speed: float, bound: str, hours: float) -> str:
-    """What the command prints."""
+def reckon(groups: Sequence[Group], speed: float, bound: str, hours: float) -> dict[str, Any]:
+    """What the job costs, as ``--json`` prints it; speeds are agent-steps a second."""
     _check_positive("hours", hours, "how long the job runs")
-    per_million = price_per_million(groups, speed)
     hourly = sum(group.cost_per_hour for group in groups)
+    return {
+        "per_hour": hourly,
+        "agent_steps_per_second": speed,
+        "bound": bound,
+        "per_million_agent_steps": price_per_million(groups, speed),
+        "hours": hours,
+        "cost": hourly * hours,
+        "million_agent_steps": speed * hours * 3600 / 1e6,
+    }
+
+
+def report(groups: Sequence[Group], told: Mapping[str, Any]) -> str:
+    """What the command prints of what `reckon` gives."""
     lines = [
         (
             f"{group.instances} x {group.cpus} CPUs at {group.price_per_hour:g}{_spot(group)}",
@@ -125,10 +138,13 @@ def report(groups: Sequence[Group], speed: float, bound: str, hours: float) -> s
         for group in groups
     ]
     lines += [
-        ("together", f"{hourly:.4g} an hour"),
-        ("agent-steps", f"{speed:,.0f} a second ({bound})"),
-        ("a million agent-steps", f"{per_million:.3g}"),
-        (f"{hours:g} h", f"{hourly * hours:.4g}, {speed * hours * 3600 / 1e6:,.0f} million"),
+        ("together", f"{told['per_hour']:.4g} an hour"),
+        ("agent-steps", f"{told['agent_steps_per_second']:,.0f} a second ({told['bound']})"),
+        ("a million agent-steps", f"{told['per_million_agent_steps']:.3g}"),
+        (
+            f"{told['hours']:g} h",
+            f"{told['cost']:.4g}, {told['million_agent_steps']:,.0f} million",
+        ),
     ]
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)
@@ -142,14 +158,17 @@ def _spot(group: Group) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Print the calculation; the exit status is 2 where a value is refused."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         groups = _groups(arguments)
         speed, bound = _speed(arguments, groups)
-        say(report(groups, speed, bound, arguments.hours))
+        told = reckon(groups, speed, bound, arguments.hours)
     except CostError as error:
-        sys.stderr.write(f"battlesnake-gym cost: {error}\n")
-        return 2
+        return refuse("battlesnake-gym cost", error)
+    if arguments.json:
+        write_json(told)
+    else:
+        say(report(groups, told))
     return 0
 
 
@@ -187,8 +206,9 @@ def _speed(arguments: argparse.Namespace, groups: Sequence[Group]) -> tuple[floa
     return speed.agent_steps_per_second(groups)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
         prog="battlesnake-gym cost",
         description="What training costs by the hour and by the million agent-steps, in the "
         "currency of the prices that you give.",
@@ -211,22 +231,21 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=1,
         metavar="N",
-        help="equal instances (default: %(default)s)",
+        help="equal instances",
     )
     primary.add_argument(
         "--spot-share",
         type=float,
         default=0.0,
         metavar="PART",
-        help="part of the hours on spot, 0 to 1 (default: %(default)s)",
+        help="part of the hours on spot, 0 to 1",
     )
     primary.add_argument(
         "--spot-saving",
         type=float,
         default=0.0,
         metavar="PART",
-        help="part of the price that spot saves, 0 to 1; SageMaker shows it for "
-        "each job (default: %(default)s)",
+        help="part of the price that spot saves, 0 to 1; SageMaker shows it for each job",
     )
     secondary = parser.add_argument_group("a second job that plays for the first")
     secondary.add_argument("--secondary-instances", type=int, default=0, metavar="N")
@@ -234,13 +253,13 @@ def _parser() -> argparse.ArgumentParser:
     secondary.add_argument("--secondary-price-per-hour", type=float, metavar="PRICE")
     secondary.add_argument("--secondary-spot-share", type=float, default=0.0, metavar="PART")
     speed = parser.add_argument_group("speed")
-    speed.add_argument("--algorithm", default="APEX", help="APEX or DQN (default: %(default)s)")
+    speed.add_argument("--algorithm", default="APEX", help="APEX or DQN")
     speed.add_argument(
         "--replay-ratio",
         type=float,
         default=2.0,
         metavar="RATIO",
-        help="training_intensity (default: %(default)s)",
+        help="training_intensity",
     )
     speed.add_argument(
         "--trained-per-second",
@@ -256,5 +275,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="of the whole job, from its progress.csv, instead of these",
     )
-    parser.add_argument("--hours", type=float, default=1.0, help="(default: %(default)s)")
+    parser.add_argument("--hours", type=float, default=1.0, help="how long the job runs")
+    add_json(parser)
     return parser

@@ -29,9 +29,11 @@ def disk_is_full(error: BaseException | None) -> bool:
     return False
 
 
-def report_failure(reason: str, environ: Mapping[str, str] = os.environ) -> None:
-    """Tell ``reason``; the first one told stays in the file."""
-    sys.stderr.write(f"{reason}\n")
+def report_failure(
+    reason: str, environ: Mapping[str, str] = os.environ, prog: str | None = None
+) -> None:
+    """Tell ``reason`` (behind the name of the command, ``prog``); the first stays in the file."""
+    sys.stderr.write(f"{prog}: {reason}\n" if prog else f"{reason}\n")
     sys.stderr.flush()
     if "SM_MODEL_DIR" not in environ:
         return

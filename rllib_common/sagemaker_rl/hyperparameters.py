@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import json
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
+
+from battlesnake_gym.nearest import nearest
 
 CONFIG_PREFIX = "rl.training.config."
 """What follows it is a field of RLlib's configuration."""
@@ -44,7 +45,7 @@ def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
             dest=f"hyperparameter.{field.name}",
             metavar="VALUE",
             default=argparse.SUPPRESS,
-            help=f"{field.metadata['help']} (default: {field.default})".replace("%", "%%"),
+            help=_help(field).replace("%", "%%"),
         )
     group.add_argument(
         "--hyperparameter",
@@ -54,6 +55,11 @@ def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
         help=f"any other, such as {CONFIG_PREFIX}lr=5e-5; may be repeated. "
         f"--{CONFIG_PREFIX}lr 5e-5 means the same",
     )
+
+
+def _help(field: dataclasses.Field[Any]) -> str:
+    told: str = field.metadata["help"]
+    return told if field.default in (None, False) else f"{told} (default: {field.default})"
 
 
 def own_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
@@ -102,9 +108,14 @@ def parse(text: str) -> Any:
 
 
 def split(
-    values: Mapping[str, Any], cls: type[H], ignored: Iterable[str] = ()
+    values: Mapping[str, Any],
+    cls: type[H],
+    ignored: Iterable[str] = (),
+    config_fields: Iterable[str] = ("lr",),
 ) -> tuple[H, dict[str, Any]]:
     """The dataclass of plain hyperparameters, and the dotted ones without `CONFIG_PREFIX`.
+
+    ``config_fields`` are names in RLlib's configuration that may be meant by an unknown one.
 
     Raises:
         HyperparameterError: an unknown name (the nearest known one is named) or a wrong type.
@@ -118,7 +129,7 @@ def split(
         elif name in types_of:
             plain[name] = convert(name, value, types_of[name])
         elif name not in ignored:
-            raise unknown(name, [*types_of, f"{CONFIG_PREFIX}lr"])
+            raise unknown(name, [*types_of, *(CONFIG_PREFIX + field for field in config_fields)])
     return cls(**plain), overrides
 
 
@@ -174,10 +185,9 @@ def convert(name: str, value: Any, kind: Any) -> Any:
 
 def unknown(name: str, known: Iterable[str]) -> HyperparameterError:
     """The error for a name nobody knows, with the nearest that somebody does."""
-    known = sorted(known)
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-    hint = f"; did you mean {nearest[0]}?" if nearest else ""
-    return HyperparameterError(f"unknown hyperparameter {name}{hint}")
+    close = nearest(name, sorted(known))
+    hint = f"did you mean {close}?" if close else "--help lists them"
+    return HyperparameterError(f"unknown hyperparameter {name}; {hint}")
 
 
 def _like(name: str, value: Any, default: Any) -> Any:

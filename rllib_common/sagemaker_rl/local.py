@@ -7,7 +7,6 @@ beside the script, uploaded and unpacked again.
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import logging
@@ -24,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from battlesnake_gym.command_line import Parser, refuse
 from sagemaker_rl.failure import FAILURE_FILE
 from sagemaker_rl.hyperparameters import HyperparameterError, parse
 from sagemaker_rl.membership import PRIMARY, SECONDARY
@@ -360,18 +360,16 @@ def read_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
     return values
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Rehearse a job; the exit status is that of the first instance that failed."""
-    parser = argparse.ArgumentParser(
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
         prog="battlesnake-gym sagemaker-local",
         description="Run a SageMaker training job on this machine: real sagemaker-training, "
         "instances as processes, S3 by moto. Start it in the repository. Example: "
         "sagemaker-local train-mabs.py --instances 3 --hyperparameters algorithm=APEX minutes=1",
     )
     parser.add_argument("entry_point", help="the script, such as train-mabs.py")
-    parser.add_argument(
-        "--source-dir", type=Path, default=Path("rllib_src"), help="its folder (%(default)s)"
-    )
+    parser.add_argument("--source-dir", type=Path, default=Path("rllib_src"), help="its folder")
     parser.add_argument(
         "--dependencies",
         type=Path,
@@ -379,7 +377,7 @@ def main(argv: list[str] | None = None) -> int:
         default=[Path(folder) for folder in DEPENDENCIES],
         help=f"folders to put beside it ({' '.join(DEPENDENCIES)})",
     )
-    parser.add_argument("--instances", type=int, default=1, help="instances of the job (1)")
+    parser.add_argument("--instances", type=int, default=1, help="instances of the job")
     parser.add_argument(
         "--secondary",
         type=int,
@@ -397,9 +395,15 @@ def main(argv: list[str] | None = None) -> int:
         "--folder",
         type=Path,
         default=Path("sagemaker-local") / "job",
-        help="where the job lives (%(default)s); its checkpoints are resumed",
+        help="where the job lives; its checkpoints are resumed",
     )
-    arguments = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Rehearse a job; the exit status is that of the first instance that failed."""
+    options = parser()
+    arguments = options.parse_args(argv)
     try:
         job = LocalJob(
             entry_point=arguments.entry_point,
@@ -412,5 +416,4 @@ def main(argv: list[str] | None = None) -> int:
         )
         return job.fit()
     except ValueError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+        return refuse("battlesnake-gym sagemaker-local", error)

@@ -32,6 +32,7 @@ import ray
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
+from battlesnake_gym.command_line import Parser
 from sagemaker_rl import checkpoints, hyperparameters, run_lock
 from sagemaker_rl.checkpoints import CheckpointError
 from sagemaker_rl.cluster import leading, lend, own_cpus
@@ -154,11 +155,13 @@ class SageMakerRayLauncher:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         launcher = cls()
         words = hyperparameters.own_arguments(sys.argv[1:] if argv is None else argv, os.environ)
-        arguments, rest = launcher._parser(prog).parse_known_args(words)
+        arguments, rest = launcher.parser(prog).parse_known_args(words)
         with ExitStack() as held:
-            return launcher._main(arguments, rest, held)
+            return launcher._main(arguments, rest, held, prog)
 
-    def _main(self, arguments: argparse.Namespace, rest: list[str], held: ExitStack) -> int:
+    def _main(
+        self, arguments: argparse.Namespace, rest: list[str], held: ExitStack, prog: str | None
+    ) -> int:
         """`train_main` with its words read; ``held`` lets the run go at the end."""
         try:
             settings = self._read(arguments, rest)
@@ -175,7 +178,7 @@ class SageMakerRayLauncher:
                 check_gpus(config, torch.cuda.device_count())
             run = self._plan(arguments, settings, config, held) if membership.is_master else None
         except ValueError as error:
-            report_failure(str(error))
+            report_failure(str(error), prog=prog)
             return 2
         try:
             if run is None:
@@ -197,17 +200,15 @@ class SageMakerRayLauncher:
             report_failure(f"{type(error).__name__}: {error}")
             raise
 
-    def _parser(self, prog: str | None) -> argparse.ArgumentParser:
-        parser = argparse.ArgumentParser(
+    def parser(self, prog: str | None) -> Parser:
+        """The options of this experiment's command; any other word sets RLlib's configuration."""
+        parser = Parser(
             prog=prog,
             description=type(self).__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
         parser.add_argument("--name", help="the run's name (default: made of what is trained)")
-        parser.add_argument(
-            "--runs", type=Path, default=Path("runs"), help="folder of runs (default: runs)"
-        )
+        parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of runs")
         parser.add_argument(
             "--resume",
             action=argparse.BooleanOptionalAction,
@@ -239,7 +240,9 @@ class SageMakerRayLauncher:
         """All hyperparameters, with known names and possible types."""
         given = hyperparameters.collect(arguments, rest, os.environ)
         values = self.presets(given) | given
-        plain, overrides = hyperparameters.split(values, self.hyperparameters_class)
+        plain, overrides = hyperparameters.split(
+            values, self.hyperparameters_class, config_fields=_config_fields()
+        )
         if plain.num_iters is None and plain.minutes is None and plain.timesteps is None:
             raise HyperparameterError(
                 "say when to stop: --num-iters N or --minutes M or --timesteps N"
@@ -352,6 +355,11 @@ class SageMakerRayLauncher:
         if not run.finished:
             with stop_signals() as caught:
                 run.train(caught)
+
+
+def _config_fields() -> list[str]:
+    """The fields of RLlib's configuration that every algorithm has."""
+    return [name for name in AlgorithmConfig().to_dict() if not name.startswith("_")]
 
 
 def _full_disk(run: TrainingRun, error: Exception) -> str:

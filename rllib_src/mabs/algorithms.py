@@ -10,6 +10,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
+from battlesnake_gym.nearest import unknown
 from mabs.actor_critic import SnakeActorCritic
 from mabs.apex import APEXConfig
 from mabs.dqn import DQNConfig
@@ -92,7 +93,7 @@ def configure(name: str, env_config: Mapping[str, Any]) -> AlgorithmConfig:
         ValueError: there is no such algorithm.
     """
     if name not in ALGORITHMS:
-        raise ValueError(f"unknown algorithm {name!r}; choose one of {', '.join(ALGORITHMS)}")
+        raise ValueError(unknown("algorithm", name, ALGORITHMS))
     for key in ("curriculum", "opponents"):
         if env_config.get(key) and name not in ("DQN", "APEX"):
             raise ValueError(f"{key} needs DQN or APEX, got {name}; leave it out")

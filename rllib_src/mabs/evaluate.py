@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from battlesnake_gym import snakes
+from battlesnake_gym.command_line import Parser, add_json, positive, write_json
 from heuristics.ladder import Placement
 from heuristics.sprt import Z95
 from mabs import matches, strength
@@ -97,9 +96,9 @@ def place(values: Values, env_config: Mapping[str, Any], games: int, seed: int) 
         ]
 
 
-def main(argv: list[str] | None = None) -> int:
-    """``battlesnake-gym evaluate``."""
-    parser = argparse.ArgumentParser(
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
         prog="battlesnake-gym evaluate",
         description="Play a policy, greedily, by the rules and with the action mask that it was "
         "trained with. Without --opponents: duels against the rungs of the ladder; prints its Elo "
@@ -108,22 +107,28 @@ def main(argv: list[str] | None = None) -> int:
     add = parser.add_argument
     add("policy", type=Path, help="a run, a checkpoint (their strongest), or a policy.onnx")
     add("--opponents", help="named snakes at one table with it, separated by commas")
-    add("--games", type=int, default=DEFAULT_GAMES, help="how many (default: %(default)s)")
+    add("--games", type=positive, default=DEFAULT_GAMES, help="how many")
     add("--seed", type=int, default=0, help="of games, seats and opponents")
-    add("--json", action="store_true", help="print the result as JSON")
-    arguments = parser.parse_args(argv)
+    add_json(parser)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """``battlesnake-gym evaluate``."""
+    options = parser()
+    arguments = options.parse_args(argv)
     opponents = [name for name in (arguments.opponents or "").split(",") if name]
     for name in opponents:
         try:
             snakes.make(name)
         except ValueError as error:
-            parser.error(f"--opponents: {error}")
-    if (arguments.opponents is not None and not opponents) or arguments.games < 1:
-        parser.error("--opponents must not be empty, and --games at least 1")
+            options.error(f"--opponents: {error}")
+    if arguments.opponents is not None and not opponents:
+        options.error("--opponents names nobody; try --opponents hungry,cautious")
     try:
         values, env_config = load(arguments.policy)
     except (ValueError, OSError) as error:
-        parser.error(str(error))
+        options.error(str(error))
     if opponents:
         results = play(values, env_config, opponents, arguments.games, arguments.seed)
         text, told = f"{', '.join(opponents)}: {results}", results.told() | {"opponents": opponents}
@@ -132,5 +137,8 @@ def main(argv: list[str] | None = None) -> int:
         placement = place(values, env_config, arguments.games, arguments.seed)
         text, told = strength.rung_table(placement), strength.told(placement)
     told = {"policy": str(arguments.policy), **told}
-    sys.stdout.write((json.dumps(told, indent=2) if arguments.json else text) + "\n")
+    if arguments.json:
+        write_json(told)
+    else:
+        sys.stdout.write(text + "\n")
     return 0

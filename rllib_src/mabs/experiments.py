@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from battlesnake_gym.nearest import unknown
+
 FOLDER = Path(__file__).with_name("experiment_files")
 
 
@@ -22,6 +24,6 @@ def read(name: str) -> dict[str, Any]:
         ValueError: there is no such experiment.
     """
     if name not in names():
-        raise ValueError(f"unknown experiment {name!r}; choose one of {', '.join(names())}")
+        raise ValueError(unknown("experiment", name, names()))
     values: dict[str, Any] = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
     return values

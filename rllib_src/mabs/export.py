@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 import warnings
@@ -17,6 +16,7 @@ import torch
 from torch import nn
 
 from battlesnake_gym import policy_file
+from battlesnake_gym.command_line import Parser
 from battlesnake_gym.files import write_atomically
 from mabs.environment import board_sizes
 from mabs.policies import load_network, policy_identity
@@ -84,9 +84,9 @@ def write_onnx(network: nn.Module, shape: Sequence[int], path: Path) -> None:
     onnx.save(model, str(path))
 
 
-def main(argv: list[str] | None = None) -> int:
-    """``battlesnake-gym export``."""
-    parser = argparse.ArgumentParser(
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
         prog="battlesnake-gym export",
         description="Turn a checkpoint into policy.onnx and policy.json, which `battlesnake-gym "
         "serve` and the arena play with.",
@@ -95,21 +95,27 @@ def main(argv: list[str] | None = None) -> int:
         "checkpoint", type=Path, help="a run (its newest checkpoint) or a checkpoint"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, default=Path("policy.onnx"), help="default: policy.onnx"
+        "-o", "--output", type=Path, default=Path("policy.onnx"), help="the file to write"
     )
     parser.add_argument(
         "--last",
         action="store_true",
         help="the last weights, instead of the strongest that games beside training have found",
     )
-    arguments = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """``battlesnake-gym export``."""
+    options = parser()
+    arguments = options.parse_args(argv)
     if arguments.output.suffix != ".onnx":
-        parser.error(f"--output must end in .onnx, got {arguments.output}")
+        options.error(f"--output must end in .onnx, got {arguments.output}")
     try:
         target = export_checkpoint(
             checkpoints.find(arguments.checkpoint), arguments.output, arguments.last
         )
     except checkpoints.CheckpointError as error:
-        parser.error(str(error))
+        options.error(str(error))
     sys.stdout.write(f"wrote {target}\n")
     return 0

@@ -12,6 +12,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.registry import register_env
 
 from battlesnake_gym import compiled, engine
+from battlesnake_gym.command_line import Parser
 from battlesnake_gym.rules import MOVES
 from mabs import algorithms, experiments, strength
 from mabs.dqn import DQN
@@ -184,6 +185,11 @@ def _mind_the_slow_rules(hyperparameters: BattlesnakeHyperparameters) -> None:
             "again from these sources), or allow it with allow_slow_rules"
         )
     say(f"{why}; {engine.SLOW}, as allow_slow_rules allows")
+
+
+def parser() -> Parser:
+    """The command's options."""
+    return BattlesnakeLauncher().parser("battlesnake-gym train")
 
 
 def main(argv: list[str] | None = None) -> int:

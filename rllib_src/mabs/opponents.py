@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import observations, snakes
 from battlesnake_gym.board import Board
+from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.vector import VectorBattlesnake
 from mabs import policies
@@ -152,8 +153,8 @@ def check(shares: Any) -> None:
     for name, share in shares.items():
         # Named snakes are loaded where they are asked for, not wherever games are made.
         if name != PAST and not name.startswith(FROZEN) and name not in snakes.names():
-            known = ", ".join([PAST, f"{FROZEN}PATH", *snakes.names()])
-            raise ValueError(f"unknown opponent {name!r}; choose from {known}")
+            known = [PAST, f"{FROZEN}PATH", *snakes.names()]
+            raise ValueError(unknown("opponent", name, known, "battlesnake-gym snakes"))
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
             raise ValueError(f"the share of {name!r} must be between 0 and 1, got {share!r}")
     if sum(shares.values()) >= 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import matplotlib
 
+from battlesnake_gym.command_line import Parser
 from battlesnake_gym.files import write_atomically
 from sagemaker_rl import curves
 
@@ -104,9 +104,9 @@ def draw(
     plt.close(figure)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """``battlesnake-gym plot``."""
-    parser = argparse.ArgumentParser(
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
         prog="battlesnake-gym plot",
         description="Draw the learning curves of runs into one picture.",
     )
@@ -117,10 +117,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--columns",
         default=",".join(Y_COLUMNS),
-        help="columns of progress.csv, separated by commas (default: %(default)s)",
+        help="columns of progress.csv, separated by commas",
     )
     parser.add_argument("--x", choices=list(X_LABELS), default="time_total_s")
-    parser.add_argument("--smooth", type=int, default=5, help="iterations to average (default: 5)")
+    parser.add_argument("--smooth", type=int, default=5, help="iterations to average")
     parser.add_argument(
         "--line",
         type=named_number,
@@ -129,11 +129,17 @@ def main(argv: list[str] | None = None) -> int:
         metavar="NAME=NUMBER",
         help="a line to compare with, across the first column; may be repeated",
     )
-    arguments = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """``battlesnake-gym plot``."""
+    options = parser()
+    arguments = options.parse_args(argv)
     if arguments.output.suffix not in (".svg", ".png"):
-        parser.error(f"--output must end in .svg or .png, got {arguments.output}")
+        options.error(f"--output must end in .svg or .png, got {arguments.output}")
     if arguments.smooth < 1:
-        parser.error(f"--smooth must be at least 1, got {arguments.smooth}")
+        options.error(f"--smooth must be at least 1, got {arguments.smooth}")
     columns = arguments.columns.split(",")
     try:
         draw(
@@ -145,6 +151,6 @@ def main(argv: list[str] | None = None) -> int:
             arguments.line,
         )
     except ValueError as error:
-        parser.error(str(error))
+        options.error(str(error))
     sys.stdout.write(f"wrote {arguments.output}\n")
     return 0

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from battlesnake_gym.nearest import unknown
 from sagemaker_rl.hyperparameters import CONFIG_PREFIX
 
 FOLDER = Path(__file__).with_name("experiment_files")
@@ -92,8 +93,7 @@ def read(experiment: str) -> dict[str, Any]:
 def _named(experiment: str) -> Path:
     if experiment not in names():
         raise ExperimentError(
-            f"unknown experiment {experiment!r}; choose one of {', '.join(names())}, "
-            "or give the path of a .yaml file"
+            f"{unknown('experiment', experiment, names())}; or give the path of a .yaml file"
         )
     return FOLDER / f"{experiment}.yaml"
 

@@ -14,6 +14,8 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import register_env
 
+from battlesnake_gym.command_line import Parser
+from battlesnake_gym.nearest import unknown
 from procgen_rllib import experiments, plugins
 from procgen_rllib.env_config import complete
 from procgen_rllib.environment import (
@@ -122,9 +124,9 @@ class ProcgenLauncher(SageMakerRayLauncher):
             "network settings": dict(spec.model_config or {}),
         }
 
-    def _parser(self, prog: str | None) -> argparse.ArgumentParser:
-        parser = super()._parser(prog)
-        # The starter kit's words for two of the hyperparameters.
+    def parser(self, prog: str | None) -> Parser:
+        """The usual options, and the starter kit's words for two of the hyperparameters."""
+        parser = super().parser(prog)
         parser.add_argument(
             *("-f", "--config-file"),
             dest="hyperparameter.experiment",
@@ -163,7 +165,7 @@ def configure(
         ValueError: a name that nobody has, with those there are, or an impossible setting.
     """
     if env not in ENVIRONMENTS:
-        raise ValueError(f"unknown env {env!r}; choose one of {', '.join(ENVIRONMENTS)}")
+        raise ValueError(unknown("env", env, ENVIRONMENTS))
     stack = {"frame_stack": 4} if env == STACKED_ENV_NAME else {}
     config = plugins.find_algorithm(algorithm).get_default_config()
     config.environment(env, env_config=complete(stack | dict(env_config)))
@@ -179,6 +181,11 @@ def configure(
     if callbacks is not None:
         config.callbacks(plugins.find_callbacks(callbacks))
     return config
+
+
+def parser() -> Parser:
+    """The command's options."""
+    return ProcgenLauncher().parser("battlesnake-gym train-procgen")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -18,6 +18,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
 from tqdm import tqdm
 
+from battlesnake_gym.command_line import Parser, add_json, refuse, write_json
 from battlesnake_gym.files import write_atomically
 from procgen_rllib.env_config import complete, held_out
 from procgen_rllib.environment import VectorProcgen
@@ -209,16 +210,16 @@ LEVELS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
 
 def main(argv: list[str] | None = None) -> int:
     """``rollout.py``; the exit status is 2 where something is refused."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         return _run(arguments)
     except ValueError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+        return refuse("battlesnake-gym rollout", error)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
         prog="battlesnake-gym rollout",
         description="Let a trained agent play: scores, rollouts, videos, and how well it does on "
         "levels that it was not trained on.",
@@ -231,7 +232,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--episodes", type=int, default=0, help="complete episodes to play (instead of --steps)"
     )
-    parser.add_argument("--steps", type=int, default=10_000, help="turns (default: 10000)")
+    parser.add_argument("--steps", type=int, default=10_000, help="turns")
     parser.add_argument(
         "--config",
         type=json.loads,
@@ -245,14 +246,15 @@ def _parser() -> argparse.ArgumentParser:
         choices=list(LEVELS),
         default=["training"],
         help="play on these levels, each in turn; of two or more the differences to the first are "
-        "told: the generalization gap (default: training)",
+        "told: the generalization gap",
     )
     parser.add_argument("--greedy", action="store_true", help="always the likeliest action")
-    parser.add_argument("--num-envs", type=int, default=16, help="games at once (default: 16)")
-    parser.add_argument("--seed", type=int, default=0, help="of levels and actions (default: 0)")
+    parser.add_argument("--num-envs", type=int, default=16, help="games at once")
+    parser.add_argument("--seed", type=int, default=0, help="of levels and actions")
     parser.add_argument("--out", type=Path, metavar="FILE.npz", help="save the rollouts")
     parser.add_argument("--video-dir", type=Path, metavar="DIR", help="save a video an episode")
     parser.add_argument("--video-format", choices=FORMATS, default="mp4")
+    add_json(parser)
     return parser
 
 
@@ -273,18 +275,27 @@ def _run(arguments: argparse.Namespace) -> int:
     trained_on = complete(identity["env_config"] | arguments.config)
     played_on = {levels: LEVELS[levels](trained_on) for levels in arguments.levels}
     act = load_policy(checkpoint, greedy=arguments.greedy, seed=arguments.seed)
-    first: dict[str, float] | None = None
+    results: dict[str, dict[str, float]] = {}
     for levels, env_config in played_on.items():
         episodes = _play(arguments, env_config, act)
         if not episodes:
             raise ValueError(f"no episode ended within {arguments.steps} steps; give more --steps")
-        result = score(episodes, env_config)
-        sys.stdout.write(_line(levels, env_config, result))
-        if first is not None:
-            gap = first["reward"] - result["reward"]
-            sys.stdout.write(f"gap from {arguments.levels[0]} to {levels} levels: {gap:.2f}\n")
-        first = first or result
+        results[levels] = score(episodes, env_config)
+        if not arguments.json:
+            sys.stdout.write(_line(levels, env_config, results[levels]))
+            sys.stdout.write(_gap(results))
+    if arguments.json:
+        write_json({"game": identity["env_config"]["env_name"], "levels": results})
     return 0
+
+
+def _gap(results: Mapping[str, Mapping[str, float]]) -> str:
+    """What the levels of the last result are harder than those of the first."""
+    (first, result), levels = (list(results.values())[i] for i in (0, -1)), list(results)
+    if len(levels) < 2:
+        return ""
+    gap = first["reward"] - result["reward"]
+    return f"gap from {levels[0]} to {levels[-1]} levels: {gap:.2f}\n"
 
 
 def _play(arguments: argparse.Namespace, env_config: Mapping[str, Any], act: Act) -> list[Episode]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import socket
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +11,7 @@ from sqlalchemy.engine import Engine
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Turn
+from server.addresses import listen
 from server.page_server import PageServer
 from server.web import create_app
 from server.web.course import Broadcast
@@ -44,8 +44,7 @@ class Site:
         token = None if is_loopback(host) and not names else secrets.token_urlsafe(16)
         self._broadcast = Broadcast()
         app = create_app(database, roster, self._broadcast, replays, token)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, port), family=family)
+        listener = listen(host, port)
         self._server = PageServer(
             app, listener, names=[host, *names], events=Events(app).talk, threads=THREADS
         )

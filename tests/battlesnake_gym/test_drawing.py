@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from battlesnake_gym import drawing, looks
+from battlesnake_gym import animation, drawing, looks
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import RULESETS, Game, Settings
 from battlesnake_gym.shapes import Disc
@@ -116,7 +116,7 @@ def test_png_and_gif(tmp_path: Path) -> None:
     with Image.open(tmp_path / "new" / "board.png") as picture:
         assert picture.format == "PNG"
         assert picture.size == drawing.image(boards[0], CELL).size
-    drawing.save_gif(boards, tmp_path / "game.gif", seconds_per_turn=0.2)
+    animation.save_gif(boards, tmp_path / "game.gif", seconds_per_turn=0.2)
     with Image.open(tmp_path / "game.gif") as film:
         assert (film.format, getattr(film, "n_frames", 1)) == ("GIF", 4)
         assert film.info["duration"] == 200
@@ -127,5 +127,5 @@ def test_png_and_gif(tmp_path: Path) -> None:
 
 def test_a_film_needs_a_board(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="boards is empty"):
-        drawing.save_gif([], tmp_path / "game.gif")
+        animation.save_gif([], tmp_path / "game.gif")
     assert not list(tmp_path.iterdir())

@@ -393,7 +393,7 @@ def test_states_and_rules_that_do_not_suit_the_games_are_refused(games_type: Any
         ({"num_snakes": [1, 2, 3]}, "one integer or 2 of them"),
         ({"width": 7.5}, "width must be one integer"),
         ({"food": "slow"}, "food must be one of fast, seeded, got 'slow'"),
-        ({"game": Game(map="nowhere")}, "map 'nowhere' is not known"),
+        ({"game": Game(map="nowhere")}, "unknown map 'nowhere'"),
         ({"game": Game("royale", settings=Settings(shrink_every_n_turns=0))}, "shrink_every"),
         ({"game": Game(settings=Settings(minimum_food=2**31))}, "minimum_food must fit"),
         ({"game": Game(map="hz_castle_wall"), "width": 19}, "needs a board of 11x11"),

@@ -293,7 +293,7 @@ def test_gymnasium_vectorises_it() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"opponents": ["hungyr"]}, "unknown snake 'hungyr'; choose from .*hungry"),
+        ({"opponents": ["hungyr"]}, "unknown snake 'hungyr'; did you mean hungry"),
         ({"opponents": "hungry"}, "opponents must be a list"),
         ({"opponents": [3]}, "opponents must be names or strategies.*got 3"),
         ({"opponents": [], "num_snakes": 3}, "opponents is empty.*got 3"),

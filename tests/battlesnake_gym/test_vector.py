@@ -400,8 +400,8 @@ def test_a_map_that_runs_out_of_cells_is_truncated() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"game": Game(ruleset="standrad")}, "unknown ruleset 'standrad'; choose one of standard"),
-        ({"game": Game(map="stand")}, "unknown map 'stand'; choose one of standard"),
+        ({"game": Game(ruleset="standrad")}, "unknown ruleset 'standrad'; did you mean standard"),
+        ({"game": Game(map="stand")}, "unknown map 'stand'; did you mean standard"),
         ({"max_turns": 0}, "max_turns must be a whole number of at least 1.*got 0"),
         ({"max_turns": 1.5}, "max_turns must be a whole number of at least 1.*got 1.5"),
         ({"observation": "plane"}, "unknown observation 'plane'"),

@@ -18,6 +18,6 @@ def test_the_unit_starts_a_server_without_rights() -> None:
     service = unit["Service"]
     program, subcommand, *options = shlex.split(service["ExecStart"])
     assert (Path(program).name, subcommand) == ("battlesnake-gym", "serve")
-    assert serve._parser().parse_args(options).host == "127.0.0.1"
+    assert serve.parser().parse_args(options).host == "127.0.0.1"
     assert service["DynamicUser"] == "yes"
     assert service["Restart"] == "always"

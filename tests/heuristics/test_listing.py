@@ -23,7 +23,7 @@ def test_some_may_duel(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nobody"]) == 2
-    assert "unknown snake 'nobody'; choose from" in capsys.readouterr().err
+    assert "unknown snake 'nobody'; `battlesnake-gym snakes`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("as_file", [True, False])

@@ -13,7 +13,7 @@ def test_a_dozen_snakes_are_registered_with_a_description() -> None:
     for name in NAMED:
         assert name in snakes.names()
         assert snakes.description(name).endswith(".")
-    with pytest.raises(ValueError, match="unknown snake 'nobody'; choose one of cautious"):
+    with pytest.raises(ValueError, match="unknown snake 'nobody'; `battlesnake-gym snakes` lists"):
         snakes.description("nobody")
 
 

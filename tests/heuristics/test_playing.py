@@ -1,7 +1,7 @@
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import Decision, Strategy
-from heuristics.playing import duel_table, duels, play, play_named
+from heuristics.playing import duel_shares, duel_table, duels, play, play_named
 
 
 def forward(move: str) -> Strategy:
@@ -41,6 +41,7 @@ def test_duels_swap_seats_on_each_seed() -> None:
 
 
 def test_the_table_shares_all_points() -> None:
-    table = duel_table(["random", "safe-random", "territory"], 4, Game(seed=1)).splitlines()
+    shares = duel_shares(["random", "safe-random", "territory"], 4, Game(seed=1))
+    table = duel_table(shares).splitlines()
     assert table[1].startswith("territory")
     assert [row.split()[-1] for row in table[1:]] == ["100%", "50%", "0%"]

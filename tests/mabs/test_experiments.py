@@ -66,7 +66,7 @@ def test_an_unknown_experiment_is_refused(capsys: pytest.CaptureFixture[str]) ->
     from mabs.launcher import main
 
     assert main(["--experiment", "hill-vanila", "--num-iters", "1"]) == 2
-    assert "unknown experiment 'hill-vanila'; choose one of default-" in capsys.readouterr().err
+    assert "unknown experiment 'hill-vanila'; did you mean hill-vanilla" in capsys.readouterr().err
 
 
 def test_an_unknown_reward_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -232,7 +232,7 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--algorithm", "DQM"], "unknown algorithm 'DQM'; choose one of DQN"),
+        (["--algorithm", "DQM"], "unknown algorithm 'DQM'; did you mean DQN"),
         (["--map-size", "eleven"], "hyperparameter map_size must be int, got 'eleven'"),
         (["--map-sise", "11"], "unknown hyperparameter map-sise; did you mean map_size?"),
         (["--map-size", "40"], "40"),

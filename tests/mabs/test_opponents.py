@@ -76,7 +76,7 @@ def test_everybody_makes_its_own_moves() -> None:
 @pytest.mark.parametrize(
     ("shares", "words"),
     [
-        ({"nobody": 0.5}, "unknown opponent 'nobody'; choose from past, policy:PATH, "),
+        ({"nobody": 0.5}, "unknown opponent 'nobody'; `battlesnake-gym snakes` lists"),
         ({"past": 1.5}, "the share of 'past' must be between 0 and 1"),
         ({"past": 0.5, "hungry": 0.5}, "must leave the learner some seats"),
         (["past"], "opponents must be like"),

@@ -119,7 +119,7 @@ def test_files_that_are_no_experiments(tmp_path: Path, text: str, message: str) 
 
 
 def test_missing_experiments(tmp_path: Path) -> None:
-    with pytest.raises(experiments.ExperimentError, match=r"choose one of .*impala-baseline"):
+    with pytest.raises(experiments.ExperimentError, match="did you mean impala-baseline"):
         experiments.read("baseline")
     with pytest.raises(experiments.ExperimentError, match="there is no experiment file"):
         experiments.read(str(tmp_path / "none.yaml"))
@@ -133,7 +133,7 @@ def test_missing_experiments(tmp_path: Path) -> None:
             ("--rl.training.config.num_gpus_per_learner", "3"),
             "3 GPUs are wanted in the driver",
         ),
-        (("--env", "procgen"), "unknown env 'procgen'; choose one of procgen_env_wrapper"),
+        (("--env", "procgen"), "unknown env 'procgen'; "),
         (("--env-name", "pong"), "env_name must be one of bigfish"),
         (("--hyperparameter", 'env_config={"levels": 3}'), "env_config has no key 'levels'"),
         (("--hyperparameter", 'custom_options={"depth": 3}'), "has no key 'depth'"),

@@ -235,7 +235,7 @@ def test_a_wrong_path_and_a_taken_port_are_told(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert watch.main([str(folder), f"--port={port}", "--no-browser"]) == 2
-    assert "Address already in use" in capsys.readouterr().err
+    assert "somebody else uses it" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits its address space")

@@ -100,6 +100,7 @@ RULES = (
     Rule("battlesnake-gym train .*policy:", also("--check"), slow=True),
     Rule("battlesnake-gym train(-procgen)?\\b.*--minutes 60", also("--check"), "hour", slow=True),
     Rule("battlesnake-gym train(-procgen)?\\b", also("--check"), slow=True),
+    Rule("battlesnake-gym export game.jsonl ", instead("battlesnake-gym export --help")),
     Rule("battlesnake-gym (plot|export) ", slow=True),
     Rule("battlesnake-gym evaluate ", also("--games 2"), slow=True),
     Rule("battlesnake-gym rollout ", also("--episodes 1 --num-envs 1"), slow=True),
@@ -112,7 +113,8 @@ RULES = (
     Rule("battlesnake-gym arena ", also("--games 1 --max-turns 5 --jobs 1")),
     Rule("battlesnake-gym ladder \\S", also("--minutes 0.02"), slow=True),
     Rule(r"(\w+=\S+ )?battlesnake-gym (serve|watch)\b", server=True),
-    Rule("battlesnake-gym (snakes|scenarios|cost|conformance|ladder)\\b"),
+    Rule("battlesnake-gym play ", lambda command: f"echo q | {command}"),
+    Rule("battlesnake-gym (snakes|maps|doctor|scenarios|cost|conformance|ladder|completion)\\b"),
     Rule("export "),
 )
 

@@ -67,7 +67,13 @@ class TestStart:
             (Game(), 11, 11, 17, "at most 16 snakes, got 17"),
             (Game(), 5, 5, 9, "9 snakes do not fit"),
             (Game(), 2, 2, 4, "has start places for"),
-            (Game(map="nowhere"), 11, 11, 2, "map 'nowhere' is not known: choose one of standard"),
+            (
+                Game(map="nowhere"),
+                11,
+                11,
+                2,
+                "unknown map 'nowhere'; `battlesnake-gym maps`",
+            ),
             (Game(map=""), 11, 11, 2, "map '' places no snakes"),
             (Game(seed=0), 11, 11, 2, "seed must be a signed 64-bit integer other than 0, got 0"),
             (Game(seed=2**63), 11, 11, 2, "seed must be a signed 64-bit integer"),
@@ -105,7 +111,7 @@ class TestMaps:
 
     def test_an_unknown_map_is_refused_in_play_too(self) -> None:
         state = State(3, 11, 11, [Snake("s0", [(5, 5)] * 3)])
-        with pytest.raises(RulesError, match="map 'nowhere' is not known"):
+        with pytest.raises(RulesError, match="unknown map 'nowhere'"):
             rules.step(Game(map="nowhere", solo=True), state, {"s0": "up"})
 
     def test_scatter_refuses_the_turn_without_a_cell_and_changes_nothing(self) -> None:

@@ -1,0 +1,136 @@
+"""The console command: its help, its tables as JSON, colours, completion, a game by hand."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from battlesnake_gym import cli, command_line
+from battlesnake_gym.replay import Replay
+from battlesnake_gym.rules import MAPS
+
+
+def command(name: str) -> cli.Command:
+    """A command of which what it needs is installed."""
+    if cli.COMMANDS[name].extra:
+        extras = cli.COMMANDS[name].extra
+        needed = {"rllib": "ray", "procgen": "envpool", "sagemaker-local": "moto"}
+        for extra in extras.split(","):
+            pytest.importorskip(needed.get(extra, "sys"), reason=f"needs the extra {extra}")
+    return cli.COMMANDS[name]
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_help_tells_defaults_once_and_no_format_signs(name: str) -> None:
+    parser = importlib.import_module(command(name).module).parser()
+    told = parser.format_help()
+    assert parser.prog == f"battlesnake-gym {name}"
+    for nonsense in ("%%", "%(", "(default: None)", "SUPPRESS", "default: []", "default: False"):
+        assert nonsense not in told
+    options = [line.split("--")[0] for line in told.split("  --")[1:]]
+    assert all(option.count("(default:") < 2 for option in options)
+
+
+TABLES = [
+    "snakes", "maps", "doctor", "snakes random hungry --duels 1", "maps royale",
+    "cost --price-per-hour 1 --cpus 8", "conformance traces --law python --jobs 1", "ladder",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("typed", TABLES)
+def test_tables_are_also_json(
+    typed: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("traces").mkdir()
+    recordings = sorted((Path(__file__).parents[1] / "data" / "traces").glob("*"))
+    smallest = min(recordings, key=lambda path: path.stat().st_size)
+    (Path("traces") / smallest.name).write_bytes(smallest.read_bytes())
+    assert cli.main([*typed.split(), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)
+    assert err == ""  # no bar into a pipe
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colours_only_where_there_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert command_line.painted("x", "red", io.StringIO()) == "x"
+    assert command_line.painted("x", "red", Terminal()) == "\033[31mx\033[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert command_line.painted("x", "red", Terminal()) == "x"
+
+
+def test_the_maps_are_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["maps"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert listed == list(MAPS)
+    assert cli.main(["maps", "--pictures"]) == 0
+    pictures = capsys.readouterr().out
+    assert pictures.count("\nA snake_0") == len(MAPS)
+    assert "~" in pictures
+
+
+def test_a_game_by_hand_from_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept = tmp_path / "game.jsonl"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("up\nnonsense\nw\n\n"))
+    assert (
+        cli.main(["play", "safe-random", "--seed", "3", "--size", "11", "--replay", str(kept)]) == 0
+    )
+    out = capsys.readouterr().out
+    assert "turn 3, standard on standard" in out
+    assert "you left the game" in out
+    replay = Replay.load(kept)
+    assert [turn.moves["you"] for turn in replay.turns] == ["up", "up", "up"]
+    assert [snake.name for snake in replay.first.snakes] == ["you", "safe-random"]
+
+
+def test_a_game_by_hand_is_played_to_its_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("w\n" * 12))
+    assert cli.main(["play", "hungry"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("hungry won")
+
+
+def test_the_doctor_names_what_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from battlesnake_gym import about
+
+    whole = about.version
+    monkeypatch.setattr(about, "version", lambda name: None if name == "flask" else whole(name))
+    assert cli.main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    number = next(i for i, line in enumerate(lines) if "extra server" in line)
+    assert lines[number].startswith("missing")
+    assert "without flask" in lines[number]
+    assert "to mend it: install it with pip install '.[server]'" in lines[number + 1]
+    monkeypatch.setattr(about, "version", lambda name: None if name == "numpy" else whole(name))
+    assert cli.main(["doctor"]) == 1
+
+
+def test_bash_completes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.main(["completion", "bash"]) == 0
+    script = tmp_path / "completion"
+    script.write_text(capsys.readouterr().out)
+    done = subprocess.run(
+        ["bash", "-c", f"source {script} && complete -p battlesnake-gym"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "battlesnake" in done.stdout
+    for word in ("--replays", "champion", "hz_islands_bridges", "wrapped_constrictor", "watch"):
+        assert word in script.read_text()

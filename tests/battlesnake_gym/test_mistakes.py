@@ -1,0 +1,55 @@
+"""Forty typical mistakes, as docs/mistakes.md lists them: one line each, and exit status 2."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from battlesnake_gym import cli
+from battlesnake_gym.command_line import LONGEST_LINE
+
+PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
+ROW = re.compile(r"^\| `(?P<typed>[^`]*)` \| (?P<fence>`+) ?(?P<told>.*?) ?(?P=fence) \|$", re.M)
+MISTAKES = [(row["typed"], row["told"]) for row in ROW.finditer(PAGE.read_text())]
+NEEDS_TRAINER = ("train", "evaluate", "export nowhere -o policy.onnx", "plot", "rollout")
+
+
+@pytest.fixture(scope="module")
+def ports() -> Iterator[dict[str, str]]:
+    """A port that somebody listens on, and one that nobody does while it is bound here."""
+    with socket.create_server(("127.0.0.1", 0)) as used, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        yield {"PORT": str(used.getsockname()[1]), "FREE": str(free.getsockname()[1])}
+
+
+def test_there_are_forty_of_them() -> None:
+    assert len(dict(MISTAKES)) >= 40
+    assert len({typed.split()[0] for typed, _ in MISTAKES}) >= 15
+
+
+@pytest.mark.parametrize(("typed", "told"), MISTAKES, ids=[typed for typed, _ in MISTAKES])
+def test_a_mistake_is_answered_in_one_line(
+    typed: str,
+    told: str,
+    ports: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if typed.startswith(NEEDS_TRAINER):
+        pytest.importorskip("ray", reason="needs the extra rllib")
+    monkeypatch.chdir(tmp_path)
+    for name, port in ports.items():
+        typed, told = typed.replace(name, port), told.replace(name, port)
+    try:
+        status = cli.main(shlex.split(typed))
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    out, err = capsys.readouterr()
+    assert (status, out, err) == (2, "", f"{told}\n")
+    assert len(err) <= LONGEST_LINE + 1
