@@ -29,7 +29,14 @@ myst_enable_extensions = ["attrs_inline", "deflist"]
 myst_heading_anchors = 4
 # Pygments does not know that a shell command in a cell may go on after a backslash.
 suppress_warnings = ["misc.highlighting_failure"]
-nb_execution_mode = "off"  # notebooks carry the outputs of their last run
+# Notebooks are kept without outputs. The one that trains nothing runs when the site is built; the
+# others are shown as they are.
+nb_execution_mode = "auto"
+nb_execution_excludepatterns = ["notebooks/[123467]_*.ipynb", "notebooks/procgen_*.ipynb"]
+nb_execution_timeout = 1800
+nb_execution_raise_on_error = True
+# Where there is no kernel, a widget is the picture that it showed.
+nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
 
 autosummary_generate = True
 autosummary_ignore_module_all = False

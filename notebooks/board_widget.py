@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
+from typing import Any
 
 import ipywidgets as widgets
 
@@ -77,7 +78,18 @@ def _numbers(scores: Mapping[str, float]) -> dict[str, str]:
     return {move: f"{score:+.2f}" for move, score in scores.items()}
 
 
-class GameView(widgets.VBox):  # type: ignore[misc]
+class _Shown(widgets.VBox):  # type: ignore[misc]
+    """A widget that is also a picture, for pages that have no kernel."""
+
+    picture: widgets.HTML
+    reasons: widgets.HTML
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs)
+        return bundle | {"text/html": self.picture.value + self.reasons.value}
+
+
+class GameView(_Shown):
     """A recorded game to play, step and scrub, and what one of its snakes thought.
 
     ``turn`` (a slider) and ``snake`` (a drop-down of ids) hold what is shown; `board` is that
@@ -151,7 +163,7 @@ class GameView(widgets.VBox):  # type: ignore[misc]
         self.reasons.value = reasons_table(self.decision)
 
 
-class Editor(widgets.VBox):  # type: ignore[misc]
+class Editor(_Shown):
     """A situation as text, beside its picture and what a named snake says of it.
 
     Type in the text: the picture and the reasons follow. ``name`` chooses who is asked, the button

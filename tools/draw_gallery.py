@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from battlesnake_gym import drawing, snakes
+from battlesnake_gym import drawing, map_listing, snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.looks import HEADS, TAILS
 from battlesnake_gym.observations import get
-from battlesnake_gym.rules import MAPS, Game, Settings
+from battlesnake_gym.rules import MAPS, Game
 from battlesnake_gym.rules.maps import Map
 
 TURNS = 60
@@ -50,16 +50,12 @@ def _figures(folder: Path, kind: str, figures: Iterable[tuple[str, str, str]]) -
 
 def _map_figure(played: Map) -> tuple[str, str, str]:
     """The map after some turns of cautious play; small boards first."""
-    width, height = next((size for size in played.sizes if min(size) >= 11), played.sizes[0])
-    count = max(played.players[0], min(played.players[1], 2))
-    ruleset = "royale" if played.id == "royale" else "standard"
-    ruleset = "solo" if played.id == "solo_maze" else ruleset
-    game = Game(ruleset, played.id, Settings(shrink_every_n_turns=15), seed=4)
-    board = Board.new(width, height, count, game=game)
+    board = map_listing.start(played)
+    count = len(board.snakes)
     players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
     while board.turn < TURNS and len(board.living) == count:
         board = _after_turn(board, players)
-    about = f"({width}x{height}, turn {board.turn}): {played.description}"
+    about = f"({board.width}x{board.height}, turn {board.turn}): {played.description}"
     return played.id, about, drawing.svg(board, 16)
 
 

@@ -1,0 +1,116 @@
+"""The documentation site, built as `make site` builds it: whole, true, and found by its search."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from battlesnake_gym import snakes
+from battlesnake_gym.looks import HEADS, TAILS
+from battlesnake_gym.observations import get
+from battlesnake_gym.rules import MAPS
+from tests.server.browser import Browser, browser
+from tests.site.test_play_page import HERE, Silent
+
+__all__ = ["browser"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.rllib]
+
+PACKAGES = ("battlesnake_gym", "heuristics", "server", "mabs", "procgen_rllib", "sagemaker_rl")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site; a warning of Sphinx would be an error here."""
+    pytest.importorskip("myst_nb", reason="needs the extra dev")
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    folder = tmp_path_factory.mktemp("site")
+    subprocess.run([sys.executable, "tools/build_site.py", folder], cwd=HERE, check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    handler = functools.partial(Silent, directory=str(site))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/docs"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def public_names() -> Iterator[str]:
+    """Functions and classes without an underscore, where they are defined."""
+    for package in PACKAGES:
+        top = importlib.import_module(package)
+        found = pkgutil.walk_packages(top.__path__, f"{package}.")
+        modules = [package, *(module.name for module in found)]
+        for name in modules:
+            if any(part.startswith("_") for part in name.split(".")):
+                continue
+            module = importlib.import_module(name)
+            for member, value in vars(module).items():
+                own = inspect.isclass(value) or inspect.isfunction(value)
+                if own and not member.startswith("_") and value.__module__ == name:
+                    yield f"{name}.{member}"
+
+
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    from sphinx.util.inventory import InventoryFile
+
+    with (site / "objects.inv").open("rb") as file:
+        known = InventoryFile.load(file, "", lambda base, name: name)
+    documented = {name for kind, names in known.items() if kind.startswith("py:") for name in names}
+    public = set(public_names())
+    assert len(public) > 500
+    assert sorted(public - documented) == []
+
+
+def test_the_gallery_shows_all_of_it(site: Path) -> None:
+    page = (site / "docs" / "gallery.html").read_text()
+    planes = get("planes").planes
+    for kind, names in (("map", MAPS), ("head", HEADS), ("tail", TAILS), ("plane", planes)):
+        shown = re.findall(rf'alt="{kind} ([^"]+)"', page)
+        assert shown == list(names)
+    assert len(MAPS) == 25
+    for name in snakes.names():
+        assert f">{name}</span>" in page, name
+
+
+def test_a_notebook_shows_boards_and_widgets(site: Path) -> None:
+    page = (site / "notebooks" / "5_heuristics_developer.html").read_text()
+    assert page.count('aria-label="turn') >= 3  # widgets as the pictures that they showed
+    assert len(re.findall(r"""<img[^>]+\.svg""", page)) >= 1  # a board
+    for nothing in ("IPython.core.display.Image object", "widget-view"):
+        assert nothing not in page
+
+
+def test_search_finds_in_the_browser(address: str, browser: Browser) -> None:
+    browser.open(f"{address}/../search.html?q=constrictor")
+    browser.wait("document.querySelectorAll('#search-results li a').length > 3")
+    first = str(browser.run("document.querySelector('#search-results li a').textContent"))
+    assert first
+    browser.open(f"{address}/../search.html?q=save_gif")
+    browser.wait("[...document.querySelectorAll('#search-results li a')].some("
+                 "found => found.textContent.includes('save_gif'))")  # fmt: skip
+
+
+def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+    """Scripts, styles and pictures are the site's own: it is read offline too."""
+    outside = re.compile(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//[^"]+"')
+    for page in site.rglob("*.html"):
+        found = [tag for tag in outside.findall(page.read_text()) if 'rel="canonical"' not in tag]
+        assert not found, page
