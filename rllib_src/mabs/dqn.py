@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,11 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
+from battlesnake_gym import observations
+from mabs import demonstrations
+from mabs.demonstrations import Demonstrations
 from mabs.environment import DEFAULTS
-from mabs.learner import SnakeDQNLearner
+from mabs.learner import DEMONSTRATED, SnakeDQNLearner
 from mabs.measured import Measured
 from mabs.metrics import RecentGames, average_games
 from mabs.network import NEW_ACTION_MASK, TRUNK, SnakeQModule
@@ -64,7 +68,9 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
     ``(base, exponent)``, gives each game a fixed epsilon instead of the schedule ``epsilon``;
     ``reward_scale`` multiplies the rewards that are learned from (not those reported), so that TD
     errors stay below 1: above, the Huber loss learns the median, which ignores rare deaths;
-    ``ladder_share`` is the part of the CPU time for games on the ladder (`mabs.strength`).
+    ``ladder_share`` is the part of the CPU time for games on the ladder (`mabs.strength`);
+    ``symmetries`` shows each batch in one of the eight ways that a square board can lie in;
+    ``demonstrations`` are the search's games to learn from (`mabs.demonstrations`).
     """
 
     def __init__(self, algo_class: type | None = None) -> None:
@@ -89,6 +95,8 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
         self.num_steps_sampled_before_learning_starts = 5_000
         self.min_sample_timesteps_per_iteration = 5_000
         self.ladder_share = SHARE
+        self.symmetries = False
+        self.demonstrations: dict[str, Any] = asdict(Demonstrations())
         self.replay_buffer_config = {
             "no_local_replay_buffer": True,
             # RLlib's validation asks for a type; the replay is always `mabs.replay.Replay`.
@@ -99,10 +107,20 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
         }
 
     def training(
-        self, *, epsilon_ladder: Any = NotProvided, reward_scale: Any = NotProvided, **kwargs: Any
+        self,
+        *,
+        epsilon_ladder: Any = NotProvided,
+        reward_scale: Any = NotProvided,
+        symmetries: Any = NotProvided,
+        demonstrations: Any = NotProvided,
+        **kwargs: Any,
     ) -> DQNConfig:
-        """As RLlib's, with ``epsilon_ladder`` and ``reward_scale``."""
+        """As RLlib's, with what is new here."""
         super().training(**kwargs)
+        if symmetries is not NotProvided:
+            self.symmetries = symmetries
+        if demonstrations is not NotProvided:
+            self.demonstrations = self.demonstrations | demonstrations
         if reward_scale is not NotProvided:
             self.reward_scale = reward_scale
         if epsilon_ladder is not NotProvided:
@@ -124,6 +142,9 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
             )
         if not self.reward_scale > 0:
             raise ValueError(f"reward_scale must be a positive number, got {self.reward_scale!r}")
+        Demonstrations.of(self.demonstrations)
+        if self.symmetries:
+            self._check_that_boards_can_be_turned()
         known = {"no_local_replay_buffer", "type", "capacity", "alpha", "beta"}
         if unknown := sorted(set(self.replay_buffer_config) - known):
             raise ValueError(
@@ -139,6 +160,15 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
                 f"a fragment may have {frames} frames, but a replay holds {capacity}; raise "
                 "replay_buffer_config's capacity, or lower rollout_fragment_length, "
                 "num_envs_per_env_runner or num_replay_shards"
+            )
+
+    def _check_that_boards_can_be_turned(self) -> None:
+        games = DEFAULTS | self.env_config
+        seen = observations.get(games["observation"])
+        if games["width"] != games["height"] or seen.relative:
+            raise ValueError(
+                "symmetries needs square boards and moves that do not depend on where a snake "
+                f"faces, got {games['width']}x{games['height']} and {seen.name!r}; leave it out"
             )
 
     def replay_arguments(self) -> dict[str, Any]:
@@ -169,6 +199,7 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
         super().setup(config)
         self._steps_owed = 0.0
         self._learning_starts = self.config.num_steps_sampled_before_learning_starts
+        self._demonstrations = self._play_demonstrations()
         self._recent_games = RecentGames(self.config.metrics_num_episodes_for_smoothing)
         self._setup_replay()
         self._next_past_self = 0
@@ -180,6 +211,19 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
             frame_shape=observation_space.shape,
             seed=self.config.seed,
             **self.config.replay_arguments(),
+        )
+
+    def _play_demonstrations(self) -> Replay | None:
+        self._wanted_demonstrations = Demonstrations.of(self.config.demonstrations)
+        if not self._wanted_demonstrations.moves:
+            return None
+        return demonstrations.play(
+            self._wanted_demonstrations,
+            self.config.env_config,
+            n_step=self.config.n_step,
+            gamma=self.config.gamma,
+            reward_scale=self.config.reward_scale,
+            seed=self.config.seed or 0,
         )
 
     def training_step(self) -> None:
@@ -226,6 +270,11 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
     def _learn(self, batch: Batch) -> NDArray[np.float32]:
         """One update; returns the TD errors of the batch, in its order."""
         self._steps_owed -= len(batch.rows)
+        own = len(batch.rows)
+        if self._demonstrations is not None:
+            share = self._wanted_demonstrations.share
+            also = self._demonstrations.sample(max(round(own * share / (1 - share)), 1))
+            batch = demonstrations.joined(batch, also)
         columns = {
             Columns.OBS: batch.obs,
             Columns.NEXT_OBS: batch.new_obs,
@@ -236,6 +285,8 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
             "n_step": batch.n_step,
             "weights": batch.weights,
         }
+        if self._demonstrations is not None:
+            columns[DEMONSTRATED] = np.arange(len(batch.rows)) >= own
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
             td_errors = self.learner_group.update(
                 batch=MultiAgentBatch(
@@ -243,7 +294,7 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
                 ),
                 timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled},
             )
-        return np.concatenate(list(td_errors))
+        return np.concatenate(list(td_errors))[:own]
 
     def _report_updates(self) -> None:
         """Take over what the learners have to say of the updates, at least one, since the last."""
@@ -349,6 +400,9 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
         shared = self.env_runner.get_state(components=PAST_SELVES)
         shared[NUM_ENV_STEPS_SAMPLED_LIFETIME] = self.num_env_steps_sampled
         self.env_runner_group.foreach_env_runner(lambda runner: runner.set_state(shared))
+        if self.eval_env_runner_group is not None:
+            past = {PAST_SELVES: shared[PAST_SELVES]}
+            self.eval_env_runner_group.foreach_env_runner(lambda runner: runner.set_state(past))
 
     def _last_target_updates(self) -> dict[str, int]:
         results = self.learner_group.foreach_learner(

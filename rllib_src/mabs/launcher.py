@@ -21,6 +21,7 @@ from mabs.export import export_checkpoint
 from mabs.metrics import GAME_METRICS
 from mabs.network import trunk_settings
 from mabs.opponents import Opponents, absolute
+from mabs.past_selves import PastSelves
 from mxnet_baseline.algorithm import MXNet
 from sagemaker_rl import checkpoints
 from sagemaker_rl.console import say
@@ -136,7 +137,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "of another one; name observations by `observation`"
             )
         # Frozen policies that cannot play these games are refused here, before anything starts.
-        Opponents(config.env_config["opponents"], environment, np.random.default_rng())
+        nobody = PastSelves(lambda weights: weights)
+        Opponents(config.env_config["opponents"], environment, np.random.default_rng(), nobody)
         return {
             "algorithm": config.algo_class.__name__,
             "board size": [config.env_config["width"], config.env_config["height"]],

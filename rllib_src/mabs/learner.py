@@ -38,6 +38,27 @@ from torch import Tensor
 from torch.nn.functional import huber_loss, mse_loss
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from mabs import symmetry
+from mabs.network import NEW_ACTION_MASK
+
+DEMONSTRATED = "demonstrated"
+"""Batch column (B,) bool: the moves that an expert made. Optional; absent means none."""
+
+
+def margin_loss(q_values: Tensor, actions: Tensor, demonstrated: Tensor, margin: float) -> Tensor:
+    """How far other moves come closer than ``margin`` to the expert's, a mean over its moves.
+
+    Hester et al. 2017, equation 1. ``q_values`` (B, 4), the others (B,).
+
+    >>> q = torch.tensor([[1.0, 0.5, 0.0, 0.95], [0.0, 9.0, 0.0, 0.0]])
+    >>> float(margin_loss(q, torch.tensor([0, 0]), torch.tensor([True, False]), 0.25))
+    0.20000004768371582
+    """
+    played = q_values.gather(-1, actions[:, None])
+    others = torch.full_like(q_values, margin).scatter(-1, actions[:, None], 0.0)
+    short = (q_values + others).max(-1, keepdim=True).values - played
+    return (short.squeeze(-1) * demonstrated).sum() / demonstrated.sum().clamp(min=1)
+
 
 class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
     """RLlib's learner of one module, which keeps what there is to say of its updates to itself.
@@ -51,6 +72,7 @@ class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
         super().build()
         self._unreported: list[tuple[Tensor, Tensor, Tensor]] = []
         self._norms: list[Tensor] = []
+        self._random = np.random.default_rng(self.config.seed)
 
     def configure_optimizers_for_module(
         self, module_id: str, config: AlgorithmConfig | None = None
@@ -70,6 +92,9 @@ class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
         """One step on one batch; returns the absolute TD errors in the batch's order."""
         self._weights_seq_no += 1
         columns = training_data.batch[DEFAULT_MODULE_ID]
+        if self.config.symmetries:
+            way = int(self._random.integers(symmetry.WAYS))
+            columns = symmetry.turned(columns, way, NEW_ACTION_MASK)
         batch = {DEFAULT_MODULE_ID: {name: self._tensor(columns[name]) for name in columns}}
         outputs = self.module.forward_train(batch)
         gradients = self.compute_gradients(self.compute_losses(fwd_out=outputs, batch=batch))
@@ -101,6 +126,11 @@ class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
         targets = batch[Columns.REWARDS] + config.gamma ** batch["n_step"] * (lives * future)
         loss_of = huber_loss if config.td_error_loss_fn == "huber" else mse_loss
         loss = (batch["weights"] * loss_of(q_values, targets, reduction="none")).mean()
+        if DEMONSTRATED in batch:
+            wanted = config.demonstrations
+            loss = loss + wanted["weight"] * margin_loss(
+                fwd_out[QF_PREDS], batch[Columns.ACTIONS], batch[DEMONSTRATED], wanted["margin"]
+            )
         seen = loss.detach(), q_values.detach(), (q_values.detach() - targets).abs()
         self._unreported.append(seen)
         return loss

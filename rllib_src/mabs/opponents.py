@@ -3,6 +3,7 @@ and named snakes."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.vector import VectorBattlesnake
 from mabs import policies
+from mabs.past_selves import PastSelves
 from mabs.policies import Values
 
 PAST = "past"
@@ -31,14 +33,20 @@ class Opponents:
     """Who sits where in N games with S seats; drawn anew for each game.
 
     ``shares``: name of an opponent (`PAST`, `FROZEN` with a path, or a named snake) to the part of
-    the seats it takes; the learner has the rest, and at least one seat of every game.
+    the seats it takes; the learner has the rest, and at least one seat of every game. All seats of
+    `PAST` in a game have the same one of the ``past`` selves, until the game is over; as long as
+    there is none, they are the learner's.
 
     Raises:
         ValueError: impossible shares (`check`), or a frozen policy that cannot play these games.
     """
 
     def __init__(
-        self, shares: Mapping[str, float], vector: VectorBattlesnake, random: np.random.Generator
+        self,
+        shares: Mapping[str, float],
+        vector: VectorBattlesnake,
+        random: np.random.Generator,
+        past: PastSelves,
     ) -> None:
         check(shares)
         self.names = ("", *shares)
@@ -48,6 +56,9 @@ class Opponents:
         self._vector = vector
         self._random = random
         self._who = np.full((vector.num_games, vector.num_snakes), LEARNER)
+        self._past = past
+        self._self = np.zeros(vector.num_games, dtype=np.int64)
+        self._out_on = np.full(self._who.shape, np.inf)
         self._strategies: list[dict[int, snakes.Strategy]] = [{} for _ in range(vector.num_games)]
 
     @property
@@ -65,6 +76,12 @@ class Opponents:
             who = self._random.choice(len(self.names), size=seats, p=self._chances)
             if (who != LEARNER).all():
                 who[self._random.integers(seats)] = LEARNER
+            self._who[game] = LEARNER  # nobody else plays there while others are drawn
+            if self._is_past(who).any():
+                if len(self._past):
+                    self._self[game] = self._past.draw(self._random, self._playing())
+                else:
+                    who[self._is_past(who)] = LEARNER
             self._who[game] = who
             self._strategies[game] = {
                 int(seat): snakes.make(self.names[who[seat]], int(self._random.integers(2**31)))
@@ -72,26 +89,67 @@ class Opponents:
                 if self.names[who[seat]] not in (PAST, *self._frozen)
             }
 
+    def follow(self, infos: Mapping[str, NDArray[Any]]) -> None:
+        """Take in a step of the games: who is out, and, where a game begins, who plays there."""
+        if len(self.names) == 1:
+            return
+        begun = infos["reset"]
+        for game in np.flatnonzero(begun & self._is_past(self._who).any(-1)):
+            self._note(game)
+        self._out_on[begun] = np.inf
+        self.sit_down(begun)
+        out = (infos["cause"] > 0) & np.isinf(self._out_on)
+        self._out_on[out] = np.broadcast_to(infos["turn"][:, None], out.shape)[out]
+
+    def _note(self, game: np.intp) -> None:
+        """Tell the past self of a game that is over how often the learner outlived it."""
+        out_on, past = self._out_on[game], self._is_past(self._who[game])
+        ours = out_on[self._who[game] == LEARNER][:, None]
+        outlived = np.where(ours == out_on[past], 0.5, ours > out_on[past])
+        self._past.note(int(self._self[game]), float(outlived.mean()))
+
+    def _is_past(self, who: NDArray[np.int64]) -> NDArray[np.bool_]:
+        past: NDArray[np.bool_] = who == (self.names.index(PAST) if PAST in self.names else -1)
+        return past
+
+    def _playing(self) -> set[int]:
+        """The past selves that sit somewhere."""
+        return set(self._self[self._is_past(self._who).any(-1)].tolist())
+
     def move(
         self,
         frames: NDArray[np.uint8],
         action_mask: NDArray[np.bool_],
         alive: NDArray[np.bool_],
-        past_values: Values,
         actions: NDArray[np.uint8],
     ) -> None:
         """Fill in the opponents' moves in ``actions`` (N, S)."""
         if len(self.names) == 1:
             return
-        networks = {PAST: past_values, **self._frozen}
-        for name in self.names:
+        for name, values in self._frozen.items():
             seats = alive & (self._who == self.names.index(name))
-            if name in networks and seats.any():
-                values = networks[name](frames[seats])
-                actions[seats] = np.where(action_mask[seats], values, -np.inf).argmax(-1)
+            _move_by(values, seats, frames, action_mask, actions)
+        for number in self._playing():
+            seats = alive & self._is_past(self._who) & (self._self == number)[:, None]
+            _move_by(
+                functools.partial(self._past.values, number), seats, frames, action_mask, actions
+            )
         for game, strategies in enumerate(self._strategies):
             if any(alive[game, seat] for seat in strategies):
                 ask(self._vector, game, strategies, alive, actions)
+
+
+def _move_by(
+    values: Values,
+    seats: NDArray[np.bool_],
+    frames: NDArray[np.uint8],
+    action_mask: NDArray[np.bool_],
+    actions: NDArray[np.uint8],
+) -> None:
+    """Fill in the moves of the highest value for ``seats``."""
+    if seats.any():
+        preference = np.where(action_mask[seats], values(frames[seats]), -np.inf)
+        actions[seats] = preference.argmax(-1)
 
 
 def _frozen(name: str, vector: VectorBattlesnake) -> Values:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections import deque
+import functools
 from collections.abc import Collection
 from typing import Any
 
@@ -31,15 +31,14 @@ from battlesnake_gym.vector import VectorBattlesnake
 from mabs.environment import make_vector, side_at
 from mabs.memory import keep_freed_memory, leave_new_memory_unfilled
 from mabs.metrics import GameStatistics
-from mabs.opponents import PAST, Opponents
+from mabs.opponents import Opponents
+from mabs.past_selves import PastSelves
+from mabs.policies import Values
 from mabs.replay import Fragment
 from mabs.transitions import Turns, build_fragment
 
-NUM_PAST_SELVES = 10
-"""The oldest go."""
-
 PAST_SELVES = "past_selves"
-"""Part of the state: their weights, oldest first."""
+"""Part of the state: `mabs.past_selves.PastSelves`."""
 
 
 class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
@@ -58,8 +57,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self.module: Any = None
         self._weights_seq_no = 0
         self._random = np.random.default_rng(self._seed)
-        self._past_selves: deque[Any] = deque(maxlen=NUM_PAST_SELVES)
-        self._past_module: Any = None
+        self._past_selves = PastSelves(self._player)
         # A local runner beside remote ones only holds the weights, unless told otherwise.
         if (
             self.worker_index > 0
@@ -77,7 +75,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         )
         self._statistics = GameStatistics(self.env.num_games, self.env.num_snakes)
         shares = self.config.env_config.get("opponents", {})
-        self._opponents = Opponents(shares, self.env, self._random)
+        self._opponents = Opponents(shares, self.env, self._random, self._past_selves)
         self._needs_reset = True
 
     def make_module(self) -> None:
@@ -123,7 +121,6 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         assert self.env is not None
         if force_reset or self._needs_reset:
             self._reset()
-        self._recall()
         explore = self.config.explore if explore is None else explore
         epsilon = self._epsilons() if explore else np.zeros(self.env.num_games)
         if random_actions:
@@ -161,17 +158,13 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
     def remember(self, weights: Any) -> None:
         """From now on ``weights`` (of the module, or a reference to them) are a past self."""
-        self._past_selves.append(_fetched(weights))
+        self._past_selves.add(_fetched(weights))
 
-    def _recall(self) -> None:
-        """Draw the past self that plays in this fragment."""
-        if PAST not in self._opponents.names:
-            return
-        if self._past_module is None:
-            self._past_module = copy.deepcopy(self.module)
-        self._past_module.set_state(
-            self._past_selves[self._random.integers(len(self._past_selves))]
-        )
+    def _player(self, weights: Any) -> Values:
+        """What a past self thinks."""
+        module = copy.deepcopy(self.module)
+        module.set_state(weights)
+        return functools.partial(q_values, module[DEFAULT_MODULE_ID])
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Fragment:
         """Play ``num_turns`` turns of all games, exploring in game i with ``epsilon[i]``."""
@@ -192,7 +185,6 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
                 turns.frames[t],
                 turns.action_mask[t],
                 self._position[2],
-                self._past_values,
                 turns.actions[t],
             )
             observations, rewards, terminations, truncations, infos = self.env.step(
@@ -205,7 +197,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             turns.truncateds[t] = truncations
             learned = dataclasses.replace(self.env.last_turn, acted=turns.acted[t])
             self._statistics.update(learned, rewards, infos)
-            self._opponents.sit_down(infos["reset"])
+            self._opponents.follow(infos)
             self._position = observations, infos["action_mask"], infos["alive"], truncations
         self._look(turns, num_turns)
         fragment = build_fragment(turns, n_step=self.config.n_step, gamma=self.config.gamma)
@@ -223,9 +215,6 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         if not len(frames):
             return np.zeros((0, 4), dtype=np.float32)
         return q_values(self.module[DEFAULT_MODULE_ID], frames)
-
-    def _past_values(self, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        return q_values(self._past_module[DEFAULT_MODULE_ID], frames)
 
     def _epsilons(self) -> NDArray[np.float64]:
         """Probability of a random move in each game: a schedule over env steps, or a ladder.
@@ -290,7 +279,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             )
             state[WEIGHTS_SEQ_NO] = self._weights_seq_no
         if self._check_component(PAST_SELVES, components, not_components):
-            state[PAST_SELVES] = list(self._past_selves)
+            state[PAST_SELVES] = self._past_selves.get_state()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -303,8 +292,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         if NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
             self.num_env_steps_sampled_lifetime = state[NUM_ENV_STEPS_SAMPLED_LIFETIME]
         if PAST_SELVES in state:
-            self._past_selves.clear()
-            self._past_selves.extend(state[PAST_SELVES])
+            self._past_selves.set_state(state[PAST_SELVES])
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
         """How to build this runner again from a checkpoint."""

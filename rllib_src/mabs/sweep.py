@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +55,18 @@ def scheduler_of(name: str, minutes: float) -> TrialScheduler | None:
 
 
 def search(
-    config: Any, *, samples: int, minutes: float, folder: Path, scheduler: str = "none"
+    config: Any,
+    *,
+    samples: int,
+    minutes: float,
+    folder: Path,
+    scheduler: str = "none",
+    stop: Mapping[str, float] | None = None,
 ) -> tune.ResultGrid:
     """Train ``samples`` draws from the distributions in ``config``, each for ``minutes``.
 
-    Trials run at the same time as far as Ray has CPUs for them. Results and last checkpoints are
-    written under ``folder``.
+    ``stop`` are results at which one ends (None: the minutes). Trials run at the same time as far
+    as Ray has CPUs for them. Results and last checkpoints are written under ``folder``.
     """
     return tune.Tuner(
         config.algo_class,
@@ -73,7 +80,7 @@ def search(
         run_config=tune.RunConfig(
             name="sweep",
             storage_path=str(folder.resolve()),
-            stop={"time_total_s": minutes * 60},
+            stop=dict(stop or {"time_total_s": minutes * 60}),
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True, num_to_keep=1),
             verbose=1,
         ),

@@ -36,7 +36,7 @@ def test_every_file_is_an_experiment() -> None:
         named, config = configured("--experiment", name)
         assert named == name
         make_vector(1, config.env_config)
-        described.add(str(config.env_config))
+        described.add(str([config.env_config, config.demonstrations]))
     assert len(described) == len(names)
 
 
@@ -49,6 +49,23 @@ def test_an_experiment_sets_rewards_masks_and_rllib() -> None:
     assert config.env_config["action_mask"] == "wall"
     _, config = configured("--experiment", "hill-curriculum")
     assert config.env_config["curriculum"][0] == [0, 7]
+
+
+def test_winner_sees_far_and_its_other_differs_by_demonstrations_alone() -> None:
+    (_, winner), (_, shown) = (
+        configured("--experiment", name) for name in ("winner", "winner-demonstrations")
+    )
+    assert winner.symmetries
+    assert winner.gamma == 0.995
+    assert winner.demonstrations["moves"] == 0
+    assert shown.demonstrations["moves"] == 60_000
+    assert shown.demonstrations["margin"] == winner.demonstrations["margin"]
+    assert winner.env_config == shown.env_config
+    shown.demonstrations = winner.demonstrations
+    ignored = ("rl_module_spec", "_rl_module_spec")
+    one, other = ({k: str(v) for k, v in c.to_dict().items() if k not in ignored}
+                  for c in (winner, shown))  # fmt: skip
+    assert one == other
 
 
 def test_flags_win_over_the_experiment() -> None:

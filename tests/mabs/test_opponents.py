@@ -1,6 +1,6 @@
 """Who sits in training games beside the learner, and that nobody learns from them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,24 @@ pytestmark = [
 SHARES = {"past": 0.4, "straight": 0.3}
 
 
-def seated(shares: dict[str, float], games: int = 400) -> tuple[Any, Any, Any]:
-    """Opponents in the first games of a batch, and what stands there."""
+def seated(
+    shares: dict[str, float], games: int = 400, past: Sequence[Any] = (None,)
+) -> tuple[Any, Any, Any]:
+    """Opponents in the first games of a batch, and what stands there.
+
+    Those of ``past`` are functions from boards to values.
+    """
     from mabs.environment import make_vector
     from mabs.opponents import Opponents
+    from mabs.past_selves import PastSelves
+
+    selves = PastSelves(lambda function: function)
+    for function in past:
+        selves.add(function)
 
     vector = make_vector(games, SMALL | {"num_snakes": 3, "width": 7, "height": 7})
     frames, infos = vector.reset(seed=2)
-    opponents = Opponents(shares, vector, np.random.default_rng(1))
+    opponents = Opponents(shares, vector, np.random.default_rng(1), selves)
     opponents.sit_down(infos["reset"])
     return opponents, frames, infos
 
@@ -50,17 +60,17 @@ def test_only_games_that_begin_are_seated_anew() -> None:
 def test_everybody_makes_its_own_moves() -> None:
     from battlesnake_gym.rules import MOVES
 
-    opponents, frames, infos = seated(SHARES, games=40)
     asked = []
 
     def always_left(boards: Any) -> Any:
         asked.append(len(boards))
         return np.tile(np.array([0, 1, 9, 2], np.float32), (len(boards), 1))
 
+    opponents, frames, infos = seated(SHARES, games=40, past=[always_left])
     unset = 77
     actions = np.full(infos["alive"].shape, unset, np.uint8)
     mask = np.ones((*infos["alive"].shape, 4), np.bool_)
-    opponents.move(frames, mask, infos["alive"], always_left, actions)
+    opponents.move(frames, mask, infos["alive"], actions)
     np.testing.assert_array_equal(actions == unset, opponents.learning)
     lefts = int((actions == MOVES.index("left")).sum())
     assert asked[0] <= lefts
@@ -68,7 +78,7 @@ def test_everybody_makes_its_own_moves() -> None:
     # The dead are not asked.
     dead = np.zeros_like(infos["alive"])
     actions[:] = unset
-    opponents.move(frames, mask, dead, always_left, actions)
+    opponents.move(frames, mask, dead, actions)
     assert (actions == unset).all()
     assert len(asked) == 1
 
@@ -87,6 +97,65 @@ def test_impossible_opponents_are_refused(shares: Any, words: str) -> None:
 
     with pytest.raises(ValueError, match=words):
         make_vector(1, SMALL | {"opponents": shares})
+
+
+def test_a_past_self_keeps_its_seats_until_the_game_is_over_and_hears_how_it_went() -> None:
+    opponents, _, _ = seated({"past": 0.6}, games=30, past=[1, 2, 3, 4, 5])
+    past, who, selves = opponents._past, opponents._who.copy(), opponents._self.copy()
+    assert len(opponents._playing()) == 3  # not more at once
+    none = np.zeros(30, np.bool_)
+    alive = np.zeros((30, 3), np.uint8)
+    turn = np.full(30, 7)
+    for _ in range(20):
+        opponents.follow({"reset": none, "cause": alive, "turn": turn})
+    np.testing.assert_array_equal(opponents._who, who)
+    np.testing.assert_array_equal(opponents._self, selves)
+    # In the first game the learner dies first, in the second the past self, in a third nobody.
+    with_past = np.flatnonzero((who != 0).any(-1))[:3]
+    lost, won, _ = with_past
+    opponents._self[with_past] = 1, 2, 3
+    cause = alive.copy()
+    cause[lost, who[lost] == 0] = 1
+    cause[won, who[won] != 0] = 1
+    opponents.follow({"reset": none, "cause": cause, "turn": turn})
+    over = none.copy()
+    over[with_past] = True
+    opponents.follow({"reset": over, "cause": alive, "turn": np.zeros(30, int)})
+    state = past.get_state()
+    assert state["met"][:3] == [1, 1, 1]
+    assert state["outlived"][:3] == [0, 1, 0.5]
+    chances = past.chances()
+    assert chances[0] > chances[2] > chances[1]
+
+
+def test_hard_past_selves_are_drawn_more_often_and_all_of_training_is_kept() -> None:
+    from mabs.past_selves import KEPT, PastSelves
+
+    selves = PastSelves(lambda weights: lambda frames: np.full((1, 4), weights, np.float32))
+    for number in range(1, 101):
+        selves.add(float(number))
+    assert selves.numbers[0] == 1  # the first
+    assert KEPT / 2 <= len(selves) <= KEPT
+    assert set(np.diff(selves.numbers)) == {16}  # evenly over all of training
+    # One that was given up is stood in for by the one before it.
+    assert selves.values(20, np.zeros((1, 1), np.uint8))[0, 0] == 17.0
+    hard, easy = selves.numbers[2], selves.numbers[4]
+    for _ in range(20):
+        for number in selves.numbers:
+            selves.note(number, {hard: 0.0, easy: 1.0}.get(number, 0.7))
+    random = np.random.default_rng(1)
+    drawn = [selves.draw(random, set()) for _ in range(500)]
+    assert drawn.count(hard) > 0.5 * len(drawn) > 20 * drawn.count(easy)
+    playing = set(selves.numbers[3:6])
+    assert {selves.draw(random, playing) for _ in range(50)} <= playing
+    copy = PastSelves(lambda weights: lambda frames: np.full((1, 4), weights, np.float32))
+    copy.set_state(selves.get_state())
+    assert copy.get_state() == selves.get_state()
+    np.testing.assert_array_equal(copy.chances(), selves.chances())
+
+
+def test_as_long_as_there_is_no_past_self_the_seats_are_the_learners() -> None:
+    assert seated({"past": 0.6}, past=[])[0].learning.all()
 
 
 GAMES = {"num_snakes": 3, "width": 7, "height": 7}
@@ -110,16 +179,16 @@ def frozen(tmp_path: Path) -> Callable[..., str]:
 def test_a_frozen_policy_plays_by_its_values(frozen: Callable[..., str]) -> None:
     from battlesnake_gym.rules import MOVES
 
-    opponents, frames, infos = seated({frozen(): 0.5, "past": 0.2}, games=40)
+    def always_up(boards: Any) -> Any:
+        return np.tile(np.array([1, 0, 0, 0], np.float32), (len(boards), 1))
+
+    shares = {frozen(): 0.5, "past": 0.2}
+    opponents, frames, infos = seated(shares, games=40, past=[always_up])
     unset = 77
     actions = np.full(infos["alive"].shape, unset, np.uint8)
     mask = np.ones((*infos["alive"].shape, 4), np.bool_)
     mask[:, 0, MOVES.index("left")] = False
-
-    def always_up(boards: Any) -> Any:
-        return np.tile(np.array([1, 0, 0, 0], np.float32), (len(boards), 1))
-
-    opponents.move(frames, mask, infos["alive"], always_up, actions)
+    opponents.move(frames, mask, infos["alive"], actions)
     np.testing.assert_array_equal(actions == unset, opponents.learning)
     names = np.array(opponents.names)[opponents._who]
     frozen_seats = np.char.startswith(names, "policy:")
@@ -199,7 +268,8 @@ def test_past_selves_play_by_the_weights_of_then_and_survive_a_checkpoint(
     everybody = [*values["past"], values["now"]]
     for i in range(len(everybody) - 1):
         assert not np.allclose(everybody[0], everybody[i + 1])
-    assert any(np.allclose(values["playing"], then) for then in values["past"])
+    for number, then in zip(values["numbers"], values["past"], strict=True):
+        np.testing.assert_allclose(values["playing"][number], then)
 
     copy = config.copy(copy_frozen=False).build_algo()
     try:
@@ -230,9 +300,12 @@ def values_of_runners(algorithm: Any) -> list[dict[str, Any]]:
 
         return {
             "now": values(runner.module.get_state()),
-            "past": [values(weights) for weights in runner._past_selves],
-            # A local runner beside remote ones plays nothing.
-            "playing": None if runner._past_module is None else runner._past_values(boards),
+            "past": [values(weights) for weights in runner._past_selves.get_state()["weights"]],
+            "numbers": runner._past_selves.numbers,
+            "playing": {
+                number: runner._past_selves.values(number, boards)
+                for number in runner._past_selves.numbers
+            },
         }
 
     return list(algorithm.env_runner_group.foreach_env_runner(ask))

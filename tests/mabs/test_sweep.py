@@ -13,14 +13,17 @@ from mabs import sweep
 
 pytestmark = [pytest.mark.rllib, pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
+MEASURED = {"elo_games": 1.0}
+"""When games on the ladder have been played."""
+
 
 def test_a_sweep_trains_each_draw_and_keeps_its_checkpoint(
     small_config: Any, run_folder: Path
 ) -> None:
     config = small_config("DQN").training(lr=tune.grid_search([1e-4, 1e-3]))
-    # Nearly all of the time goes into games, so that there are some after a few seconds.
+    # Half of the time may go into games, so that there are some after a few seconds.
     config.ladder_share = 0.5
-    results = sweep.search(config, samples=1, minutes=12 / 60, folder=run_folder)
+    results = sweep.search(config, samples=1, minutes=1, folder=run_folder, stop=MEASURED)
     assert [result.error for result in results] == [None, None]
     assert sorted(result.config["lr"] for result in results) == [1e-4, 1e-3]
     best = results.get_best_result()
@@ -32,7 +35,9 @@ def test_a_sweep_trains_each_draw_and_keeps_its_checkpoint(
 def test_a_population_goes_on_from_its_strongest(small_config: Any, run_folder: Path) -> None:
     config = small_config("DQN").training(lr=tune.loguniform(1e-4, 1e-3))
     config.ladder_share = 0.5
-    results = sweep.search(config, samples=2, minutes=20 / 60, folder=run_folder, scheduler="pbt")
+    results = sweep.search(
+        config, samples=2, minutes=0.2, folder=run_folder, scheduler="pbt", stop=MEASURED
+    )
     assert [result.error for result in results] == [None, None]
     assert results.get_best_result().metrics["elo"] > 0
 

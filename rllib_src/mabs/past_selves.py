@@ -1,0 +1,120 @@
+"""The learner as it was: earlier weights that sit in training games, the hard ones more often.
+
+Prioritised fictitious self-play (Vinyals et al. 2019): who is drawn depends on how seldom the
+learner outlives it. The selves kept are spread over all of training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+KEPT = 10
+"""Past selves at most; of more, every second is given up, the first one stays."""
+
+AT_ONCE = 3
+"""Different past selves that play in the games of one runner at the same time: each costs a forward
+pass of its own a turn."""
+
+HARDNESS = 2.0
+"""Power of how often the learner does not outlive a past self, in the chance that it is drawn."""
+
+FORGETTING = 0.99
+"""What a result counts after each further one: the learner changes."""
+
+
+class PastSelves:
+    """Past selves and how the learner does against them.
+
+    ``build`` makes of a module's weights a function from frames (B, C, H, W) to values (B, 4).
+    """
+
+    def __init__(self, build: Callable[[Any], Callable[[Any], Any]]) -> None:
+        self._build = build
+        self._weights: list[Any] = []
+        self._values: list[Callable[[Any], Any]] = []
+        self._outlived: list[float] = []
+        self._met: list[float] = []
+        self._numbers: list[int] = []
+        self._heard = 0
+        self._every = 1
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Names of those that are kept, the oldest first: they hold when others are given up."""
+        return tuple(self._numbers)
+
+    def add(self, weights: Any) -> None:
+        """Hear of the present weights; they are kept if it is their turn."""
+        self._heard += 1
+        if (self._heard - 1) % self._every:
+            return
+        if len(self) == KEPT:
+            self._every *= 2
+            for part in (self._weights, self._values, self._outlived, self._met, self._numbers):
+                del part[1::2]
+            if (self._heard - 1) % self._every:
+                return
+        self._keep(weights, self._heard, 0.0, 0.0)
+
+    def _keep(self, weights: Any, number: int, outlived: float, met: float) -> None:
+        self._weights.append(weights)
+        self._values.append(self._build(weights))
+        self._numbers.append(number)
+        self._outlived.append(outlived)
+        self._met.append(met)
+
+    def chances(self) -> NDArray[np.float64]:
+        """The chance of each to be drawn."""
+        # Who was not met yet counts as one that wins half of the time.
+        outlived = (np.array(self._outlived) + 1) / (np.array(self._met) + 2)
+        hardness = (1 - outlived) ** HARDNESS
+        chances: NDArray[np.float64] = hardness / hardness.sum()
+        return chances
+
+    def draw(self, random: np.random.Generator, playing: set[int]) -> int:
+        """The number of one for a game that begins, while those in ``playing`` play in others."""
+        chances = self.chances()
+        in_play = np.isin(self._numbers, list(playing))
+        if in_play.sum() >= AT_ONCE:
+            chances = np.where(in_play, chances, 0.0)
+        return self._numbers[random.choice(len(self), p=chances / chances.sum())]
+
+    def note(self, number: int, outlived: float) -> None:
+        """The learner has outlived ``number`` (1), has not (0), or both died at once (1/2)."""
+        if number in self._numbers:
+            index = self._numbers.index(number)
+            self._outlived[index] = FORGETTING * self._outlived[index] + outlived
+            self._met[index] = FORGETTING * self._met[index] + 1
+
+    def values(self, number: int, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """What one of them thinks of the moves; for one given up, the next older one answers."""
+        kept = max((n for n in self._numbers if n <= number), default=self._numbers[0])
+        answer: NDArray[np.float32] = self._values[self._numbers.index(kept)](frames)
+        return answer
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything, in numbers."""
+        return {
+            "weights": list(self._weights),
+            "numbers": list(self._numbers),
+            "outlived": list(self._outlived),
+            "met": list(self._met),
+            "heard": self._heard,
+            "every": self._every,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take over what `get_state` gave."""
+        for part in (self._weights, self._values, self._outlived, self._met, self._numbers):
+            part.clear()
+        columns = (state[name] for name in ("weights", "numbers", "outlived", "met"))
+        for one in zip(*columns, strict=True):
+            self._keep(*one)
+        self._heard, self._every = state["heard"], state["every"]

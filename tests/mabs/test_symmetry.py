@@ -1,0 +1,50 @@
+"""A board that lies in another way: the same game, the same moves."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ray", reason="needs the extra rllib")
+
+from battlesnake_gym.rules import MOVES
+from mabs import symmetry
+from mabs.environment import DEFAULTS, make_vector
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+
+@pytest.mark.parametrize("way", range(symmetry.WAYS))
+def test_to_turn_and_to_move_is_to_move_and_to_turn(way: int) -> None:
+    """Heads of snakes that go on, seen in another way, go where the turned move says."""
+    vector = make_vector(40, DEFAULTS | {"num_snakes": 2})
+    frames, infos = vector.reset(seed=5)
+    before, mask = frames.copy(), infos["action_mask"].copy()
+    actions = np.random.default_rng(1).integers(4, size=(40, 2)).astype(np.uint8)
+    after, _, _, _, infos = vector.step(actions)
+    alive = infos["alive"]
+    own = vector.observation.planes.index("own_body")
+    columns: dict[str, Any] = {
+        "obs": before[alive], "new_obs": after[alive], "actions": actions[alive].astype(np.int64),
+        "new_action_mask": mask[alive], "rewards": np.zeros(alive.sum()),
+    }  # fmt: skip
+    turned = symmetry.turned(columns, way, "new_action_mask")
+    steps = {"up": (1, 0), "down": (-1, 0), "left": (0, -1), "right": (0, 1)}
+    for seen, then, action in zip(
+        turned["obs"][:, own], turned["new_obs"][:, own], turned["actions"], strict=True
+    ):
+        head, next_head = (np.argwhere(plane == 255)[0] for plane in (seen, then))
+        np.testing.assert_array_equal(next_head - head, steps[MOVES[action]])
+    # What was allowed still is, by its new name.
+    for then, allowed, action in zip(
+        mask[alive], turned["new_action_mask"], range(10**6), strict=False
+    ):
+        move = action % 4
+        assert then[move] == allowed[symmetry.ACTIONS[way, move]]
+
+
+def test_there_are_eight() -> None:
+    board = np.arange(9).reshape(3, 3)
+    ways = {symmetry.turned_boards(board, way).tobytes() for way in range(symmetry.WAYS)}
+    assert len(ways) == symmetry.WAYS
+    assert len({tuple(row) for row in symmetry.ACTIONS}) == symmetry.WAYS
