@@ -1,292 +1,189 @@
-"""Learning curves: what each way to train has learned after the same wall time.
+"""Learning curves: how strong each way to train is, in Elo over CPU minutes.
 
-    python benchmarks/learning_curves.py --minutes 20 --output runs/learning-curves
+    python benchmarks/learning_curves.py --cpu-minutes 20 --output runs/learning-curves
 
-Trains one after the other, each for so many minutes: the MXNet baseline on one core, our DQN on
-one core and on two, APEX on two, all with nothing masked; then DQN on two cores with masks. 11x11,
-5 snakes, reward 1 for every turn that a snake is alive and nothing else. Whatever is trained is
-kept to its cores. The checkpoints that training writes, about one a minute, are set aside, and when
-it is over each plays greedy games against itself, under the mask it was trained with: none of that
-counts as training time. Score: mean over the snakes of a game. Safe-random play (any move that does
-not lose at once) is the line below which nothing counts as learning.
+Trains one after the other with each seed: the MXNet baseline, DQN, APEX, PPO and EXIT, all in duels
+on 11x11, the policies with nothing masked. Each tells its Elo by games on the ladder that it plays
+beside training, and their CPU time, which is limited, is in the minutes (``mabs.strength``). What
+is drawn are the runs' own ``progress.csv``: the mean over the seeds, with the band from the lowest
+to the highest of them. The table tells the CPU minutes until a run's Elo is above a rung's, which
+is when it wins more than half against it.
 
 Writes curves.csv, curves.svg, curves.png and table.md. If it is interrupted, the same command goes
-on: finished curves are not trained again, and an unfinished one goes on from its last checkpoint.
+on. ``--draw-only`` draws what is there, other folders of runs (``--runs``) too.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import json
-import logging
 import math
-import os
-import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from numpy.typing import NDArray
-from tqdm import tqdm
 
 from battlesnake_gym.files import write_atomically
-from heuristics.sprt import Z95
-from mabs import policies
-from mabs.environment import make_vector
-from mabs.export import export_checkpoint
-from sagemaker_rl import checkpoints
+from heuristics import ladder
+from sagemaker_rl import curves
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAIN = (sys.executable, str(ROOT / "rllib_src" / "train-mabs.py"))
-GAME = ("--num-agents", "5", "--map-size", "11", "--rewards", "survival")
-BOARDS_AT_ONCE = 512
+DUELS = ("--num-agents", "2", "--map-size", "11", "--action-mask", "none")
 
 
 @dataclass(frozen=True)
-class Curve:
-    """One thing to train."""
+class Way:
+    """One way to train, with the CPU cores that it keeps busy."""
 
     name: str
     label: str
-    cores: int
+    cores: float
     flags: tuple[str, ...]
-    threads: int = 1
-    """In each process; all processes together have ``cores``."""
 
 
-LONG_VIEW = ("--rl.training.config.gamma", "0.99")
-EXPLORATION = ("--rl.training.config.epsilon_ladder", "[0.4, 7.0]")
-"""DQN explores as APEX does by default. Without masks a random move is often the last, and a single
-epsilon of 0.05 for all games leaves few turns to learn from in which snakes are long."""
-
-UNMASKED = ("--action-mask", "none")
-DQN = ("--algorithm", "DQN", *LONG_VIEW, *EXPLORATION)
-
-CURVES = (
-    Curve("mxnet", "MXNet DQN, 1 core", 1, ("--algorithm", "MXNET", *UNMASKED)),
-    Curve("dqn-1", "DQN, 1 core", 1, (*DQN, *UNMASKED)),
-    Curve("dqn-2", "DQN, 2 cores", 2, (*DQN, *UNMASKED), threads=2),
-    Curve("apex-2", "APEX, 2 cores", 2, ("--algorithm", "APEX", *LONG_VIEW, *UNMASKED)),
-    Curve(
-        "dqn-2-masked",
-        "DQN, 2 cores, masked",
-        2,
-        (*DQN, "--action-mask", "forbidden"),
-        threads=2,
-    ),
-)
-BASELINE = CURVES[0].name
+WAYS = (
+    Way("mxnet", "MXNet DQN", 1, ("--algorithm", "MXNET", *DUELS)),
+    Way("dqn", "DQN", 1, ("--experiment", "winner")),
+    Way("dqn-demonstrations", "DQN with demonstrations", 1,
+        ("--experiment", "winner-demonstrations")),
+    Way("apex", "APEX", 2, ("--experiment", "winner", "--algorithm", "APEX")),
+    Way("ppo", "PPO", 2, ("--algorithm", "PPO", *DUELS)),
+    Way("exit", "EXIT (inside the search)", 2, ("--algorithm", "EXIT")),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Point:
-    """What a policy scored after ``minutes`` of training; means over games, 95 % half-widths."""
+    """What a run has measured after ``cpu_minutes``."""
 
-    minutes: float
-    reward: float
-    reward_error: float
-    length: float
-    length_error: float
-
-
-# -- Training --------------------------------------------------------------------------------------
+    cpu_minutes: float
+    elo: float
+    low: float
+    high: float
 
 
-def train(curve: Curve, folder: Path, minutes: float, seed: int) -> None:
-    """Train to the end, setting each checkpoint aside under ``folder``/kept."""
-    command = [*TRAIN, *GAME, *curve.flags, "--minutes", str(minutes), "--seed", str(seed)]
-    cores = sorted(os.sched_getaffinity(0))[: curve.cores]
-    process = subprocess.Popen(
-        [*command, "--runs", str(folder.parent), "--name", folder.name],
-        env={**os.environ, "OMP_NUM_THREADS": str(curve.threads)},
-        preexec_fn=lambda: os.sched_setaffinity(0, cores),
-        start_new_session=True,  # Ctrl-C is ours to pass on
+def train(way: Way, seed: int, cpu_minutes: float, runs: Path) -> None:
+    """Train until it has used so much CPU time; one that has is left as it is."""
+    folder = runs / f"{way.name}-{seed}"
+    while (left := cpu_minutes - spent(folder)) > 0.5:
+        # How long that takes depends on who else works here, so it is asked for in parts.
+        before = minutes(folder)
+        command = [*TRAIN, *way.flags, "--seed", str(seed), "--runs", str(runs)]
+        command += ["--name", folder.name, "--minutes", str(before + max(left / way.cores, 0.5))]
+        status = subprocess.run(command, check=False).returncode
+        if status:
+            sys.exit(f"{folder.name}: training ended with status {status}")
+
+
+def spent(folder: Path) -> float:
+    """CPU minutes of a run so far."""
+    rows = curves.read(folder / curves.CSV_FILE)
+    return rows[-1]["cpu_minutes"] if rows else 0.0
+
+
+def minutes(folder: Path) -> float:
+    """Minutes of a run so far, by the clock on the wall."""
+    rows = curves.read(folder / curves.CSV_FILE)
+    return rows[-1]["time_total_s"] / 60 if rows else 0.0
+
+
+def points(folder: Path) -> list[Point]:
+    """A run's measurements, each once."""
+    found: dict[float, Point] = {}
+    for row in curves.read(folder / curves.CSV_FILE):
+        if not math.isnan(row["elo"]):
+            at = row["elo_cpu_minutes"]
+            found[at] = Point(at, row["elo"], row["elo_low"], row["elo_high"])
+    return [found[at] for at in sorted(found)]
+
+
+def mean_curve(runs: Sequence[Sequence[Point]]) -> list[tuple[float, float, float, float]]:
+    """CPU minutes, and the mean, lowest and highest Elo of runs, where all have been measured.
+
+    Between its measurements a run's Elo is taken to change evenly.
+    """
+    begin = max(run[0].cpu_minutes for run in runs)
+    end = min(run[-1].cpu_minutes for run in runs)
+    at = sorted({p.cpu_minutes for run in runs for p in run if begin <= p.cpu_minutes <= end})
+    elo = np.array(
+        [np.interp(at, [p.cpu_minutes for p in run], [p.elo for p in run]) for run in runs]
     )
-    try:
-        while process.poll() is None:
-            set_aside(folder)
-            time.sleep(1)
-    except KeyboardInterrupt:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
-        raise
-    if process.returncode:
-        sys.exit(f"{curve.name}: training ended with status {process.returncode}")
-    set_aside(folder)
+    if not at:
+        return []
+    columns = at, elo.mean(0).tolist(), elo.min(0).tolist(), elo.max(0).tolist()
+    return list(zip(*columns, strict=True))
 
 
-def set_aside(folder: Path) -> None:
-    """Copy checkpoints that are not kept yet; training deletes all but the last two."""
-    for checkpoint in (folder / "checkpoints").glob("checkpoint_*"):
-        kept = folder / "kept" / checkpoint.name
-        if (checkpoint / checkpoints.FACTS_FILE).is_file() and not checkpoint.suffix:
-            if kept.is_dir():
-                continue
-            draft = kept.with_suffix(".unfinished")
-            shutil.rmtree(draft, ignore_errors=True)
-            shutil.copytree(checkpoint, draft)
-            draft.rename(kept)
+def until(run: Sequence[Point], elo: float) -> float:
+    """CPU minutes until a run was measured above ``elo``; infinity if it never was."""
+    return next((point.cpu_minutes for point in run if point.elo > elo), math.inf)
 
 
-# -- Scores ----------------------------------------------------------------------------------------
+def table(ways: Mapping[str, Sequence[Sequence[Point]]]) -> str:
+    """For each rung, CPU minutes until above half: the median of the seeds, in Markdown."""
+    lines = [
+        f"| CPU minutes until above half against | Elo | {' | '.join(ways)} |",
+        f"|---|---|{'---|' * len(ways)}",
+    ]
+    for rung in sorted(ladder.load(2).rungs, key=lambda rung: rung.elo):
+        cells = []
+        for runs in ways.values():
+            middle = float(np.median([until(run, rung.elo) for run in runs]))
+            cells.append("never" if math.isinf(middle) else f"{middle:.1f}")
+        if any(cell != "never" for cell in cells):
+            lines.append(f"| {rung.name} | {rung.elo:.0f} | {' | '.join(cells)} |")
+    ends = [f"{np.median([run[-1].elo for run in runs]):.0f}" for runs in ways.values()]
+    trained = [f"{np.median([run[-1].cpu_minutes for run in runs]):.1f}" for runs in ways.values()]
+    lines.append(f"| Elo at the end (median) | | {' | '.join(ends)} |")
+    lines.append(f"| after CPU minutes | | {' | '.join(trained)} |")
+    lines.append(f"| seeds | | {' | '.join(str(len(runs)) for runs in ways.values())} |")
+    return "\n".join(lines) + "\n"
 
 
-def scores(kept: Path, games: int, seed: int) -> Point:
-    """Play the network of a checkpoint greedily."""
-    policy = export_checkpoint(kept, kept / "policy.onnx")
-    values, env_config = policies.load(policy)
-    minutes = checkpoints.read_facts(kept)["time_total_s"] / 60
-    return play(values, env_config, games, seed, minutes)
-
-
-def safe_random(games: int, seed: int) -> Point:
-    """Any move that the mask "forbidden" leaves."""
-    random = np.random.default_rng(seed)
-    env_config = {"num_snakes": 5, "rewards": "survival", "action_mask": "forbidden"}
-    return play(
-        lambda boards: random.random((len(boards), 4), dtype=np.float32), env_config, games, seed, 0
-    )
-
-
-def play(
-    values: policies.Values, env_config: Mapping[str, Any], games: int, seed: int, minutes: float
-) -> Point:
-    """Play one game on each of ``games`` boards to its end, all snakes by the same policy."""
-    env = make_vector(games, env_config)
-    rewards = np.zeros((games, env.num_snakes))
-    lengths = np.zeros(games)
-    playing = np.ones(games, dtype=np.bool_)
-    boards, infos = env.reset(seed=seed)
-    while playing.any():
-        actions = np.zeros((games, env.num_snakes), dtype=np.uint8)
-        # Boards whose game is over begin another one, which nobody looks at.
-        asked = infos["alive"] & playing[:, None]
-        preference = np.where(infos["action_mask"][asked], in_parts(values, boards[asked]), -np.inf)
-        actions[asked] = preference.argmax(-1)
-        boards, gained, _, _, infos = env.step(actions)
-        rewards[playing] += gained[playing]
-        lengths[playing] = infos["turn"][playing]
-        playing &= infos["alive"].any(-1)
-    by_game = rewards.mean(-1)
-    return Point(
-        minutes=round(minutes, 3),
-        reward=float(by_game.mean()),
-        reward_error=half_width(by_game),
-        length=float(lengths.mean()),
-        length_error=half_width(lengths),
-    )
-
-
-def in_parts(values: policies.Values, boards: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """The values of many boards, a cache's worth at a time."""
-    starts = range(0, len(boards), BOARDS_AT_ONCE)
-    return np.concatenate([values(boards[start : start + BOARDS_AT_ONCE]) for start in starts])
-
-
-def half_width(numbers: NDArray[np.float64]) -> float:
-    """Of the mean's 95 % confidence interval."""
-    return float(Z95 * numbers.std(ddof=1) / math.sqrt(len(numbers)))
-
-
-# -- One curve, done once --------------------------------------------------------------------------
-
-
-def curve_points(curve: Curve, output: Path, settings: Mapping[str, Any]) -> list[Point]:
-    """The curve's points: read, if it is finished, else trained and scored."""
-    folder = output / curve.name
-    told = {**asdict(curve), **settings, "flags": list(curve.flags)}
-    # Written before training begins: a curve is never continued by other settings.
-    described, finished = folder / "curve.json", folder / "points.json"
-    if described.is_file() and json.loads(described.read_text()) != told:
-        sys.exit(f"{folder} was made with other settings; give another --output, or delete it")
-    if finished.is_file():
-        return [Point(**point) for point in json.loads(finished.read_text())]
-    write_json(described, told)
-    train(curve, folder, settings["minutes"], settings["seed"])
-    kept = sorted((folder / "kept").glob("checkpoint_??????"))
-    bar = tqdm(kept, desc=f"{curve.name}: games", unit="checkpoint")
-    points = [scores(checkpoint, settings["games"], settings["seed"]) for checkpoint in bar]
-    write_json(finished, [asdict(point) for point in points])
-    return points
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write all of it or nothing."""
-    write_atomically(path, lambda part: part.write_text(json.dumps(content, indent=1) + "\n"))
-
-
-# -- Results ---------------------------------------------------------------------------------------
-
-
-def write_csv(path: Path, points: Mapping[str, Sequence[Point]]) -> None:
-    """All points, one a row."""
-
-    def write(part: Path) -> None:
-        with part.open("w", newline="") as file:
-            writer = csv.DictWriter(file, ["curve", *Point.__dataclass_fields__])
-            writer.writeheader()
-            for name, rows in points.items():
-                writer.writerows({"curve": name, **asdict(row)} for row in rows)
-
-    write_atomically(path, write)
-
-
-def draw(path: Path, points: Mapping[str, Sequence[Point]], floor: Point) -> None:
-    """Reward and length over minutes, with safe-random play as a line."""
+def draw(path: Path, ways: Mapping[str, Sequence[Sequence[Point]]]) -> None:
+    """Elo over CPU minutes, with the rungs as lines."""
     plt.switch_backend("Agg")
-    figure, axes = plt.subplots(1, 2, figsize=(12, 4.5), layout="constrained")
-    for axis, what in zip(axes, ("reward", "length"), strict=True):
-        for curve in (curve for curve in CURVES if curve.name in points):
-            rows = points[curve.name]
-            axis.errorbar(
-                [row.minutes for row in rows],
-                [getattr(row, what) for row in rows],
-                [getattr(row, f"{what}_error") for row in rows],
-                label=curve.label,
-                marker=".",
-                capsize=2,
-            )
-        axis.axhline(getattr(floor, what), color="grey", linestyle="--", label="safe-random play")
-        axis.set(xlabel="minutes of training", xlim=(0, None), ylim=(0, None))
-        axis.grid(alpha=0.3)
-    axes[0].set_title("mean reward of a snake (turns alive)")
-    axes[1].set_title("mean length of a game (turns)")
-    axes[0].legend()
+    figure, axis = plt.subplots(figsize=(9, 5.5), layout="constrained")
+    top = 0.0
+    for label, runs in ways.items():
+        rows = mean_curve(runs)
+        x, mean, low, high = zip(*rows, strict=True) if rows else ((),) * 4
+        (line,) = axis.plot(x, mean, marker=".", label=label)
+        axis.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+        top = max([top, *high])
+    for rung in ladder.load(2).rungs:
+        if rung.elo < top + 150:
+            axis.axhline(rung.elo, color="grey", linewidth=0.5, linestyle=":")
+            axis.annotate(
+                rung.name, (1, rung.elo), xycoords=("axes fraction", "data"), fontsize=7,
+                xytext=(3, -2), textcoords="offset points",
+            )  # fmt: skip
+    axis.set(xlabel="CPU minutes of training, games on the ladder included", ylabel="Elo (duels)")
+    axis.set_xlim(left=0)
+    axis.grid(alpha=0.3)
+    axis.legend()
     write_atomically(path, lambda part: figure.savefig(part, format=path.suffix[1:], dpi=120))
     plt.close(figure)
 
 
-def table(points: Mapping[str, Sequence[Point]], floor: Point) -> str:
-    """What the last checkpoint of each curve scores, in Markdown."""
-    lines = [
-        "| trained | minutes | reward | length | reward x baseline | length x baseline |",
-        "|---|---|---|---|---|---|",
-    ]
-    baseline = points[BASELINE][-1] if BASELINE in points else None
-    last = {curve.label: points[curve.name][-1] for curve in CURVES if curve.name in points}
-    for label, point in {**last, "safe-random play": floor}.items():
-        ratios = (
-            (f"{point.reward / baseline.reward:.1f}", f"{point.length / baseline.length:.1f}")
-            if baseline
-            else ("", "")
-        )
-        cells = (
-            label,
-            f"{point.minutes:.1f}",
-            f"{point.reward:.1f} ± {point.reward_error:.1f}",
-            f"{point.length:.1f} ± {point.length_error:.1f}",
-            *ratios,
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+def write_csv(path: Path, ways: Mapping[str, Sequence[Sequence[Point]]]) -> None:
+    """All measurements, one a row."""
+
+    def write(part: Path) -> None:
+        with part.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["way", "run", "cpu_minutes", "elo", "low", "high"])
+            for label, runs in ways.items():
+                for number, run in enumerate(runs):
+                    writer.writerows([label, number, p.cpu_minutes, p.elo, p.low, p.high]
+                                     for p in run)  # fmt: skip
+
+    write_atomically(path, write)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -294,35 +191,37 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = [curve.name for curve in CURVES]
-    parser.add_argument("--minutes", type=float, default=20.0, help="of training, for each curve")
-    parser.add_argument("--games", type=int, default=200, help="played by each checkpoint")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--output", type=Path, default=Path("runs/learning-curves"))
-    parser.add_argument("--curves", nargs="+", choices=names, default=names)
+    names = [way.name for way in WAYS]
+    add = parser.add_argument
+    add("--cpu-minutes", type=float, default=20.0, help="of each training (%(default)s)")
+    add("--seeds", type=int, nargs="+", default=[1, 2, 3], help="one training each (1 2 3)")
+    add("--ways", nargs="+", choices=names, default=names)
+    add("--output", type=Path, default=Path("runs/learning-curves"))
+    add("--runs", type=Path, help="where the runs are, WAY-SEED each (default: the output)")
+    add("--draw-only", action="store_true", help="train nothing")
     arguments = parser.parse_args(argv)
-    if arguments.minutes <= 0 or arguments.games < 2:
-        parser.error("--minutes must be positive and --games at least 2")
-    cores = len(os.sched_getaffinity(0))
-    wanted = [curve for curve in CURVES if curve.name in arguments.curves]
-    if (needed := max(curve.cores for curve in wanted)) > cores:
-        parser.error(f"the curves need {needed} cores, and there are {cores}; leave some out")
-    settings = {key: getattr(arguments, key) for key in ("minutes", "games", "seed")}
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    logging.getLogger("ray").setLevel(logging.ERROR)
-    try:
-        points = {
-            curve.name: curve_points(curve, arguments.output, settings)
-            for curve in tqdm(wanted, desc="curves", unit="curve")
-        }
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here")
-        return 130
-    floor = safe_random(arguments.games, arguments.seed)
-    write_csv(arguments.output / "curves.csv", {**points, "safe-random": [floor]})
+    if arguments.cpu_minutes <= 0:
+        parser.error(f"--cpu-minutes must be positive, got {arguments.cpu_minutes}")
+    folder = arguments.runs or arguments.output
+    wanted = [way for way in WAYS if way.name in arguments.ways]
+    if not arguments.draw_only:
+        for way in wanted:
+            for seed in arguments.seeds:
+                train(way, seed, arguments.cpu_minutes, folder)
+    measured = {
+        way.label: [
+            run for seed in arguments.seeds if (run := points(folder / f"{way.name}-{seed}"))
+        ]
+        for way in wanted
+    }
+    ways = {label: runs for label, runs in measured.items() if runs}
+    if not ways:
+        parser.error(f"no run under {folder} has an Elo yet; train for longer")
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    write_csv(arguments.output / "curves.csv", ways)
     for suffix in (".svg", ".png"):
-        draw(arguments.output / f"curves{suffix}", points, floor)
-    text = table(points, floor)
+        draw(arguments.output / f"curves{suffix}", ways)
+    text = table(ways)
     write_atomically(arguments.output / "table.md", lambda part: part.write_text(text))
     print(text)
     return 0
