@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
@@ -23,21 +24,30 @@ from mxnet_baseline.algorithm import MXNetConfig
 MODULE = "snake"
 """The one policy that all snakes share. RLlib takes its default name for "a single agent"."""
 
+SHARED, EACH = "shared", "each"
+"""Who has a policy: all snakes of a game together, or each seat one of its own."""
+
 
 def _shared(config: AlgorithmConfig) -> AlgorithmConfig:
     """RLlib's own algorithms: all snakes share our actor-critic."""
+    return _with_policies(config.rl_module(model_config=dict(TRUNK)), [MODULE], _share)
+
+
+def _with_policies(
+    config: AlgorithmConfig, names: Sequence[str], mapping: Callable[..., str]
+) -> AlgorithmConfig:
+    specs = {name: RLModuleSpec(module_class=SnakeActorCritic) for name in names}
     return config.multi_agent(
-        policies={MODULE}, policy_mapping_fn=_share, count_steps_by="agent_steps"
-    ).rl_module(
-        model_config=dict(TRUNK),
-        rl_module_spec=MultiRLModuleSpec(
-            rl_module_specs={MODULE: RLModuleSpec(module_class=SnakeActorCritic)}
-        ),
-    )
+        policies=set(names), policy_mapping_fn=mapping, count_steps_by="agent_steps"
+    ).rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
 
 
 def _share(agent: str, episode: Any, **_: Any) -> str:
     return MODULE
+
+
+def _own(agent: str, episode: Any, **_: Any) -> str:
+    return agent
 
 
 def _ppo() -> AlgorithmConfig:
@@ -86,11 +96,14 @@ ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
 """Name: the configuration to start from."""
 
 
-def configure(name: str, env_config: Mapping[str, Any]) -> AlgorithmConfig:
+def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) -> AlgorithmConfig:
     """The configuration of an algorithm on games that ``env_config`` describes.
 
+    ``policies`` are `SHARED` or, with PPO and IMPALA, `EACH`; of these that of the first seat is
+    measured, exported and played.
+
     Raises:
-        ValueError: there is no such algorithm.
+        ValueError: there is no such algorithm, or it has no such policies.
     """
     if name not in ALGORITHMS:
         raise ValueError(unknown("algorithm", name, ALGORITHMS))
@@ -102,6 +115,13 @@ def configure(name: str, env_config: Mapping[str, Any]) -> AlgorithmConfig:
         .environment(ENV_NAME, env_config=DEFAULTS | dict(env_config))
         .learners(num_gpus_per_learner=int(torch.cuda.is_available()))
     )
+    if policies == EACH:
+        if name not in ("PPO", "IMPALA"):
+            raise ValueError(f"one policy for each snake needs PPO or IMPALA, got {name}")
+        seats = range(int(np.max(config.env_config["num_snakes"])))
+        config = _with_policies(config, [f"snake_{seat}" for seat in seats], _own)
+    elif policies != SHARED:
+        raise ValueError(f"policies must be {SHARED!r} or {EACH!r}, got {policies!r}")
     if "glimpse" in config.model_config:
         where = {"head_plane": head_plane(config.env_config)}
         config.rl_module(model_config=config.model_config | where)

@@ -49,6 +49,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
     rewards: str | dict[str, float] = option(  # noqa: RUF009  (it makes a field)
         "survival-and-win", "what it is rewarded for: a name or weights (battlesnake_gym.rewards)"
     )
+    policies: str = option("shared", "shared by all snakes, or one for each (PPO, IMPALA)")
     action_mask: str = option("forbidden", "moves it never makes (battlesnake_gym.masks), or none")
     allow_slow_rules: bool = option(
         False, "train though the compiled engine is missing, on the Python rules"
@@ -100,6 +101,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "rewards": hyperparameters.rewards,
                 "action_mask": hyperparameters.action_mask,
             },
+            hyperparameters.policies,
         ).debugging(seed=hyperparameters.seed, log_level="ERROR")
 
     def presets(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,6 +148,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             "observation shape": list(environment.single_observation_space.shape),
             "actions": list(MOVES),
             "network": trunk_settings(config.model_config),
+            **({"policies": sorted(config.policies)} if len(config.policies) > 1 else {}),
         }
 
     def conclude(self, algorithm: Any, results: dict[str, Any]) -> None:

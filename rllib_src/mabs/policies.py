@@ -145,12 +145,12 @@ def policy_identity(checkpoint: Path) -> dict[str, Any]:
 
 
 def _read_weights(checkpoint: Path) -> dict[str, Any]:
-    """The arrays of the one module that was trained, by name."""
+    """The arrays of the module that was trained, the first of several, by name."""
     from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE
 
     modules = checkpoint / COMPONENT_LEARNER_GROUP / COMPONENT_LEARNER / COMPONENT_RL_MODULE
-    folders = [path for path in modules.glob("*") if path.is_dir()]
-    if len(folders) != 1:
+    folders = sorted(path for path in modules.glob("*") if path.is_dir())
+    if not folders:
         raise CheckpointError(
             f"{checkpoint} has no torch network; export it and use the policy.onnx that comes of it"
         )

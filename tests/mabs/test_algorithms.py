@@ -1,6 +1,7 @@
 """RLlib's own algorithms on the plain multi-agent environment."""
 
 from copy import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,43 @@ def test_one_policy_per_snake_and_a_frozen_opponent(ray_with_games: None) -> Non
         assert changed == {"snake_0": True, "snake_1": False}
     finally:
         algorithm.stop()
+
+
+@pytest.mark.slow
+def test_one_policy_for_each_snake_is_a_setting(
+    ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mabs import policies
+    from mabs.launcher import main
+    from sagemaker_rl import checkpoints
+
+    command = [
+        *("--experiment", "hill-ppo", "--num-agents", "2", "--map-size", "5", "--num-workers", "0"),
+        *("--rl.training.config.train_batch_size_per_learner", "64"),
+        *("--rl.training.config.minibatch_size", "32", "--runs", str(run_folder)),
+    ]
+    assert main([*command, "--num-iters", "1"]) == 0
+    newest = checkpoints.find(run_folder / "hill-ppo")
+    modules = newest / "learner_group" / "learner" / "rl_module"
+    assert sorted(p.name for p in modules.iterdir() if p.is_dir()) == ["snake_0", "snake_1"]
+    boards = np.zeros((1, 10, 5, 5), np.uint8)
+    assert policies.load(run_folder / "hill-ppo" / "model" / "policy.onnx")[0](boards).shape == (
+        1,
+        4,
+    )
+    assert main([*command, "--num-iters", "2"]) == 0
+    assert main([*command, "--num-iters", "3", "--policies", "shared"]) == 2
+    assert "policies is null but was" in capsys.readouterr().err
+
+
+def test_what_policies_there_cannot_be(ray_with_games: None) -> None:
+    from mabs import algorithms
+
+    assert set(algorithms.configure("PPO", SMALL, "each").policies) == {"snake_0", "snake_1"}
+    with pytest.raises(ValueError, match="needs PPO or IMPALA, got DQN"):
+        algorithms.configure("DQN", SMALL, "each")
+    with pytest.raises(ValueError, match="policies must be 'shared' or 'each', got 'both'"):
+        algorithms.configure("PPO", SMALL, "both")
 
 
 def _by_name(agent: str, episode: Any, **_: Any) -> str:

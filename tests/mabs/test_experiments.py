@@ -36,7 +36,7 @@ def test_every_file_is_an_experiment() -> None:
         named, config = configured("--experiment", name)
         assert named == name
         make_vector(1, config.env_config)
-        described.add(str([config.env_config, config.demonstrations]))
+        described.add(str([config.env_config, config.to_dict().get("demonstrations")]))
     assert len(described) == len(names)
 
 
