@@ -1,7 +1,7 @@
 """Draws the README's picture of strength over CPU time from the measured learning curves.
 
-`python tools/draw_strength.py` reads docs/learning-curves.csv, which came of
-`benchmarks/learning_curves.py`, and writes docs/images/strength.svg. It measures nothing.
+`python tools/draw_strength.py` reads docs/turns-alive.csv, which came of
+`benchmarks/turns_alive.py`, and writes docs/images/strength.svg. It measures nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
     mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "strength", "font.size": 10})
     figure = Figure(figsize=(6.4, 3.0), layout="constrained")
     axes = figure.subplots()
-    with (DOCS / "learning-curves.csv").open(newline="") as file:
+    with (DOCS / "turns-alive.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     for name, (label, cores, colour) in CURVES.items():
         points = [row for row in rows if row["curve"] == name]
