@@ -59,6 +59,8 @@ IN_MEMORY = 8
 """Rounds that are fitted together."""
 STYLES = {"food_near": 1.0, "length": 0.7, "longest": 0.7, "hunger": 1.0, "cramped": 0.7}
 """Weights of the hand-made evaluation that differ from opponent to opponent, and how widely."""
+HEAVIEST = 100_000
+"""No weight of the search may be more."""
 
 
 @dataclass
@@ -104,10 +106,10 @@ class Opponents:
         return [latest] * (snakes - others) + [rival] * others, list(range(snakes - others))
 
     def style(self) -> Weights:
-        """The hand-made weights with another appetite."""
+        """The hand-made weights with another appetite, within what the search takes."""
         now = Weights()
         changed = {
-            name: round(getattr(now, name) * math.exp(self.rng.normal(0, width)))
+            name: min(round(getattr(now, name) * math.exp(self.rng.normal(0, width))), HEAVIEST)
             for name, width in STYLES.items()
         }
         return replace(now, **changed)

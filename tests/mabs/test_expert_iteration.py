@@ -16,7 +16,16 @@ pytest.importorskip("heuristics._search")
 pytestmark = pytest.mark.rllib
 
 from heuristics.evaluation import INPUTS, Evaluation
-from heuristics.selfplay import AT_RANDOM, IN_VAIN, ROW, SEARCHED, GamesRows, Player, Setup
+from heuristics.selfplay import (
+    AT_RANDOM,
+    IN_VAIN,
+    ROW,
+    SEARCHED,
+    GamesRows,
+    Player,
+    Setup,
+    play_game,
+)
 from mabs import expert_iteration
 from mabs.evaluation_fit import (
     Model,
@@ -212,3 +221,13 @@ def test_the_stronger_of_two_wins_the_match() -> None:
     assert 0 <= error < 0.5
     alike, _ = strength(strong, dataclasses.replace(strong), Setup(7, 7, 4), games=4)
     assert alike == 0.5  # the same games with seats exchanged
+
+
+def test_the_search_takes_the_weights_of_every_style(tmp_path: Path) -> None:
+    class Widest(np.random.Generator):
+        def normal(self, *arguments: Any, **options: Any) -> float:  # type: ignore[override]
+            return 9.0
+
+    style = expert_iteration.Opponents(tmp_path, Widest(np.random.PCG64(1))).style()
+    game = play_game(1, Setup(max_turns=3), [Player(weights=style, nodes=10)] * 2)
+    assert game.turns <= 3
