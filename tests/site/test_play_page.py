@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import http.server
+import re
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +54,15 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+def test_the_stated_size_is_the_size(page: str) -> None:
+    """docs/five-minutes.md says how much a visitor loads."""
+    with urllib.request.urlopen(page.replace("index.html", "game.wasm")) as answer:
+        size = len(answer.read()) / 1000
+    stated = re.search(r"a file of (\d+) kB", (HERE / "docs" / "five-minutes.md").read_text())
+    assert stated is not None
+    assert float(stated[1]) == pytest.approx(size, rel=0.1)
 
 
 def words_of(board: Board) -> list[int]:
