@@ -69,9 +69,22 @@ def load(path: Path, also: Collection[tuple[str, str]] = ()) -> Any:
         ) from error
 
 
+def _load_weights(path: Path) -> None:
+    import torch
+
+    try:
+        torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # as above
+        raise CheckpointError(
+            f"{path} holds more than weights, or is damaged; reading it could run a program"
+        ) from error
+
+
 @contextmanager
 def without_code(checkpoint: Path) -> Iterator[Path]:
     """A copy of ``checkpoint`` whose pickles hold numbers alone, for the time of the context.
+
+    So do torch's own files (``.pt``), as torch itself checks.
 
     Raises:
         CheckpointError: one of them holds something else, or is damaged.
@@ -79,9 +92,9 @@ def without_code(checkpoint: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
         copy = Path(folder) / checkpoint.name
         shutil.copytree(checkpoint, copy, ignore=shutil.ignore_patterns(*UNREAD))
-        for path in sorted(copy.rglob("*.pkl")):
+        for path in sorted((*copy.rglob("*.pkl"), *copy.rglob("*.pt"))):
             try:
-                load(path)
+                _load_weights(path) if path.suffix == ".pt" else load(path)
             except CheckpointError as error:
                 shown = str(error).replace(str(copy), str(checkpoint))
                 raise CheckpointError(f"{shown}; --trust reads it all the same") from error

@@ -77,3 +77,20 @@ def test_the_copy_holds_no_constructors(tmp_path: Path) -> None:
     ):
         raise AssertionError("it is refused before")
     assert not ran.exists()
+
+
+def test_torchs_own_files_hold_weights_or_are_refused(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="needs the extra rllib")
+    checkpoint, ran = tmp_path / "checkpoint_000001", tmp_path / "ran"
+    checkpoint.mkdir()
+    model = checkpoint / "model.pt"
+    torch.save({"weights": torch.arange(3), "steps": 7}, model)
+    with states.without_code(checkpoint) as copy:
+        assert torch.load(copy / "model.pt")["steps"] == 7
+    doctor(model, ran)
+    with (
+        pytest.raises(CheckpointError, match=r"model\.pt holds more than weights.*--trust"),
+        states.without_code(checkpoint),
+    ):
+        raise AssertionError("it is refused before")
+    assert not ran.exists()
