@@ -45,7 +45,7 @@ def compiled_files(folder: Path) -> Iterator[Path]:
 def cleaned(
     *, source_dir: PathLike[str] | str, dependencies: Iterable[PathLike[str] | str] = ()
 ) -> Sources:
-    """Copies of the folders of a job without compiled files, as arguments of its estimator.
+    """Copies of the folders of a job without compiled files, as arguments of its estimator::
 
         RLEstimator(entry_point="train-mabs.py", **cleaned(source_dir=..., dependencies=[...]), ...)
 
