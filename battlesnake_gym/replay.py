@@ -28,6 +28,7 @@ import dataclasses
 import itertools
 import math
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -209,19 +210,39 @@ class Replay:
         Raises `ReplayError` with the file, the line and the field of what cannot be read, and
         ``OSError`` where there is no such file.
         """
+        replay, rest = Replay.begin(path)
+        deque(rest, maxlen=0)
+        return replay
+
+    @staticmethod
+    def begin(path: str | os.PathLike[str]) -> tuple[Replay, Iterator[Turn]]:
+        """The game in a file as it began, and its turns: reading each adds it to the replay.
+
+        For large files, of which a part is enough. Errors are those of `load`, raised when what is
+        wrong comes to be read.
+        """
         lines, name = read_lines(path), Path(path).name
         head = next(lines)
         if "replay" in head:
-            return Replay.from_lines(itertools.chain([head], lines), name)
+            return Replay._begin_lines(itertools.chain([head], lines), name)
         first, turns = replay_cli.read(head, lines, name)
         replay = Replay(first)
+        return replay, replay._append_found(turns)
+
+    def _append_found(self, turns: Iterable[replay_cli.FoundTurn]) -> Iterator[Turn]:
         for turn in turns:
-            replay.append(turn.moves, after=turn.after, guessed=turn.guessed, latency=turn.latency)
-        return replay
+            self.append(turn.moves, after=turn.after, guessed=turn.guessed, latency=turn.latency)
+            yield self.turns[-1]
 
     @staticmethod
     def from_lines(lines: Iterable[dict[str, Any]], name: str = "replay") -> Replay:
         """The replay that `to_lines` gave; ``name`` is how errors call it."""
+        replay, rest = Replay._begin_lines(lines, name)
+        deque(rest, maxlen=0)
+        return replay
+
+    @staticmethod
+    def _begin_lines(lines: Iterable[dict[str, Any]], name: str) -> tuple[Replay, Iterator[Turn]]:
         numbered = enumerate(lines, 1)
         with at_line(name, 1):
             head = _only(next(numbered, (1, None))[1], "replay")
@@ -232,21 +253,26 @@ class Replay:
             limits.check_position(first)
             replay = Replay(first, info=dict(fields.child(head, "info", "")))
             replay._meter.check()
+        return replay, replay._read_turns(numbered, name)
+
+    def _read_turns(
+        self, numbered: Iterator[tuple[int, dict[str, Any]]], name: str
+    ) -> Iterator[Turn]:
         number, last = next(numbered, (1, None))
         for following, line in numbered:
             with at_line(name, number):
-                turn = _read_turn(last or {}, replay._last.turn + 1)
-                turn.play(replay._last)
-                replay._meter.count(replay._last)
-                replay.turns.append(turn)
+                turn = _read_turn(last or {}, self._last.turn + 1)
+                turn.play(self._last)
+                self._meter.count(self._last)
+                self.turns.append(turn)
+            yield turn
             number, last = following, line
         with at_line(name, number):
-            if _only(last, "end")["end"] != _write_end(replay._last):
+            if _only(last, "end")["end"] != _write_end(self._last):
                 raise BoardError(
                     "end tells another outcome than the turns above lead to; the file is damaged "
                     "or was recorded under other rules"
                 )
-        return replay
 
 
 # --- between objects and JSON -------------------------------------------------------------------

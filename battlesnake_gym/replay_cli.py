@@ -88,7 +88,7 @@ def read(
     turns = []
     for number, frame in enumerate(frames[1:], 3):
         with at_line(name, number):
-            turns.append(_find_turn(board, frame, last_heads))
+            turns.append(find_turn(board, frame, last_heads))
         board = turns[-1].after
     return first, turns
 
@@ -103,8 +103,12 @@ def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
     return frame, {fields.string(you, "id", "you"): body[0]}
 
 
-def _find_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> FoundTurn:
-    """The turn that leads from ``board`` to ``frame``."""
+def find_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> FoundTurn:
+    """The turn that leads from ``board`` to ``frame``, which shows the snakes that live on.
+
+    ``last_heads`` tells by id where the heads of those lie that are gone, as far as it is known.
+    Raises ``ValueError`` where no moves lead there by the rules.
+    """
     if frame.turn != board.turn + 1:
         raise ValueError(f"turn must be {board.turn + 1}, got {frame.turn}; lines are missing")
     shown = {snake.id: snake for snake in frame.snakes}

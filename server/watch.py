@@ -22,17 +22,24 @@ from flask import Blueprint, Flask, Response, abort, current_app, jsonify, rende
 
 from battlesnake_gym.command_line import Parser, refuse
 from battlesnake_gym.replay import ReplayError
-from server import frames
+from server import analyses, compress, film, frames, positions
 from server.addresses import listen
+from server.analyses import Analyses
 from server.library import Entry, Library, TooLittleMemoryError
 from server.page_server import PageServer
-from server.positions import render
+from server.web.visitors import is_loopback
+from server.what_if import BusyError
 
 PER_PAGE = 24
 DEFAULT_PORT = 8790
 
 READING_SECONDS = 10.0
 """How long the list reads files that it does not know; it shows the others when it is reloaded."""
+
+ONLY_LOOK = (
+    "looking is free, but games are analysed only where `watch` listens on this machine's own "
+    "address; run `battlesnake-gym analyse` there"
+)
 
 UNREAD = "not read yet: others took long; reload this page"
 
@@ -56,14 +63,18 @@ class Card:
     error: str = ""
 
 
-def create_app(roots: Sequence[Path]) -> Flask:
+def create_app(roots: Sequence[Path], *, may_analyse: bool = True) -> Flask:
     """The application that shows the games under ``roots``.
 
-    Raises ``ValueError`` where one of them does not exist.
+    With ``may_analyse`` who looks may have them analysed. Raises ``ValueError`` where a root does
+    not exist.
     """
     app = Flask(__name__)
     app.extensions["library"] = Library(roots)
+    app.extensions["analyses"] = Analyses()
+    app.config["MAY_ANALYSE"] = may_analyse
     app.register_blueprint(blueprint)
+    app.after_request(compress.compressed)
     app.after_request(_keep_to_this_server)
     return app
 
@@ -87,33 +98,50 @@ def index() -> str:
 @blueprint.get("/replay/<path:key>")
 def show(key: str) -> str:
     """The page that plays one game."""
-    return render_template("watch_game.html", key=_entry(key).key)
+    may_analyse = current_app.config["MAY_ANALYSE"]
+    return render_template("watch_game.html", key=_entry(key).key, may_analyse=may_analyse)
 
 
 @blueprint.get("/data/<path:key>")
 def data(key: str) -> Response:
-    """One game with all its frames; see `server.frames`."""
+    """A piece of the game, from the frame ``?since=`` on; see `server.film`."""
     try:
-        pieces = frames.game(_entry(key).load())
+        return film.answer(_entry(key).path) or abort(404)
     except ReplayError as error:
         return _refusal(str(error), 422)
-    return Response(pieces, mimetype="application/json")
 
 
 @blueprint.get("/turn/<int:turn>/<form>/<path:key>")
 def position(turn: int, form: str, key: str) -> Response:
-    """One position: ``text`` for `Board.from_text`, ``json`` as a snake is sent it, ``png``.
-
-    ``?you=`` names the snake whose request it shall be.
-    """
+    """One position; `server.positions.answer` tells in which forms."""
     try:
-        board = _entry(key).load().board(turn)
-        you = request.args.get("you")
-        if you is not None:
-            board.you_id = board.snake(you).id
+        return positions.answer(_entry(key).load().board(turn), form)
     except ValueError as error:
         return _refusal(str(error), 404)
-    return render(board, form)
+    except BusyError as error:
+        return _refusal(str(error), 503)
+
+
+@blueprint.get("/analysis/<path:key>")
+def analysis(key: str) -> Response:
+    """How far the game is analysed, and what was found from the ``?since=``-th turn on."""
+    since = max(0, request.args.get("since", 0, int))
+    return jsonify(_analyses().tell(_entry(key).path, since))
+
+
+@blueprint.post("/analysis/<path:key>")
+def analyse(key: str) -> Response:
+    """Have the game analysed, in the background."""
+    entry = _entry(key)
+    if not current_app.config["MAY_ANALYSE"]:
+        return _refusal(ONLY_LOOK, 403)
+    if not request.is_json:  # which no other site's page can send unasked
+        return _refusal("request must have the content type application/json", 400)
+    try:
+        _analyses().start(entry.path)
+    except analyses.BusyError as error:
+        return _refusal(str(error), 503)
+    return jsonify(_analyses().tell(entry.path))
 
 
 @blueprint.app_errorhandler(404)
@@ -165,6 +193,10 @@ def _library() -> Library:
     return cast(Library, current_app.extensions["library"])
 
 
+def _analyses() -> Analyses:
+    return cast(Analyses, current_app.extensions["analyses"])
+
+
 def _entry(key: str) -> Entry:
     return _library().find(key) or abort(404)
 
@@ -192,7 +224,7 @@ def main(argv: list[str] | None = None) -> int:
     """Serve the games until interrupted; returns 2 where that cannot begin."""
     arguments = parser().parse_args(argv)
     try:
-        app = create_app(arguments.paths)
+        app = create_app(arguments.paths, may_analyse=is_loopback(arguments.host))
         listener = listen(arguments.host, arguments.port)
     except ValueError as error:
         return refuse("battlesnake-gym watch", error)
@@ -203,6 +235,7 @@ def main(argv: list[str] | None = None) -> int:
         server.wait()
     finally:
         server.stop()
+        app.extensions["analyses"].close()
     return 0
 
 

@@ -12,6 +12,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const MARGIN = 0.18;
+const LABELS = 0.45; // room for the coordinates
 const LONGEST_LINE = 14;
 const OFFSETS = { up: [0, 1], down: [0, -1], left: [-1, 0], right: [1, 0] };
 
@@ -26,14 +27,18 @@ export function element(name, attributes = {}, ...children) {
 }
 
 export class BoardView {
-  constructor(svg, game) {
+  constructor(svg, game, { coordinates = false } = {}) {
     this.svg = svg;
+    this.coordinates = coordinates;
+    this.hints = []; // moves to draw as arrows: {index of the snake, move, rank, chance}
+    this.badges = []; // signs beside heads: {index of the snake, sign}
     this.game = game;
     this.selected = null;
     this.shown = null;
     const { width, height } = game;
+    const edge = coordinates ? LABELS : 0;
     svg.setAttribute("viewBox",
-      `${-MARGIN} ${-MARGIN} ${width + 2 * MARGIN} ${height + 2 * MARGIN}`);
+      `${-MARGIN - edge} ${-MARGIN} ${width + 2 * MARGIN + edge} ${height + 2 * MARGIN + edge}`);
     this.ground = element("g");
     this.things = element("g");
     this.snakes = element("g");
@@ -55,7 +60,8 @@ export class BoardView {
       (i) => this.drawSnake(i, frame, previous?.snakes[i] ?? null, share)));
     const crosses = share < 0.6 ? [] : this.drawCrosses(frame, true);
     this.marks.replaceChildren(
-      ...crosses, ...this.drawLine(frame, share), ...this.drawValues(frame, share));
+      ...crosses, ...this.drawLine(frame, share), ...(share < 1 ? [] : this.drawHints(frame)),
+      ...this.drawValues(frame, share), ...(share < 1 ? [] : this.drawBadges(frame)));
   }
 
   select(index) {
@@ -95,7 +101,53 @@ export class BoardView {
         class: "ground", x: -MARGIN, y: -MARGIN, rx: 0.3,
         width: width + 2 * MARGIN, height: height + 2 * MARGIN,
       }),
-      element("path", { class: "cells", d: cells.join("") }));
+      element("path", { class: "cells", d: cells.join("") }),
+      ...(this.coordinates ? this.drawLabels() : []));
+  }
+
+  /** The numbers of columns and rows, as the API counts them. */
+  drawLabels() {
+    const { width, height } = this.game;
+    const label = (x, y, number) => element("text", { class: "label", x, y }, String(number));
+    return [
+      ...Array.from({ length: width }, (_, x) => label(x + 0.5, height + 0.45, x)),
+      ...Array.from({ length: height }, (_, y) => label(-0.4, height - y - 0.4, y)),
+    ];
+  }
+
+  /** Arrows out of heads: the best moves, the better the stronger. */
+  drawHints(frame) {
+    return this.hints.flatMap(({ index, move, rank }) => {
+      const snake = frame.snakes[index];
+      if (snake.death) return [];
+      const [x, y] = this.centre(snake.body[0]);
+      const [right, up] = OFFSETS[move];
+      const at = (ahead, aside) =>
+        `${(x + right * ahead + up * aside).toFixed(2)} ${(y - up * ahead + right * aside).toFixed(2)}`;
+      const half = [0.13, 0.09, 0.06][rank] ?? 0.05;
+      return [element("path", {
+        class: `hint rank-${rank}`, stroke: this.game.snakes[index].color,
+        d: `M${at(0.3, half)}L${at(0.72, half)}L${at(0.72, half + 0.14)}L${at(1.05, 0)}` +
+          `L${at(0.72, -half - 0.14)}L${at(0.72, -half)}L${at(0.3, -half)}z`,
+      })];
+    });
+  }
+
+  /** Signs beside the heads of those whose last move was a mistake. */
+  drawBadges(frame) {
+    return this.badges.map(({ index, sign }) => {
+      const [x, y] = this.near(frame.snakes[index].body[0]);
+      return element("g", { class: sign === "??" ? "badge blunder" : "badge" },
+        element("circle", { cx: x + 0.34, cy: y - 0.34, r: 0.3 }),
+        element("text", { x: x + 0.34, y: y - 0.23, "text-anchor": "middle" }, sign));
+    });
+  }
+
+  /** The centre of a cell, or for one off the board a place at its edge that can be seen. */
+  near(cell) {
+    const [x, y] = this.centre(cell);
+    const { width, height } = this.game;
+    return [Math.min(Math.max(x, 0.1), width - 0.1), Math.min(Math.max(y, 0.1), height - 0.1)];
   }
 
   drawThings(frame) {
@@ -151,20 +203,20 @@ export class BoardView {
     return [group];
   }
 
-  /** A body that narrows evenly from the head to the tail. */
+  /** A body that narrows evenly from the head to the tail, as one path: bodies may be long. */
   drawBody(strokes) {
     const joints = Math.max(strokes.reduce((sum, stroke) => sum + stroke.length, 0) - 1, 3);
     const half = (joint) => 0.36 - (0.18 * joint) / joints;
-    const shapes = [];
+    let d = "";
     let joint = 0;
     for (const stroke of strokes) {
-      stroke.forEach(([x, y], i) => {
-        shapes.push(element("circle", { cx: x, cy: y, r: half(joint) }));
-        if (i > 0) shapes.push(taper(stroke[i - 1], half(joint - 1), [x, y], half(joint)));
+      stroke.forEach((point, i) => {
+        d += disc(point, half(joint));
+        if (i > 0) d += taper(stroke[i - 1], half(joint - 1), point, half(joint));
         joint += 1;
       });
     }
-    return shapes;
+    return [element("path", { class: "body", d })];
   }
 
   /** The lines of a body, from the head's side; it breaks where it leaves over an edge. */
@@ -227,7 +279,7 @@ export class BoardView {
     const arm = fresh ? 0.28 : 0.15;
     return frame.snakes.flatMap(({ body, death }) => {
       if (!death || fresh !== (death.turn === frame.turn)) return [];
-      const [x, y] = this.centre(body[0]);
+      const [x, y] = this.near(body[0]);
       return [element("path", {
         class: fresh ? "cross fresh" : "cross",
         d: `M${x - arm} ${y - arm}l${2 * arm} ${2 * arm}M${x - arm} ${y + arm}l${2 * arm} ${-2 * arm}`,
@@ -313,14 +365,20 @@ function drawPart({ fill, points, centre, radius, width }) {
     : element("polyline", { class: `${name} stroke`, points: places, "stroke-width": width });
 }
 
-/** A piece of a body between two cells, as wide at its ends as is told. */
+/** A disc as a path that turns the same way as `taper`: where both overlap, nothing is left out. */
+function disc([x, y], radius) {
+  const [r, left] = [radius.toFixed(3), (x - radius).toFixed(3)];
+  const across = (2 * radius).toFixed(3);
+  return `M${left} ${y.toFixed(3)}a${r} ${r} 0 1 0 ${across} 0a${r} ${r} 0 1 0 -${across} 0z`;
+}
+
+/** A piece of a body between two cells as a path, as wide at its ends as is told. */
 function taper([x, y], half, [endX, endY], endHalf) {
   const size = Math.hypot(endX - x, endY - y) || 1;
   const [across, down] = [(y - endY) / size, (endX - x) / size];
-  return element("path", {
-    d: `M${x + half * across} ${y + half * down}L${endX + endHalf * across} ${endY + endHalf * down}` +
-      `L${endX - endHalf * across} ${endY - endHalf * down}L${x - half * across} ${y - half * down}z`,
-  });
+  const at = (cx, cy, by) => `${(cx + by * across).toFixed(3)} ${(cy + by * down).toFixed(3)}`;
+  return `M${at(x, y, half)}L${at(endX, endY, endHalf)}L${at(endX, endY, -endHalf)}` +
+    `L${at(x, y, -half)}z`;
 }
 
 function same(a, b) {

@@ -1,6 +1,6 @@
 // The page of one game of the arena: follows it while it is on, and steers for who sits at it.
 
-import { $, Player } from "./player.js";
+import { $, fetchOn, opened } from "./player.js";
 
 const RETRY = 2000; // milliseconds after which a lost connection is tried again
 const BREATH = 700; // between two questions, where the arena does not let this page wait
@@ -104,13 +104,9 @@ async function begin() {
   const fresh = location.hash === "#play";
   const late = !location.hash;
   try {
-    const answer = await fetch(root.dataset.game);
-    const game = await answer.json();
-    if (!answer.ok) throw new Error(game.error);
-    root.hidden = false;
-    $("message").hidden = true;
+    const player = await opened(root);
+    const { game } = player;
     document.title = game.snakes.map((snake) => snake.name).join(" · ");
-    const player = new Player(game, root.dataset.turn);
     $("official").href = "https://board.battlesnake.com/?autoplay=true" +
       `&engine=${encodeURIComponent($("official").dataset.engine)}&game=${game.id}`;
     if (seat && !game.over) sit(player, seat);
@@ -127,7 +123,9 @@ async function begin() {
     if (!game.over && late) player.go(player.last);
     if (!game.over || fresh) player.play();
     player.grow({ from: game.frames.length, frames: [] });
+    await fetchOn(player, root.dataset.game);
     await follow(player, root.dataset.game);
+    player.look();
   } catch (error) {
     root.hidden = true;
     $("message").hidden = false;

@@ -4,7 +4,9 @@
 //   player.grow(update);                           // more frames of a game that is still on
 //   player.steer = (move) => ...;                  // arrow keys steer instead of stepping
 //   player.shown = (frame, atEnd) => ...;          // called for every turn that is shown
+//   player.look();                                 // the game is whole: it may be looked into
 
+import { Analysis } from "./analysis.js";
 import { BoardView, element } from "./board.js";
 import { ARROWS, html, thoughts } from "./thoughts.js";
 
@@ -45,14 +47,30 @@ export class Player {
     this.told = null; // the frame that the panels show
     this.steer = null;
     this.shown = () => {};
-    this.view = new BoardView($("board"), game);
+    this.view = new BoardView($("board"), game, { coordinates: true });
+    this.analysis = new Analysis(this, $("analysis"));
     this.cards = game.snakes.map((snake, i) => this.makeCard(snake, i));
+    $("snakes").classList.toggle("many", game.snakes.length > 4);
     $("snakes").replaceChildren(...this.cards.map((card) => card.root));
     $("facts").textContent = this.facts();
     this.grow({ from: game.frames.length, frames: [] });
     this.listen();
-    addEventListener("hashchange", () => this.go(this.asked()));
-    this.go(this.asked());
+    addEventListener("hashchange", () => this.goToAsked());
+    this.goToAsked();
+  }
+
+  /** Show what may be known of a game that is over. */
+  look() {
+    this.drawChart();
+    this.analysis.open();
+  }
+
+  goToAsked() {
+    const snake = Number(this.address().get("snake")) - 1;
+    if (this.game.snakes[snake]) this.view.select(snake);
+    this.wanted = this.asked();
+    this.go(this.wanted);
+    if (this.wanted <= this.last) this.wanted = null;
   }
 
   get last() {
@@ -68,7 +86,14 @@ export class Player {
     this.deaths = [...new Set(game.deaths.map((death) => death.turn - game.frames[0].turn))];
     for (const id of ["previous-death", "next-death"]) $(id).disabled = !this.deaths.length;
     $("scrub").max = this.last;
-    this.drawChart();
+    this.told = null;
+    if (!update.more) this.drawChart();
+    if (this.wanted && this.wanted <= this.last) this.goToAsked();
+    else if (!this.playing) this.show();
+  }
+
+  /** Show again what is shown, of which more is known. */
+  refresh() {
     this.told = null;
     if (!this.playing) this.show();
   }
@@ -84,16 +109,37 @@ export class Player {
     return [game.ruleset, map, `${game.width}×${game.height}`, seed].filter(Boolean).join(" · ");
   }
 
-  /** The frame that the address asks for: `#turn=53`. */
+  /** What the address asks for: `#turn=53&snake=2&if=ud-lr`. */
+  address() {
+    return new URLSearchParams(location.hash.slice(1));
+  }
+
+  /** The frame that the address asks for. */
   asked() {
-    const turn = Number(new URLSearchParams(location.hash.slice(1)).get("turn"));
+    const turn = Number(this.address().get("turn"));
     return Number.isFinite(turn) ? turn - this.game.frames[0].turn : 0;
+  }
+
+  /** The turns off the game that the address asks for. */
+  askedBranch() {
+    const groups = this.address().get("if")?.split("-") ?? [];
+    return { groups, turn: Number(this.address().get("turn")) };
+  }
+
+  /** The address of what is shown. */
+  written(frame) {
+    const { selected } = this.view;
+    const { branch } = this.analysis;
+    return `#turn=${branch?.turn ?? frame.turn}` +
+      (selected === null ? "" : `&snake=${selected + 1}`) +
+      (branch ? `&if=${branch.groups.join("-")}` : "");
   }
 
   // --- moving through the game ------------------------------------------------------------------
 
   go(place) {
     this.pause();
+    this.analysis.branch = null;
     this.place = Math.min(Math.max(0, Math.round(place)), this.last);
     this.show();
   }
@@ -104,6 +150,7 @@ export class Player {
   }
 
   play() {
+    this.analysis.branch = null;
     if (this.index === this.last && this.game.over !== false) this.place = 0;
     this.playing = true;
     document.body.classList.add("playing");
@@ -163,13 +210,17 @@ export class Player {
     const { frames } = this.game;
     const { index } = this;
     const share = this.place - index;
-    if (share === 0 || calm.matches || this.speed > SMOOTH_UP_TO) this.view.draw(frames[index]);
+    const { branch } = this.analysis;
+    if (this.told !== index) this.analysis.tell(branch?.frame ?? frames[index]);
+    if (branch) this.view.draw(branch.frame);
+    else if (share === 0 || calm.matches || this.speed > SMOOTH_UP_TO) this.view.draw(frames[index]);
     else this.view.draw(frames[index + 1], frames[index], share);
     $("cursor").setAttribute("x1", this.place);
     $("cursor").setAttribute("x2", this.place);
+    this.analysis.moveCursor(this.place);
     if (this.told === index) return;
     this.told = index;
-    this.tell(frames[index]);
+    this.tell(branch?.frame ?? frames[index]);
   }
 
   /** Everything that stands still between two turns. */
@@ -181,14 +232,19 @@ export class Player {
     this.cards.forEach((card, i) => this.tellSnake(card, frame.snakes[i], i));
     this.tellThoughts(frame);
     const you = this.view.selected === null ? "" : encodeURIComponent(this.selectedId);
-    for (const [id, form] of [["as-text", "text"], ["as-json", "json"], ["as-png", "png"]]) {
-      $(id).href = this.turnAddress.replace("/0/FORM", `/${frame.turn}/${form}`) +
-        (you && `?you=${you}`);
+    const { branch } = this.analysis;
+    const query = [you && `you=${you}`, branch && `if=${branch.groups.join("-")}`].filter(Boolean);
+    for (const form of ["text", "json", "png", "scenario"]) {
+      const address = `/${branch?.turn ?? frame.turn}/${form}`;
+      $(`as-${form}`).href = this.turnAddress.replace("/0/FORM", address) +
+        (query.length ? `?${query.join("&")}` : "");
     }
+    $("scenario-link").hidden = !you || Boolean(frame.snakes[this.view.selected].death) ||
+      frame.snakes.filter((snake) => !snake.death).length < 2;
     const lab = $("as-lab");
     if (lab) lab.href = `${lab.dataset.address}&turn=${frame.turn}` + (you && `&you=${you}`);
     clearTimeout(this.addressing); // browsers forbid many changes of the address a second
-    this.addressing = setTimeout(() => history.replaceState(null, "", `#turn=${frame.turn}`), 200);
+    this.addressing = setTimeout(() => history.replaceState(null, "", this.written(frame)), 200);
     this.shown(frame, this.index === this.last);
   }
 
@@ -204,9 +260,10 @@ export class Player {
     const card = {
       root: html("li"), bar, numbers: html("span", "numbers"), fate: html("p", "fate"),
       shout: html("p", "shout"), meter: html("div", "meter", bar),
+      chance: html("span", "chance"),
     };
     const button = html("button", "snake-card",
-      html("span", "name", dot, html("b", "", snake.name), card.numbers),
+      html("span", "name", dot, html("b", "", snake.name), card.chance, card.numbers),
       card.meter, card.fate, card.shout);
     button.type = "button";
     button.title = `Look into ${snake.name} (${index + 1})`;
@@ -246,7 +303,7 @@ export class Player {
   tellThoughts(frame) {
     const next = frame.snakes[this.view.selected]?.next;
     const panel = $("thoughts");
-    panel.hidden = this.view.selected === null;
+    panel.hidden = this.view.selected === null || this.analysis.branch !== null;
     if (panel.hidden) return;
     const name = this.game.snakes[this.view.selected].name;
     const title = html("h2", "", name, next ? ` goes ${next.move || "nowhere"}` : " is done");
@@ -277,7 +334,11 @@ export class Player {
   /** The timeline: how long each snake was on each turn, and where they died. */
   drawChart() {
     const { frames, snakes } = this.game;
-    const longest = Math.max(...frames.flatMap((f) => f.snakes.map((s) => s.body.length)), 4);
+    let longest = 4;
+    for (const { snakes: all } of frames) {
+      for (const { body } of all) longest = Math.max(longest, body.length);
+    }
+    const step = Math.ceil(frames.length / 600);
     const span = Math.max(this.last, 1);
     const chart = $("chart");
     const down = (length) => 40 - (36 * length) / longest;
@@ -286,6 +347,7 @@ export class Player {
       const points = [];
       frames.forEach((frame, x) => {
         const { body, death } = frame.snakes[i];
+        if (x % step && x < frames.length - 1) return;
         if (!death || death.turn === frame.turn) points.push(`${x},${down(body.length)}`);
       });
       return element("polyline", { points: points.join(" "), stroke: snake.color });
@@ -336,10 +398,11 @@ export class Player {
       ArrowRight: () => this.go(this.index + step),
       Home: () => this.go(0), End: () => this.go(this.last),
       n: () => this.nextDeath(), p: () => this.previousDeath(),
+      m: () => this.analysis.nextMark(),
       "+": () => this.changeSpeed(1), "=": () => this.changeSpeed(1),
       "-": () => this.changeSpeed(-1),
       "?": () => $("help").showModal(),
-      Escape: () => this.select(null),
+      Escape: () => (this.analysis.branch ? this.analysis.leave() : this.select(null)),
     };
     const digit = Number.parseInt(event.key, 10);
     const action = digit >= 1 ? () => this.select(digit - 1) : actions[event.key];
@@ -353,4 +416,30 @@ export class Player {
 function milliseconds(text) {
   const value = Number(text);
   return value < 10 ? value.toFixed(1) : value.toFixed(0);
+}
+
+/** Show the game at an address in `root`, its first piece at once; gives the player. */
+export async function opened(root) {
+  const answer = await fetch(root.dataset.game);
+  const game = await answer.json();
+  if (!answer.ok) throw new Error(game.error);
+  root.hidden = false;
+  $("message").hidden = true;
+  return new Player(game, root.dataset.turn);
+}
+
+/** Fetch the other pieces of a game; what cannot be read is told below the board. */
+export async function fetchOn(player, address) {
+  while (player.game.more) {
+    const answer = await fetch(`${address}?since=${player.game.frames.length}`);
+    const piece = await answer.json();
+    if (!answer.ok) {
+      $("message").hidden = false;
+      $("message").textContent = `This game cannot be shown further: ${piece.error}`;
+      player.game.more = false;
+      return;
+    }
+    player.game.more = piece.more;
+    player.grow(piece);
+  }
 }

@@ -1,16 +1,13 @@
 // The page of one recorded game.
 
-import { $, Player } from "./player.js";
+import { $, fetchOn, opened } from "./player.js";
 
 async function begin() {
   const root = $("player");
   try {
-    const answer = await fetch(root.dataset.game);
-    const game = await answer.json();
-    if (!answer.ok) throw new Error(game.error);
-    root.hidden = false;
-    $("message").hidden = true;
-    new Player(game, root.dataset.turn);
+    const player = await opened(root);
+    await fetchOn(player, root.dataset.game);
+    player.look();
   } catch (error) {
     root.hidden = true;
     $("message").hidden = false;

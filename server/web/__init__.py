@@ -7,6 +7,8 @@ from pathlib import Path
 from flask import Flask, Response, request
 from sqlalchemy.engine import Engine
 
+from server import compress
+from server.analyses import Analyses
 from server.page_server import LARGEST_REQUEST
 from server.web import engine as engine_protocol
 from server.web import games, lab, leaderboard, play, visitors
@@ -27,11 +29,14 @@ def create_app(
     """
     app = Flask("server")  # whose folders hold the templates and the board component
     app.config["MAX_CONTENT_LENGTH"] = LARGEST_REQUEST
-    app.extensions["arena"] = Arena(database, roster, broadcast, Hall(database, broadcast, replays))
+    app.extensions["arena"] = Arena(
+        database, roster, broadcast, Hall(database, broadcast, replays), Analyses()
+    )
     for part in (leaderboard, games, play, lab, engine_protocol):
         app.register_blueprint(part.blueprint)
     visitors.guard(app, token)
     app.after_request(_guard)
+    app.after_request(compress.compressed)
     return app
 
 

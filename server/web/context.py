@@ -10,6 +10,7 @@ from sqlalchemy.engine import Engine
 from werkzeug.exceptions import HTTPException
 
 from battlesnake_gym.fields import BoardError
+from server.analyses import Analyses
 from server.web.course import Broadcast
 from server.web.hall import Hall
 from server.web.roster import Roster
@@ -17,12 +18,15 @@ from server.web.roster import Roster
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """The results, who may play, the games that are on, and who plays those that people start."""
+    """The results, who may play, the games that are on, who plays those that people start, and who
+    looks into those that are over.
+    """
 
     database: Engine
     roster: Roster
     broadcast: Broadcast
     hall: Hall
+    analyses: Analyses
 
 
 def arena() -> Arena:

@@ -64,7 +64,7 @@ class Course:
     def data(self, since: int = 0) -> dict[str, Any]:
         """The game as the player in the browser reads it, its frames from index ``since`` on.
 
-        As `server.frames.game`, with ``from`` (the index of the first frame) and ``over``.
+        As a piece of `server.film`, with ``from`` (the index of the first frame) and ``over``.
         """
         with self._changed:
             boards, turns, over = self.boards[:], self.turns[:], self.over
@@ -80,6 +80,7 @@ class Course:
             "from": since,
             "frames": [frames.frame(boards[i], following[i]) for i in range(since, len(boards))],
             "over": over,
+            "more": False,
         }
 
 

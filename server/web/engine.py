@@ -1,8 +1,8 @@
 """The protocol of the official board's engine, so that the official viewer shows local games.
 
 ``GET /games/<id>`` tells of a game, the websocket ``/games/<id>/events`` sends its frames while it
-is played or after, ``GET /games/<id>/frames`` gives them a page at a time. Keys are written as that
-engine writes them. Any page of any site may read them.
+is played or after, ``GET /games/<id>/frames`` gives them a page at a time. Keys are written as the
+official board and its exporter declare them. Any page of any site may read them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def frames(game_id: str) -> Response:
     limit = number("limit", 100, most=MOST_FRAMES)
     start = max(0, len(boards) + offset) if offset < 0 else offset
     shown = boards[start : start + limit]
-    return jsonify(Count=len(shown), Frames=[frame(board) for board in shown])
+    return jsonify(count=len(shown), frames=[frame(board) for board in shown])
 
 
 class Events:

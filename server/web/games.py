@@ -10,14 +10,15 @@ from flask import Blueprint, Response, jsonify, render_template, request, url_fo
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, selectinload
 
+from battlesnake_gym.fields import BoardError
 from battlesnake_gym.looks import PALETTE
 from battlesnake_gym.replay import ReplayError
-from server import frames
+from server import analyses, film, frames, positions
 from server.database import Game, Seat
-from server.positions import render
-from server.web.context import arena, number, refusal
+from server.web.context import arena, body, number, refusal
 from server.web.course import Course, recorded
 from server.web.leaderboard import asked_tournament, tournaments
+from server.what_if import BusyError
 
 PER_PAGE = 24
 WAIT = 20.0
@@ -61,6 +62,11 @@ def course(game_id: str) -> Course:
     live = arena().broadcast.find(game_id)
     if live is not None:
         return live
+    return recorded(kept(game_id))
+
+
+def kept(game_id: str) -> Path:
+    """The file of a game that was played; raises `MissingError`."""
     with Session(arena().database) as session:
         row = session.scalar(select(Game).where(Game.uuid == game_id))
     if row is None:
@@ -68,7 +74,8 @@ def course(game_id: str) -> Course:
     if row.replay is None:
         raise MissingError("this game was played without --replays; only its result is known")
     try:
-        return recorded(Path(row.replay))
+        with Path(row.replay).open():
+            return Path(row.replay)
     except OSError as error:
         raise MissingError(f"the replay {row.replay} cannot be read: {error.strerror}") from error
 
@@ -137,6 +144,9 @@ def data(game_id: str) -> Response:
     """The game's frames from the index ``?since=`` on; ``?wait`` waits until there are more."""
     since = number("since", 0)
     try:
+        path = None if arena().broadcast.find(game_id) else kept(game_id)
+        if path is not None and (piece := film.answer(path)) is not None:
+            return piece
         found = course(game_id)
     except MissingError as error:
         return refusal(error, 404)
@@ -162,7 +172,7 @@ def last(game_id: str) -> Response:
 
 @blueprint.get("/game/<game_id>/turn/<int:turn>/<form>")
 def position(game_id: str, turn: int, form: str) -> Response:
-    """One position as ``text``, ``json`` or ``png``; ``?you=`` names the snake that is asked."""
+    """One position; `server.positions.answer` tells in which forms."""
     try:
         boards = course(game_id).boards
         index = turn - boards[0].turn
@@ -170,13 +180,36 @@ def position(game_id: str, turn: int, form: str) -> Response:
             raise ValueError(
                 f"turn must be between {boards[0].turn} and {boards[-1].turn}, got {turn}"
             )
-        board = boards[index].copy()
-        you = request.args.get("you")
-        if you is not None:
-            board.you_id = board.snake(you).id
+        return positions.answer(boards[index].copy(), form)
     except (MissingError, ValueError) as error:
         return refusal(error, 404)
-    return render(board, form)
+    except BusyError as error:
+        return refusal(error, 503)
+
+
+@blueprint.get("/game/<game_id>/analysis")
+def analysis(game_id: str) -> Response:
+    """How far the game is analysed, and what was found from the ``?since=``-th turn on."""
+    try:
+        return jsonify(arena().analyses.tell(kept(game_id), number("since", 0)))
+    except MissingError as error:
+        return refusal(error, 404)
+
+
+@blueprint.post("/game/<game_id>/analysis")
+def analyse(game_id: str) -> Response:
+    """Have the game analysed, in the background."""
+    try:
+        body()
+        path = kept(game_id)
+        arena().analyses.start(path)
+    except MissingError as error:
+        return refusal(error, 404)
+    except BoardError as error:
+        return refusal(error)
+    except analyses.BusyError as error:
+        return refusal(error, 503)
+    return jsonify(arena().analyses.tell(path))
 
 
 @blueprint.app_errorhandler(404)

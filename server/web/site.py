@@ -43,10 +43,14 @@ class Site:
         names = list(names)
         token = None if is_loopback(host) and not names else secrets.token_urlsafe(16)
         self._broadcast = Broadcast()
-        app = create_app(database, roster, self._broadcast, replays, token)
+        self._app = create_app(database, roster, self._broadcast, replays, token)
         listener = listen(host, port)
         self._server = PageServer(
-            app, listener, names=[host, *names], events=Events(app).talk, threads=THREADS
+            self._app,
+            listener,
+            names=[host, *names],
+            events=Events(self._app).talk,
+            threads=THREADS,
         )
         shown = f"[{host}]" if ":" in host else host
         self.address = f"http://{shown}:{self._server.port}/"
@@ -71,3 +75,4 @@ class Site:
         """Stop answering."""
         self._broadcast.close()
         self._server.stop()
+        self._app.extensions["arena"].analyses.close()

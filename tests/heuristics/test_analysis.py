@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.json_lines import ReplayError
+from battlesnake_gym.replay import Replay
+from battlesnake_gym.rules import Game
+from benchmarks.analysis import found_again
+from benchmarks.planted import plant
+from heuristics import calibration, game_analysis, selfplay
+from heuristics.analysis import Analyst, Judgement, marks, outcome
+from heuristics.evaluation import shipped
+from heuristics.game_analysis import Analysis, analyse, known, path_of
+from heuristics.selfplay import Player, Setup
+
+
+def played(seed: int = 5, turns: int = 12) -> Replay:
+    """A few turns of a duel of the search against itself."""
+    setup = Setup(opening=2)
+    rows = selfplay.play_game(seed, setup, [Player(shipped(), nodes=40)] * 2)
+    positions = [board.copy() for board in selfplay.boards(seed, setup, rows)]
+    replay = Replay(positions[0])
+    for (moves, _), after in list(zip(selfplay.turns(setup, rows), positions[1:], strict=True))[
+        :turns
+    ]:
+        replay.append(moves, after=after)
+    return replay
+
+
+def test_self_play_becomes_boards_by_the_law() -> None:
+    setup = Setup(7, 7, 3, opening=3)
+    rows = selfplay.play_game(9, setup, [Player(nodes=30)] * 3)
+    boards = [board.copy() for board in selfplay.boards(9, setup, rows)]
+    assert len(boards) == rows.turns + 1
+    assert rows.finished
+    assert [(outcome(boards[-1]) or {})[str(seat)] for seat in range(3)] == list(rows.points)
+
+
+def test_chances_sum_to_one_and_the_best_comes_first() -> None:
+    board = Board.new(11, 11, 4, game=Game(seed=3))
+    judged = Analyst(positions=400).judge(board)
+    assert sum(judgement.chance for judgement in judged.values()) == pytest.approx(1)
+    for snake_id, judgement in judged.items():
+        chances = [choice.chance for choice in judgement.choices]
+        assert chances == sorted(chances, reverse=True)
+        assert judgement.chance == pytest.approx(chances[0])
+        assert len({choice.move for choice in judgement.choices}) == len(chances) <= 3
+        for choice in judgement.choices:
+            assert choice.move in board.safe_moves(snake_id)
+            assert choice.line[snake_id][0] == choice.move
+
+
+def test_it_does_not_know_the_food_to_come() -> None:
+    one, other = (Board.new(11, 11, 2, game=Game(seed=seed)) for seed in (3, 4))
+    same = Board.from_state(one, other.game)
+    assert Analyst(positions=300).judge(one) == Analyst(positions=300).judge(same)
+
+
+def test_a_move_into_a_dead_end_has_no_chance() -> None:
+    board = Board.from_text("""
+    . . . . . . .
+    . . . . . > B
+    . . . . . ^ .
+    . . . . . . .
+    v < < < . . .
+    > > v . . . .
+    . . A . . . .
+    """)
+    choices = {c.move: c for c in Analyst(positions=20_000).judge(board)["a"].choices}
+    assert choices["left"].chance < 0.02 < choices["right"].chance
+    assert choices["left"].value < -900
+
+
+def test_marks_are_falls_of_moves_that_were_not_the_best() -> None:
+    board = Board.new(7, 7, 2, game=Game(seed=3))
+    judged = Analyst(positions=200).judge(board)
+    best = judged["snake_0"].choices[0].move
+    other = next(move for move in ("up", "down", "left", "right") if move != best)
+    before = judged["snake_0"].chance
+    for move, fall, signs in (
+        (other, 0.29, ["?"]), (other, 0.31, ["??"]), (other, 0.09, []), (best, 0.5, []),
+    ):  # fmt: skip
+        of = {"snake_0": Judgement(before, judged["snake_0"].choices)}
+        found = list(marks(0, of, {"snake_0": move}, {"snake_0": before - fall}))
+        assert [mark.sign for mark in found] == signs
+
+
+def test_a_game_of_one_snake_is_refused() -> None:
+    with pytest.raises(ValueError, match="nobody to win against"):
+        Analyst(positions=100).judge(Board.new(7, 7, 1))
+
+
+def test_the_fit_finds_the_weights_again() -> None:
+    draw = np.random.default_rng(1)
+    true = np.array([0.8, -0.2, 1.5])
+    rows, points = [], []
+    for _ in range(1500):
+        values = draw.normal(0, 12, 2)
+        row = np.array([calibration.features(value, 50) for value in values])
+        row[:, 1] = row[:, 0] * draw.uniform(0, 1)
+        chances = np.exp(row @ true) / np.exp(row @ true).sum()
+        rows.append(row)
+        points.append(np.eye(2)[draw.choice(2, p=chances)])
+    found = calibration.fit(rows, points)
+    assert found[:2] == pytest.approx(true[:2], abs=0.25)
+
+
+@pytest.mark.parametrize("learned", [True, False])
+@pytest.mark.parametrize("living", [2, 3, 4, 8])
+def test_more_is_better_at_any_turn(learned: bool, living: int) -> None:
+    for turn in (0, 50, 400):
+        told = []
+        for value in (-999.0, -20.0, 0.0, 20.0, 999.0 if living == 2 else 40.0):
+            values = {"me": value, **{str(i): 0.0 for i in range(living - 1)}}
+            told.append(calibration.chances(values, turn, learned)["me"])
+        assert told == sorted(told)
+
+
+@pytest.mark.parametrize("seed", [2_000_000, 2_003_000])
+def test_a_planted_losing_move_is_found(seed: int) -> None:
+    planted = plant(seed)
+    assert found_again(planted, Analyst(positions=8000))
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def test_the_analysis_lies_beside_the_game_and_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "game.jsonl.gz"
+    replay = played()
+    replay.save(path)
+    told: list[int] = []
+    analysis = analyse(path, 1, tell=lambda so_far: told.append(len(so_far.seen)))
+    assert told == list(range(len(replay.turns) + 1))
+    assert list(analysis.seen) == list(range(len(replay.turns) - 1, -1, -1)), "the end comes first"
+    assert analysis.complete
+    again = known(path)
+    assert again is not None
+    assert again.head() == analysis.head()
+    assert [(m.turn, m.move) for m in again.marks()] == [(m.turn, m.move) for m in analysis.marks()]
+    assert [again.seen[t].moves for t in sorted(again.seen)] == [t.moves for t in replay.turns]
+
+
+class _StoppedError(Exception):
+    pass
+
+
+def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "game.jsonl"
+    played().save(path)
+
+    def stop(so_far: Analysis) -> None:
+        if len(so_far.seen) == 5:
+            raise _StoppedError
+
+    with pytest.raises(_StoppedError):
+        analyse(path, 1, tell=stop)
+    before = Analysis.load(path_of(path))
+    assert len(before.seen) == 5
+    after = analyse(path, 1)
+    assert after.complete
+    for turn in before.seen:
+        assert after.seen[turn] == before.seen[turn], "what was known is kept"
+    assert analyse(path, 0.5).milliseconds == 1, "less time adds nothing"
+    begun: list[int] = []
+    analyse(path, 2, tell=lambda so_far: begun.append(len(so_far.seen)))
+    assert begun[0] == 0, "more time begins anew"
+
+
+def test_the_analysis_of_another_game_is_not_taken(tmp_path: Path) -> None:
+    path = tmp_path / "game.jsonl"
+    played(turns=3).save(path)
+    analyse(path, 1)
+    played(seed=6, turns=3).save(path)
+    assert known(path) is None
+    path_of(path).write_bytes(b"no analysis")
+    assert known(path) is None
+    assert analyse(path, 1).complete
+
+
+def test_several_processes_find_as_much(tmp_path: Path) -> None:
+    path = tmp_path / "game.jsonl"
+    played(turns=6).save(path)
+    assert analyse(path, 1, jobs=2).complete
+    assert game_analysis.known(path) is not None
+
+
+def test_a_solo_game_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "solo.jsonl"
+    replay = Replay(Board.new(7, 7, 1))
+    replay.append({"snake_0": "up"})
+    replay.save(path)
+    with pytest.raises(ReplayError, match=r"solo\.jsonl: a game needs two snakes"):
+        analyse(path, 1)

@@ -1,0 +1,325 @@
+"""The analysis as a command and behind the pages, games from elsewhere, and long games."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask, jsonify, request
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.json_lines import ReplayError
+from battlesnake_gym.replay import Replay
+from battlesnake_gym.rules import MOVES, Game
+from heuristics import scenarios
+from heuristics.game_analysis import Analysis, path_of
+from server import analyse, analyses, fetched_games, film, watch, what_if
+from server.addresses import Reach
+from server.analyses import Analyses
+from server.web import engine
+from tests.heuristics.test_analysis import played
+from tests.server import web_site
+
+UUID = "1c3a5f0e-8f0b-4a5e-9f6b-0123456789ab"
+
+
+@pytest.fixture
+def game(tmp_path: Path) -> Path:
+    path = tmp_path / "game.jsonl.gz"
+    played().save(path)
+    return path
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Analyses in the background think little, and are not put last on a busy machine."""
+    monkeypatch.setattr(analyses, "MILLISECONDS", 1.0)
+    monkeypatch.setattr(analyses, "LITTLE", 0)
+
+
+def until(condition: Callable[[], bool], seconds: float = 300) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def test_the_command_tells_and_keeps(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert analyse.main([str(game), "--milliseconds", "1"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("12 turns, 1 ms a snake: ")
+    assert f"kept as {path_of(game)}" in out
+    assert Analysis.load(path_of(game)).complete
+
+
+def test_a_terminated_command_keeps_what_it_found(tmp_path: Path) -> None:
+    game = tmp_path / "game.jsonl.gz"
+    played(turns=60).save(game)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "battlesnake_gym", "analyse", str(game), "--quiet",
+         "--milliseconds", "400"],
+    )  # fmt: skip
+    try:
+        until(lambda: path_of(game).exists())
+        process.terminate()
+        assert process.wait(60) == 128 + 15
+    finally:
+        process.kill()
+    found = Analysis.load(path_of(game))
+    assert found.seen
+    assert not found.complete
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("nothing.jsonl", "there is no file 'nothing.jsonl', and it is no game of an engine"),
+        ("http://127.0.0.1:9/games/x", "http://127.0.0.1:9/games/x cannot be fetched"),
+        ("http://localhost.localdomain.invalid/games/x", "cannot be fetched"),
+    ],
+)
+def test_what_is_no_game_is_refused(
+    argument: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert analyse.main([argument]) == 2
+    assert words in capsys.readouterr().err
+
+
+# --- games of an engine --------------------------------------------------------------------------
+
+
+def engine_of(replay: Replay, *, lower: bool) -> Flask:
+    """An engine that tells of one game, ten frames at a time at most."""
+    app = Flask("engine")
+    boards = list(replay.boards())
+    course = type("Course", (), {"boards": boards, "over": True})
+    keys = ("count", "frames") if lower else ("Count", "Frames")
+
+    @app.get(f"/games/{UUID}")
+    def game() -> Any:
+        told = engine.describe(course)  # type: ignore[arg-type]
+        return jsonify(Game=told, LastFrame=engine.frame(boards[-1]))
+
+    @app.get(f"/games/{UUID}/frames")
+    def frames() -> Any:
+        offset, limit = (request.args.get(key, 0, int) for key in ("offset", "limit"))
+        shown = [engine.frame(board) for board in boards[offset : offset + limit]]
+        return jsonify(dict(zip(keys, (len(shown), shown), strict=True)))
+
+    return app
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_a_game_of_an_engine_is_fetched(
+    tmp_path: Path, lower: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetched_games, "PAGE", 7)
+    replay = finished()
+    with web_site.serving(engine_of(replay, lower=lower)) as site:
+        path = fetched_games.found(f"{site}/games/{UUID}", Reach(), tmp_path)
+        assert path == tmp_path / f"{UUID}.jsonl.gz"
+    found = Replay.load(path)
+    assert found.deaths() == replay.deaths()
+    for mine, theirs in zip(found.boards(), replay.boards(), strict=True):
+        assert [s.body for s in mine.living] == [s.body for s in theirs.living]
+        assert sorted(mine.food) == sorted(theirs.food)
+    assert [t.moves for t in found.turns] == [t.moves for t in replay.turns]
+    assert fetched_games.found(f"{site}/games/{UUID}", Reach(), tmp_path) == path, "fetched once"
+
+
+def test_an_engine_s_address_is_checked(tmp_path: Path) -> None:
+    with web_site.serving(engine_of(finished(), lower=True)) as site:
+        named = site.replace("127.0.0.1", "private.localhost")
+        with pytest.raises(ReplayError, match="cannot be fetched"):
+            fetched_games.found(f"{named}/games/{UUID}", Reach(), tmp_path)
+
+
+def test_ids_and_addresses() -> None:
+    official = (fetched_games.OFFICIAL, UUID)
+    assert fetched_games._address(UUID) == official
+    assert fetched_games._address(f"https://play.battlesnake.com/game/{UUID}") == official
+    assert fetched_games._address(f"https://engine.battlesnake.com/games/{UUID}/frames") == official
+    assert fetched_games._address("http://10.1.2.3:80/games/g-1") == ("http://10.1.2.3:80", "g-1")
+
+
+def finished(seed: int = 3) -> Replay:
+    """A whole game of three snakes that go where they can."""
+    draw = random.Random(seed)
+    replay = Replay(Board.new(7, 7, 3, game=Game(seed=seed)))
+    while not replay.last.is_over():
+        board = replay.last
+        replay.append(
+            {s.id: draw.choice(board.safe_moves(s.id) or list(MOVES)) for s in board.living}
+        )
+    return replay
+
+
+# --- behind the pages ----------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("quick")
+def test_pages_start_an_analysis_and_follow_it(game: Path) -> None:
+    runner = Analyses()
+    try:
+        assert runner.tell(game)["state"] == "none"
+        runner.start(game)
+        runner.start(game)
+        until(lambda: runner.tell(game)["state"] == "done")
+        told = runner.tell(game, since=10)
+        assert (told["done"], len(told["turns"])) == (12, 2)
+        json.dumps(told, allow_nan=False)
+    finally:
+        runner.close()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_failed_analysis_says_why(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("{}\n")
+    runner = Analyses()
+    try:
+        runner.start(bad)
+        until(lambda: runner.tell(bad)["state"] == "failed")
+        assert "bad.jsonl, line 1" in runner.tell(bad)["error"]
+    finally:
+        runner.close()
+
+
+def test_closing_stops_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "long.jsonl"
+    played(turns=60).save(path)
+    runner = Analyses()
+    runner.start(path)
+    until(lambda: runner._process is not None)
+    process = runner._process
+    assert process is not None
+    runner.close()
+    assert process.poll() is not None
+
+
+def test_who_may_only_look_starts_nothing(game: Path) -> None:
+    client = watch.create_app([game.parent], may_analyse=False).test_client()
+    assert client.post("/analysis/game.jsonl.gz", json={}).status_code == 403
+    allowed = watch.create_app([game.parent])
+    refused = allowed.test_client().post("/analysis/game.jsonl.gz", data="{}")
+    assert (refused.status_code, "application/json" in refused.get_json()["error"]) == (400, True)
+    assert allowed.test_client().get("/analysis/none.jsonl").status_code == 404
+
+
+# --- what if -------------------------------------------------------------------------------------
+
+
+def test_what_if_plays_what_was_not_played() -> None:
+    board = Board.from_text("A . . . . B\n. . . . . .\n. . . . . .")
+    after, played_on = what_if.branch(board, "rl-dd")
+    assert played_on == "rl-dd"
+    assert [snake.head for snake in after.snakes] == [(1, 1), (4, 1)]
+    assert after.turn == 2
+    assert board.turn == 0
+    chosen, words = what_if.branch(board, "xl")
+    assert words[1] == "l"
+    assert chosen.snakes[0].head in {(1, 2), (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ("r", "give 2 letters a turn, got 'r'"),
+        ("rz", "'z' is none of u, d, l, r and x"),
+        ("rx-rl", "only the last turn may leave moves"),
+        ("uu-rr", "the game is over before turn 2"),
+        ("-".join(["rl"] * 61), "at most 60 turns"),
+    ],
+)
+def test_what_cannot_be_played_is_told(groups: str, words: str) -> None:
+    board = Board.from_text("A . . . . B\n. . . . . .")
+    with pytest.raises(ValueError, match=words):
+        what_if.branch(board, groups)
+
+
+def test_a_position_becomes_a_scenario(game: Path) -> None:
+    client = watch.create_app([game.parent]).test_client()
+    answer = client.get("/turn/4/scenario/game.jsonl.gz?you=1")
+    assert answer.headers["Content-Disposition"] == "attachment; filename=turn-4.txt"
+    (made,) = scenarios.from_text(answer.text)
+    board = Replay.load(game).board(4)
+    assert made.board.you.id == "1"
+    assert set(made.allowed) <= set(board.safe_moves("1"))
+    off = client.get("/turn/4/text/game.jsonl.gz?if=xx")
+    assert Board.from_text(off.text).turn == 5
+    wrong = client.get("/turn/4/frame/game.jsonl.gz?if=zz")
+    assert (wrong.status_code, "none of u, d" in wrong.get_json()["error"]) == (404, True)
+    frame = client.get("/turn/4/frame/game.jsonl.gz?if=xx").get_json()
+    assert sum(told["chance"] for told in frame["snakes"].values()) == pytest.approx(1, abs=1e-3)
+
+
+# --- long games ----------------------------------------------------------------------------------
+
+
+def test_a_long_game_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(film, "FIRST_PIECE", 600)
+    monkeypatch.setattr(film, "PIECE", 900)
+    replay = finished()
+    replay.save(tmp_path / "game.jsonl.gz")
+    client = watch.create_app([tmp_path]).test_client()
+    frames: list[Any] = []
+    more, pieces = True, 0
+    while more:
+        answer = client.get(
+            f"/data/game.jsonl.gz?since={len(frames)}", headers={"Accept-Encoding": "gzip"}
+        )
+        piece = json.loads(gzip.decompress(answer.data))
+        assert piece["from"] == len(frames)
+        frames += piece["frames"]
+        more, pieces = piece["more"], pieces + 1
+    assert pieces > 2
+    assert len(frames) == len(replay.turns) + 1
+    assert [frame["turn"] for frame in frames] == list(range(len(frames)))
+    assert [death["id"] for death in piece["deaths"]] == [who for _, who, _ in replay.deaths()]
+    assert client.get("/data/game.jsonl.gz?since=100000").status_code == 404
+
+
+def test_what_is_damaged_later_is_told_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(film, "FIRST_PIECE", 1000)
+    lines = finished().to_lines()
+    lines[-1]["end"]["turn"] += 1
+    path = tmp_path / "game.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    client = watch.create_app([tmp_path]).test_client()
+    first = client.get("/data/game.jsonl").get_json()
+    assert first["more"] is True
+    answer = client.get(f"/data/game.jsonl?since={len(first['frames'])}")
+    assert (answer.status_code, "end tells another outcome" in answer.text) == (422, True)
+
+
+def test_pages_and_scripts_are_compressed_for_who_understands_it(game: Path) -> None:
+    client = watch.create_app([game.parent]).test_client()
+    for address in ("/static/player.js", "/replay/game.jsonl.gz", "/static/look.css"):
+        with client.get(address) as plain:
+            assert "Content-Encoding" not in plain.headers
+            content = plain.data
+        with client.get(address, headers={"Accept-Encoding": "gzip"}) as small:
+            assert small.headers["Content-Encoding"] == "gzip"
+            assert gzip.decompress(small.data) == content
+            assert len(small.data) < len(content) / 2 + 600
+
+
+def test_frames_have_the_official_keys(tmp_path: Path) -> None:
+    pages = web_site.make(tmp_path)
+    web_site.announce(pages.broadcast, "on", 2)
+    told = pages.client.get("/games/on/frames").get_json()
+    assert sorted(told) == ["count", "frames"]
+    assert told["count"] == len(told["frames"]) == 3

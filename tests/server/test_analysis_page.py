@@ -1,0 +1,184 @@
+"""The analysis in a real browser: what it shows, and what one does with it."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.replay import Replay
+from battlesnake_gym.rules import MOVES, Game
+from heuristics import game_analysis, scenarios
+from heuristics.analysis import Choice, Judgement, Line, outcome
+from heuristics.game_analysis import Analysis, Seen, hash_of, path_of
+from server import analyses, watch
+from tests.heuristics.test_analysis import played
+from tests.server import web_site
+from tests.server.browser import Browser
+
+
+def analysed(path: Path) -> Analysis:
+    """An analysis of what was played, with one move that lost 40 points and one that lost 15."""
+    replay = Replay.load(path)
+    boards = list(replay.boards())
+    found = Analysis(hash_of(path), 50, 0, len(replay.turns) - 1, outcome(replay.last))
+    chances = [0.5, 0.6, 0.2, 0.2, 0.35, 0.2, *[0.2] * 20]
+    for turn, (board, after) in enumerate(zip(boards, replay.turns, strict=False)):
+        judged = {}
+        for snake in board.living:
+            other = next(s.id for s in board.living if s.id != snake.id)
+            chance = chances[turn] if snake.id == "0" else 1 - chances[turn]
+            best = next(
+                (m for m in board.safe_moves(snake.id) if m != after.moves["0"]), MOVES[0]
+            ) if snake.id == "0" else after.moves[snake.id]  # fmt: skip
+            line: Line = {snake.id: (best, "up"), other: ("down", "left")}
+            choices = (Choice(best, chance, 1.0, line), Choice("left", 0.01, -9.0, line))
+            judged[snake.id] = Judgement(chance, choices)
+        found.seen[turn] = Seen(judged, after.moves)
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("analysed")
+    path = root / "known.jsonl.gz"
+    played().save(path)
+    analysed(path).save(path_of(path))
+    played(seed=8, turns=4).save(root / "unknown.jsonl")
+    crowd = Replay(Board.new(19, 19, 8, game=Game(seed=2)))
+    crowd.append({snake.id: "up" for snake in crowd.last.snakes})
+    crowd.save(root / "crowd.jsonl")
+    return root
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path) -> Iterator[str]:
+    app = watch.create_app([folder])
+    with web_site.serving(app) as address:
+        yield address
+    app.extensions["analyses"].close()
+
+
+@pytest.fixture
+def page(browser: Browser, site: str) -> Iterator[Browser]:
+    """The page of the analysed game; its console must stay empty."""
+    browser.look()
+    browser.complaints()
+    browser.open(f"{site}/replay/known.jsonl.gz")
+    browser.wait("document.querySelectorAll('#marks button').length === 2")
+    yield browser
+    assert browser.complaints() == []
+
+
+def turn(browser: Browser) -> int:
+    return int(browser.text("#turn").split("/")[0])
+
+
+def test_chances_lines_and_turning_points(page: Browser) -> None:
+    page.wait("document.querySelectorAll('#board .hint').length === 2")
+    assert page.run("document.querySelector('#chances').getAttribute('aria-label')") == (
+        "0 50 %, 1 50 %"
+    )
+    assert page.text(".snake-card .chance") == "50 %"
+    marks = page.run("[...document.querySelectorAll('#marks button')].map(b => b.innerText)")
+    assert "turn 1" in marks[0]
+    assert "??" in marks[0]
+    assert "60 % → 20 %" in marks[0]
+    assert "??" not in marks[1]
+    page.run("document.querySelector('#marks button').click()")
+    assert turn(page) == 1
+    page.wait("document.querySelectorAll('#board .hint').length === 2")
+    assert page.run("document.querySelectorAll('#lines li').length") == 2
+    page.press("ArrowRight")
+    assert page.text("#board .badge text") == "??"
+    page.wait("location.hash === '#turn=2&snake=1'")
+    page.press("m")
+    assert turn(page) == 4
+
+
+def test_the_graph_is_clicked_into(page: Browser) -> None:
+    assert page.run("document.querySelectorAll('#graph polyline').length") == 2
+    page.run(
+        "(box => document.getElementById('graph').dispatchEvent(new MouseEvent('click',"
+        " {bubbles: true, clientX: box.left + box.width / 2, clientY: box.top + 5})))"
+        "(document.getElementById('graph').getBoundingClientRect())"
+    )
+    assert turn(page) == 6
+
+
+def test_what_if_leaves_the_game_and_comes_back(page: Browser, folder: Path, site: str) -> None:
+    board = Replay.load(folder / "known.jsonl.gz").board(3)
+    page.run("location.hash = '#turn=3&snake=1'")
+    page.wait("document.getElementById('turn').innerText.startsWith('3')")
+    move = board.safe_moves("0")[0]
+    page.run(f"document.getElementById('if-{move}').click()")
+    page.wait("document.body.classList.contains('off-game')")
+    assert page.text("#if-state") == "Off the game: 1 turn after turn 3."
+    page.run("document.getElementById('if-on').click()")
+    page.wait("document.getElementById('if-state').innerText.includes('2 turns')")
+    page.wait("location.hash.includes('&if=')")
+    address = page.run("location.href")
+    groups = page.run("new URLSearchParams(location.hash.slice(1)).get('if')")
+    assert groups[0] == move[0]
+    shown = page.run("document.getElementById('as-text').href")
+    with urllib.request.urlopen(shown, timeout=60) as answer:
+        assert Board.from_text(answer.read().decode()).turn == 5
+    page.run("document.getElementById('if-back').click()")
+    page.wait("document.getElementById('if-state').innerText.includes('1 turn ')")
+    page.run("document.getElementById('if-leave').click()")
+    page.wait("!document.body.classList.contains('off-game')")
+    assert turn(page) == 3
+    page.driver.get("about:blank")
+    page.open(address)
+    page.wait("document.getElementById('if-state').innerText.includes('2 turns')")
+    link = page.run("document.getElementById('as-scenario').href")
+    with urllib.request.urlopen(link, timeout=60) as answer:
+        (made,) = scenarios.from_text(answer.read().decode())
+    assert (made.board.turn, made.board.you.id) == (5, "0")
+
+
+def test_a_game_is_analysed_by_a_button(
+    browser: Browser, site: str, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setattr(analyses, "MILLISECONDS", 1.0)
+    monkeypatch.setattr(analyses, "LITTLE", 0)
+    browser.look()
+    browser.open(f"{site}/replay/unknown.jsonl")
+    browser.wait("!document.getElementById('analyse').hidden")
+    browser.run("document.getElementById('analyse').click()")
+    browser.wait("!document.getElementById('chances').hidden", 300)
+    browser.wait("document.querySelectorAll('#graph polyline').length > 0")
+    found = game_analysis.known(folder / "unknown.jsonl")
+    assert found is not None
+    assert browser.complaints() == []
+
+
+def test_reasons_of_eight_snakes_stand_beside_the_board(browser: Browser, site: str) -> None:
+    browser.look(1280, 800)
+    browser.open(f"{site}/replay/crowd.jsonl")
+    browser.wait("document.querySelectorAll('#board .snake').length === 8")
+    browser.press("8")
+    box = browser.run(
+        "(b => [b.left, b.top])(document.getElementById('thoughts').getBoundingClientRect())"
+    )
+    board = browser.run("document.getElementById('board').getBoundingClientRect().right")
+    assert box[0] > board - 1
+    assert box[1] < 500
+
+
+def test_columns_and_rows_are_numbered(page: Browser) -> None:
+    labels = page.run(
+        "[...document.querySelectorAll('#board .label')].map(label => label.textContent)"
+    )
+    assert labels == [str(number) for number in [*range(11), *range(11)]]
+
+
+def test_who_died_at_the_edge_stays_within_the_board(browser: Browser, site: str) -> None:
+    browser.look()
+    browser.open(f"{site}/replay/crowd.jsonl#turn=1")
+    browser.wait("document.querySelectorAll('#board .snake').length > 0")
+    assert browser.run("getComputedStyle(document.getElementById('board')).overflow") == "hidden"
+    assert browser.complaints() == []
