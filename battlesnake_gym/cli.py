@@ -37,6 +37,8 @@ COMMANDS = {
     "ladder": Command("server.ladder", "tell a snake's Elo by snakes of known Elo", "server"),
     "watch": Command("server.watch", "show replays in the browser", "server"),
     "analyse": Command("server.analyse", "tell chances, mistakes and best moves", "server"),
+    "coach": Command("server.coach", "find the move that lost a game, and why", "server"),
+    "puzzles": Command("server.puzzles", "positions with one saving move", "server"),
     "serve": Command("server.serve", "run a live snake for the Battlesnake API", "server"),
     "scenarios": Command("server.scenarios", "test a snake on given situations", "server"),
     "train": Command("mabs.launcher", "train a policy with DQN or APEX on Ray RLlib", "rllib"),

@@ -170,6 +170,18 @@ class Replay:
             played.play(board)
         return board
 
+    def snake_id(self, who: str) -> str:
+        """The id of the snake that has this id or, alone, this name; raises `ReplayError`."""
+        snakes = self.first.snakes
+        if any(snake.id == who for snake in snakes):
+            return who
+        named = [snake.id for snake in snakes if snake.name == who]
+        if len(named) == 1:
+            return named[0]
+        told = ", ".join(f"{fields.shown(s.name or s.id)} ({fields.shown(s.id)})" for s in snakes)
+        problem = "several snakes are called" if named else "no snake is called"
+        raise ReplayError(f"{problem} {fields.shown(who)}; give a name or id of {told}")
+
     def deaths(self) -> list[tuple[int, str, str]]:
         """Who went out when and why: turn, snake id, cause; the earliest first."""
         found = [

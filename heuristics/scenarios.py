@@ -69,13 +69,12 @@ class Scenario:
         name: str = "",
         note: str = "",
     ) -> Scenario:
-        """One turn of a recorded game as ``snake_id`` saw it.
+        """One turn of a recorded game as the snake with this id or name saw it.
 
         Raises ``ValueError`` for a turn or snake that the game has not.
         """
         board = replay.board(turn).copy()
-        board.snake(snake_id)
-        board.you_id = snake_id
+        board.you_id = replay.snake_id(snake_id)
         return cls(name or f"turn {turn} of {snake_id}", board, tuple(allowed), note)
 
     def ask(self, strategy: Strategy) -> Outcome:

@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         scenarios = [scenario for file in options.files or SHIPPED for scenario in load(file)]
-        ask = _asker(options)
+        ask = asker(options)
     except (ScenarioError, ValueError, OSError) as error:
         return refuse("battlesnake-gym scenarios", error)
     outcomes = []
@@ -96,7 +96,8 @@ async def converse(body: dict[str, Any], url: str, reach: Reach) -> Decision:
     return Decision(answer.move or "", reasons, shout=answer.shout)
 
 
-def _asker(options: argparse.Namespace) -> Callable[[Scenario, int], Outcome]:
+def asker(options: argparse.Namespace) -> Callable[[Scenario, int], Outcome]:
+    """How to ask the snake that the options name: ``snake``, ``policy`` or ``url``."""
     if options.url:
         reach = addresses.from_options(options).naming(options.url)
         asyncio.run(check_answers(options.url, reach, introduced=False))

@@ -75,7 +75,7 @@ def create_app(roots: Sequence[Path], *, may_analyse: bool = True) -> Flask:
     app.config["MAY_ANALYSE"] = may_analyse
     app.register_blueprint(blueprint)
     app.after_request(compress.compressed)
-    app.after_request(_keep_to_this_server)
+    app.after_request(keep_to_this_server)
     return app
 
 
@@ -207,7 +207,7 @@ def _refusal(message: str, status: int) -> Response:
     return response
 
 
-def _keep_to_this_server(response: Response) -> Response:
+def keep_to_this_server(response: Response) -> Response:
     """Let browsers refuse anything that these pages do not hold themselves."""
     response.headers["Content-Security-Policy"] = "default-src 'none'; " + "; ".join(
         f"{kind}-src 'self'" for kind in ("script", "style", "img", "connect")
