@@ -18,16 +18,37 @@ their heads and tails are (see `battlesnake_gym.looks`). A score that is no fini
 
 from __future__ import annotations
 
+import functools
+import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from battlesnake_gym import looks
 from battlesnake_gym.board import UNKNOWN_SEED, Board
-from battlesnake_gym.replay import Turn
+from battlesnake_gym.replay import Replay, Turn
 from battlesnake_gym.rules.state import Snake
 from battlesnake_gym.snakes import Decision, Reason
+
+
+def game(replay: Replay) -> Iterator[str]:
+    """A whole recorded game with all its frames as JSON text, a piece at a time.
+
+    In pieces, so that no more than one position is held in memory.
+    """
+    deaths = [
+        {"turn": turn, "id": snake_id, "cause": cause} for turn, snake_id, cause in replay.deaths()
+    ]
+    info = {key: str(value) for key, value in replay.info.items()}
+    yield _dumps({**header(replay.first), "info": info, "deaths": deaths})[:-1] + ', "frames": ['
+    following: list[Turn | None] = [*replay.turns, None]
+    for number, (board, turn) in enumerate(zip(replay.boards(), following, strict=True)):
+        yield (", " if number else "") + _dumps(frame(board, turn))
+    yield "]}"
+
+
+_dumps = functools.partial(json.dumps, allow_nan=False)
 
 
 def header(board: Board) -> dict[str, Any]:

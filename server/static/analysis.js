@@ -19,7 +19,7 @@ const rest = (time) => new Promise((done) => setTimeout(done, time));
 async function ask(address, options) {
   const answer = await fetch(address, options);
   const told = await answer.json();
-  if (!answer.ok) throw Object.assign(new Error(told.error), { status: answer.status });
+  if (!answer.ok) throw new Error(told.error);
   return told;
 }
 
@@ -51,7 +51,7 @@ export class Analysis {
     try {
       await this.follow(await ask(this.panel.dataset.address));
     } catch (error) {
-      this.say(error.status === 404 ? "This game was not kept." : error.message);
+      this.say(error.message);
     }
   }
 
@@ -83,9 +83,9 @@ export class Analysis {
     const total = told.last - told.first + 1;
     const far = `${told.done} of ${total} turns`;
     $("analyse").hidden = told.state === "running" || told.state === "done" ||
-      this.panel.dataset.may !== "true";
+      told.state === "unkept" || this.panel.dataset.may !== "true";
     this.say({
-      none: told.done ? `Analysed: ${far}.` : "", failed: told.error,
+      none: told.done ? `Analysed: ${far}.` : "", failed: told.error, unkept: told.error,
       running: total ? `Analysing: ${far} …` : "Waiting to be analysed …", done: "",
     }[told.state]);
     this.drawGraph();

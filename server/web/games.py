@@ -193,7 +193,7 @@ def analysis(game_id: str) -> Response:
     try:
         return jsonify(arena().analyses.tell(kept(game_id), number("since", 0)))
     except MissingError as error:
-        return refusal(error, 404)
+        return jsonify(state="unkept", error=str(error), done=0, turns=[])
 
 
 @blueprint.post("/game/<game_id>/analysis")
