@@ -30,6 +30,7 @@ export class Analysis {
     this.seen = new Map(); // turn -> {moves, snakes}
     this.marks = [];
     this.ends = null;
+    this.asked = player.askedBranch(); // before the address is written anew
     this.branch = null; // {turn, groups, frame, snakes, over}: what was not played
     $("analyse").addEventListener("click", () => this.start());
     $("graph").addEventListener("click", (event) => this.pick(event));
@@ -46,7 +47,7 @@ export class Analysis {
   /** Show the panel, with what was found before; follow what is being found. */
   async open() {
     this.panel.hidden = false;
-    const { groups, turn } = this.player.askedBranch();
+    const { groups, turn } = this.asked;
     if (groups.length) await this.attempt(() => this.show(turn, groups));
     try {
       await this.follow(await ask(this.panel.dataset.address));
