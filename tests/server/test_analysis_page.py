@@ -119,7 +119,7 @@ def test_what_if_leaves_the_game_and_comes_back(page: Browser, folder: Path, sit
     assert page.text("#if-state") == "Off the game: 1 turn after turn 3."
     page.run("document.getElementById('if-on').click()")
     page.wait("document.getElementById('if-state').innerText.includes('2 turns')")
-    page.wait("location.hash.includes('&if=')")
+    page.wait("/&if=..-..$/.test(location.hash)")
     address = page.run("location.href")
     groups = page.run("new URLSearchParams(location.hash.slice(1)).get('if')")
     assert groups[0] == move[0]
