@@ -741,9 +741,9 @@ def test_the_engine_s_protocol_over_http(empty: Pages) -> None:
     assert all(isinstance(value, str) for value in game["Ruleset"].values())
     frames = empty.client.get("/games/on/frames?offset=1&limit=2")
     assert frames.headers["Access-Control-Allow-Origin"] == "*"
-    assert frames.get_json()["Count"] == 2
-    assert [frame["Turn"] for frame in frames.get_json()["Frames"]] == [1, 2]
-    (last,) = empty.client.get("/games/on/frames?offset=-1").get_json()["Frames"]
+    assert frames.get_json()["count"] == 2
+    assert [frame["Turn"] for frame in frames.get_json()["frames"]] == [1, 2]
+    (last,) = empty.client.get("/games/on/frames?offset=-1").get_json()["frames"]
     snake = last["Snakes"][0]
     assert snake["Body"] == [{"X": x, "Y": y} for x, y in board.snakes[0].body]
     assert (snake["Name"], snake["Health"], snake["Shout"]) == ("Ann", 97, "hey")
@@ -775,7 +775,7 @@ def test_the_engine_s_events_follow_a_live_game(empty: Pages, address: str) -> N
 
 def test_deaths_are_told_as_the_engine_tells_them(empty: Pages) -> None:
     web_site.announce(empty.broadcast, "over", 4, end=True)
-    (last,) = empty.client.get("/games/over/frames?offset=-1").get_json()["Frames"]
+    (last,) = empty.client.get("/games/over/frames?offset=-1").get_json()["frames"]
     deaths = [snake["Death"] for snake in last["Snakes"]]
     assert {death["Cause"] for death in deaths if death} == {"wall-collision"}
     assert {death["Turn"] for death in deaths if death} == {4}
