@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from battlesnake_gym.rules import Settings as Settings
     from battlesnake_gym.single import BattlesnakeEnv as BattlesnakeEnv
     from battlesnake_gym.vector import VectorBattlesnake as VectorBattlesnake
+    from battlesnake_gym.vector_env import SelfPlayVectorEnv as SelfPlayVectorEnv
 
 # A SageMaker job brings these sources along, and its image the compiled part of an installation.
 __path__ = pkgutil.extend_path(__path__, __name__)
@@ -28,6 +29,7 @@ __all__ = [
     "BattlesnakeEnv",
     "Board",
     "Game",
+    "SelfPlayVectorEnv",
     "Settings",
     "VectorBattlesnake",
     "parallel_env",
@@ -37,12 +39,17 @@ _PLACES = {
     "BattlesnakeEnv": "single:BattlesnakeEnv",
     "Board": "board:Board",
     "Game": "rules:Game",
+    "SelfPlayVectorEnv": "vector_env:SelfPlayVectorEnv",
     "Settings": "rules:Settings",
     "VectorBattlesnake": "vector:VectorBattlesnake",
     "parallel_env": "parallel:ParallelBattlesnake",
 }
 
-gymnasium.register("Battlesnake-v0", entry_point="battlesnake_gym.single:BattlesnakeEnv")
+gymnasium.register(
+    "Battlesnake-v0",
+    entry_point="battlesnake_gym.single:BattlesnakeEnv",
+    vector_entry_point="battlesnake_gym.vector_env:BattlesnakeVectorEnv",
+)
 
 
 def __getattr__(name: str) -> Any:

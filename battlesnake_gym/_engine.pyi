@@ -37,3 +37,17 @@ class Batch:
         self, values: int, view: int, frames: int, rows: int, columns: int, out: NDArray[np.uint8]
     ) -> None: ...
     def action_mask_into(self, parts: bytes, out: NDArray[np.bool_]) -> None: ...
+    def named_choices(self, kinds: NDArray[np.uint8], out: NDArray[np.uint8], /) -> None:
+        """Write the best moves of named snakes into ``out`` uint8 [N, S]: bit i is ``MOVES[i]``.
+
+        ``kinds`` uint8 [N, S] says who plays which seat (`snakes.engine_code`, 0 for nobody). The
+        seats of nobody, of dead snakes and of games that are over keep what is in ``out``.
+        """
+    def named_moves(self, kinds: NDArray[np.uint8], out: NDArray[np.uint8], /) -> None:
+        """As `named_choices`, with one of the best moves drawn: its index into `rules.MOVES`.
+
+        The draw follows from the game's seed, its turn and the seat.
+        """
+    def dump(self) -> bytes:
+        """All games, as they lie in memory; for a batch made in the same way by the same code."""
+    def restore(self, dump: bytes, /) -> None: ...

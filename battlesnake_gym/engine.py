@@ -16,6 +16,7 @@ array([[3, 3],
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from battlesnake_gym.engine_input import (
 )
 from battlesnake_gym.observations import Observation
 from battlesnake_gym.rules import Game, State
+from battlesnake_gym.rules.maps import IN_ENGINE
 from battlesnake_gym.slow_engine import SlowGames
 
 SLOW = "games run on the Python rules, many times slower"
@@ -113,6 +115,11 @@ class FastGames(Batch, GameArrays):
     ) -> None:
         super().__init__(num_games, width, height, num_snakes, game, food)
         self._ids: dict[int, list[str]] = {}
+        self._sizes = {
+            "width": np.asarray(width),
+            "height": np.asarray(height),
+            "num_snakes": np.asarray(num_snakes),
+        }
         for name, view in _views(self, num_games, self.num_snakes).items():
             setattr(self, name, view)
 
@@ -130,6 +137,19 @@ class FastGames(Batch, GameArrays):
             begun = np.ones(self.num_games, np.bool_) if which is None else which
             for game in np.flatnonzero(begun).tolist():
                 self._ids.pop(game, None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies go on from the same positions; what `observe` was given stays with the original.
+
+        A pickle is read by the same compiled code alone: another raises ``ValueError``.
+        """
+        recipe = {
+            "num_games": self.num_games,
+            **{name: sizes.tolist() for name, sizes in self._sizes.items()},
+            "game": self.game,
+            "food": self.food,
+        }
+        return _copy, (recipe, _engine.SOURCES, self.dump(), self._ids)
 
     def state(self, game: int) -> State:
         """The position of one game, for the Python rules.
@@ -173,6 +193,19 @@ class FastGames(Batch, GameArrays):
         self.action_mask_into(masks.parts(kind), out)
 
 
+def _copy(recipe: dict[str, Any], sources: str, dump: bytes, ids: dict[int, list[str]]) -> Any:
+    """The games that were pickled or copied."""
+    if sources != getattr(_engine, "SOURCES", None):
+        raise ValueError(
+            "these games were pickled by another version of the compiled engine, whose memory this "
+            "one cannot read; make them anew and load() their positions"
+        )
+    games = FastGames(**recipe)
+    games.restore(dump)
+    games._ids = {game: list(names) for game, names in ids.items()}
+    return games
+
+
 def _views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[Any]]:
     """The arrays of the games, over the memory of their records."""
     at = batch.layout()
@@ -190,6 +223,25 @@ def _views(batch: Any, num_games: int, seats: int) -> dict[str, NDArray[Any]]:
     views["heads"] = view(np.int16, snakes + at["heads"], (seats, snake), (2, 2))
     views["facing"] = view(np.uint8, at["facing"], (seats, 1))
     return views
+
+
+def make_games(
+    num_games: int, *, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food: str
+) -> FastGames:
+    """`Games`; on a map that only the Python rules know `SlowGames`, and a warning says so."""
+    if COMPILED and game.map not in ("", *IN_ENGINE):
+        warnings.warn(
+            f"the compiled engine does not know the map {game.map!r}, so {SLOW}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        games: Any = SlowGames
+    else:
+        games = Games
+    made: FastGames = games(
+        num_games, width=width, height=height, num_snakes=num_snakes, game=game, food=food
+    )
+    return made
 
 
 if TYPE_CHECKING or COMPILED:  # noqa: SIM108 - only so is the name a type too

@@ -24,9 +24,12 @@ risks a head-to-head may still take one. Snakes that are out may choose every mo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
+from battlesnake_gym import own_files
 from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.stages import living
@@ -49,17 +52,47 @@ KINDS = tuple(_BITS)
 """The kinds there are."""
 
 
+Allows = Callable[[Game, State, str], Sequence[bool]]
+"""Which of ``MOVES`` a rule leaves to the snake of this id: four of bool."""
+
+_own: dict[str, Allows] = {}
+
+
+def register(kind: str, allows: Allows) -> None:
+    """Make a kind of somebody's own known, to be named and joined with ``+`` as all others.
+
+    The engine does not know it: environments ask ``allows`` for every snake in every turn, in
+    Python, which takes some hundred times as long as a mask that is built in. Raises ``ValueError``
+    for the name of one that is.
+    """
+    if kind in _BITS or "+" in kind:
+        raise ValueError(f"a mask cannot be called {kind!r}; give it another name, without '+'")
+    _own[kind] = allows
+
+
+def in_engine(kind: str) -> bool:
+    """Whether the engine knows all parts of ``kind``."""
+    return all(name in _BITS for name in kind.split("+"))
+
+
 def check(kind: str) -> str:
     """Return ``kind`` if it is one of `KINDS` or several joined with "+", else ``ValueError``."""
-    parts(kind)
+    for name in kind.split("+"):
+        if name not in _BITS and name not in _own:
+            own_files.load()
+        if name not in _BITS and name not in _own:
+            known = unknown("action mask", name, [*KINDS, *_own])
+            raise ValueError(f"{known}; several are joined with '+'")
     return kind
 
 
 def parts(kind: str) -> bytes:
     """The bits of each part of ``kind``, in order: what the C code is handed."""
-    for name in kind.split("+"):
-        if name not in _BITS:
-            raise ValueError(f"{unknown('action mask', name, KINDS)}; several are joined with '+'")
+    check(kind)
+    if not in_engine(kind):
+        raise ValueError(
+            f"the engine knows no action mask {kind!r}: a part of it is somebody's own"
+        )
     return bytes(_BITS[name] for name in kind.split("+"))
 
 
@@ -69,10 +102,14 @@ def action_mask(game: Game, state: State, snake_id: str, kind: str) -> NDArray[n
     Raises ``ValueError`` where the kind or the snake is unknown.
     """
     own = _find(state, snake_id)
+    check(kind)
     mask = np.ones(len(MOVES), np.bool_)
     found = [faults(game, state, snake_id, move) for move in MOVES] if own.alive else [0] * 4
-    for bits in parts(kind):
-        left = mask & [fault & bits == 0 for fault in found]
+    for name in kind.split("+") if own.alive else ():
+        if name in _BITS:
+            left = mask & [fault & _BITS[name] == 0 for fault in found]
+        else:
+            left = mask & np.asarray(_own[name](game, state, snake_id), np.bool_)
         if left.any():
             mask = left
     return mask

@@ -22,7 +22,7 @@ An encoder is two choices and a number:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from battlesnake_gym import own_files
 from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rules.stages import default_move, living
 from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake, State
@@ -85,6 +86,47 @@ NAMES = tuple(_ENCODERS)
 
 _MAX_FRAMES = 8
 
+Encode = Callable[[State, str], NDArray[np.uint8]]
+"""What the snake of this id, which lives, sees: uint8 [planes, rows, columns]."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """An encoder of somebody's own: see `register`."""
+
+    planes: tuple[str, ...]
+    encode: Encode
+    size: Callable[[int, int], tuple[int, int]]
+    version: int
+
+
+_own: dict[str, _Own] = {}
+
+
+def register(
+    name: str,
+    planes: Sequence[str],
+    encode: Encode,
+    *,
+    size: Callable[[int, int], tuple[int, int]] = lambda width, height: (height, width),
+    version: int = 1,
+) -> None:
+    """Make an encoder of somebody's own known as ``name``, wherever observations are named.
+
+    ``encode(state, snake_id)`` answers uint8 [len(planes), rows, columns] for a living snake;
+    ``size(width, height)`` tells (rows, columns) for a board. What is smaller than an array stands
+    in its middle. Actions are absolute. Give another ``version`` whenever its meaning changes:
+    policies name theirs, and others are refused.
+
+    The engine does not know it: it is asked for every living snake in every turn, in Python, which
+    takes some hundred times as long as one that is built in. Raises ``ValueError`` for the name of
+    one that is.
+    """
+    if name in _ENCODERS:
+        raise ValueError(f"the observation {name!r} is built in; give yours another name")
+    _own[name] = _Own(tuple(planes), encode, size, version)
+
+
 TURNED: NDArray[np.uint8] = np.array(
     [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 1, 0], [3, 2, 0, 1]], dtype=np.uint8
 )
@@ -105,8 +147,15 @@ class Observation:
     frames: int = 1
 
     def __post_init__(self) -> None:
-        if self.name not in _ENCODERS:
-            raise ValueError(unknown("observation", self.name, NAMES))
+        if type(self) is not Observation:
+            raise ValueError(
+                f"{type(self).__name__} is a subclass of Observation, which the engine would not "
+                "ask: it goes by names; register yours with observations.register"
+            )
+        if self.name not in _ENCODERS and self.name not in _own:
+            own_files.load()
+        if self.name not in _ENCODERS and self.name not in _own:
+            raise ValueError(unknown("observation", self.name, [*NAMES, *_own]))
         if type(self.frames) is not int or not 1 <= self.frames <= _MAX_FRAMES:
             raise ValueError(
                 f"frames must be an integer between 1 and {_MAX_FRAMES}, got {self.frames!r}"
@@ -115,7 +164,14 @@ class Observation:
     @property
     def planes(self) -> tuple[str, ...]:
         """The names of the planes of one frame, in order."""
+        if not self.in_engine:
+            return _own[self.name].planes
         return PLANES if self._values == "planes" else STARTER_PLANES
+
+    @property
+    def in_engine(self) -> bool:
+        """Whether the compiled engine knows it; it asks for one of somebody's own in Python."""
+        return self.name in _ENCODERS
 
     @property
     def relative(self) -> bool:
@@ -124,7 +180,12 @@ class Observation:
 
     @property
     def codes(self) -> tuple[int, int]:
-        """The numbers of (values, view) in the engine's C code."""
+        """The numbers of (values, view) in the engine's C code.
+
+        Raises ``ValueError`` where the engine does not know it.
+        """
+        if not self.in_engine:
+            raise ValueError(f"the engine knows no observation {self.name!r}: it is somebody's own")
         return _VALUES[self._values], _VIEWS[self._view]
 
     @property
@@ -133,7 +194,7 @@ class Observation:
 
     @property
     def _view(self) -> str:
-        return _ENCODERS[self.name][1]
+        return _ENCODERS[self.name][1] if self.in_engine else "board"
 
     def shape(self, width: int, height: int) -> tuple[int, int, int]:
         """``(planes * frames, rows, columns)`` for boards of up to ``width`` x ``height`` cells.
@@ -144,7 +205,9 @@ class Observation:
             if value < 1:
                 raise ValueError(f"{field} must be at least 1, got {value}")
         rows, columns = height, width
-        if self.name.startswith("bordered"):
+        if not self.in_engine:
+            rows, columns = _own[self.name].size(width, height)
+        elif self.name.startswith("bordered"):
             rows, columns = height + 2, width + 2
         elif self.name.startswith("max-bordered"):
             if max(width, height) > MAX_BORDERED - 2:
@@ -196,9 +259,23 @@ class Observation:
             return out
         planes = len(self.planes)
         out[planes:] = 0 if state.turn == 0 else out[:-planes].copy()
-        board, outside = _VALUE_FUNCTIONS[self._values](state, snake)
+        if self.in_engine:
+            board, outside = _VALUE_FUNCTIONS[self._values](state, snake)
+        else:
+            board, outside = self._own_planes(state, snake_id), np.zeros(planes, np.uint8)
         out[:planes] = _place(self._view, board, outside, snake, out.shape[1:])
         return out
+
+    def _own_planes(self, state: State, snake_id: str) -> Bytes:
+        """What the registered function shows, if it is what it said it would be."""
+        planes = np.asarray(_own[self.name].encode(state, snake_id))
+        wanted = (len(self.planes), *_own[self.name].size(state.width, state.height))
+        if planes.dtype != np.uint8 or planes.shape != wanted:
+            raise ValueError(
+                f"observation {self.name!r} must give uint8 of shape {wanted}, "
+                f"got {planes.dtype} of shape {planes.shape}"
+            )
+        return planes
 
     def absolute_actions(
         self, actions: NDArray[np.integer[Any]], facing: NDArray[np.integer[Any]]
@@ -223,7 +300,8 @@ class Observation:
 
     def to_dict(self) -> dict[str, Any]:
         """What a policy file stores; `get` builds the encoder from it again."""
-        return {"name": self.name, "frames": self.frames, "planes": list(self.planes)}
+        facts = {"name": self.name, "frames": self.frames, "planes": list(self.planes)}
+        return facts if self.in_engine else facts | {"version": _own[self.name].version}
 
 
 def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
@@ -236,10 +314,11 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
         return observation
     if isinstance(observation, str):
         return Observation(observation)
-    unknown = sorted(set(observation) - {"name", "frames", "planes"})
+    unknown = sorted(set(observation) - {"name", "frames", "planes", "version"})
     if unknown:
         raise ValueError(
-            f"unknown field of an observation: {unknown[0]!r}; known are name, frames, planes"
+            f"unknown field of an observation: {unknown[0]!r}; "
+            "known are name, frames, planes, version"
         )
     found = Observation(observation.get("name", "planes"), observation.get("frames", 1))
     planes = observation.get("planes", found.planes)
@@ -247,6 +326,12 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
         raise ValueError(
             f"observation {found.name!r} has the planes {', '.join(found.planes)}, "
             f"got {', '.join(map(str, planes))}; it was stored by another version"
+        )
+    version = 1 if found.in_engine else _own[found.name].version
+    if observation.get("version", version) != version:
+        raise ValueError(
+            f"observation {found.name!r} is of version {version} here, got "
+            f"{observation['version']}: take the file that the policy was trained with"
         )
     return found
 

@@ -17,10 +17,9 @@ import numpy.typing as npt
 from gymnasium.error import ResetNeeded, UnsupportedMode
 
 from battlesnake_gym.board import UNKNOWN_SEED, Board
-from battlesnake_gym.observations import Observation
-from battlesnake_gym.rewards import Rewards
-from battlesnake_gym.rules import CAUSES, MOVES, Game, Settings, State
-from battlesnake_gym.vector import Infos, VectorBattlesnake, start_states
+from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.rules import CAUSES, MOVES, State
+from battlesnake_gym.vector import Infos, start_states
 
 RENDER_MODES = ("ansi", "rgb_array", "human")
 RENDER_FPS = 8
@@ -29,44 +28,19 @@ Frame = npt.NDArray[np.uint8]
 
 
 class OneGame:
-    """One game of ``num_snakes`` snakes; the arguments are those of the environments.
+    """One game of what ``config`` says.
 
     ``observations``, ``rewards``, ``terminations``, ``truncations`` and ``infos`` hold the last
     turn, with a first axis of one game, as `VectorBattlesnake.step` returns them.
     """
 
-    def __init__(
-        self,
-        num_snakes: int,
-        width: int,
-        height: int,
-        *,
-        ruleset: str,
-        map: str,
-        settings: Settings | Mapping[str, int] | None,
-        observation: str | Mapping[str, Any] | Observation,
-        rewards: str | Mapping[str, float] | Rewards,
-        action_mask: str,
-        max_turns: int | None,
-        render_mode: str | None,
-    ) -> None:
+    def __init__(self, config: EnvConfig, render_mode: str | None) -> None:
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise UnsupportedMode(
                 f"render_mode must be None or one of {', '.join(RENDER_MODES)}, got {render_mode!r}"
             )
         self.render_mode = render_mode
-        self.vector = VectorBattlesnake(
-            1,
-            num_snakes,
-            width,
-            height,
-            game=Game(ruleset=ruleset, map=map, settings=_settings(settings)),
-            observation=observation,
-            rewards=rewards,
-            action_mask=action_mask,
-            max_turns=max_turns,
-            food="seeded",
-        )
+        self.vector = config.vector(1)
         self.infos: Infos = {}
 
     def reset(self, random: np.random.Generator, options: Mapping[str, Any]) -> State | None:
@@ -124,16 +98,6 @@ class OneGame:
         mask: npt.NDArray[np.int8] = self.infos["action_mask"][0, seat].astype(np.int8)
         return mask
 
-    def action(self, seat: int, move: str) -> int:
-        """The action that makes the snake in this seat move so.
-
-        That is the index into `rules.MOVES`, unless the observation turns with the snake.
-        """
-        absolute = np.arange(len(MOVES), dtype=np.uint8)
-        facing = np.broadcast_to(self.vector.games.facing[0, seat], absolute.shape)
-        turned = self.vector.observation.absolute_actions(absolute, facing)
-        return int(np.flatnonzero(turned == MOVES.index(move))[0])
-
     def cause(self, seat: int) -> str:
         """Why the snake in this seat is out; ``""`` while it lives."""
         return CAUSES[self.infos["cause"][0, seat]]
@@ -151,20 +115,6 @@ class OneGame:
             sys.stdout.write(f"{clear}{board}\n\n")
             sys.stdout.flush()
         return None
-
-
-def _settings(settings: Settings | Mapping[str, int] | None) -> Settings:
-    if settings is None:
-        return Settings()
-    if isinstance(settings, Settings):
-        return settings
-    known = list(Settings.__dataclass_fields__)
-    for name, value in settings.items():
-        if name not in known:
-            raise ValueError(f"unknown setting {name!r}; known are {', '.join(known)}")
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"setting {name} must be a whole number, got {value!r}")
-    return Settings(**settings)
 
 
 def action_index(action: object, whose: str) -> int:

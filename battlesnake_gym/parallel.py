@@ -22,10 +22,10 @@ from gymnasium.spaces import Box, Discrete
 from pettingzoo import ParallelEnv  # type: ignore[import-untyped]
 
 from battlesnake_gym.board import Board
-from battlesnake_gym.observations import Observation
+from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.engine_input import Sizes
 from battlesnake_gym.one_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
-from battlesnake_gym.rewards import Rewards
-from battlesnake_gym.rules import MOVES, Settings
+from battlesnake_gym.rules import MOVES
 
 Observations = dict[str, npt.NDArray[np.uint8]]
 AgentInfos = dict[str, dict[str, Any]]
@@ -34,14 +34,13 @@ AgentInfos = dict[str, dict[str, Any]]
 class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
     """One game with an agent for every snake: ``snake_0``, ``snake_1``, ...
 
-    ``num_snakes`` 1 to 16 (one alone plays ``solo``), ``width`` and ``height`` 1 to 25;
-    ``ruleset``, ``map``, ``settings`` (names of `rules.Settings`) say what is played;
-    ``observation``, ``rewards``, ``action_mask`` and ``max_turns`` as in `VectorBattlesnake`.
+    The arguments are the fields of `config.EnvConfig`; food comes from the official engine's stream
+    unless ``food="fast"`` is given.
 
     An agent terminates when its snake is out or the game is over, and is in that step's
     dictionaries for the last time. Its info: ``action_mask`` int8 [4], 1 for allowed; ``cause``,
-    why the snake is out (one of `rules.CAUSES`, ``""`` while it lives), and ``killer``, the agent
-    that did it (maybe itself) or ``""``.
+    why the snake is out, an index into `rules.CAUSES` (0 while it lives), and ``killer``, the
+    number of the agent that did it (maybe itself) or -1: numbers, so that trainers can stack them.
 
     ``render_mode``: "ansi" (text), "rgb_array" (uint8 [height, width, 3]), "human" (each position
     is written to the terminal). Raises ``ValueError`` for arguments out of range.
@@ -56,34 +55,19 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
 
     def __init__(
         self,
-        num_snakes: int = 4,
-        width: int = 11,
-        height: int = 11,
+        num_snakes: Sizes = EnvConfig.num_snakes,
+        width: Sizes = EnvConfig.width,
+        height: Sizes = EnvConfig.height,
         *,
-        ruleset: str = "standard",
-        map: str = "standard",
-        settings: Settings | Mapping[str, int] | None = None,
-        observation: str | Mapping[str, Any] | Observation = "planes",
-        rewards: str | Mapping[str, float] | Rewards = "survival",
-        action_mask: str = "forbidden",
-        max_turns: int | None = None,
         render_mode: str | None = None,
+        **options: Any,
     ) -> None:
-        self._game = OneGame(
-            num_snakes,
-            width,
-            height,
-            ruleset=ruleset,
-            map=map,
-            settings=settings,
-            observation=observation,
-            rewards=rewards,
-            action_mask=action_mask,
-            max_turns=max_turns,
-            render_mode=render_mode,
+        config = EnvConfig.of(
+            {"food": "seeded", **options}, num_snakes=num_snakes, width=width, height=height
         )
+        self._game = OneGame(config, render_mode)
         self.render_mode = render_mode
-        self.possible_agents = [f"snake_{seat}" for seat in range(num_snakes)]
+        self.possible_agents = [f"snake_{seat}" for seat in range(self._game.vector.num_snakes)]
         self.agents: list[str] = []
         self._random: np.random.Generator | None = None
         space = self._game.vector.single_observation_space
@@ -180,10 +164,9 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         infos: AgentInfos = {}
         for agent in self.agents:
             seat = self._seat(agent)
-            killer = int(self._game.infos["killer"][0, seat])
             infos[agent] = {
                 "action_mask": self._game.mask(seat),
-                "cause": self._game.cause(seat),
-                "killer": self.possible_agents[killer] if killer >= 0 else "",
+                "cause": int(self._game.infos["cause"][0, seat]),
+                "killer": int(self._game.infos["killer"][0, seat]),
             }
         return infos

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from battlesnake_gym import own_files
 from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rules.state import CAUSES
 
@@ -44,6 +45,10 @@ class Turn:
     ``acted`` bool [N, S]: the seats that moved. ``reversed`` bool [N, S]: those that chose the move
     back into their own neck (`reversals`). The others are the engine's after the turn: ``over``
     bool [N], ``alive`` and ``ate`` bool [N, S], ``cause`` uint8 [N, S], ``killer`` int8 [N, S].
+
+    The last four are there for events of somebody's own (`register`), else None: ``heads_before``
+    and ``heads`` int16 [N, S, 2], (x, y) before and after the turn, off the board for a snake that
+    left it; ``length`` int32 [N, S], 0 once out; ``health`` int16 [N, S].
     """
 
     acted: Flags
@@ -53,6 +58,10 @@ class Turn:
     ate: Flags
     cause: NDArray[np.uint8]
     killer: NDArray[np.int8]
+    heads_before: NDArray[np.int16] | None = None
+    heads: NDArray[np.int16] | None = None
+    length: NDArray[np.int32] | None = None
+    health: NDArray[np.int16] | None = None
 
     @classmethod
     def of(cls, games: _Games, acted: Flags, reversed_: Flags) -> Turn:
@@ -61,7 +70,9 @@ class Turn:
 
     def only(self, which: Flags) -> Turn:
         """The same turn of some games; ``which`` is bool [N]."""
-        return Turn(*(getattr(self, field.name)[which] for field in fields(self)))
+        arrays: list[Any] = [getattr(self, field.name) for field in fields(self)]
+        chosen: list[Any] = [None if array is None else array[which] for array in arrays]
+        return Turn(*chosen)
 
     @property
     def died(self) -> Flags:
@@ -119,6 +130,21 @@ EVENTS: dict[str, Callable[[Turn], Counts]] = {
 }
 """Each event's name and how it is read from a turn: [N, S], bool or a number."""
 
+BUILT_IN = frozenset(EVENTS)
+
+
+def register(event: str, count: Callable[[Turn], Counts]) -> None:
+    """Make an event of somebody's own known, to be given a weight as all others.
+
+    ``count`` is given a `Turn` with positions and answers [N, S], bool or numbers; what it says of
+    seats that did not act is left out. It costs a few numpy operations a turn, for all games.
+    Raises ``ValueError`` for the name of an event or preset that is built in.
+    """
+    if event in BUILT_IN or event in PRESETS:
+        raise ValueError(f"the event {event!r} is built in; give yours another name")
+    EVENTS[event] = count
+
+
 METRICS: dict[str, tuple[str, ...]] = {
     "Snake_hit_wall": ("hit_wall",),
     "Snake_hit_body": ("hit_self", "hit_other_snake"),
@@ -149,17 +175,25 @@ class Rewards:
     def __post_init__(self) -> None:
         for event, weight in self.weights.items():
             if event not in EVENTS:
+                own_files.load()
+            if event not in EVENTS:
                 raise ValueError(unknown("reward event", event, EVENTS))
             if isinstance(weight, bool) or not isinstance(weight, (int, float)):
                 raise ValueError(f"the reward for {event!r} must be a number, got {weight!r}")
             if not np.isfinite(weight):
                 raise ValueError(f"the reward for {event!r} must be finite, got {weight!r}")
 
+    @property
+    def looks_at_positions(self) -> bool:
+        """Whether some event is somebody's own, so that a `Turn` must have positions."""
+        return not BUILT_IN.issuperset(self.weights)
+
     def batch(self, turn: Turn) -> NDArray[np.float32]:
         """Return the rewards of one turn, float32 [N, S]; 0 for seats that did not act."""
         rewards = np.zeros(turn.alive.shape, np.float32)
         for event, weight in self.weights.items():
-            rewards += np.float32(weight) * EVENTS[event](turn)
+            count = EVENTS[event](turn)
+            rewards += np.float32(weight) * (count if event in BUILT_IN else count * turn.acted)
         return rewards
 
 

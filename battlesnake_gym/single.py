@@ -20,17 +20,12 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Discrete
 
-from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
-from battlesnake_gym.nearest import unknown
-from battlesnake_gym.observations import Observation
+from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.engine_input import Sizes
 from battlesnake_gym.one_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
-from battlesnake_gym.rewards import Rewards
-from battlesnake_gym.rules import MOVES, Settings, State
-from battlesnake_gym.snakes import Strategy
-
-Opponent = str | Strategy
-"""A name that `snakes.make` knows (built afresh for every game), or a strategy (kept)."""
+from battlesnake_gym.rivals import Opponent, Rivals, check_opponents
+from battlesnake_gym.rules import MOVES, State
 
 
 class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
@@ -38,11 +33,11 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
 
     ``opponents``: who else plays. Without ``num_snakes`` all of them do; with it, each game draws
     ``num_snakes - 1`` from them (the same one may be drawn twice). Seats, the learner's too, are
-    dealt anew for each game. Strategies are given the board without the seed, and no time limit.
+    dealt anew for each game. Those of `snakes.IN_ENGINE` are played by the engine; other strategies
+    are given the board without the seed, and no time limit.
 
-    ``ruleset``, ``map``, ``settings`` (names of `rules.Settings`) say what is played; ``width`` and
-    ``height`` 1 to 25; ``observation``, ``rewards``, ``action_mask`` and ``max_turns`` as in
-    `VectorBattlesnake`. With no opponents the game is ``solo``.
+    ``width``, ``height`` and ``options`` are the fields of `config.EnvConfig`; food comes from the
+    official engine's stream unless ``food="fast"`` is given. Alone, the game is ``solo``.
 
     An episode ends (``terminated``) when the learner's snake is out or the game is over.
 
@@ -59,20 +54,14 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
     def __init__(
         self,
         opponents: Sequence[Opponent] = ("hungry",),
-        width: int = 11,
-        height: int = 11,
+        width: Sizes = EnvConfig.width,
+        height: Sizes = EnvConfig.height,
         *,
         num_snakes: int | None = None,
-        ruleset: str = "standard",
-        map: str = "standard",
-        settings: Settings | Mapping[str, int] | None = None,
-        observation: str | Mapping[str, Any] | Observation = "planes",
-        rewards: str | Mapping[str, float] | Rewards = "survival",
-        action_mask: str = "forbidden",
-        max_turns: int | None = None,
         render_mode: str | None = None,
+        **options: Any,
     ) -> None:
-        self.opponents = _check_opponents(opponents)
+        self.opponents = check_opponents(opponents)
         if num_snakes is None:
             num_snakes = len(self.opponents) + 1
             self._draw = False
@@ -80,25 +69,16 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
             if num_snakes > 1 and not self.opponents:
                 raise ValueError(f"opponents is empty, so num_snakes must be 1, got {num_snakes}")
             self._draw = True
-        self._game = OneGame(
-            num_snakes,
-            width,
-            height,
-            ruleset=ruleset,
-            map=map,
-            settings=settings,
-            observation=observation,
-            rewards=rewards,
-            action_mask=action_mask,
-            max_turns=max_turns,
-            render_mode=render_mode,
+        config = EnvConfig.of(
+            {"food": "seeded", **options}, num_snakes=num_snakes, width=width, height=height
         )
+        self._game = OneGame(config, render_mode)
+        self._rivals = Rivals(self._game.vector)
         self.render_mode = render_mode
         self.observation = self._game.vector.observation
         self.observation_space = self._game.vector.single_observation_space
         self.action_space = Discrete(len(MOVES))
         self.seat = 0
-        self._strategies: dict[int, Strategy] = {}
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -123,17 +103,19 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         """
         self._game.check_playing(self.seat)
         actions = np.zeros(self._game.vector.num_snakes, np.uint8)
+        self._rivals.move(actions[None], self._game.infos["alive"])
         actions[self.seat] = action_index(action, "action")
-        for seat, strategy in self._strategies.items():
-            if self._game.infos["alive"][0, seat]:
-                move = _answer(strategy, self._game.board(seat))
-                actions[seat] = self._game.action(seat, move)
         self._game.step(actions)
         reward = float(self._game.rewards[0, self.seat])
         terminated = bool(self._game.terminations[0, self.seat])
         truncated = bool(self._game.truncations[0, self.seat])
         observation, info = self._view()
         return observation, reward, terminated, truncated, info
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """The learner's mask, bool [4], under the name that sb3-contrib asks for."""
+        masks: npt.NDArray[np.bool_] = self._game.mask(self.seat).astype(np.bool_)
+        return masks
 
     def render(self) -> str | Frame | None:  # type: ignore[override]
         """The position in the form of ``render_mode``."""
@@ -153,11 +135,9 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         else:
             self.seat = int(self.np_random.choice(living))
         living.remove(self.seat)
-        self._strategies = {}
+        self._rivals.leave(np.ones(1, np.bool_))
         for seat, opponent in zip(living, self._draw_opponents(), strict=False):
-            seed = int(self.np_random.integers(2**31))
-            strategy = snakes.make(opponent, seed) if isinstance(opponent, str) else opponent
-            self._strategies[seat] = strategy
+            self._rivals.seat(0, seat, opponent, seed=int(self.np_random.integers(2**31)))
 
     def _draw_opponents(self) -> list[Opponent]:
         if not self.opponents:
@@ -182,27 +162,3 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
             "seed": int(self._game.infos["seed"][0]),
             "cause": self._game.cause(self.seat),
         }
-
-
-def _answer(strategy: Strategy, board: Board) -> str:
-    move = strategy(board).move
-    if move not in MOVES:
-        raise ValueError(
-            f"opponent {strategy!r} answered {move!r}; a move is one of {', '.join(MOVES)}"
-        )
-    return move
-
-
-def _check_opponents(opponents: Sequence[Opponent]) -> tuple[Opponent, ...]:
-    if isinstance(opponents, str) or not isinstance(opponents, Sequence):
-        raise ValueError(f"opponents must be a list of names or strategies, got {opponents!r}")
-    for opponent in opponents:
-        if isinstance(opponent, str):
-            if opponent not in snakes.names():
-                raise ValueError(f"opponents: {unknown('snake', opponent, snakes.names())}")
-        elif not callable(opponent):
-            raise ValueError(
-                f"opponents must be names or strategies (callables that take a board), "
-                f"got {opponent!r}"
-            )
-    return tuple(opponents)

@@ -145,6 +145,14 @@ class SlowGames(GameArrays):
         if not 0 <= game < self.num_games:
             raise IndexError(f"game must be between 0 and {self.num_games - 1}, got {game}")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the arrays that are shown, and what `observe` was given."""
+        return {k: v for k, v in self.__dict__.items() if k not in self._arrays} | {"_seen": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._show_arrays()
+
     def _make_arrays(self) -> None:
         """Make the arrays that are shown; only `_show` writes them, through these."""
         seats = self.num_games, self.num_snakes
@@ -157,6 +165,9 @@ class SlowGames(GameArrays):
         self._arrays["facing"] = np.zeros(seats, np.uint8)
         self._arrays["killer"][:] = -1
         self._arrays["over"][:] = True
+        self._show_arrays()
+
+    def _show_arrays(self) -> None:
         for name, array in self._arrays.items():
             view = array.view()
             view.flags.writeable = False

@@ -11,13 +11,11 @@ import functools
 import importlib
 import importlib.util
 import inspect
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from battlesnake_gym import own_files
 from battlesnake_gym.nearest import unknown
 
 if TYPE_CHECKING:
@@ -96,16 +94,29 @@ Factory = Callable[[int], Strategy]
 PLUGINS = ("heuristics",)
 """Packages that register strategies when imported; loaded at the first look-up, where present."""
 
-FILES = "BATTLESNAKE_GYM_SNAKES"
-"""Environment variable with the Python files of somebody's own snakes, separated as in ``PATH``.
-Each is run at the first look-up and registers what it has."""
+IN_ENGINE = ("random", "safe-random", "hungry", "cautious", "hunter", "territory")
+"""The snakes that the compiled engine can play for whole batches (``csrc/named.h``, from 1 on)."""
 
 _factories: dict[str, Factory] = {}
+_in_engine: set[str] = set()
 
 
-def register(name: str, factory: Factory) -> None:
-    """Make ``factory`` known as ``name``; registering a name twice replaces it."""
+def register(name: str, factory: Factory, *, in_engine: bool = False) -> None:
+    """Make ``factory`` known as ``name``; registering a name twice replaces it.
+
+    ``in_engine``: it is the snake of this name that the compiled engine plays too (`IN_ENGINE`).
+    """
     _factories[name] = factory
+    (_in_engine.add if in_engine else _in_engine.discard)(name)
+
+
+def engine_code(name: str) -> int:
+    """By which number the engine knows the snake called ``name``; 0 where it does not.
+
+    Somebody's own snake of the same name is not the engine's.
+    """
+    _load_plugins()
+    return IN_ENGINE.index(name) + 1 if name in _in_engine else 0
 
 
 def names() -> list[str]:
@@ -153,18 +164,4 @@ def _load_plugins() -> None:
     for plugin in PLUGINS:
         if importlib.util.find_spec(plugin) is not None:
             importlib.import_module(plugin)
-    for path in filter(None, os.environ.get(FILES, "").split(os.pathsep)):
-        _load_file(Path(path).resolve())
-
-
-@functools.cache
-def _load_file(path: Path) -> None:
-    """Run a file of somebody's own snakes, once."""
-    if not path.is_file():
-        raise ValueError(f"{FILES} names {path}, which is no file; correct or unset it")
-    spec = importlib.util.spec_from_file_location(f"own_snakes_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"{FILES} names {path}, which is no Python file; its name must end in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for their module
-    spec.loader.exec_module(module)
+    own_files.load()

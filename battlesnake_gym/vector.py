@@ -6,7 +6,7 @@ numpy operations, whatever the number of games. Axes: N games, S seats, C planes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +17,12 @@ from gymnasium.spaces import Box, Discrete
 
 from battlesnake_gym import masks, observations
 from battlesnake_gym.board import Board
-from battlesnake_gym.engine import Games
+from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.engine import FastGames, Sizes, make_games
 from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rewards import Rewards, Turn, reversals
 from battlesnake_gym.rewards import get as get_rewards
-from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, State, is_over
+from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, State, is_over, known_maps
 
 Infos = dict[str, npt.NDArray[Any]]
 
@@ -56,16 +57,16 @@ class VectorBattlesnake:
     def __init__(
         self,
         num_games: int,
-        num_snakes: int | Sequence[int] = 4,
-        width: int | Sequence[int] = 11,
-        height: int | Sequence[int] = 11,
+        num_snakes: Sizes = EnvConfig.num_snakes,
+        width: Sizes = EnvConfig.width,
+        height: Sizes = EnvConfig.height,
         *,
         game: Game = Game(),  # noqa: B008  (frozen)
-        observation: str | Mapping[str, Any] | observations.Observation = "planes",
-        rewards: str | Mapping[str, float] | Rewards = "survival",
-        action_mask: str = "forbidden",
-        max_turns: int | None = None,
-        food: str = "fast",
+        observation: str | Mapping[str, Any] | observations.Observation = EnvConfig.observation,
+        rewards: str | Mapping[str, float] | Rewards = EnvConfig.rewards,
+        action_mask: str = EnvConfig.action_mask,
+        max_turns: int | None = EnvConfig.max_turns,
+        food: str = EnvConfig.food,
     ) -> None:
         _check_game(game)
         if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
@@ -85,7 +86,7 @@ class VectorBattlesnake:
         self.observation = observations.get(observation)
         self.rewards = get_rewards(rewards)
         self.action_mask = masks.check(action_mask)
-        self.games = Games(
+        self.games = make_games(
             num_games, width=width, height=height, num_snakes=num_snakes, game=game, food=food
         )
         self.num_games = num_games
@@ -101,10 +102,8 @@ class VectorBattlesnake:
             self._turn_limits = np.minimum(self._turn_limits, last)
 
         seats = num_games, self.num_snakes
-        seen = np.zeros((*seats, *self.observation.shape(*largest)), np.uint8)
-        self.games.observe(self.observation, seen)
-        self._observations = seen.view()
-        self._observations.flags.writeable = False  # the engine goes by what it wrote there
+        self._seen = np.zeros((*seats, *self.observation.shape(*largest)), np.uint8)
+        self._look()
         self._masks = np.ones((*seats, len(MOVES)), np.bool_)
         self._actions = np.zeros(seats, np.uint8)
         self._alive = np.zeros(seats, np.bool_)
@@ -181,13 +180,23 @@ class VectorBattlesnake:
         self._take(actions)
         games, reset, acted = self.games, self._ended, self._alive
         reversed_ = reversals(self._actions, games.facing)
+        heads_before = games.heads.copy() if self.rewards.looks_at_positions else None
         if reset.any():
             games.step(self._actions, ~reset)
             self._begin(reset)
         else:
             games.step(self._actions)
+        self._encode(~reset)
         alive, over = games.alive.copy(), games.over.copy()
         self.last_turn = Turn(acted, reversed_, over, alive, games.ate, games.cause, games.killer)
+        if heads_before is not None:
+            self.last_turn = replace(
+                self.last_turn,
+                heads_before=heads_before,
+                heads=games.heads.copy(),
+                length=games.length.copy(),
+                health=games.health.copy(),
+            )
         rewards = self.rewards.batch(self.last_turn)
 
         truncated = ~over & (games.turn >= self._turn_limits)
@@ -198,9 +207,76 @@ class VectorBattlesnake:
         infos = self._infos(acted, reset)
         return self._observations, rewards, terminations, truncations, infos
 
+    @property
+    def observations(self) -> npt.NDArray[np.uint8]:
+        """What all seats see now: the (read-only) array that `reset` and `step` return."""
+        return self._observations
+
+    @property
+    def alive(self) -> npt.NDArray[np.bool_]:
+        """The seats that act next, bool [N, S]: the last ``infos["alive"]``, after `end` too."""
+        return self._alive
+
     def close(self) -> None:
         """Refuse further work; closing twice does no harm."""
         self._closed = True
+
+    def end(self, which: npt.NDArray[np.bool_]) -> None:
+        """Let the games in ``which`` (bool [N]) end here, as if they were over.
+
+        Nobody acts in them any more, and the next `step` begins them anew. For who has seen enough
+        of a game that goes on: a learner that is out of it.
+        """
+        self._ended = self._ended | which
+        self._alive = self._alive & ~self._ended[:, None]
+
+    def begin_ended(self) -> Infos:
+        """Begin the games anew now that the last `step` (or `end`) ended; returns infos.
+
+        This is Gymnasium's SAME_STEP instead of NEXT_STEP: take the last observations of the games
+        that ended before this call, which overwrites them.
+        """
+        ended = self._ended
+        self._begin(ended)
+        self._ended = np.zeros(self.num_games, np.bool_)
+        self._alive = self.games.alive & (self._alive | ended[:, None])
+        return self._infos(acted=np.zeros_like(self._alive), reset=ended)
+
+    def start_state(self, game: int) -> State | None:
+        """The position that ``reset(options={"states": ...})`` gave this game, or None."""
+        if not self._states:
+            return None
+        return self._states[(game + int(self._begun[game]) - 1) % len(self._states)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy goes on from here; arrays that were handed out stay with the original."""
+        return {name: value for name, value in self.__dict__.items() if name != "_observations"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        seen = self._seen.copy()
+        self._look()
+        self._seen[:] = seen  # older frames too, which the engine does not know
+
+    def _look(self) -> None:
+        """Let the engine keep `_seen` up to date, where it knows the observation."""
+        if not self._by_python:
+            self.games.observe(self.observation, self._seen)
+        self._observations = self._seen.view()
+        self._observations.flags.writeable = False  # the engine goes by what it wrote there
+
+    @property
+    def _by_python(self) -> bool:
+        return isinstance(self.games, FastGames) and not self.observation.in_engine
+
+    def _encode(self, which: npt.NDArray[np.bool_]) -> None:
+        """Write what the seats of some games see, where the engine does not know how."""
+        if not self._by_python:
+            return
+        for i in np.flatnonzero(which).tolist():
+            state = self.games.state(i)
+            for seat, snake in enumerate(state.snakes):
+                self.observation.encode(state, snake.id, self._seen[i, seat])
 
     def _begin(self, which: npt.NDArray[np.bool_]) -> None:
         """Start a new game where ``which`` says."""
@@ -213,10 +289,16 @@ class VectorBattlesnake:
                 state = self._states[(i + int(self._begun[i])) % len(self._states)]
                 self.games.load(i, state, replace(self.game, seed=int(self._seeds[i])))
             self._begun[which] += 1
+        if self._by_python:
+            self._seen[which] = 0
+            self._encode(which)
 
     def _infos(self, acted: npt.NDArray[np.bool_], reset: npt.NDArray[np.bool_]) -> Infos:
         games = self.games
-        games.action_mask(self.action_mask, self._masks)
+        if masks.in_engine(self.action_mask):
+            games.action_mask(self.action_mask, self._masks)
+        else:
+            self._mask_by_python()
         mask = self._masks
         if self.observation.relative:
             mask = self.observation.relative_mask(mask, games.facing)
@@ -232,6 +314,16 @@ class VectorBattlesnake:
             "turn": games.turn,
             "seed": self._seeds,
         }
+
+    def _mask_by_python(self) -> None:
+        self._masks[:] = True
+        for i in range(self.num_games):
+            state = self.games.state(i)
+            for seat, snake in enumerate(state.snakes):
+                if snake.alive:
+                    self._masks[i, seat] = masks.action_mask(
+                        self.game, state, snake.id, self.action_mask
+                    )
 
     def _take(self, actions: npt.NDArray[np.integer[Any]]) -> None:
         """Check the actions and put them into the array that the engine reads."""
@@ -311,5 +403,5 @@ def _start_state(name: str, state: object) -> State:
 def _check_game(game: Game) -> None:
     if game.ruleset not in RULESETS:
         raise ValueError(unknown("ruleset", game.ruleset, RULESETS))
-    if game.map not in MAPS:
+    if game.map not in MAPS and game.map not in known_maps():
         raise ValueError(unknown("map", game.map, MAPS, "battlesnake-gym maps"))

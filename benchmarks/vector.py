@@ -1,6 +1,9 @@
 """How fast the vector environment steps, and how much of that time is spent outside the engine.
 
     python benchmarks/vector.py --games 64 1024
+    python benchmarks/vector.py --opponents hungry,hungry,hungry
+
+With opponents it is Gymnasium's vector environment that is measured, in learner steps.
 
 11x11, 4 snakes, standard rules and map, default observation, mask and rewards, random moves among
 those that the mask allows. One thread; CPU time of `step` alone, the median of several rounds.
@@ -17,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from battlesnake_gym import VectorBattlesnake
+from battlesnake_gym.vector_env import BattlesnakeVectorEnv
 
 ENGINE_CALLS = ("step", "reset", "action_mask")
 
@@ -57,12 +61,35 @@ def measure(num_games: int, turns: int) -> tuple[float, float]:
     return whole.seconds / turns, engine.seconds / turns
 
 
+def measure_learner(num_games: int, opponents: list[str], turns: int) -> float:
+    """Learner steps a CPU-second of the vector environment with one learner in each game."""
+    envs = BattlesnakeVectorEnv(num_games, opponents)
+    random = np.random.default_rng(0)
+    _, infos = envs.reset(seed=1)
+    steps, start = 0, 0.0
+    for turn in range(-20, turns):
+        if turn == 0:
+            steps, start = 0, time.process_time()
+        scores = random.random((num_games, 4), dtype=np.float32)
+        *_, infos = envs.step((scores * infos["action_mask"]).argmax(axis=1))
+        steps += int(infos["acted"].sum())
+    return steps / (time.process_time() - start)
+
+
 def main() -> None:
     """Print a line for each number of games."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--games", type=int, nargs="+", default=[64, 1024], help="batch sizes")
     parser.add_argument("--rounds", type=int, default=5, help="rounds, of which the median counts")
+    parser.add_argument("--opponents", help="names, separated by commas: with one learner a game")
     options = parser.parse_args()
+    if options.opponents:
+        print("games   learner steps a CPU-second")
+        for num_games in options.games:
+            turns = max(50, 100_000 // num_games)
+            speed = measure_learner(num_games, options.opponents.split(","), turns)
+            print(f"{num_games:5}   {speed:26,.0f}")
+        return
     print("games   us/step   of it outside the engine   board-turns/s")
     for num_games in options.games:
         turns = max(200, 200_000 // num_games)

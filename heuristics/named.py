@@ -130,4 +130,4 @@ NAMED: dict[str, snakes.Factory] = {
 """All of them by name, roughly from weak to strong."""
 
 for name, factory in NAMED.items():
-    snakes.register(name, factory)
+    snakes.register(name, factory, in_engine=name in snakes.IN_ENGINE)

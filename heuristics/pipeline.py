@@ -13,11 +13,13 @@ Whatever speaks leaves a `Reason`. The best score wins; the seed decides between
 
 from __future__ import annotations
 
+import importlib
 import math
 import random
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,11 +57,33 @@ class Node(Protocol):
         ...
 
 
+def _decorated(module: str, name: str) -> Measure:
+    """The function behind a rule of a module, which has the function's name there."""
+    rule: Filter | Preference = getattr(importlib.import_module(module), name)
+    return rule.badness if isinstance(rule, Filter) else rule.score
+
+
+def _reduced(rule: Filter | Preference, function: Measure, *more: float) -> tuple[Any, ...]:
+    """How a rule is pickled: its function is not to be found by name, only the rule itself is."""
+    place = getattr(function, "__module__", ""), getattr(function, "__name__", "")
+    found = getattr(sys.modules.get(place[0]), place[1], None)
+    if isinstance(found, Filter | Preference) and _decorated(*place) is function:
+        return _rebuilt, (type(rule), place, *more)
+    return type(rule), (function, *more)
+
+
+def _rebuilt(kind: Callable[..., Any], place: tuple[str, str], *more: float) -> Any:
+    return kind(_decorated(*place), *more)
+
+
 @dataclass(frozen=True)
 class Filter:
     """Rules out moves. Decorates a function that tells how bad a move is, 0 for not at all."""
 
     badness: Measure
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reduced(self, self.badness)
 
     @property
     def name(self) -> str:
@@ -87,6 +111,9 @@ class Preference:
 
     score: Measure
     weight: float = 1.0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reduced(self, self.score, self.weight)
 
     @property
     def name(self) -> str:

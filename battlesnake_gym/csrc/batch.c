@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #endif
 
+#include "named.h"
+
 /* ---- arrays ---- */
 
 static bool same_format(const char *format, char wanted) {
@@ -600,6 +602,97 @@ static PyObject *batch_action_mask(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* ---- snakes that need no strategy in Python ---- */
+
+typedef void NamedFunction(const Layout *layout, const Rules *rules, const Record *record,
+                           const uint8_t *kinds, uint8_t *out);
+
+/* kinds and out are uint8[num_games, seats]. */
+static PyObject *ask_named(Batch *batch, PyObject *args, NamedFunction *ask) {
+    PyObject *kinds_object, *out_object;
+    if (!PyArg_ParseTuple(args, "OO", &kinds_object, &out_object)) return NULL;
+    if (batch->busy) return begin_work(batch, NULL), NULL;
+    Py_ssize_t seats = batch->layout.max_snakes, all = batch->num_games * seats;
+    ArraySpec spec = {"kinds", "uint8", 'B', 0, 2, {batch->num_games, seats}};
+    Py_buffer kinds_view, out_view;
+    if (get_array(kinds_object, &spec, &kinds_view) < 0) return NULL;
+    spec.name = "out";
+    spec.writable = 1;
+    if (get_array(out_object, &spec, &out_view) < 0) {
+        PyBuffer_Release(&kinds_view);
+        return NULL;
+    }
+    const uint8_t *kinds = kinds_view.buf;
+    uint8_t *out = out_view.buf;
+    bool known = true;
+    for (Py_ssize_t i = 0; i < all; i++) known &= kinds[i] < NUM_NAMED;
+    if (!known) PyErr_Format(PyExc_ValueError, "kinds must be below %d", (int)NUM_NAMED);
+    PyThreadState *thread;
+    bool ok = known && begin_work(batch, &thread) == 0;
+    if (ok) {
+        for (Py_ssize_t i = 0; i < batch->num_games; i++) {
+            const Record *record = batch_record(batch, i);
+            if (!record->over)
+                ask(&batch->layout, &batch->rules, record, kinds + i * seats, out + i * seats);
+        }
+        end_work(batch, thread);
+    }
+    PyBuffer_Release(&kinds_view);
+    PyBuffer_Release(&out_view);
+    if (!ok) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *batch_named_choices(PyObject *self, PyObject *args) {
+    return ask_named((Batch *)self, args, named_choices);
+}
+
+static PyObject *batch_named_moves(PyObject *self, PyObject *args) {
+    return ask_named((Batch *)self, args, named_moves);
+}
+
+/* ---- copies ---- */
+
+/* All games as they lie in memory: for batches made in the same way, by the same code. */
+static size_t memory_size(const Batch *batch) {
+    return (size_t)batch->num_games * (batch->layout.record_size + batch->layout.cold_size);
+}
+
+static PyObject *batch_dump(PyObject *self, PyObject *unused) {
+    (void)unused;
+    Batch *batch = (Batch *)self;
+    if (batch->busy) return begin_work(batch, NULL), NULL;
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)memory_size(batch));
+    if (!bytes) return NULL;
+    size_t record_size = batch->layout.record_size, cold_size = batch->layout.cold_size;
+    char *to = PyBytes_AsString(bytes);
+    memset(to, 0, memory_size(batch));
+    for (Py_ssize_t i = 0; i < batch->num_games; i++, to += record_size + cold_size) {
+        memcpy(to, batch_record(batch, i), record_size - REDZONE);
+        memcpy(to + record_size, batch_cold(batch, i), cold_size - REDZONE);
+    }
+    return bytes;
+}
+
+static PyObject *batch_restore(PyObject *self, PyObject *args) {
+    Batch *batch = (Batch *)self;
+    const char *from;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "y#", &from, &size)) return NULL;
+    if (batch->busy) return begin_work(batch, NULL), NULL;
+    if ((size_t)size != memory_size(batch)) {
+        return PyErr_Format(PyExc_ValueError, "dump must have %zu bytes, got %zd",
+                            memory_size(batch), size);
+    }
+    size_t record_size = batch->layout.record_size, cold_size = batch->layout.cold_size;
+    for (Py_ssize_t i = 0; i < batch->num_games; i++, from += record_size + cold_size) {
+        memcpy(batch_record(batch, i), from, record_size - REDZONE);
+        memcpy(batch_cold(batch, i), from + record_size, cold_size - REDZONE);
+        show_game(batch, i);
+    }
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef METHODS[] = {
     {"step", (PyCFunction)(void (*)(void))batch_step, METH_FASTCALL | METH_KEYWORDS,
      "step(actions, which=None)"},
@@ -611,6 +704,10 @@ static PyMethodDef METHODS[] = {
     {"observe_into", batch_observe, METH_VARARGS,
      "observe_into(values, view, frames, rows, columns, out): now and after every call"},
     {"action_mask_into", batch_action_mask, METH_VARARGS, "action_mask_into(parts, out)"},
+    {"named_choices", batch_named_choices, METH_VARARGS, "named_choices(kinds, out)"},
+    {"named_moves", batch_named_moves, METH_VARARGS, "named_moves(kinds, out)"},
+    {"dump", batch_dump, METH_NOARGS, "dump() -> bytes"},
+    {"restore", batch_restore, METH_VARARGS, "restore(dump)"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -66,9 +66,24 @@ static int allowed(const int faults[4], const uint8_t *parts, int num_parts) {
     return moves;
 }
 
+static int moves_left(const Layout *layout, const Rules *rules, const Record *record, int seat,
+                      const uint8_t *parts, int num_parts, bool rival_near) {
+    static const int step_x[4] = {0, 0, -1, 1}, step_y[4] = {1, -1, 0, 0};
+    const Snake *snake = &record->snakes[seat];
+    int faults[4];
+    for (int move = 0; move < 4; move++)
+        faults[move] = faults_at(layout, rules, record, seat, snake->x + step_x[move],
+                                 snake->y + step_y[move], rival_near);
+    return allowed(faults, parts, num_parts);
+}
+
+int allowed_moves(const Layout *layout, const Rules *rules, const Record *record, int seat,
+                  const uint8_t *parts, int num_parts) {
+    return moves_left(layout, rules, record, seat, parts, num_parts, true);
+}
+
 void mask_game(const Layout *layout, const Rules *rules, const Record *record,
                const uint8_t *parts, int num_parts, bool *out) {
-    static const int step_x[4] = {0, 0, -1, 1}, step_y[4] = {1, -1, 0, 0};
     int wanted = 0;
     for (int part = 0; part < num_parts; part++) wanted |= parts[part];
     for (int seat = 0; seat < layout->max_snakes; seat++, out += 4) {
@@ -77,11 +92,7 @@ void mask_game(const Layout *layout, const Rules *rules, const Record *record,
         const Snake *snake = &record->snakes[seat];
         bool rival_near = wanted & FAULT_HEAD &&
                           has_rival(rules, record, seat, snake->x, snake->y, 0, 2);
-        int faults[4];
-        for (int move = 0; move < 4; move++)
-            faults[move] = faults_at(layout, rules, record, seat, snake->x + step_x[move],
-                                     snake->y + step_y[move], rival_near);
-        int moves = allowed(faults, parts, num_parts);
+        int moves = moves_left(layout, rules, record, seat, parts, num_parts, rival_near);
         for (int move = 0; move < 4; move++) out[move] = moves >> move & 1;
     }
 }

@@ -1,5 +1,6 @@
 /* The Python module battlesnake_gym._engine. */
 #include "batch.h"
+#include "named.h"
 #include "observe.h"
 
 /* For tests: all give the same bytes. */
@@ -35,6 +36,7 @@ static PyMethodDef METHODS[] = {
 
 static int execute(PyObject *module) {
     rand_init();
+    named_init();
     observe_by("best");
     PyObject *type = PyType_FromSpec(&batch_spec);
     if (!type) return -1;

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from .errors import RulesError
 from .gorand import GoRand
-from .maps import MAPS, Map
+from .maps import MAPS, Map, known_maps, register_map
 from .play import MAX_SIZE, start, step
 from .rulesets import RULESETS, grows_always, is_over, ruleset_name, wraps
 from .stages import Moves, Stage, default_move
@@ -50,6 +50,8 @@ __all__ = [
     "default_move",
     "grows_always",
     "is_over",
+    "known_maps",
+    "register_map",
     "ruleset_name",
     "start",
     "step",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..nearest import unknown
 from .errors import RulesError
-from .maps import MAPS, Map
+from .maps import MAPS, Map, known_maps
 from .placement import MAX_SNAKES
 from .royale import check_shrink_every
 from .rulesets import RULESETS, is_over, ruleset_name
@@ -63,7 +63,7 @@ def _check_turn(game: Game, state: State, board_map: Map | None) -> None:
 
 
 def _map(name: str) -> Map:
-    if name not in MAPS:
+    if name not in MAPS and name not in known_maps():
         raise RulesError(unknown("map", name, MAPS, "battlesnake-gym maps"))
     return MAPS[name]
 

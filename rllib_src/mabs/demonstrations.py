@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from battlesnake_gym import snakes
+from battlesnake_gym.rivals import Rivals
 from mabs.environment import make_vector
-from mabs.opponents import ask
 from mabs.replay import Batch, Replay
 from mabs.transitions import Turns, build_fragment
 
@@ -72,13 +71,10 @@ def play(
 ) -> Replay:
     """Games of the search against itself, until it has made so many moves; all in a replay."""
     vector = make_vector(GAMES, env_config)
-    searches = [
-        {
-            seat: snakes.make(f"minimax@{wanted.positions}", seed)
-            for seat in range(vector.num_snakes)
-        }
-        for _ in range(GAMES)
-    ]
+    searches = Rivals(vector)
+    for game in range(GAMES):
+        for seat in range(vector.num_snakes):
+            searches.seat(game, seat, f"minimax@{wanted.positions}", seed)
     shape = vector.single_observation_space.shape
     capacity = 2 * (wanted.moves + TURNS * GAMES * vector.num_snakes)
     replay = Replay(capacity, shape, alpha=0.0, seed=seed)  # every move is as good as any
@@ -88,8 +84,7 @@ def play(
         turns = Turns.empty(TURNS, GAMES, vector.num_snakes, shape)
         for t in range(TURNS):
             turns.frames[t], turns.action_mask[t] = observations, infos["action_mask"]
-            for game, players in enumerate(searches):
-                ask(vector, game, players, infos["alive"], turns.actions[t])
+            searches.move(turns.actions[t], infos["alive"])
             observations, rewards, terminations, truncations, infos = vector.step(turns.actions[t])
             turns.rewards[t] = rewards * reward_scale
             turns.acted[t] = infos["acted"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from battlesnake_gym import observations
-from battlesnake_gym.rules import Game, Settings
+from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.vector import VectorBattlesnake
 from mabs.opponents import check as check_opponents
 
@@ -14,21 +15,16 @@ ENV_NAME = "battlesnake"
 """Under this name the environment is registered with RLlib."""
 
 DEFAULTS: dict[str, Any] = {
-    "num_snakes": 4,
-    "width": 11,
-    "height": 11,
-    "ruleset": "standard",
-    "map": "standard",
+    **{field.name: field.default for field in fields(EnvConfig) if field.name != "frames"},
     "settings": {},
-    "observation": "planes",
     "rewards": "survival-and-win",
-    "action_mask": "forbidden",
     "max_turns": 500,
-    "food": "fast",
     "curriculum": [],
     "opponents": {},
 }
-"""Every key of an ``env_config`` and its default; ``settings`` holds fields of `rules.Settings`.
+"""Every key of an ``env_config`` and its default: the fields of `EnvConfig`, and two more.
+
+Stacked turns are a part of ``observation`` here: ``{"name": "planes", "frames": 2}``.
 
 ``curriculum``: ``[[env_steps, side], ...]``, from how many turns of training on games are played on
 which square boards; none: always on ``width`` x ``height``. ``opponents``: the parts of the seats
@@ -55,12 +51,7 @@ def make_vector(
     if side is not None:
         for name in ("width", "height"):
             values[name] = [side] * (num_games - 1) + [values[name]]
-    game = Game(
-        ruleset=values.pop("ruleset"),
-        map=values.pop("map"),
-        settings=Settings(**values.pop("settings")),
-    )
-    return VectorBattlesnake(num_games, game=game, **values)
+    return EnvConfig.of(values).vector(num_games)
 
 
 def head_plane(env_config: Mapping[str, Any]) -> int | None:

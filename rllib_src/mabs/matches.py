@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym import rules, snakes
+from battlesnake_gym import rules
+from battlesnake_gym.rivals import Rivals
 from battlesnake_gym.rules import State
 from battlesnake_gym.vector import VectorBattlesnake
 from heuristics.match import LONGEST_GAME, start_seed
 from heuristics.sprt import pair_outcome
 from mabs.environment import DEFAULTS, make_vector
-from mabs.opponents import ask
 from mabs.policies import Values
 
 SIDES = "0", "1"
@@ -49,13 +49,10 @@ def play(
     games, seats = len(opponents), len(opponents[0]) + 1
     vector = make_vector(games, {**env_config, "num_snakes": seats})
     random = np.random.default_rng(seed)
-    strategies = [
-        {
-            int(seat): snakes.make(name, seed=int(random.integers(2**31)))
-            for seat, name in zip(np.delete(np.arange(seats), own[game]), names, strict=True)
-        }
-        for game, names in enumerate(opponents)
-    ]
+    rivals = Rivals(vector)
+    for game, names in enumerate(opponents):
+        for seat, name in zip(np.delete(np.arange(seats), own[game]), names, strict=True):
+            rivals.seat(game, int(seat), name, int(random.integers(2**31)))
     observations, infos = vector.reset(
         seed=int(random.integers(2**31)), options={"states": starts} if starts else None
     )
@@ -68,8 +65,7 @@ def play(
         allowed = infos["action_mask"][asked, own[asked]]
         q_values = values(observations[asked, own[asked]])
         actions[asked, own[asked]] = np.where(allowed, q_values, -np.inf).argmax(-1)
-        for game in asked:
-            ask(vector, int(game), strategies[game], infos["alive"], actions)
+        rivals.move(actions, infos["alive"] & playing[:, None])
         observations, _, _, truncations, infos = vector.step(actions)
         played.lived[playing] = infos["turn"][playing]
         survived = infos["cause"][lanes, own] == 0

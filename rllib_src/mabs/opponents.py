@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import observations, snakes
-from battlesnake_gym.board import Board
 from battlesnake_gym.nearest import unknown
-from battlesnake_gym.rules import MOVES
+from battlesnake_gym.rivals import Rivals
 from battlesnake_gym.vector import VectorBattlesnake
 from mabs import policies
 from mabs.past_selves import PastSelves
@@ -59,7 +58,7 @@ class Opponents:
         self._past = past
         self._self = np.zeros(vector.num_games, dtype=np.int64)
         self._out_on = np.full(self._who.shape, np.inf)
-        self._strategies: list[dict[int, snakes.Strategy]] = [{} for _ in range(vector.num_games)]
+        self._rivals = Rivals(vector)
 
     @property
     def learning(self) -> NDArray[np.bool_]:
@@ -72,6 +71,7 @@ class Opponents:
         if len(self.names) == 1 or not games.any():
             return
         seats = self._who.shape[1]
+        self._rivals.leave(games)
         for game in np.flatnonzero(games):
             who = self._random.choice(len(self.names), size=seats, p=self._chances)
             if (who != LEARNER).all():
@@ -83,11 +83,10 @@ class Opponents:
                 else:
                     who[self._is_past(who)] = LEARNER
             self._who[game] = who
-            self._strategies[game] = {
-                int(seat): snakes.make(self.names[who[seat]], int(self._random.integers(2**31)))
-                for seat in np.flatnonzero(who != LEARNER)
-                if self.names[who[seat]] not in (PAST, *self._frozen)
-            }
+            for seat in np.flatnonzero(who != LEARNER).tolist():
+                name = self.names[who[seat]]
+                if name not in (PAST, *self._frozen):
+                    self._rivals.seat(int(game), seat, name, int(self._random.integers(2**31)))
 
     def follow(self, infos: Mapping[str, NDArray[Any]]) -> None:
         """Take in a step of the games: who is out, and, where a game begins, who plays there."""
@@ -134,9 +133,7 @@ class Opponents:
             _move_by(
                 functools.partial(self._past.values, number), seats, frames, action_mask, actions
             )
-        for game, strategies in enumerate(self._strategies):
-            if any(alive[game, seat] for seat in strategies):
-                ask(self._vector, game, strategies, alive, actions)
+        self._rivals.move(actions, alive)
 
 
 def _move_by(
@@ -178,26 +175,6 @@ def absolute(shares: Mapping[str, float]) -> dict[str, float]:
         else name: share
         for name, share in shares.items()
     }
-
-
-def ask(
-    vector: VectorBattlesnake,
-    game: int,
-    strategies: Mapping[int, snakes.Strategy],
-    alive: NDArray[np.bool_],
-    actions: NDArray[np.uint8],
-) -> None:
-    """Fill in the moves of one game's named snakes, by seat."""
-    board = Board.from_state(vector.games.state(game), vector.game)
-    for seat, strategy in strategies.items():
-        if alive[game, seat]:
-            board.you_id = board.snakes[seat].id
-            move = MOVES.index(strategy(board).move)
-            if vector.observation.relative:
-                facing = vector.games.facing[game, seat]
-                turned = vector.observation.absolute_actions(np.arange(4, dtype=np.uint8), facing)
-                move = int(np.flatnonzero(turned == move)[0])
-            actions[game, seat] = move
 
 
 def check(shares: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from functools import partial
 from typing import Any
 
@@ -15,7 +17,7 @@ from pettingzoo.utils import parallel_to_aec  # type: ignore[import-untyped]
 from battlesnake_gym import masks, parallel_env, rules
 from battlesnake_gym.board import Board
 from battlesnake_gym.parallel import ParallelBattlesnake
-from battlesnake_gym.rules import MOVES, Game
+from battlesnake_gym.rules import CAUSES, MOVES, Game
 
 Step = tuple[Any, Any, Any, Any, Any, Any]
 """Actions, observations, rewards, terminations, truncations and infos of each agent."""
@@ -92,8 +94,9 @@ def test_every_game_is_the_game_of_the_law(ruleset: str) -> None:
                 )
                 expected = masks.action_mask(game, law, agent, "forbidden")
                 np.testing.assert_array_equal(infos[agent]["action_mask"], expected)
-                assert infos[agent]["cause"] == snake.eliminated_cause
-                assert infos[agent]["killer"] == snake.eliminated_by
+                assert CAUSES[infos[agent]["cause"]] == snake.eliminated_cause
+                killer = infos[agent]["killer"]
+                assert (f"snake_{killer}" if killer >= 0 else "") == snake.eliminated_by
         assert law.is_over()
         assert env.board.snakes == law.snakes
 
@@ -214,3 +217,22 @@ def test_order_of_calls() -> None:
     for call in (env.reset, env.render, lambda: env.step({})):
         with pytest.raises(ClosedEnvironmentError, match="closed"):
             call()
+
+
+def test_copies_and_pickles_go_on_in_the_same_way() -> None:
+    env = parallel_env(num_snakes=3, width=7, height=7)
+    _, infos = env.reset(seed=4)
+    for _ in range(3):
+        moves = {agent: int(infos[agent]["action_mask"].argmax()) for agent in env.agents}
+        *_, infos = env.step(moves)
+    for other in (copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
+        assert other.agents == env.agents
+        assert other.board == env.board
+    other = pickle.loads(pickle.dumps(env))
+    while env.agents:
+        moves = {agent: int(infos[agent]["action_mask"].argmax()) for agent in env.agents}
+        seen, rewards, *_, infos = env.step(moves)
+        other_seen, other_rewards, *_ = other.step(moves)
+        assert rewards == other_rewards
+        for agent in seen:
+            np.testing.assert_array_equal(seen[agent], other_seen[agent])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -16,6 +18,7 @@ from battlesnake_gym.board import UNKNOWN_SEED, Board
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_gym.single import BattlesnakeEnv
 from battlesnake_gym.snakes import Decision
+from battlesnake_gym.wrappers import Enlarged
 
 NAME = "battlesnake_gym:Battlesnake-v0"
 
@@ -301,7 +304,7 @@ def test_gymnasium_vectorises_it() -> None:
         ({"width": 40}, "width must be between .*got 40"),
         ({"ruleset": "squad"}, "unknown ruleset 'squad'"),
         ({"map": "moon"}, "unknown map 'moon'"),
-        ({"settings": {"food": 3}}, "unknown setting 'food'; known are food_spawn_chance"),
+        ({"settings": {"food": 3}}, "unknown setting 'food'"),
         ({"settings": {"minimum_food": 1.5}}, "minimum_food must be a whole number, got 1.5"),
         ({"observation": "plane"}, "unknown observation 'plane'"),
         ({"rewards": {"wins": 1}}, "unknown reward event 'wins'"),
@@ -364,3 +367,51 @@ def test_order_of_calls() -> None:
     for call in (env.reset, env.render, lambda: env.step(0)):
         with pytest.raises(ClosedEnvironmentError, match="closed"):
             call()
+
+
+@pytest.mark.parametrize("frames", [1, 3])
+def test_copies_and_pickles_go_on_in_the_same_way(frames: int) -> None:
+    env = gymnasium.make(NAME, opponents=["hungry", "tree"], width=7, height=7, frames=frames)
+    _, info = env.reset(seed=3)
+    for _ in range(5):
+        *_, info = env.step(int(info["action_mask"].argmax()))
+    others = [copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
+    rest = [play_on(one, info) for one in (env, *others)]
+    assert len(rest[0]) > 3
+    for trace in rest[1:]:
+        assert len(trace) == len(rest[0])
+        for one, other in zip(rest[0], trace, strict=True):
+            np.testing.assert_array_equal(one[0], other[0])
+            assert one[4]["board"] == other[4]["board"]
+
+
+def play_on(env: Env, info: dict[str, Any]) -> list[Step]:
+    """The steps until the end of this game and the next, which are seeded by what came before."""
+    trace: list[Step] = []
+    for _ in range(2):
+        ended = False
+        while not ended:
+            trace.append(env.step(int(info["action_mask"].argmax())))
+            info, ended = trace[-1][4], trace[-1][2] or trace[-1][3]
+        _, info = env.reset()
+    return trace
+
+
+def test_the_mask_has_the_name_that_sb3_contrib_asks_for() -> None:
+    env = make(opponents=["hungry"])
+    _, info = env.reset(seed=1)
+    masks = env.get_wrapper_attr("action_masks")()
+    assert masks.dtype == np.bool_
+    np.testing.assert_array_equal(masks, info["action_mask"])
+
+
+def test_enlarged_cells_are_pixels() -> None:
+    env = Enlarged(make(observation="planes"))
+    seen, _ = env.reset(seed=1)
+    assert env.factor == 6
+    assert env.observation_space.shape == seen.shape == (10, 42, 42)
+    assert env.observation_space.contains(seen)
+    small, _ = make(observation="planes").reset(seed=1)
+    np.testing.assert_array_equal(seen[:, 3::6, 5::6], small)
+    with pytest.raises(ValueError, match="factor must be 1 or more, got 0"):
+        Enlarged(make(), 0)

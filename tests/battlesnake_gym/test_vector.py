@@ -120,7 +120,7 @@ def test_the_python_rules_serve_where_nothing_was_compiled(monkeypatch: pytest.M
         return play(env, 50, seed=8)
 
     fast = trace()
-    monkeypatch.setattr("battlesnake_gym.vector.Games", SlowGames)
+    monkeypatch.setattr("battlesnake_gym.engine.Games", SlowGames)
     check_same(fast, trace())
 
 

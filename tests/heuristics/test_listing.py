@@ -40,7 +40,7 @@ def test_own_files_are_listed_too(
             "    return Pipeline(*SAFE, seed=seed)\n"
             "snakes.register('mine', mine)\n"
         )
-    monkeypatch.setenv("BATTLESNAKE_GYM_SNAKES", str(path))
+    monkeypatch.setenv("BATTLESNAKE_GYM_FILES", str(path))
     command = [sys.executable, "-m", "battlesnake_gym", "snakes", "mine"]
     run = subprocess.run(command, capture_output=True, text=True)
     if as_file:

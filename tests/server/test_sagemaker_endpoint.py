@@ -42,7 +42,7 @@ def test_a_live_snake_asks_an_endpoint(
     (snake,) = re.findall(r"^```python remote.py\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
     file = tmp_path / "remote.py"
     file.write_text(snake)
-    monkeypatch.setenv("BATTLESNAKE_GYM_SNAKES", str(file))
+    monkeypatch.setenv("BATTLESNAKE_GYM_FILES", str(file))
     monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME", endpoint)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")

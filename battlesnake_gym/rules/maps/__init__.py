@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from battlesnake_gym import own_files
+
 from .arcade import ARCADE_MAZE
 from .base import Map
 from .boxes import EXPAND_BOX, EXPAND_SCATTER, GROW_BOX
@@ -44,4 +46,24 @@ MAPS: dict[str, Map] = {
 }
 """Every map by its id."""
 
-__all__ = ["MAPS", "Map"]
+IN_ENGINE = frozenset(MAPS)
+"""The maps that the compiled engine plays too; games on others run on these rules in Python."""
+
+
+def register_map(board_map: Map) -> None:
+    """Make a map of somebody's own known everywhere, by its ``id``; a second one replaces it.
+
+    Raises ``ValueError`` for the id of a map that is built in.
+    """
+    if board_map.id in IN_ENGINE or not board_map.id:
+        raise ValueError(f"a map called {board_map.id!r} is built in; give yours another id")
+    MAPS[board_map.id] = board_map
+
+
+def known_maps() -> dict[str, Map]:
+    """`MAPS`, with those of own files and packages."""
+    own_files.load()
+    return MAPS
+
+
+__all__ = ["IN_ENGINE", "MAPS", "Map", "known_maps", "register_map"]

@@ -1,0 +1,373 @@
+/* What the named snakes see and prefer, on boards of up to 64 * WORDS cells. Included once for each
+ * size by the files that define WORDS and CHOICES, the name of the whole. Sets of cells are the bits
+ * of heuristics/grid.py; the names are those of heuristics/view.py, filters.py and preferences.py. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "masks.h"
+#include "named.h"
+
+enum { NOWHERE = -1, HUNGRY_BELOW = 30 };
+
+typedef struct {
+    uint64_t w[WORDS];
+} Bits;
+
+static inline Bits bits_and(Bits a, Bits b) {
+    for (int i = 0; i < WORDS; i++) a.w[i] &= b.w[i];
+    return a;
+}
+static inline Bits bits_or(Bits a, Bits b) {
+    for (int i = 0; i < WORDS; i++) a.w[i] |= b.w[i];
+    return a;
+}
+static inline Bits bits_minus(Bits a, Bits b) {
+    for (int i = 0; i < WORDS; i++) a.w[i] &= ~b.w[i];
+    return a;
+}
+static inline bool bits_any(Bits a) {
+    uint64_t any = 0;
+    for (int i = 0; i < WORDS; i++) any |= a.w[i];
+    return any != 0;
+}
+static inline bool bits_same(Bits a, Bits b) {
+    uint64_t differ = 0;
+    for (int i = 0; i < WORDS; i++) differ |= a.w[i] ^ b.w[i];
+    return differ == 0;
+}
+static inline int bits_count(Bits a) {
+    int count = 0;
+    for (int i = 0; i < WORDS; i++) count += __builtin_popcountll(a.w[i]);
+    return count;
+}
+static inline void bits_add(Bits *a, int cell) { a->w[cell >> 6] |= 1ull << (cell & 63); }
+static inline bool bits_has(const Bits *a, int cell) { return a->w[cell >> 6] >> (cell & 63) & 1; }
+static inline Bits bits_of(int cell) {
+    Bits one = {{0}};
+    if (cell != NOWHERE) bits_add(&one, cell);
+    return one;
+}
+/* Towards higher and lower cells, by 1 to 63. */
+static inline Bits bits_up(Bits a, int n) {
+    for (int i = WORDS - 1; i > 0; i--) a.w[i] = a.w[i] << n | a.w[i - 1] >> (64 - n);
+    a.w[0] <<= n;
+    return a;
+}
+static inline Bits bits_down(Bits a, int n) {
+    for (int i = 0; i < WORDS - 1; i++) a.w[i] = a.w[i] >> n | a.w[i + 1] << (64 - n);
+    a.w[WORDS - 1] >>= n;
+    return a;
+}
+static Bits bits_far(Bits a, int n, bool up) {
+    for (; n > 32; n -= 32) a = up ? bits_up(a, 32) : bits_down(a, 32);
+    return n == 0 ? a : up ? bits_up(a, n) : bits_down(a, n);
+}
+
+/* One position; `taken` and what follows are filled when first needed. */
+typedef struct {
+    const Layout *layout;
+    const Rules *rules;
+    const Record *record;
+    int cells;
+    bool ready;
+    Bits everything, west, east, food;
+    int horizon;
+    Bits taken[MAX_CELLS + 3]; /* by turns from now, up to the horizon */
+    Bits exits[MAX_SNAKES];    /* of living snakes */
+} View;
+
+static int cell_of(const Record *record, int x, int y) { return y * record->width + x; }
+
+static Bits spread(const View *view, Bits cells) {
+    int width = view->record->width, height = view->record->height;
+    Bits steps = bits_or(bits_up(cells, width), bits_down(cells, width));
+    steps = bits_or(steps, bits_down(bits_minus(cells, view->west), 1));
+    steps = bits_or(steps, bits_up(bits_minus(cells, view->east), 1));
+    if (view->rules->wrapped) {
+        int lift = width * (height - 1), row = width - 1;
+        steps = bits_or(steps, bits_or(bits_far(cells, lift, true), bits_far(cells, lift, false)));
+        steps = bits_or(steps, bits_or(bits_far(bits_and(cells, view->west), row, true),
+                                       bits_far(bits_and(cells, view->east), row, false)));
+    }
+    return bits_and(steps, view->everything);
+}
+
+static int health_after(const View *view, int health, int cell) {
+    if (record_food(view->layout, view->record)[cell]) return MAX_HEALTH;
+    int damage = record_hazards(view->layout, view->record)[cell] * view->rules->hazard_damage;
+    int left = health - 1 - damage;
+    return left < MAX_HEALTH ? left : MAX_HEALTH;
+}
+
+static const Bits *taken(const View *view, int turns) {
+    return &view->taken[turns < view->horizon ? turns : view->horizon];
+}
+
+/* Who lies where for how long: a cell of age a is free from turn length - a on. */
+static void fill_taken(View *view) {
+    const Record *record = view->record;
+    const uint16_t *marks = record_marks(view->layout, record);
+    int last = view->horizon;
+    memset(view->taken, 0, (size_t)(last + 1) * sizeof *view->taken);
+    for (int cell = 0; cell < view->cells; cell++) {
+        int seat = mark_owner(record, marks[cell]);
+        if (seat < 0) continue;
+        int until = record->snakes[seat].length - mark_age(record, marks[cell]) - 1;
+        bits_add(&view->taken[until < last ? until : last], cell);
+    }
+    if (record->any_hazards && view->rules->hazard_damage > 0) {
+        const uint8_t *hazards = record_hazards(view->layout, record);
+        for (int cell = 0; cell < view->cells; cell++)
+            if (hazards[cell] && health_after(view, MAX_HEALTH, cell) <= 0)
+                bits_add(&view->taken[last], cell);
+    }
+    for (int turns = last - 1; turns >= 0; turns--)
+        view->taken[turns] = bits_or(view->taken[turns], view->taken[turns + 1]);
+}
+
+static void look(View *view) {
+    if (view->ready) return;
+    view->ready = true;
+    const Record *record = view->record;
+    const uint8_t *food = record_food(view->layout, record);
+    view->everything = view->west = view->east = view->food = (Bits){{0}};
+    for (int cell = 0; cell < view->cells; cell++) {
+        bits_add(&view->everything, cell);
+        if (food[cell]) bits_add(&view->food, cell);
+    }
+    for (int y = 0; y < record->height; y++) {
+        bits_add(&view->west, y * record->width);
+        bits_add(&view->east, y * record->width + record->width - 1);
+    }
+    int longest = 0;
+    for (int seat = 0; seat < record->num_snakes; seat++)
+        if (record->snakes[seat].length > longest) longest = record->snakes[seat].length;
+    /* No flood looks further than there are cells. */
+    view->horizon = view->rules->constrictor ? 1 : longest < MAX_CELLS + 2 ? longest : MAX_CELLS + 2;
+    fill_taken(view);
+    for (int seat = 0; seat < record->num_snakes; seat++) {
+        const Snake *snake = &record->snakes[seat];
+        if (!snake->alive) continue;
+        Bits head = bits_of(cell_of(record, snake->x, snake->y));
+        view->exits[seat] = bits_minus(spread(view, head), *taken(view, 1));
+    }
+}
+
+/* How many cells can be reached from `start`, and, where `near` is given, the turns until one of
+ * goals[0] and goals[1] can be (0: never). Without `near` none is looked for. */
+static int flood(const View *view, int start, const Bits goals[2], int near[2]) {
+    if (start == NOWHERE) return 0;
+    Bits reached = bits_of(start), grown = {{0}};
+    for (int turns = 1;; turns++) {
+        if (near) {
+            for (int i = 0; i < 2; i++)
+                if (!near[i] && bits_any(bits_and(reached, goals[i]))) near[i] = turns;
+            if (near[0] && near[1]) return 0;
+        }
+        if (bits_same(grown, reached) && turns >= view->horizon) break;
+        if (turns > bits_count(reached)) break;
+        grown = reached;
+        reached = bits_or(reached, bits_minus(spread(view, reached), *taken(view, turns + 1)));
+    }
+    return bits_count(reached);
+}
+
+/* The cells that `own` reaches before every rival when it goes to `start` first. */
+static Bits first(const View *view, int own, int start) {
+    const Record *record = view->record;
+    Bits fronts[MAX_SNAKES], won[MAX_SNAKES], owned = {{0}}, settled = {{0}};
+    int seats[MAX_SNAKES], lengths[MAX_SNAKES], count = 0;
+    for (int seat = 0; seat < record->num_snakes; seat++) {
+        if (!record->snakes[seat].alive) continue;
+        seats[count] = seat;
+        lengths[count] = record->snakes[seat].length;
+        fronts[count++] = seat == own ? bits_of(start) : view->exits[seat];
+    }
+    for (int turns = 2;; turns++) {
+        bool any = false;
+        for (int i = 0; i < count; i++) {
+            won[i] = fronts[i];
+            for (int j = 0; j < count; j++)
+                if (j != i && lengths[j] >= lengths[i]) won[i] = bits_minus(won[i], fronts[j]);
+            settled = bits_or(settled, fronts[i]);
+            any |= bits_any(fronts[i]);
+            if (seats[i] == own) owned = bits_or(owned, won[i]);
+        }
+        if (!any) return owned;
+        Bits closed = bits_or(settled, *taken(view, turns));
+        for (int i = 0; i < count; i++) fronts[i] = bits_minus(spread(view, won[i]), closed);
+    }
+}
+
+static double nearness(int turns) { return turns ? named_fade[turns - 1] : 0; }
+static bool is_single(int moves) { return (moves & (moves - 1)) == 0; }
+
+/* The cell that each move leads to; NOWHERE is off the board. */
+static void move_targets(const Rules *rules, const Record *record, int own, int targets[4]) {
+    static const int step_x[4] = {0, 0, -1, 1}, step_y[4] = {1, -1, 0, 0};
+    for (int move = 0; move < 4; move++) {
+        int x = record->snakes[own].x + step_x[move], y = record->snakes[own].y + step_y[move];
+        if (rules->wrapped) {
+            x = (x + record->width) % record->width;
+            y = (y + record->height) % record->height;
+        }
+        bool on_board = (unsigned)x < record->width && (unsigned)y < record->height;
+        targets[move] = on_board ? cell_of(record, x, y) : NOWHERE;
+    }
+}
+
+static int apart(int a, int b, int size, bool wrapped) {
+    int straight = abs(a - b);
+    return wrapped && size - straight < straight ? size - straight : straight;
+}
+
+static int cells_apart(const Rules *rules, const Record *record, int cell, int x, int y) {
+    return apart(cell % record->width, x, record->width, rules->wrapped) +
+           apart(cell / record->width, y, record->height, rules->wrapped);
+}
+
+static bool is_longest(const Record *record, int own) {
+    for (int seat = 0; seat < record->num_snakes; seat++)
+        if (seat != own && record->snakes[seat].alive &&
+            record->snakes[seat].length >= record->snakes[own].length)
+            return false;
+    return true;
+}
+
+/* ---- what speaks against a move ---- */
+
+static double head_to_heads(const View *view, int own, int target) {
+    double worst = 0;
+    if (target == NOWHERE) return worst;
+    const Snake *snakes = view->record->snakes;
+    for (int seat = 0; seat < view->record->num_snakes; seat++) {
+        if (seat == own || !snakes[seat].alive || snakes[seat].length < snakes[own].length) continue;
+        if (!bits_has(&view->exits[seat], target)) continue;
+        double loss = snakes[seat].length > snakes[own].length ? 1.0 : 0.5;
+        double risk = loss / bits_count(view->exits[seat]);
+        if (risk > worst) worst = risk;
+    }
+    return worst;
+}
+
+static double dead_ends(const View *view, int own, int target) {
+    double lacking = 1 - (double)flood(view, target, NULL, NULL) / view->record->snakes[own].length;
+    return lacking > 0 ? lacking : 0;
+}
+
+static double harm(const View *view, int own, int target) {
+    if (target == NOWHERE) return 0;
+    int health = view->record->snakes[own].health;
+    int lost = health - 1 - health_after(view, health, target);
+    return lost > 0 ? lost : 0;
+}
+
+/* ---- what speaks for it ---- */
+
+static double food(const View *view, int own, int target) {
+    if (target == NOWHERE) return 0;
+    Bits goals[2] = {view->food, bits_and(view->food, first(view, own, target))};
+    int near[2] = {!bits_any(goals[0]), !bits_any(goals[1])}; /* what there is not is not sought */
+    bool none = near[0], not_ours = near[1];
+    if (none) return 0;
+    flood(view, target, goals, near);
+    double any = nearness(near[0]) / 2, ours = not_ours ? 0 : nearness(near[1]);
+    return ours > any ? ours : any;
+}
+
+static double closeness(const View *view, int own, int target, bool to_the_shorter) {
+    const Snake *snakes = view->record->snakes;
+    int nearest = -1;
+    for (int seat = 0; seat < view->record->num_snakes && target != NOWHERE; seat++) {
+        bool shorter = snakes[seat].length < snakes[own].length;
+        if (seat == own || !snakes[seat].alive || shorter != to_the_shorter) continue;
+        int apart = cells_apart(view->rules, view->record, target, snakes[seat].x, snakes[seat].y);
+        if (nearest < 0 || apart < nearest) nearest = apart;
+    }
+    return nearest < 0 ? 0 : named_fade[nearest];
+}
+
+static double of_board(const View *view, int cells) { return (double)cells / view->cells; }
+
+static double preference(const View *view, int own, int kind, int target) {
+    const Snake *snake = &view->record->snakes[own];
+    bool hungry = snake->health < HUNGRY_BELOW;
+    double score = 0;
+    if (kind == NAMED_HUNGRY) return food(view, own, target);
+    if (kind == NAMED_CAUTIOUS) {
+        if (hungry) return food(view, own, target);
+        score += of_board(view, flood(view, target, NULL, NULL));
+        return score + (1 - closeness(view, own, target, false));
+    }
+    double unharmed = -harm(view, own, target) / 100;
+    if (kind == NAMED_HUNTER) {
+        bool longest = is_longest(view->record, own);
+        score += hungry || !longest ? food(view, own, target) : closeness(view, own, target, true);
+        return score + unharmed;
+    }
+    double meal = food(view, own, target); /* NAMED_TERRITORY */
+    if (hungry) score += 3.0 * meal;
+    score += of_board(view, bits_count(first(view, own, target)));
+    score += 0.4 * meal;
+    return score + unharmed;
+}
+
+/* ---- decisions ---- */
+
+typedef double Badness(const View *view, int own, int target);
+
+static int least_bad(const View *view, int own, int kept, const int targets[4], Badness *badness) {
+    double bad[4] = {0}, least = INFINITY;
+    if (is_single(kept)) return kept;
+    for (int move = 0; move < 4; move++) {
+        if (!(kept >> move & 1)) continue;
+        bad[move] = badness(view, own, targets[move]);
+        if (bad[move] < least) least = bad[move];
+    }
+    for (int move = 0; move < 4; move++)
+        if (kept >> move & 1 && bad[move] > least) kept &= ~(1 << move);
+    return kept;
+}
+
+static int best(const View *view, int own, int kept, const int targets[4], int kind) {
+    double scores[4] = {0}, top = -INFINITY;
+    if (is_single(kept)) return kept;
+    for (int move = 0; move < 4; move++) {
+        if (!(kept >> move & 1)) continue;
+        scores[move] = preference(view, own, kind, targets[move]);
+        if (scores[move] > top) top = scores[move];
+    }
+    for (int move = 0; move < 4; move++)
+        if (kept >> move & 1 && scores[move] < top) kept &= ~(1 << move);
+    return kept;
+}
+
+static int choice(View *view, int own, int kind) {
+    static const uint8_t ALIVE_FILTERS[] = {FAULT_WALL, FAULT_NECK, FAULT_HEALTH, FAULT_BODY};
+    if (kind == NAMED_RANDOM) return 15;
+    int kept = allowed_moves(view->layout, view->rules, view->record, own, ALIVE_FILTERS, 4);
+    if (kind == NAMED_SAFE_RANDOM || is_single(kept)) return kept;
+    look(view);
+    int targets[4];
+    move_targets(view->rules, view->record, own, targets);
+    if (kind != NAMED_HUNGRY) {
+        kept = least_bad(view, own, kept, targets, head_to_heads);
+        kept = least_bad(view, own, kept, targets, dead_ends);
+    }
+    if (kind == NAMED_CAUTIOUS) kept = least_bad(view, own, kept, targets, harm);
+    return best(view, own, kept, targets, kind);
+}
+
+void CHOICES(const Layout *layout, const Rules *rules, const Record *record, const uint8_t *kinds,
+             uint8_t *out) {
+    View view;
+    view.layout = layout;
+    view.rules = rules;
+    view.record = record;
+    view.cells = record->width * record->height;
+    view.ready = false;
+    for (int seat = 0; seat < record->num_snakes; seat++)
+        if (kinds[seat] != NAMED_NOBODY && record->snakes[seat].alive)
+            out[seat] = (uint8_t)choice(&view, seat, kinds[seat]);
+}

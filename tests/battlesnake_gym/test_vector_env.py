@@ -1,0 +1,280 @@
+"""Gymnasium's vector environment: one learner in each game, and one in each seat."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded, UnsupportedMode
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
+
+from battlesnake_gym import Board, SelfPlayVectorEnv, VectorBattlesnake, observations
+from battlesnake_gym.board import UNKNOWN_SEED
+from battlesnake_gym.rules import MOVES
+from battlesnake_gym.snakes import Decision
+from battlesnake_gym.vector_env import BattlesnakeVectorEnv
+
+NAME = "battlesnake_gym:Battlesnake-v0"
+NEXT, SAME = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP
+
+
+def careful(board: Board, seconds: float | None = None) -> Decision:
+    """Goes where it is safe; up where nowhere is."""
+    return Decision((board.safe_moves() or ["up"])[0])
+
+
+def make(num_envs: int = 8, **arguments: Any) -> BattlesnakeVectorEnv:
+    arguments = {"opponents": ["hungry", "safe-random"], "width": 7, "height": 7, **arguments}
+    envs = gymnasium.make_vec(
+        NAME, num_envs=num_envs, vectorization_mode="vector_entry_point", **arguments
+    )
+    assert isinstance(envs, BattlesnakeVectorEnv)
+    return envs
+
+
+def allowed(infos: dict[str, Any], random: np.random.Generator) -> Any:
+    scores = random.random(infos["action_mask"].shape) * infos["action_mask"]
+    return scores.argmax(axis=-1)
+
+
+def test_it_is_a_vector_environment_of_gymnasium() -> None:
+    envs = make(5)
+    assert isinstance(envs, VectorEnv)
+    assert envs.metadata["autoreset_mode"] is NEXT
+    assert envs.spec is not None
+    assert envs.num_envs == 5
+    assert envs.observation_space.shape == (5, 10, 7, 7)
+    assert envs.action_space.shape == (5,)
+    seen, infos = envs.reset(seed=1)
+    assert envs.observation_space.contains(seen)
+    assert infos["action_mask"].shape == (5, 4)
+    seen, rewards, terminations, truncations, infos = envs.step(envs.action_space.sample())
+    assert envs.observation_space.contains(seen)
+    assert rewards.shape == terminations.shape == truncations.shape == (5,)
+    assert {len(DictInfoToList(envs).step(np.zeros(5, np.int64))[4])} == {5}
+
+
+@pytest.mark.parametrize("observation", ["planes", "facing"])
+def test_every_step_is_the_learners_part_of_the_games(observation: str) -> None:
+    envs = make(16, observation=observation, max_turns=40)
+    definition = envs.games.observation
+    random = np.random.default_rng(3)
+    seen, infos = envs.reset(seed=2)
+    ended = np.zeros(16, np.bool_)
+    counts = {"out": 0, "cut": 0, "acted": 0}
+    for _ in range(120):
+        seats, lived = infos["seat"].copy(), infos["alive"].copy()
+        seen, rewards, out, cut, infos = envs.step(allowed(infos, random))
+        np.testing.assert_array_equal(infos["reset"], ended)
+        np.testing.assert_array_equal(infos["acted"], ~ended)
+        np.testing.assert_array_equal(lived, ~ended)
+        assert not rewards[ended].any()
+        assert not (out | cut)[ended].any()
+        np.testing.assert_array_equal(infos["seat"][~ended], seats[~ended])
+        for i in range(16):
+            state = envs.games.games.state(i)
+            snake = state.snakes[infos["seat"][i]]
+            np.testing.assert_array_equal(seen[i], definition.encode(state, snake.id))
+            if not ended[i]:
+                assert rewards[i] == snake.alive
+                over = bool(envs.games.games.over[i])
+                assert out[i] == (over or not snake.alive)
+                assert cut[i] == (not out[i] and state.turn == 40)
+        counts["out"] += int(out.sum())
+        counts["cut"] += int(cut.sum())
+        counts["acted"] += int(infos["acted"].sum())
+        ended = out | cut
+        np.testing.assert_array_equal(infos["alive"], ~ended)
+    assert counts["out"] > 20
+    assert counts["cut"] > 0
+    assert counts["acted"] > 1000
+
+
+def test_the_masks_are_those_of_the_learner() -> None:
+    envs = make(4, observation="facing")
+    _, infos = envs.reset(seed=5)
+    for _ in range(10):
+        for i in range(4):
+            board = Board.from_state(envs.games.games.state(i), envs.games.game)
+            board.you_id = board.snakes[infos["seat"][i]].id
+            if board.you.alive:
+                safe = [MOVES.index(move) for move in board.safe_moves()] or range(4)
+                turned = observations.TURNED[observations.facing(board, board.you_id)]
+                assert {int(turned[a]) for a in np.flatnonzero(infos["action_mask"][i])} == set(
+                    safe
+                )
+        *_, infos = envs.step(infos["action_mask"].argmax(axis=1))
+
+
+def test_same_step_begins_at_once_and_hands_over_the_last_observation() -> None:
+    """Both modes play the same games; only where the last observation stands differs."""
+    actions = np.random.default_rng(0)
+    later, at_once = (make(12, autoreset_mode=mode) for mode in (NEXT, SAME))
+    assert at_once.metadata["autoreset_mode"] is SAME
+    seen, infos = later.reset(seed=3)
+    same_seen, same_infos = at_once.reset(seed=3)
+    ends = 0
+    np.testing.assert_array_equal(seen, same_seen)
+    for _ in range(60):
+        chosen = allowed(infos, actions)
+        seen, rewards, out, cut, infos = later.step(chosen)
+        same_seen, same_rewards, same_out, same_cut, same_infos = at_once.step(chosen)
+        for one, other in ((rewards, same_rewards), (out, same_out), (cut, same_cut)):
+            np.testing.assert_array_equal(one, other)
+        ended = out | cut
+        np.testing.assert_array_equal(seen[~ended], same_seen[~ended])
+        if not ended.any():
+            assert "final_obs" not in same_infos
+            continue
+        ends += int(ended.sum())
+        np.testing.assert_array_equal(same_infos["_final_obs"], ended)
+        for i in np.flatnonzero(ended):
+            np.testing.assert_array_equal(same_infos["final_obs"][i], seen[i])
+            assert same_infos["final_info"]["cause"][i] == infos["cause"][i]
+            assert same_infos["turn"][i] == 0
+            assert same_infos["alive"][i]
+        # The environments that wait for their next step are brought level with the others.
+        later, infos, seen = copy.deepcopy(at_once), same_infos, same_seen
+        later.autoreset_mode = NEXT
+    assert ends > 30
+
+
+def test_games_do_not_depend_on_how_many_there_are() -> None:
+    few, many = make(3), make(9)
+    for _ in range(2):
+        infos = [few.reset(seed=4)[1], many.reset(seed=4)[1]]
+        for _ in range(60):
+            np.testing.assert_array_equal(infos[0]["seat"], infos[1]["seat"][:3])
+            chosen = infos[1]["action_mask"].argmax(axis=1)
+            one, other = few.step(chosen[:3]), many.step(chosen)
+            np.testing.assert_array_equal(one[0], other[0][:3])
+            np.testing.assert_array_equal(one[1], other[1][:3])
+            infos = [one[4], other[4]]
+
+
+def test_opponents_in_python_play_beside_those_of_the_engine() -> None:
+    asked: list[str | None] = []
+
+    def up(board: Board, seconds: float | None = None) -> Decision:
+        assert board.game.seed == UNKNOWN_SEED
+        asked.append(board.you_id)
+        return careful(board)
+
+    envs = BattlesnakeVectorEnv(6, [up, "random", "tail-chaser"], width=7, height=7)
+    _, infos = envs.reset(seed=1)
+    seats = {int(seat) for seat in infos["seat"]}
+    for _ in range(80):
+        *_, infos = envs.step(infos["action_mask"].argmax(axis=1))
+        seats |= set(infos["seat"].tolist())
+    assert len(asked) > 100
+    assert seats == {0, 1, 2, 3}
+
+
+def test_opponents_are_drawn_where_num_snakes_says_so() -> None:
+    envs = make(200, opponents=["hungry", "random", "tail-chaser"], num_snakes=2)
+    envs.reset(seed=1)
+    drawn = np.bincount(envs._rivals._codes.max(axis=1), minlength=4)
+    assert drawn[3] > 40  # hungry
+    assert drawn[1] > 40  # random
+    assert len(envs._rivals._strategies) == drawn[0] > 40  # in Python
+
+
+def test_the_learner_plays_the_you_of_a_start_position() -> None:
+    board = Board.from_text(
+        "turn=9\n"
+        ". . . . . . .\n. A < < . . .\n. . . ^ . * .\n. . . ^ < . .\n"
+        ". . . v . . .\n. * . v . . .\n. . . > B . .\nA: health=50\nB: you\n"
+    )
+    envs = make(5, opponents=["hungry"])
+    _, infos = envs.reset(seed=1, options={"states": [board]})
+    assert set(infos["seat"]) == {1}
+    assert set(infos["turn"]) == {9}
+
+
+@pytest.mark.parametrize("form", ["learner", "seats"])
+@pytest.mark.parametrize("frames", [1, 3])
+def test_copies_and_pickles_go_on_in_the_same_way(form: str, frames: int) -> None:
+    observation = {"name": "planes", "frames": frames}
+    envs: Any = (
+        make(4, opponents=["hungry", "tail-chaser"], observation=observation)
+        if form == "learner"
+        else SelfPlayVectorEnv(2, num_snakes=3, width=7, height=7, observation=observation)
+    )
+    random = np.random.default_rng(0)
+    _, infos = envs.reset(seed=6)
+    for _ in range(15):
+        *_, infos = envs.step(allowed(infos, random))
+    others = [copy.deepcopy(envs), pickle.loads(pickle.dumps(envs))]
+    for _ in range(40):
+        chosen = allowed(infos, random)
+        seen, rewards, *_, infos = envs.step(chosen)
+        for other in others:
+            other_seen, other_rewards, *_, other_infos = other.step(chosen)
+            np.testing.assert_array_equal(seen, other_seen)
+            np.testing.assert_array_equal(rewards, other_rewards)
+            np.testing.assert_array_equal(infos["seed"], other_infos["seed"])
+
+
+def test_every_seat_is_an_environment() -> None:
+    flat = SelfPlayVectorEnv(3, num_snakes=4, width=7, height=7)
+    games = VectorBattlesnake(3, 4, 7, 7)
+    assert flat.num_envs == 12
+    random = np.random.default_rng(0)
+    seen, infos = flat.reset(seed=8)
+    games_seen, games_infos = games.reset(seed=8)
+    for _ in range(80):
+        np.testing.assert_array_equal(seen, games_seen.reshape(12, 10, 7, 7))
+        np.testing.assert_array_equal(infos["alive"], games_infos["alive"].ravel())
+        np.testing.assert_array_equal(
+            infos["action_mask"], games_infos["action_mask"].reshape(12, 4)
+        )
+        np.testing.assert_array_equal(infos["turn"], games_infos["turn"].repeat(4))
+        chosen = allowed(infos, random)
+        seen, rewards, out, cut, infos = flat.step(chosen)
+        games_seen, games_rewards, games_out, games_cut, games_infos = games.step(
+            chosen.reshape(3, 4)
+        )
+        for one, other in ((rewards, games_rewards), (out, games_out), (cut, games_cut)):
+            np.testing.assert_array_equal(one, other.ravel())
+
+
+def test_episode_statistics_of_gymnasium_count_whole_games() -> None:
+    envs = RecordEpisodeStatistics(make(6))
+    random = np.random.default_rng(0)
+    _, infos = envs.reset(seed=1)
+    for _ in range(100):
+        *_, infos = envs.step(allowed(infos, random))
+    assert len(envs.return_queue) > 10
+    # Survival: one for each turn but the last, unless the learner lived through it.
+    for reward, length in zip(envs.return_queue, envs.length_queue, strict=True):
+        assert length - 1 <= reward <= length
+
+
+def test_errors_name_what_is_wrong() -> None:
+    envs = make(3)
+    with pytest.raises(ResetNeeded):
+        envs.step(np.zeros(3, np.int64))
+    envs.reset(seed=1)
+    with pytest.raises(ValueError, match="actions must be 3 integers"):
+        envs.step(np.zeros(4, np.int64))
+    with pytest.raises(ValueError, match="between 0 and 3, got 4"):
+        envs.step(np.array([0, 4, 0]))
+    envs.close()
+    with pytest.raises(ClosedEnvironmentError):
+        envs.step(np.zeros(3, np.int64))
+    for arguments, message in (
+        ({"opponents": ["hungyr"]}, "unknown snake 'hungyr'"),
+        ({"widht": 7}, "unknown option 'widht'; did you mean width"),
+        ({"autoreset_mode": "Disabled"}, "autoreset_mode must be NextStep or SameStep"),
+        ({"num_snakes": 3, "opponents": []}, "opponents is empty"),
+        ({"map": "stand"}, "unknown map 'stand'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            BattlesnakeVectorEnv(2, **arguments)
+    with pytest.raises(UnsupportedMode, match=r"gymnasium\.make"):
+        make(2, render_mode="ansi")
