@@ -47,6 +47,9 @@ IN_A_ROW = 8
 SEARCHING_MS, USUAL_MS = 15, 500
 """The games' timeouts where a search plays, and elsewhere."""
 
+OTHER_GAMES = 1000
+"""Games of which a damaged request may be."""
+
 USUAL_GAMES = ((11, 4),)
 """Side and snakes of the games that the default snake plays without a search."""
 
@@ -194,8 +197,9 @@ class Line:
         if kind == VALID:
             return next(self._valid)
         text, _ = self._luck.choice(self._luck.choice(self._games))
-        # Other games than those that are played, some of them never heard of again.
-        number = self._luck.choice((self._luck.randrange(100), self._luck.randrange(10**9)))
+        # Other games than those that are played. Not more than can be remembered at once: else the
+        # memory would tell how many requests a second there were of late.
+        number = self._luck.randrange(OTHER_GAMES)
         text = text.replace(b'"id":"', b'"id":"%d-' % number, 1)
         if kind == DAMAGED:
             body = damaged(json.loads(text), self._luck)
