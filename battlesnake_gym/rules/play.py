@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..nearest import unknown
+from battlesnake_gym.nearest import unknown
+
 from .errors import RulesError
 from .maps import MAPS, Map, known_maps
 from .placement import MAX_SNAKES

@@ -523,7 +523,7 @@ class TestProgram:
             (lambda objects: objects[-1].update(reason="bored"), "reason must be one of"),
             (lambda objects: objects[-1].update(t=999), "the end is at turn 999"),
             (lambda objects: objects[1].pop("hz"), "needs its hazards"),
-            (lambda objects: objects[1]["f"].append(3), "not in the format of recorded games"),
+            (lambda objects: objects[1]["f"].append(3), "format of recorded games (ValueError"),
             (lambda objects: objects.pop(0), "needs lines of the kinds game, t, ..., end"),
         ],
     )
@@ -547,7 +547,7 @@ class TestProgram:
         [
             (["nowhere"], "DIR must be a folder, got 'nowhere'"),
             ([".", "--jobs", "0"], "--jobs must be 1 or more, got 0"),
-            ([".", "--law", "moral"], "invalid choice: 'moral'"),
+            ([".", "--law", "moral"], "unknown law 'moral'; choose one of python, engine, both"),
             (["."], "holds no recorded games"),
         ],
     )
