@@ -27,7 +27,7 @@ from battlesnake_gym.command_line import Parser, refuse
 from sagemaker_rl.failure import FAILURE_FILE
 from sagemaker_rl.hyperparameters import HyperparameterError, parse
 from sagemaker_rl.membership import PRIMARY, SECONDARY
-from sagemaker_rl.sources import is_wanted
+from sagemaker_rl.sources import is_wanted, with_compiled_parts
 
 BUCKET = "sagemaker-local"
 REGION = "us-east-1"
@@ -93,6 +93,7 @@ class Instance:
                 # Host names of a rehearsal do not resolve; nobody shall wait for that.
                 "SM_STUDIO_LOCAL_MODE": "true",
                 "PYTHONUNBUFFERED": "1",
+                "PYTHONPATH": with_compiled_parts(os.environ.get("PYTHONPATH", "")),
                 # It lists all requirements, and that they are there.
                 "PIP_QUIET": "1",
             },

@@ -22,7 +22,7 @@ from typing import Any
 from botocore.exceptions import ClientError, ParamValidationError
 
 from sagemaker_rl.s3 import bucket_and_key
-from sagemaker_rl.sources import compiled_files
+from sagemaker_rl.sources import compiled_files, with_compiled_parts
 
 DOCKERFILE = "deployment/training/Dockerfile"
 NO_SUCH_IMAGE = (
@@ -234,7 +234,9 @@ def _hyperparameters(estimator: Any) -> Iterator[str]:
         cwd=script.parent,
         env=os.environ
         | {
-            "PYTHONPATH": os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": with_compiled_parts(
+                os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
+            ),
             "SM_HPS": json.dumps(given),
             "SM_HOSTS": json.dumps(hosts),
             "SM_CURRENT_HOST": hosts[0],

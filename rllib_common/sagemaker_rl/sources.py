@@ -7,9 +7,11 @@ system and processor; the training image has its own, built from the same source
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import TypedDict
@@ -81,3 +83,11 @@ def _copy(folder: Path, place: Path) -> str:
 
 def _unwanted(_: str, names: list[str]) -> list[str]:
     return [name for name in names if not is_wanted(name)]
+
+
+def with_compiled_parts(path: str) -> str:
+    """``path`` and where the parts compiled here lie: the image of a job has them installed."""
+    engine = find_spec("battlesnake_gym._engine")
+    if engine is None or engine.origin is None:
+        return path
+    return os.pathsep.join(filter(None, (path, str(Path(engine.origin).parents[1]))))
