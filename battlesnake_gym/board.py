@@ -165,6 +165,12 @@ class Board(State):
         """A board of its own, equal to this one; quick enough for search."""
         return type(self).from_state(self, self.game, self.you_id)
 
+    def without_seed(self) -> Self:
+        """A copy for a player or a search, which cannot know which food will come."""
+        return type(self).from_state(
+            self, dataclasses.replace(self.game, seed=UNKNOWN_SEED), self.you_id
+        )
+
     # --- looking ------------------------------------------------------------------------------
 
     @property

@@ -24,17 +24,17 @@ True
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from battlesnake_gym import rules
-from battlesnake_gym.board import UNKNOWN_SEED, Board
+from battlesnake_gym.board import Board
 from battlesnake_gym.rules.state import Snake
 from battlesnake_gym.snakes import Decision
 from heuristics import calibration
 from heuristics.evaluation import shipped
+from heuristics.grid import grid
 from heuristics.search import Search
 
 MOST_CHOICES = 3
@@ -119,7 +119,7 @@ class Analyst:
         """
         if board.game.solo or board.game.ruleset == "solo":
             raise ValueError("a solo game cannot be analysed: there is nobody to win against")
-        board = dataclasses.replace(board.copy(), game=_without_seed(board.game))
+        board = board.without_seed()
         living = board.living
         if len(living) < 2:
             return {snake.id: Judgement(1.0) for snake in living}
@@ -139,12 +139,13 @@ class Analyst:
 
     def values(self, board: Board) -> dict[str, float]:
         """What the search says of every living snake, in cells, with half of the time for each."""
-        board = dataclasses.replace(board.copy(), game=_without_seed(board.game))
+        board = board.without_seed()
         return {snake.id: self._value(board, snake.id, 0.5)[0] for snake in board.living}
 
     def best(self, board: Board, snake_id: str) -> str:
         """The best move of one snake, with all of its time for that."""
-        board = dataclasses.replace(board.copy(), game=_without_seed(board.game), you_id=snake_id)
+        board = board.without_seed()
+        board.you_id = snake_id
         self._search.nodes = self.positions
         return self._search(board, self.seconds).move
 
@@ -290,7 +291,8 @@ def _answers(board: Board, snake: Snake) -> Iterable[dict[str, str]]:
 
 def _nearest(board: Board, snake: Snake) -> Snake:
     rivals = [rival for rival in board.living if rival.id != snake.id]
-    return min(rivals, key=lambda rival: _distance(board, snake, rival))
+    shape = grid(board.width, board.height, rules.wraps(board.game))
+    return min(rivals, key=lambda rival: shape.distance(snake.head, rival.head))
 
 
 def _joined(moves: Mapping[str, str], line: Mapping[str, tuple[str, ...]]) -> Line:
@@ -305,17 +307,5 @@ def _usual(board: Board, snake: Snake) -> str:
     return straight if straight in safe or not safe else safe[0]
 
 
-def _distance(board: Board, one: Snake, other: Snake) -> int:
-    across, up = (abs(a - b) for a, b in zip(one.head, other.head, strict=True))
-    if rules.wraps(board.game):
-        across, up = min(across, board.width - across), min(up, board.height - up)
-    return across + up
-
-
 def _cut(line: Mapping[str, tuple[str, ...]]) -> Line:
     return {name: tuple(itertools.islice(moves, LONGEST_LINE)) for name, moves in line.items()}
-
-
-def _without_seed(game: rules.Game) -> rules.Game:
-    """The game of somebody who cannot know which food will come."""
-    return dataclasses.replace(game, seed=UNKNOWN_SEED)

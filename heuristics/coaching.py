@@ -24,8 +24,11 @@ LONGEST_WALK = 80
 HOPELESS = 0.03
 """With a smaller chance a position counts as lost."""
 
-EFFORTS = (100, 400, 1600, 6400, 25_600)
-"""Positions that a search needs to look at to solve a puzzle of grade 1, 2, ..."""
+EFFORTS = (100, 400, 1600)
+"""Positions that a search needs to look at to solve a puzzle of grade 1, 2, 3."""
+
+SURE = 25_600
+"""Positions after which the search must still say the same of a puzzle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def _lost(choice: Choice) -> bool:
 
 
 def puzzle(board: Board) -> tuple[str, int] | None:
-    """The one move that saves ``board.you`` and the grade, 1 to 5; None where it is no puzzle.
+    """The one move that saves ``board.you`` and the grade, 1 to 3; None where it is no puzzle.
 
     The grade is how far one must look (`EFFORTS`). It is none where every move loses or several
     hold, and none either where the others lose at once, as anybody sees that.
@@ -124,13 +127,12 @@ def puzzle(board: Board) -> tuple[str, int] | None:
     safe = board.safe_moves()
     if len(safe) < 2:
         return None
-    only = _only(board, safe, EFFORTS[2])
-    if only is None or _only(board, safe, EFFORTS[-1]) != only:
+    *easier, hardest = EFFORTS
+    only = _only(board, safe, hardest)
+    if only is None or _only(board, safe, SURE) != only:
         return None
-    for grade, effort in enumerate(EFFORTS, 1):
-        if _only(board, safe, effort) == only:
-            return only, grade
-    return None
+    seen = (grade for grade, effort in enumerate(easier, 1) if _only(board, safe, effort) == only)
+    return only, next(seen, len(EFFORTS))
 
 
 def _only(board: Board, safe: list[str], effort: int) -> str | None:

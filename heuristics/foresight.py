@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from battlesnake_gym.board import UNKNOWN_SEED
 from battlesnake_gym.rules.state import MOVES, Snake
 from heuristics.pipeline import Preference
 from heuristics.view import View
@@ -35,8 +32,7 @@ def _open_moves(view: View, snake: Snake) -> list[str]:
 
 def _value_after(view: View, move: str, rival: Snake | None, answer: str | None) -> float:
     """The share of the board that is claimed after the turn; below 0 for death."""
-    board = view.board.copy()
-    board.game = replace(board.game, seed=UNKNOWN_SEED)
+    board = view.board.without_seed()
     moves = {snake.id: _open_moves(view, snake)[0] for snake in view.rivals}
     moves[view.you.id] = move
     if rival and answer:

@@ -33,6 +33,7 @@ else:
     _search = compiled.load("heuristics._search", "no snake of the search plays (minimax)")
 
 COMPILED: bool = _search is not None
+NOT_COMPILED = "the search is not compiled here; install with a C compiler: pip install ."
 """Whether there is a search here: without a C compiler there is none."""
 
 MAX_DEPTH = 120
@@ -167,9 +168,7 @@ class Search:
         evaluation: Evaluation | None = None,
     ) -> None:
         if _search is None:
-            raise RuntimeError(
-                "the search is not compiled here; install with a C compiler: pip install ."
-            )
+            raise RuntimeError(NOT_COMPILED)
         if nodes < 1:
             raise ValueError(f"nodes must be a positive number, got {nodes}")
         self.weights = weights.packed()

@@ -21,7 +21,6 @@ from heuristics.game_analysis import Analysis, analyse, path_of
 from server import addresses, fetched_games
 
 PROG = "battlesnake-gym analyse"
-NOT_COMPILED = "the search is not compiled here; install with a C compiler: pip install ."
 
 MOST_MARKS = 12
 """Mistakes that are printed; the viewer shows all."""
@@ -31,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     """Analyse a game and print its turning points; returns 2 for what cannot be analysed."""
     options = parser().parse_args(argv)
     if not search.COMPILED:
-        return refuse(PROG, NOT_COMPILED)
+        return refuse(PROG, search.NOT_COMPILED)
     signal.signal(signal.SIGTERM, _leave)
     try:
         reach = addresses.from_options(options)

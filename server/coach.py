@@ -21,7 +21,7 @@ from heuristics.analysis import Analyst
 from heuristics.coaching import LONGEST_WALK, Lesson, lesson
 from heuristics.pipeline import explain
 from server import addresses, fetched_games
-from server.analyse import NOT_COMPILED, milliseconds
+from server.analyse import milliseconds
 from server.scenarios import asker, report
 
 
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         if not search.COMPILED:
-            raise ValueError(NOT_COMPILED)
+            raise ValueError(search.NOT_COMPILED)
         lessons = list(_lessons(options))
         if not lessons:
             sys.stdout.write(f"{options.snake} lost no game here\n")

@@ -17,11 +17,10 @@ from battlesnake_gym.recordings import find_files
 from battlesnake_gym.replay import Replay, ReplayError
 from battlesnake_gym.rules.state import MOVES
 from heuristics import scenarios, search
-from heuristics.coaching import puzzle
+from heuristics.coaching import EFFORTS, puzzle
 from heuristics.scenarios import Scenario
 from server import compress, frames
 from server.addresses import listen
-from server.analyse import NOT_COMPILED
 from server.page_server import PageServer
 from server.watch import keep_to_this_server
 
@@ -45,7 +44,7 @@ def found(path: Path) -> Iterator[Scenario]:
             if solved is not None:
                 move, grade = solved
                 name = f"{path.name.partition('.')[0]} turn {board.turn} {snake.name or snake.id}"
-                yield Scenario(name, board.copy(), (move,), f"grade {grade} of 5")
+                yield Scenario(name, board.copy(), (move,), f"grade {grade} of {len(EFFORTS)}")
                 last = board.turn
                 break
 
@@ -79,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         if not search.COMPILED:
-            raise ValueError(NOT_COMPILED)
+            raise ValueError(search.NOT_COMPILED)
         made = _made(options)
     except (ValueError, OSError) as error:
         return refuse("battlesnake-gym puzzles", error)
@@ -136,7 +135,7 @@ def parser() -> Parser:
     parser = Parser(
         prog="battlesnake-gym puzzles",
         description="Find positions in recorded games where exactly one move saves a snake, and "
-        "keep them as scenarios with a grade from 1 (seen at once) to 5 (far ahead).",
+        "keep them as scenarios with a grade from 1 (seen at once) to 3 (far ahead).",
         epilog="Example: battlesnake-gym puzzles replays --web",
     )
     add = parser.add_argument

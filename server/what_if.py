@@ -7,11 +7,12 @@ turn with a dash between them, in each a letter for every snake in the order of 
 
 from __future__ import annotations
 
-import dataclasses
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from battlesnake_gym.board import UNKNOWN_SEED, Board
+from battlesnake_gym.board import Board
 from battlesnake_gym.fields import BoardError, shown
 from heuristics.analysis import MISTAKE, Analyst
 from heuristics.game_analysis import LETTERS, write_judgement
@@ -22,11 +23,22 @@ MOST_TURNS = 60
 SECONDS = 0.05
 """Of search for each living snake."""
 
-_thinking = threading.BoundedSemaphore(2)
+_seats = threading.BoundedSemaphore(2)
 
 
 class BusyError(RuntimeError):
     """Others are looking at positions now."""
+
+
+@contextmanager
+def _analyst() -> Iterator[Analyst]:
+    """Somebody who judges positions, two at a time. Raises `BusyError` after some seconds."""
+    if not _seats.acquire(timeout=5):
+        raise BusyError("others look at positions now; try again in some seconds")
+    try:
+        yield Analyst(seconds=SECONDS)
+    finally:
+        _seats.release()
 
 
 def branch(board: Board, groups: str) -> tuple[Board, str]:
@@ -34,8 +46,7 @@ def branch(board: Board, groups: str) -> tuple[Board, str]:
 
     What the seed would bring is not used: no new food appears. Raises `BoardError`, `BusyError`.
     """
-    board = board.copy()
-    board.game = dataclasses.replace(board.game, seed=UNKNOWN_SEED)
+    board = board.without_seed()
     played = []
     words = groups.split("-") if groups else []
     if len(words) > MOST_TURNS:
@@ -65,12 +76,8 @@ def _moves(board: Board, word: str) -> dict[str, str]:
 
 
 def _chosen(board: Board, snake_id: str) -> str:
-    if not _thinking.acquire(timeout=5):
-        raise BusyError("others look at positions now; try again in some seconds")
-    try:
-        return Analyst(seconds=SECONDS).best(board, snake_id)
-    finally:
-        _thinking.release()
+    with _analyst() as analyst:
+        return analyst.best(board, snake_id)
 
 
 def describe(board: Board, groups: str) -> dict[str, Any]:
@@ -79,13 +86,9 @@ def describe(board: Board, groups: str) -> dict[str, Any]:
     ``snakes`` is what the search thinks of each (see `heuristics.game_analysis`).
     """
     after, played = branch(board, groups)
-    if not _thinking.acquire(timeout=5):
-        raise BusyError("others look at positions now; try again in some seconds")
-    try:
-        solo = after.game.solo or after.game.ruleset == "solo"
-        judged = {} if solo else Analyst(seconds=SECONDS).judge(after)
-    finally:
-        _thinking.release()
+    solo = after.game.solo or after.game.ruleset == "solo"
+    with _analyst() as analyst:
+        judged = {} if solo else analyst.judge(after)
     return {
         "frame": frames.frame(after),
         "moves": played,

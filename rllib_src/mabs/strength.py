@@ -78,12 +78,7 @@ class Measurement:
 
     def win_rates(self) -> dict[str, tuple[float, float, float]]:
         """By rung, the share of the points (a draw is half a win) and its 95 % interval."""
-        rates = {}
-        for rung, pairs in self.pairs.items():
-            seen = sprt.estimate(pairs)
-            low, high = sprt.expected_score(seen.low), sprt.expected_score(seen.high)
-            rates[rung] = (seen.score, round(low, 3), round(high, 3))
-        return rates
+        return {rung: win_rate(pairs) for rung, pairs in self.pairs.items()}
 
     def results(self) -> dict[str, Any]:
         """As training reports it."""
@@ -184,9 +179,20 @@ class Record:
         )
 
 
+def win_rate(pairs: Sequence[int]) -> tuple[float, float, float]:
+    """The share of the points (a draw is half a win) and the ends of its 95 % interval.
+
+    >>> win_rate([0, 1, 2, 5, 12])
+    (0.85, 0.723, 0.925)
+    """
+    seen = sprt.estimate(pairs)
+    low, high = sprt.expected_score(seen.low), sprt.expected_score(seen.high)
+    return seen.score, round(low, 3), round(high, 3)
+
+
 def rung_table(placement: Placement, snakes: int = 2) -> str:
     """Where a snake stands, and its share of the points against each rung, the weakest first."""
-    rates = Measurement.of(placement, 0.0).win_rates()
+    met = {meeting.other: meeting.pairs for meeting in placement.met}
     rungs = sorted(ladder.load(snakes).rungs, key=lambda rung: rung.elo)
     lines = [
         f"strength: {placement} in {placement.games} duels; win rates (a draw is half a win) and "
@@ -194,9 +200,9 @@ def rung_table(placement: Placement, snakes: int = 2) -> str:
         f"  {'against':<20}   elo  games  win rate",
     ]
     for rung in rungs:
-        if rung.name in rates:
-            games = 2 * sum(next(m.pairs for m in placement.met if m.other == rung.name))
-            rate, low, high = rates[rung.name]
+        if rung.name in met:
+            games = 2 * sum(met[rung.name])
+            rate, low, high = win_rate(met[rung.name])
             lines.append(
                 f"  {rung.name:<20}{rung.elo:>6.0f}  {games:>5}  {rate:>8.0%} "
                 f"({low:.0%} to {high:.0%})"
@@ -206,7 +212,6 @@ def rung_table(placement: Placement, snakes: int = 2) -> str:
 
 def told(placement: Placement) -> dict[str, Any]:
     """What `rung_table` shows, for JSON."""
-    rates = Measurement.of(placement, 0.0).win_rates()
     return {
         "elo": placement.elo,
         "low": placement.low,
@@ -217,7 +222,7 @@ def told(placement: Placement) -> dict[str, Any]:
             {
                 "rung": meeting.other,
                 "games": 2 * sum(meeting.pairs),
-                **dict(zip(("win_rate", "low", "high"), rates[meeting.other], strict=True)),
+                **dict(zip(("win_rate", "low", "high"), win_rate(meeting.pairs), strict=True)),
             }
             for meeting in placement.met
         ],

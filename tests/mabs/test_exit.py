@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import shutil
@@ -12,6 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from tests.progress import rows
 
 pytest.importorskip("heuristics._search")
 
@@ -31,11 +32,6 @@ def train(runs: Path, *arguments: str) -> int:
     from mabs.launcher import main
 
     return main([*SMALL, "--runs", str(runs), *arguments])
-
-
-def rows(run: Path) -> list[dict[str, str]]:
-    with (run / "progress.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The whole command: train, stop by a signal, resume, refuse, export, evaluate, plot."""
 
 import contextlib
-import csv
 import hashlib
 import json
 import os
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.progress import rows
 from tests.sagemaker_rl.doctored import doctor, mark_whole
 
 pytestmark = [
@@ -43,11 +43,6 @@ def train(runs: Path, *arguments: str) -> int:
     from mabs.launcher import main
 
     return main([*SMALL, "--runs", str(runs), *arguments])
-
-
-def rows(run: Path) -> list[dict[str, str]]:
-    with (run / "progress.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """How strong it is: games on the ladder, their share of the CPU time, the best that is kept."""
 
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -19,6 +18,7 @@ from mabs import matches, strength
 from mabs.environment import DEFAULTS
 from mabs.strength import Measurement, Record, Strength
 from tests.mabs.conftest import SMALL
+from tests.progress import rows
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -364,17 +364,16 @@ def test_the_command_writes_it_everywhere_and_ends_with_a_table(
     assert "against" in table
     assert "of 3 measurements" in table
     run = run_folder / "DQN-5x5-2"
-    with (run / "progress.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert all(float(row["elo_low"]) < float(row["elo"]) for row in rows)
-    rates = {name for name in rows[0] if name.startswith("win_rate_")}
+    curve = rows(run)
+    assert all(float(row["elo_low"]) < float(row["elo"]) for row in curve)
+    rates = {name for name in curve[0] if name.startswith("win_rate_")}
     assert len(rates) == 3 * len(ladder.NAMES)
-    assert any(row[name] for row in rows for name in rates)
-    assert float(rows[-1]["cpu_minutes"]) > float(rows[0]["cpu_minutes"])
+    assert any(row[name] for row in curve for name in rates)
+    assert float(curve[-1]["cpu_minutes"]) > float(curve[0]["cpu_minutes"])
     # The last iteration is measured twice: as any, and at the end.
     record = Record.of(sorted((run / "checkpoints").iterdir())[-1])
     assert len(record.measurements) == 3
-    assert float(rows[-1]["elo"]) == record.measurements[-1].elo
+    assert float(curve[-1]["elo"]) == record.measurements[-1].elo
     events = b"".join(path.read_bytes() for path in (run / "tensorboard").iterdir())
     assert b"elo_low" in events
     assert b"win_rate/" in events

@@ -1,12 +1,13 @@
 """Whole commands: train, resume, with models, algorithms and callbacks of users; then roll out."""
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.progress import rows
 
 pytestmark = [
     pytest.mark.rllib,
@@ -25,11 +26,6 @@ def train(runs: Path, *arguments: str) -> int:
     from procgen_rllib.launcher import ProcgenLauncher
 
     return ProcgenLauncher.train_main([*arguments, "--runs", str(runs)])
-
-
-def rows(run: Path) -> list[dict[str, str]]:
-    with (run / "progress.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="module")

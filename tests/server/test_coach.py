@@ -143,7 +143,7 @@ def test_puzzles_are_found_in_games(
 def site() -> Iterator[str]:
     board = Board.from_text(POCKET)
     board.you_id = "a"
-    made = [Scenario(f"number {i} </script>", board, ("right",), "grade 2 of 5") for i in (1, 2)]
+    made = [Scenario(f"number {i} </script>", board, ("right",), "grade 2 of 3") for i in (1, 2)]
     with web_site.serving(puzzles.create_app(made)) as address:
         yield address
 
