@@ -40,6 +40,7 @@ COMMANDS = {
     "coach": Command("server.coach", "find the move that lost a game, and why", "server"),
     "puzzles": Command("server.puzzles", "positions with one saving move", "server"),
     "serve": Command("server.serve", "run a live snake for the Battlesnake API", "server"),
+    "pack": Command("server.pack", "a snake of yours in one file: rules, network, looks", "server"),
     "scenarios": Command("server.scenarios", "test a snake on given situations", "server"),
     "train": Command("mabs.launcher", "train a policy with DQN or APEX on Ray RLlib", "rllib"),
     "plot": Command("mabs.plot", "draw the learning curves of several runs", "rllib"),

@@ -30,8 +30,14 @@ def read(path: str | Path) -> tuple[bytes, dict[str, Any]]:
     """
     onnx_path = Path(path)
     json_path = onnx_path.with_suffix(".json")
-    metadata = _read_metadata(json_path)
-    model = _read_bytes(onnx_path)
+    text = _read_bytes(json_path)
+    return check(_read_bytes(onnx_path), text, onnx_path)
+
+
+def check(model: bytes, text: bytes, onnx_path: Path) -> tuple[bytes, dict[str, Any]]:
+    """As `read`, of what was read from ``onnx_path`` and from the JSON file beside it."""
+    json_path = onnx_path.with_suffix(".json")
+    metadata = _read_metadata(text, json_path)
     digest = hashlib.sha256(model).hexdigest()
     if metadata.get("sha256") != digest:
         raise PolicyError(
@@ -60,9 +66,9 @@ def _read_bytes(path: Path) -> bytes:
         raise PolicyError(f"{path}: {error.strerror}; give the path of a policy.onnx") from error
 
 
-def _read_metadata(path: Path) -> dict[str, Any]:
+def _read_metadata(text: bytes, path: Path) -> dict[str, Any]:
     try:
-        metadata = json.loads(_read_bytes(path))
+        metadata = json.loads(text)
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise PolicyError(f"{path}: not JSON ({error}); export the policy again") from error
     if not isinstance(metadata, dict):

@@ -118,9 +118,10 @@ def check_opponents(opponents: Sequence[Opponent]) -> tuple[Opponent, ...]:
 
 
 def _check_name(name: str) -> None:
-    if name.partition("@")[0] not in snakes.names():
+    base = name.rpartition("@")[0] or name
+    if not snakes.is_bundle(base) and base not in snakes.names():
         raise ValueError(f"opponents: {unknown('snake', name, snakes.names())}")
-    if "@" in name:
+    if base != name or snakes.is_bundle(base):
         snakes.make(name)  # "hungry@400" says itself that it does not search
 
 

@@ -7,11 +7,12 @@ may remember between turns. Packages add theirs with `register`; `make` builds o
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -97,6 +98,9 @@ PLUGINS = ("heuristics",)
 IN_ENGINE = ("random", "safe-random", "hungry", "cautious", "hunter", "territory")
 """The snakes that the compiled engine can play for whole batches (``csrc/named.h``, from 1 on)."""
 
+BUNDLES = "server.bundle"
+"""The module that plays a snake's bundle, a file that stands where a name may: ``open_factory``."""
+
 _factories: dict[str, Factory] = {}
 _in_engine: set[str] = set()
 
@@ -128,10 +132,39 @@ def names() -> list[str]:
 def make(name: str, seed: int = 0) -> Strategy:
     """Build a fresh strategy; the same seed plays the same moves.
 
-    ``minimax@400`` is the search ``minimax`` with 400 positions a move (`Bounded`). Raises
-    ``ValueError`` with the nearest name where ``name`` is unknown.
+    ``minimax@400`` is the search ``minimax`` with 400 positions a move (`Bounded`), and
+    ``mine.zip`` the snake of that bundle. Raises ``ValueError`` with the nearest name where
+    ``name`` is unknown.
     """
-    return _factory(name)(seed)
+    return factory(name)(seed)
+
+
+def is_bundle(name: str) -> bool:
+    """Whether ``name`` is the path of a bundle, packed or unpacked.
+
+    >>> is_bundle("snakes/mine.zip"), is_bundle("/var/task/snake.json"), is_bundle("hungry")
+    (True, True, False)
+    """
+    return name.endswith((".zip", "snake.json"))
+
+
+@contextlib.contextmanager
+def set_apart() -> Iterator[dict[str, Factory]]:
+    """Within, what is registered goes into the dictionary that this gives, at the end.
+
+    The register is then as it was before, so that names of one file do not meet another's.
+    """
+    _load_plugins()
+    before, in_engine = dict(_factories), set(_in_engine)
+    found: dict[str, Factory] = {}
+    try:
+        yield found
+    finally:
+        found |= {name: made for name, made in _factories.items() if before.get(name) is not made}
+        _factories.clear()
+        _factories.update(before)
+        _in_engine.clear()
+        _in_engine.update(in_engine)
 
 
 def description(name: str) -> str:
@@ -139,22 +172,40 @@ def description(name: str) -> str:
 
     Raises ``ValueError`` with the nearest name where ``name`` is unknown.
     """
-    return (inspect.getdoc(_factory(name)) or "").partition("\n")[0]
+    return (inspect.getdoc(factory(name)) or "").partition("\n")[0]
 
 
-def _factory(name: str) -> Factory:
+def factory(name: str) -> Factory:
+    """What `make` builds the strategies of ``name`` with; raises as `make` does."""
+    if is_bundle(name):
+        return _bundled(name)
     _load_plugins()
-    base, at, positions = name.partition("@")
+    base, at, positions = name.rpartition("@") if "@" in name else (name, "", "")
+    if is_bundle(base):
+        return functools.partial(_bounded, base, _bundled(base), positions)
     if base not in _factories:
         raise ValueError(unknown("snake", base, names(), "battlesnake-gym snakes"))
-    return functools.partial(_bounded, base, positions) if at else _factories[base]
+    found = _factories[base]
+    return functools.partial(_bounded, base, found, positions) if at else found
 
 
-def _bounded(name: str, positions: str, seed: int) -> Bounded:
+def _bundled(path: str) -> Factory:
+    """What plays the bundle in ``path``; the packages of the extra ``server`` do."""
+    try:
+        module = importlib.import_module(BUNDLES)
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"{path}: a bundle is played with the extra 'server', and {error.name!r} is missing"
+        ) from error
+    found: Factory = module.open_factory(path)
+    return found
+
+
+def _bounded(name: str, build: Factory, positions: str, seed: int) -> Bounded:
     """The search called ``name`` with so many positions a move."""
     if not positions.isdecimal():
         raise ValueError(f"{name}@ wants a number of positions, got {positions!r}; try {name}@400")
-    strategy = _factories[name](seed)
+    strategy = build(seed)
     if not isinstance(strategy, Searcher):
         raise ValueError(f"{name!r} does not search, so @{positions} means nothing; leave it out")
     return Bounded(strategy, int(positions))

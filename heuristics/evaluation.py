@@ -75,13 +75,19 @@ class Evaluation:
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
         """Read a file whole; raises `EvaluationError` where anything in it does not fit."""
-        path = Path(path)
         try:
-            magic, header, numbers = path.read_bytes().split(b"\n", 2)
+            data = Path(path).read_bytes()
         except OSError as error:
             raise EvaluationError(
                 f"{path}: {error.strerror}; give the path of an evaluation"
             ) from error
+        return cls.read(data, path)
+
+    @classmethod
+    def read(cls, data: bytes, path: str | Path) -> Evaluation:
+        """As `load`, of what was read from ``path``."""
+        try:
+            magic, header, numbers = data.split(b"\n", 2)
         except ValueError as error:
             raise EvaluationError(f"{path}: not an evaluation; give another file") from error
         if magic != MAGIC:

@@ -72,4 +72,14 @@ SAFE = (*ALIVE, head_to_heads, dead_ends)
 """The filters of a careful snake, worst first."""
 
 FILTERS = {rule.name: rule for rule in (*SAFE, hazards)}
-"""All filters by name, worst first."""
+"""All filters by name, worst first; `register` adds to them."""
+
+
+def register(rule: Filter) -> None:
+    """Make a filter known by the name of its function, for ``--heuristics`` and bundles.
+
+    One of the same name is replaced. Raises ``TypeError`` for what is no filter.
+    """
+    if not isinstance(rule, Filter):
+        raise TypeError(f"a filter is a function with @Filter before it, got {rule!r}")
+    FILTERS[rule.name] = rule

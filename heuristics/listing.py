@@ -15,7 +15,8 @@ def main(argv: list[str] | None = None) -> int:
     """List the named snakes, or let them duel; returns the exit status."""
     options = parser().parse_args(argv)
     chosen = options.names or snakes.names()
-    if strangers := [name for name in chosen if name not in snakes.names()]:
+    known = snakes.names()
+    if strangers := [n for n in chosen if n not in known and not snakes.is_bundle(n)]:
         return command_line.refuse(
             "battlesnake-gym snakes",
             unknown("snake", strangers[0], snakes.names(), "battlesnake-gym snakes"),

@@ -5,7 +5,8 @@
 The configuration, all of it optional; without a snake or a policy the one that ships plays.
 
 =============  ==================================================================================
-``SNAKE``      name of a heuristic snake (`battlesnake-gym snakes` lists them)
+``SNAKE``      name of a snake (`battlesnake-gym snakes` lists them), or the path of a bundle, whose
+               looks then stand in for those that are not given
 ``POLICY``     path of a ``policy.onnx``; instead of ``SNAKE``
 ``FILTERS``    names of move filters that overrule the policy, in order; the one that ships has
                those of a careful snake anyway
@@ -30,6 +31,7 @@ from flask import Flask, Response, jsonify
 from werkzeug.exceptions import HTTPException
 
 from server import debug_page, views
+from server.bundle import looks_of
 from server.live import LiveSnake
 from server.strategies import strategy_factory
 
@@ -57,8 +59,10 @@ log = logging.getLogger(__name__)
 def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     """Build the application; a ``ValueError`` tells at once what is wrong with ``config``."""
     app = Flask(__name__, static_folder=None, template_folder=None)
+    config = dict(config or {})
     app.config.from_mapping(DEFAULTS)
-    app.config.from_mapping(config or {})
+    app.config.from_mapping({k.upper(): v for k, v in looks_of(config.get("SNAKE")).items()})
+    app.config.from_mapping(config)
     if not re.fullmatch("#[0-9a-fA-F]{6}", app.config["COLOR"]):
         raise ValueError(f"{app.config['COLOR']!r} is no colour; give one like #3366cc")
     factory = strategy_factory(

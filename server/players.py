@@ -308,14 +308,17 @@ class LocalPlayer:
 
     remote = False
 
-    def __init__(self, strategy: Strategy, timeout: float) -> None:
+    def __init__(
+        self, strategy: Strategy, timeout: float, looks: Mapping[str, str] | None = None
+    ) -> None:
+        self._looks = dict(looks or {})
         self._session = Session(strategy)
         self._thinker = Thinker(Metrics(games_alive=lambda: 1), quick=is_quick(strategy))
         self._timeout = timeout
 
     async def introduce(self) -> dict[str, str]:
-        """A strategy has no looks of its own."""
-        return {}
+        """A strategy has no looks of its own, but that of a bundle."""
+        return self._looks
 
     async def start(self, body: Body) -> None:
         """Nothing to prepare."""

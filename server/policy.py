@@ -47,8 +47,12 @@ class Policy:
         version.
         """
         onnx_path = Path(path)
+        return cls.build(*policy_file.read(onnx_path), onnx_path)
+
+    @classmethod
+    def build(cls, model: bytes, metadata: Mapping[str, Any], onnx_path: Path) -> Policy:
+        """As `load`, of what `policy_file` has read and checked; errors name ``onnx_path``."""
         json_path = onnx_path.with_suffix(".json")
-        model, metadata = policy_file.read(onnx_path)
         policy = cls(
             observation=_read_observation(metadata, json_path),
             board_sizes=_read_board_sizes(metadata, json_path),

@@ -13,9 +13,9 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 
 from battlesnake_gym.command_line import Parser, refuse
-from heuristics.filters import SAFE
 from server.addresses import listen
 from server.app import DEFAULTS, create_app, from_environment
+from server.strategies import CAREFUL
 from server.worker import Worker
 
 THREADS_QUICK = 8
@@ -24,9 +24,6 @@ each other; more threads would serve nobody sooner, and some much later."""
 
 THREADS = 128
 """Usual moves answered at once by snakes that take their time: most threads wait for a search."""
-
-CAREFUL = tuple(rule.name for rule in SAFE)
-"""The filters of ``--heuristics`` without names."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -104,7 +101,11 @@ def parser() -> Parser:
         "Example: battlesnake-gym serve --policy runs/demo/policy.onnx --port 8000",
     )
     who = parser.add_mutually_exclusive_group()
-    who.add_argument("--snake", metavar="NAME", help="a named snake; `battlesnake-gym snakes`")
+    who.add_argument(
+        "--snake",
+        metavar="NAME",
+        help="a named snake (`battlesnake-gym snakes`), or a bundle: mine.zip",
+    )
     who.add_argument(
         "--policy",
         metavar="FILE",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from battlesnake_gym import snakes
+from battlesnake_gym import own_files, snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.fields import shown
 from battlesnake_gym.nearest import unknown
@@ -28,6 +28,9 @@ SHIPPED = Path(str(resources.files("server"))) / "default_policy" / "policy.onnx
 """The policy that comes with the package and answers to `SHIPPED_NAME`; its card lies beside it."""
 
 SHIPPED_NAME = "shipped"
+
+CAREFUL = tuple(rule.name for rule in SAFE)
+"""The filters of a careful snake: those of ``--heuristics`` without names."""
 
 ELSEWHERE_SECONDS = 0.02
 """Time of `STRONGEST` in games that the shipped policy was not trained for: a policy is chosen for
@@ -100,7 +103,7 @@ def strategy_factory(
     """
     if snake is not None and policy is not None:
         raise ValueError(f"give either a snake or a policy, got {snake!r} and {policy!r}")
-    chosen = [_filter(name) for name in filters]
+    chosen = [choose(name) for name in filters]
     if policy is None:
         name = snake or STRONGEST
         if filters:
@@ -108,8 +111,9 @@ def strategy_factory(
                 f"filters {', '.join(filters)} need a policy; {name!r} has its own. "
                 f"Name a policy too: a file, or {SHIPPED_NAME!r}"
             )
-        snakes.make(name)  # an unknown name is refused now, not in the first game
-        return lambda seed: snakes.make(name, seed)
+        factory = snakes.factory(name)
+        factory(0)  # what cannot play is refused now, not in the first game
+        return factory
     if policy == SHIPPED_NAME:
         shipped = Policy.load(SHIPPED)
         return lambda seed: ShippedPolicySnake(shipped, chosen or SAFE, seed)
@@ -122,7 +126,9 @@ def is_quick(strategy: Strategy) -> bool:
     return isinstance(strategy, Pipeline | PolicySnake | ShippedPolicySnake)
 
 
-def _filter(name: str) -> Filter:
+def choose(name: str) -> Filter:
+    """The filter of this name; raises ``ValueError`` with the nearest where there is none."""
+    own_files.load()
     if name not in FILTERS:
         raise ValueError(unknown("filter", name, FILTERS))
     return FILTERS[name]

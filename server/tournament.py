@@ -29,6 +29,7 @@ from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Factory
 from heuristics.match import Conditions, play_game, side_of_seats, start_seed
 from server.addresses import Reach
+from server.bundle import looks_of
 from server.players import HttpPlayer, LocalPlayer, Player, open_client
 from server.referee import GameRecord, SeatRecord, Tell, play
 from server.strategies import strategy_factory
@@ -429,7 +430,10 @@ async def open_players(
                 player = HttpPlayer(entrant.source, timeout, client, redirects=reach.redirects)
                 players.append(player)
             else:
-                players.append(LocalPlayer(local_factory(entrant)(seed + seat), timeout))
+                strategy = local_factory(entrant)(seed + seat)
+                looks = looks_of(entrant.source)
+                looks.pop("author", None)
+                players.append(LocalPlayer(strategy, timeout, looks))
         yield players
 
 

@@ -13,6 +13,7 @@ from battlesnake_gym.fields import BoardError, shown
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision
 from server.addresses import Reach
+from server.bundle import Bundle
 from server.scenarios import converse
 from server.tournament import Entrant, entrants, local_factory
 
@@ -45,10 +46,7 @@ class Roster:
         self._reach = reach
         self._guests: dict[str, Guest] = {}
         for entrant in entrants(list(invited), reach):
-            if not entrant.remote:
-                local_factory(entrant)
-            kind = "over the network" if entrant.remote else "a policy" if entrant.trained else ""
-            self._add(Guest(entrant.label, kind or snakes.description(entrant.source), entrant))
+            self._add(Guest(entrant.label, _about(entrant), entrant))
         for name in snakes.names():
             self._add(Guest(name, snakes.description(name), Entrant(name, name)))
 
@@ -82,6 +80,17 @@ class Roster:
         if not host or len(url) > 500 or not url.isprintable():
             raise BoardError(f"{field}: {shown(url)} is not a URL; give one like http://host:8000")
         return Entrant(url, url, self._reach)
+
+
+def _about(entrant: Entrant) -> str:
+    """A line about one who is invited; raises ``ValueError`` where it cannot play."""
+    if entrant.remote:
+        return "over the network"
+    if snakes.is_bundle(entrant.source):
+        Bundle.open(entrant.source)  # its rules are run when somebody chooses it
+        return "a bundle"
+    local_factory(entrant)
+    return "a policy" if entrant.trained else snakes.description(entrant.source)
 
 
 def ask(entrant: Entrant, board: Board, seconds: float) -> Decision:

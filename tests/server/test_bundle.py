@@ -1,0 +1,328 @@
+"""Bundles: one file plays the same snake wherever a snake is named, and nothing runs too early."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from battlesnake_gym import snakes
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import Game
+from heuristics.evaluation import SHIPPED as EVALUATION
+from server import bundle, pack
+from server.app import create_app
+from server.bundle import Bundle, BundleError
+from server.players import LocalPlayer
+from server.sessions import _seed
+from server.strategies import CAREFUL, SHIPPED, strategy_factory
+from server.tournament import Entrant, entrants, local_factory, open_players
+from server.web.roster import Roster
+from tests.server.test_lambda_handler import http_api
+from tests.server.test_serve import Engine
+
+RULES = '''
+from battlesnake_gym import snakes
+from heuristics import SAFE, Filter, Pipeline, When, filters
+from heuristics.conditions import hungry
+from heuristics.preferences import food, space
+
+
+@Filter
+def edges(view, move):
+    """Keeps off the edge."""
+    x, y = view.targets[move]
+    return float(not (0 < x < view.board.width - 1 and 0 < y < view.board.height - 1))
+
+
+def mine(seed):
+    """Mine."""
+    return Pipeline(*SAFE, edges, When(hungry, [food * 3]), space, seed=seed)
+
+
+snakes.register("mine", mine)
+filters.register(edges)
+'''
+
+LOOKS = ("--color", "#123456", "--head", "evil", "--tail", "bolt", "--author", "somebody")
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    path = tmp_path / "my_rules.py"
+    path.write_text(RULES)
+    return path
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Path]:
+    """`battlesnake-gym pack` with these arguments; the answer is the bundle's path."""
+
+    def run(*arguments: str | Path) -> Path:
+        path = tmp_path / "snake.zip"
+        assert pack.main([*map(str, arguments), "-o", str(path)]) == 0
+        return path
+
+    return run
+
+
+def recorded(count: int) -> list[dict[str, Any]]:
+    """What an engine asks in games of four cautious snakes, in order."""
+    bodies: list[dict[str, Any]] = []
+    for seed in range(1, 1000):
+        board = Board.new(11, 11, 4, game=Game(seed=seed, id=f"game-{seed}", timeout=10_000))
+        players = {snake.id: snakes.make("cautious", seed) for snake in board.snakes}
+        while not board.is_over():
+            bodies += [board.to_api(snake.id) for snake in board.living]
+            if len(bodies) >= count:
+                return bodies[:count]
+            for_each = ((body["you"]["id"], Board.from_api(body)) for body in bodies[-4:])
+            moves = {you: players[you](seen).move for you, seen in for_each}
+            board.advance({snake.id: moves[snake.id] for snake in board.living})
+    raise AssertionError("the games are too short")
+
+
+def ids(body: dict[str, Any]) -> tuple[str, str]:
+    return body["game"]["id"], body["you"]["id"]
+
+
+def played(build: snakes.Factory, bodies: list[dict[str, Any]]) -> list[str]:
+    """The moves of a live snake's sessions, without the server around them."""
+    sessions: dict[tuple[str, str], LocalPlayer] = {}
+    moves = []
+    for body in bodies:
+        key = ids(body)
+        if key not in sessions:
+            sessions[key] = LocalPlayer(build(_seed(key)), 10.0)
+        answer = asyncio.run(sessions[key].move(body))
+        assert not answer.problem
+        moves.append(str(answer.move))
+    return moves
+
+
+def over_http(address: str, path: str, bodies: list[dict[str, Any]]) -> list[str]:
+    engine = Engine(address)
+    try:
+        answers = [engine.post(path, body)[1]["move"] for body in bodies]
+        for body in {ids(body): body for body in bodies}.values():
+            engine.post("/end", body)
+        return answers
+    finally:
+        engine.close()
+
+
+def on_lambda(folder: Path, bodies: list[dict[str, Any]], patch: pytest.MonkeyPatch) -> list[str]:
+    patch.setenv("BATTLESNAKE_SNAKE", str(folder / bundle.FACTS))
+    patch.delitem(sys.modules, "server.lambda_handler", raising=False)
+    handler = importlib.import_module("server.lambda_handler").handler
+    answers = [handler(http_api("POST", "/move", json.dumps(body)), None) for body in bodies]
+    return [json.loads(answer["body"])["move"] for answer in answers]
+
+
+KINDS = {
+    "rules": ["RULES"],
+    "policy": ["RULES", "--policy", "shipped", "--heuristics"],
+    "evaluation": ["--evaluation", str(EVALUATION), "--positions", "30"],
+}
+
+
+@pytest.mark.parametrize(
+    "count", [60, pytest.param(1000, marks=[pytest.mark.slow])], ids=["few", "a-thousand"]
+)
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_the_same_moves_everywhere(
+    kind: str,
+    count: int,
+    rules: Path,
+    make: Callable[..., Path],
+    serve: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = make(*(rules if word == "RULES" else word for word in KINDS[kind]))
+    bodies = recorded(count)
+    with snakes.set_apart() as registered, bundle.filters_apart():
+        bundle.run_rules(RULES.encode(), "rules")
+        learned = strategy_factory(policy=SHIPPED, filters=[*CAREFUL, "edges"])
+    searching = snakes.factory("champion@30")
+    build = {"rules": registered["mine"], "policy": learned, "evaluation": searching}[kind]
+    moves = played(build, bodies)
+    assert len(set(moves)) == 4
+
+    assert played(local_factory(Entrant("mine", str(path))), bodies) == moves, "the arena"
+    address = serve("--snake", str(path))
+    assert over_http(address, "/move", bodies) == moves, "serve"
+    assert over_http(address, "/invocations", bodies) == moves, "a SageMaker endpoint"
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path / "task")
+    assert on_lambda(tmp_path / "task", bodies, monkeypatch) == moves, "Lambda"
+
+
+def test_the_looks_are_the_bundle_s_unless_others_are_given(
+    rules: Path, make: Callable[..., Path]
+) -> None:
+    path = make(rules, *LOOKS)
+    client = create_app({"SNAKE": str(path), "TAIL": "curled"}).test_client()
+    told = client.get("/").json
+    assert told is not None
+    assert (told["color"], told["head"], told["author"]) == ("#123456", "evil", "somebody")
+    assert told["tail"] == "curled"
+
+    async def introduced() -> dict[str, str]:
+        async with open_players(entrants([f"me={path}"]), 1.0, 1) as (player,):
+            return await player.introduce()
+
+    assert asyncio.run(introduced()) == {"color": "#123456", "head": "evil", "tail": "bolt"}
+
+
+def test_nothing_runs_before_the_snake_is_chosen(
+    rules: Path, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make(rules)
+    ran: list[str] = []
+    real = bundle.run_rules
+
+    def noting(source: bytes, name: str) -> object:
+        ran.append(name)
+        return real(source, name)
+
+    monkeypatch.setattr(bundle, "run_rules", noting)
+    opened = Bundle.open(path)
+    roster = Roster([f"guest={path}"])
+    assert opened.looks == {}
+    assert ran == []
+    local_factory(roster.find("guest", "snake"))
+    assert len(ran) == 1
+
+
+def test_bundles_of_one_name_do_not_meet(
+    rules: Path, make: Callable[..., Path], board: Board
+) -> None:
+    """Two files that both register "mine" and "edges"; nobody else gets either."""
+    first = make(rules).rename(rules.with_name("first.zip"))
+    rules.write_text(
+        "from battlesnake_gym import snakes\n"
+        "up = snakes.Decision('up')\n"
+        "snakes.register('mine', lambda seed: lambda board, seconds=None: up)\n"
+    )
+    second = make(rules)
+    board.you_id = "snake_0"
+    assert type(snakes.make(str(first))).__name__ == "Pipeline"
+    assert snakes.make(str(second))(board).move == "up"
+    assert "mine" not in snakes.names()
+    with pytest.raises(ValueError, match="unknown filter 'edges'"):
+        strategy_factory(policy="shipped", filters=["edges"])
+
+
+def test_a_search_in_a_bundle_can_be_bounded_where_it_is_named(make: Callable[..., Path]) -> None:
+    path = make("--evaluation", str(EVALUATION))
+    assert isinstance(snakes.make(f"{path}@10"), snakes.Bounded)
+
+
+def changed(path: Path, name: str, data: bytes | None) -> Path:
+    """The bundle with another file in it, or without."""
+    with zipfile.ZipFile(path) as archive:
+        files = {info.filename: archive.read(info) for info in archive.infolist()}
+    files.pop(name, None)
+    if data is not None:
+        files[name] = data
+    with zipfile.ZipFile(path, "w") as archive:
+        for one, content in files.items():
+            archive.writestr(one, content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("rules.py", b"print('somebody else')", "rules.py is damaged"),
+        ("rules.py", None, "snake.json and the files differ in rules.py"),
+        ("more.py", b"", "snake.json and the files differ in more.py"),
+        ("snake.json", None, "snake.json is missing or damaged"),
+        ("snake.json", b"[]", "snake.json is missing or damaged"),
+        ("snake.json", b'{"format": 9, "files": {}}', "format is 9, this version reads 1"),
+    ],
+)
+def test_a_bundle_that_was_changed_is_refused(
+    rules: Path, make: Callable[..., Path], name: str, data: bytes | None, message: str
+) -> None:
+    with pytest.raises(BundleError, match=message):
+        Bundle.open(changed(make(rules), name, data))
+
+
+def test_what_is_no_bundle_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="no such file"):
+        snakes.make(str(tmp_path / "nobody.zip"))
+    (tmp_path / "text.zip").write_text("text")
+    with pytest.raises(BundleError, match="no zip"):
+        Bundle.open(tmp_path / "text.zip")
+    monkeypatch.setattr(bundle, "LARGEST", 1000)
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("rules.py", bytes(1 << 20))
+    with pytest.raises(BundleError, match="1048576 bytes unpacked"):
+        Bundle.open(tmp_path / "bomb.zip")
+
+
+def test_packing_twice_gives_the_same_bytes(rules: Path, make: Callable[..., Path]) -> None:
+    first = make(rules, *LOOKS).read_bytes()
+    assert make(rules, *LOOKS).read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("import helper", [], "line 1: ModuleNotFoundError: .*a bundle holds one file of rules"),
+        ("1/0", [], "line 1: ZeroDivisionError"),
+        ("def", [], "line 1: SyntaxError"),
+        ("x = 1", [], "registers these snakes: none"),
+        (RULES, ["--snake", "yours"], "registers no snake 'yours', but mine"),
+        (RULES, ["--positions", "5"], "this snake does not search"),
+        (RULES, ["--color", "blue"], "color cannot be 'blue'"),
+        (RULES, ["--heuristics"], "--heuristics overrules a policy"),
+        (RULES, ["--evaluation", str(EVALUATION)], "which no rules overrule"),
+        ("x = 1", ["--policy", "shipped"], "registers no filter"),
+        (RULES, ["--policy", "nowhere.onnx"], "nowhere"),
+        (RULES, ["--policy", "shipped", "--heuristics", "edge"], "unknown filter 'edge'.*edges"),
+        (
+            RULES + "snakes.register('mine', lambda seed: open('more.txt'))",
+            [],
+            "does not play by itself",
+        ),
+    ],
+)
+def test_what_does_not_play_is_not_packed(
+    source: str,
+    options: list[str],
+    message: str,
+    rules: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rules.write_text(source)
+    target = tmp_path / "snake.zip"
+    assert pack.main([str(rules), *options, "-o", str(target)]) == 2
+    assert re.search(message, capsys.readouterr().err)
+    assert list(tmp_path.iterdir()) == [rules]
+
+
+def test_the_command_says_what_is_in_it(rules: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "battlesnake_gym", "pack", str(rules), *LOOKS],
+        cwd=tmp_path,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "bytes; plays mine" in done.stdout
+    assert "color #123456, head evil" in done.stdout
