@@ -138,7 +138,8 @@ BROKEN_HTTP = {
     "bad chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
     "endless header": HEAD + b"X: " + b"a" * 100_000 + b"\r\n\r\n",
     "many headers": HEAD + b"".join(b"X%d: 1\r\n" % i for i in range(1000)) + b"\r\n",
-    "long path": b"POST /" + b"a" * 10_000 + b"/move HTTP/1.1\r\nHost: x\r\n\r\n",
+    "long path": b"POST /" + b"a" * 10_000 + b"/move HTTP/1.1\r\nHost: x\r\n"
+    b"Connection: close\r\n\r\n",
     "odd path": b"POST /%00/%ff/../move HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
     b"Connection: close\r\n\r\n{}",
     "too large": HEAD + b"Content-Length: 99999999\r\n\r\n",

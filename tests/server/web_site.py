@@ -23,6 +23,7 @@ from server.web import create_app
 from server.web.course import Broadcast
 from server.web.engine import Events
 from server.web.roster import Roster
+from server.web.site import THREADS
 
 SETUP = Setup(("hungry", "cautious", "NAME<b>=straight"), 2, 7, 7, timeout=2000, max_turns=80)
 GAMES = 2
@@ -47,7 +48,7 @@ def serving(app: Flask, *, names: tuple[str, ...] = ()) -> Iterator[str]:
     """The application on a port for as long as the block lasts; gives its address."""
     listener = socket.create_server(("127.0.0.1", 0))
     events = Events(app).talk if "arena" in app.extensions else None
-    server = PageServer(app, listener, names=names, events=events)
+    server = PageServer(app, listener, names=names, events=events, threads=THREADS)
     server.start()
     try:
         yield f"http://127.0.0.1:{server.port}"
