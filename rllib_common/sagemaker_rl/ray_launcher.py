@@ -37,20 +37,17 @@ from sagemaker_rl import checkpoints, hyperparameters, run_lock
 from sagemaker_rl.checkpoints import CheckpointError
 from sagemaker_rl.cluster import leading, lend, own_cpus
 from sagemaker_rl.console import say
-from sagemaker_rl.discovery import DiscoveryError
+from sagemaker_rl.discovery import DiscoveryError, own_address
 from sagemaker_rl.failure import disk_is_full, report_failure
 from sagemaker_rl.hyperparameters import HyperparameterError, option
 from sagemaker_rl.job import Job
 from sagemaker_rl.membership import ClusterHyperparameters, Membership
-from sagemaker_rl.ray_node import RayNodeError
+from sagemaker_rl.ray_node import RayNode, RayNodeError, free_port, own_token
 from sagemaker_rl.rendezvous import ClusterError
 from sagemaker_rl.training_run import CSV_COLUMNS, TrainingRun, stop_signals
 
 PARAMS_FILE = "params.json"
 """Beside the model of a SageMaker job: the hyperparameters and what they made."""
-
-RAY_ATTEMPTS = 3
-"""How often Ray is started before it is given up."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +131,7 @@ class SageMakerRayLauncher:
         """
 
     def export(self, checkpoint: Path, model_dir: Path) -> None:
-        """Turn the final checkpoint into what the job delivers."""
+        """Turn the last checkpoint into what the job delivers; also where it was stopped."""
 
     # What happens with it
 
@@ -144,8 +141,8 @@ class SageMakerRayLauncher:
 
         0: trained to the end. 1: the cluster did not form, or broke. 2: refused, with the reason
         on stderr, before any work. 143 or 130: stopped by SIGTERM or Ctrl-C after writing a
-        checkpoint; the same command resumes. In a cluster every instance calls this; all but the
-        master only lend their processors, and end as the master does.
+        checkpoint and exporting it; the same command resumes. In a cluster every instance calls
+        this; all but the master only lend their processors, and end as the master does.
         """
         # RLlib warns at length about choices that are ours.
         for name in ("ray", "ray.rllib"):
@@ -337,15 +334,14 @@ class SageMakerRayLauncher:
         elif not run.finished:
             with stop_signals() as caught, started_ray():
                 run.train(caught)
-        if run.stopped_by:
-            where = f"resumes from {run.checkpoint}" if run.checkpoint else "begins anew"
-            say(f"stopped; the same command {where}")
-            return 128 + run.stopped_by
-        assert run.checkpoint is not None
-        self.export(run.checkpoint, run.job.model_dir)
-        if run.job.in_sagemaker:
-            deliver(run.checkpoint, run.job.model_dir, run.facts)
-        return 0
+        if run.checkpoint is not None:
+            with stop_signals("the export"):
+                self._deliver(run)
+        if not run.stopped_by:
+            return 0
+        where = f"resumes from {run.checkpoint}" if run.checkpoint else "begins anew"
+        say(f"stopped; the same command {where}")
+        return 128 + run.stopped_by
 
     def _train_on(self, cpus: int, gpus: int, run: TrainingRun, plain: Hyperparameters) -> None:
         """Train with as many runners as a cluster's CPUs are good for."""
@@ -355,6 +351,13 @@ class SageMakerRayLauncher:
         if not run.finished:
             with stop_signals() as caught:
                 run.train(caught)
+
+    def _deliver(self, run: TrainingRun) -> None:
+        """What came of it, from the last checkpoint, whether training has ended or was stopped."""
+        assert run.checkpoint is not None
+        self.export(run.checkpoint, run.job.model_dir)
+        if run.job.in_sagemaker:
+            deliver(run.checkpoint, run.job.model_dir, run.facts)
 
 
 def _config_fields() -> list[str]:
@@ -381,35 +384,29 @@ class _Settings:
 def started_ray(num_cpus: int | None = None) -> Iterator[None]:
     """Ray on this machine, quietly and for this process alone; or the one that it already has.
 
-    Ray takes the machine to have ``num_cpus`` (default: those it has).
+    Ray takes the machine to have ``num_cpus`` (default: those it has). It is a `RayNode`: a signal
+    to this process's whole group, as containers and batch systems send it, does not end it.
+
+    Raises:
+        RayNodeError: it does not start.
     """
     if ray.is_initialized():
         yield
         return
     on_sigterm = signal.getsignal(signal.SIGTERM)
-    for left in reversed(range(RAY_ATTEMPTS)):
+    host, port = own_address(socket.gethostname()), free_port()
+    node = RayNode.head(host, port, own_cpus() if num_cpus is None else num_cpus)
+    with own_token():
         try:
-            ray.init(
-                address="local",
-                num_cpus=num_cpus,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
-            break
-        except Exception as error:
-            # Ray gives its processes 30 seconds to come up, whatever else the machine does.
-            if left == 0:
-                raise
-            say(f"Ray does not start, trying again: {error}")
+            node.start()
+            ray.init(address=f"{host}:{port}", log_to_driver=False, logging_level=logging.ERROR)
+            if threading.current_thread() is threading.main_thread():
+                # Ray has put its own handler there, which ends the process without a checkpoint.
+                signal.signal(signal.SIGTERM, on_sigterm)
+            yield
+        finally:
             ray.shutdown()
-    if threading.current_thread() is threading.main_thread():
-        # Ray has put a handler of its own there, which ends the process without a checkpoint.
-        signal.signal(signal.SIGTERM, on_sigterm)
-    try:
-        yield
-    finally:
-        ray.shutdown()
+            node.stop()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -12,8 +13,8 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ray._raylet import Config  # type: ignore[attr-defined]  # it is compiled
@@ -123,6 +124,9 @@ class RayNode:
                     started.set()
 
 
+AUTH_VARIABLES = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
+
+
 def use_token(token: str, path: Path) -> None:
     """Have Ray, in this process and its children, ask for ``token``; it is kept in ``path``."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,10 +134,24 @@ def use_token(token: str, path: Path) -> None:
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(token)
-    os.environ["RAY_AUTH_MODE"] = "token"
-    os.environ["RAY_AUTH_TOKEN_PATH"] = str(path.absolute())
+    os.environ.update(zip(AUTH_VARIABLES, ("token", str(path.absolute())), strict=True))
     # Ray has read its configuration when it was imported; this is how it reads it again.
     Config.initialize("")
+
+
+@contextmanager
+def own_token() -> Iterator[None]:
+    """Within, Ray asks for a token that nobody but this process and its children can read."""
+    before = {name: os.environ.pop(name) for name in AUTH_VARIABLES if name in os.environ}
+    with tempfile.TemporaryDirectory(prefix="ray-token-") as folder:
+        use_token(secrets.token_hex(32), Path(folder) / "token")
+        try:
+            yield
+        finally:
+            for name in AUTH_VARIABLES:
+                os.environ.pop(name, None)
+            os.environ.update(before)
+            Config.initialize("")
 
 
 def free_port() -> int:

@@ -223,17 +223,18 @@ def build(config: AlgorithmConfig) -> Algorithm:
 
 
 @contextmanager
-def stop_signals() -> Iterator[list[int]]:
+def stop_signals(doing: str = "this iteration, with a checkpoint") -> Iterator[list[int]]:
     """Within, SIGTERM and SIGINT only add their number to the list, however often they come.
 
-    So nothing that is being written is left half, and who presses Ctrl-C twice loses nothing.
+    So nothing that is being written is left half, and who presses Ctrl-C twice loses nothing. The
+    first one is answered with what is being finished.
     """
     caught: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
         if not caught:
             # Not by sys.stderr: the signal may have come while that was being written to.
-            os.write(2, b"\nstopping after this iteration, with a checkpoint (Ctrl+\\ ends now)\n")
+            os.write(2, f"\nstopping after {doing} (Ctrl+\\ ends now)\n".encode())
         caught.append(number)
 
     previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -12,7 +12,15 @@ import gymnasium
 import numpy as np
 import pytest
 
-from battlesnake_gym import Board, VectorBattlesnake, masks, observations, own_files, parallel_env
+from battlesnake_gym import (
+    Board,
+    VectorBattlesnake,
+    masks,
+    observations,
+    own_files,
+    parallel_env,
+    snakes,
+)
 from battlesnake_gym import rewards as rewards_
 from battlesnake_gym.observations import Observation
 from battlesnake_gym.rules import MAPS, Game, register_map
@@ -66,8 +74,8 @@ OWN: dict[str, Any] = {
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file is named by the variable; what it registers goes again."""
-    for registry in (MAPS, observations._own, masks._own, rewards_.EVENTS):
-        for name in ("corners", "heads-and-food", "climbed", "low"):
+    for registry in (MAPS, observations._own, masks._own, rewards_.EVENTS, snakes._factories):
+        for name in ("corners", "heads-and-food", "climbed", "low", "mine"):
             monkeypatch.setitem(registry, name, None)
             monkeypatch.delitem(registry, name)
     path = tmp_path / "mine.py"

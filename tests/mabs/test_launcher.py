@@ -301,6 +301,7 @@ def test_sigterm_leaves_a_checkpoint_to_resume_from(
     done = len(rows(run))
     assert 2 <= done < 100
     assert f"checkpoint_{done:06d}" in capsys.readouterr().out
+    assert (run / "model" / "policy.onnx").is_file(), "what was paid for is delivered"
     # Curves of work that was lost, as after a kill, are dropped when the run goes on.
     with (run / "progress.csv").open("a") as file:
         file.write(",".join([str(done + 1), *["9"] * (len(rows(run)[0]) - 1)]) + "\n")
@@ -312,10 +313,16 @@ def test_sigterm_leaves_a_checkpoint_to_resume_from(
 
 
 @pytest.fixture
-def command(run_folder: Path) -> Iterator[subprocess.Popen[str]]:
+def words() -> list[str]:
+    """What the command is told."""
+    return SMALL
+
+
+@pytest.fixture
+def command(run_folder: Path, words: list[str]) -> Iterator[subprocess.Popen[str]]:
     """A training that does not end by itself, in a process group of its own as in a terminal."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "battlesnake_gym", "train", *SMALL, "--runs", str(run_folder),
+        [sys.executable, "-m", "battlesnake_gym", "train", *words, "--runs", str(run_folder),
          "--num-iters", "100000"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
@@ -323,6 +330,39 @@ def command(run_folder: Path) -> Iterator[subprocess.Popen[str]]:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
+
+
+SMALL_EXIT = [
+    *("--algorithm", "EXIT", "--seed", "3", "--num-workers", "1"),
+    *("--rl.training.config.moves", "3000", "--rl.training.config.fragment", "500"),
+    *("--rl.training.config.match_pairs", "2", "--rl.training.config.first_epochs", "5"),
+]
+GAMES = ["--num-agents", "2", "--map-size", "7", "--seed", "3", "--num-workers", "1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "delivered"),
+    [
+        (SMALL, "policy.onnx"),
+        pytest.param(["--algorithm", "APEX", *GAMES], "policy.onnx", marks=pytest.mark.slow),
+        pytest.param(["--algorithm", "PPO", *GAMES], "policy.onnx", marks=pytest.mark.slow),
+        pytest.param(SMALL_EXIT, None, marks=pytest.mark.slow),
+    ],
+    ids=["DQN", "APEX", "PPO", "EXIT"],
+)
+def test_sigterm_to_the_whole_group_delivers_what_was_trained(
+    command: subprocess.Popen[str], run_folder: Path, delivered: str | None
+) -> None:
+    """As a container's first process sends it: Ray's processes do not end before the checkpoint."""
+    while not (found := list(run_folder.glob("*/progress.csv"))) or not rows(found[0].parent):
+        assert command.poll() is None, command.communicate()
+        time.sleep(0.05)
+    os.killpg(command.pid, signal.SIGTERM)
+    _, err = command.communicate()
+    assert command.returncode == 143, err
+    (run,) = run_folder.iterdir()
+    assert list((run / "checkpoints").iterdir())
+    assert delivered is None or (run / "model" / delivered).is_file()
 
 
 def test_one_process_a_run_and_ctrl_c_twice_is_as_good_as_once(

@@ -60,8 +60,8 @@ class Pace:
 
     @property
     def patience(self) -> float:
-        """Seconds for an answer."""
-        return PATIENCE * self.slowness
+        """Seconds for each answer: one of many may come when the machine is at its slowest."""
+        return PATIENCE * max(self._slowness)
 
 
 LOUD = """
