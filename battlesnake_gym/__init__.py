@@ -16,6 +16,7 @@ import gymnasium
 if TYPE_CHECKING:
     from battlesnake_gym.board import Board as Board
     from battlesnake_gym.parallel import ParallelBattlesnake as parallel_env  # noqa: N813
+    from battlesnake_gym.policy_export import export as export
     from battlesnake_gym.rules import Game as Game
     from battlesnake_gym.rules import Settings as Settings
     from battlesnake_gym.single import BattlesnakeEnv as BattlesnakeEnv
@@ -32,6 +33,7 @@ __all__ = [
     "SelfPlayVectorEnv",
     "Settings",
     "VectorBattlesnake",
+    "export",
     "parallel_env",
 ]
 
@@ -42,6 +44,7 @@ _PLACES = {
     "SelfPlayVectorEnv": "vector_env:SelfPlayVectorEnv",
     "Settings": "rules:Settings",
     "VectorBattlesnake": "vector:VectorBattlesnake",
+    "export": "policy_export:export",
     "parallel_env": "parallel:ParallelBattlesnake",
 }
 

@@ -13,6 +13,10 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from battlesnake_gym.nearest import unknown
 
 VARIABLE = "BATTLESNAKE_GYM_FILES"
 """Environment variable with the paths of the files, separated as in ``PATH``."""
@@ -20,33 +24,58 @@ VARIABLE = "BATTLESNAKE_GYM_FILES"
 GROUP = "battlesnake_gym"
 """The group of entry points of a package that registers something when it is imported."""
 
-_begun: set[Path] = set()
+_modules: dict[Path, ModuleType] = {}
 
 
 def load() -> None:
     """Run all that were not run yet. Raises ``ValueError`` where the variable names no file."""
     _load_packages()
     for path in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
-        _load_file(Path(path).resolve())
+        module(Path(path), VARIABLE)
+
+
+def module(path: Path, who: str) -> ModuleType:
+    """The module that a Python file makes; it is run once in a process.
+
+    Raises ``ValueError`` that begins with ``who`` where it is no Python file.
+    """
+    path = path.resolve()
+    if path in _modules:
+        return _modules[path]
+    if not path.is_file():
+        raise ValueError(f"{who} names {path}, which is no file; correct or unset it")
+    spec = importlib.util.spec_from_file_location(f"own_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{who} names {path}, which is no Python file; its name must end in .py")
+    made = importlib.util.module_from_spec(spec)
+    _modules[path] = made  # a file that looks up a name while it runs is not run again
+    sys.modules[spec.name] = made  # where dataclasses look for their module
+    try:
+        spec.loader.exec_module(made)
+    except BaseException:
+        del _modules[path]  # whoever mends the file may try again
+        raise
+    return made
+
+
+def named(reference: str, who: str) -> Any:
+    """What ``FILE.py:NAME`` names. Raises ``ValueError`` that begins with ``who``.
+
+    >>> named("my_net.py", "network")
+    Traceback (most recent call last):
+    ValueError: network must be FILE.py:NAME, got 'my_net.py'
+    """
+    file, colon, name = reference.rpartition(":")
+    if not colon or not file.endswith(".py") or not name.isidentifier():
+        raise ValueError(f"{who} must be FILE.py:NAME, got {reference!r}")
+    made = module(Path(file), who)
+    if not hasattr(made, name):
+        known = [one for one in vars(made) if not one.startswith("_")]
+        raise ValueError(f"{file}: {unknown(who, name, known)}")
+    return getattr(made, name)
 
 
 @functools.cache
 def _load_packages() -> None:
     for entry in importlib.metadata.entry_points(group=GROUP):
         entry.load()
-
-
-def _load_file(path: Path) -> None:
-    if path in _begun:
-        return
-    if not path.is_file():
-        raise ValueError(f"{VARIABLE} names {path}, which is no file; correct or unset it")
-    spec = importlib.util.spec_from_file_location(f"own_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise ValueError(
-            f"{VARIABLE} names {path}, which is no Python file; its name must end in .py"
-        )
-    _begun.add(path)  # a file that looks up a name while it runs is not run again
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for their module
-    spec.loader.exec_module(module)

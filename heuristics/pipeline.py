@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.board import Board
-from battlesnake_gym.rules.state import MOVES
+from battlesnake_gym.rules.state import MOVES, Game, State
 from battlesnake_gym.snakes import Decision, Reason
 from heuristics.view import View
 
@@ -195,17 +195,39 @@ def filtered(
     return verdict.decide()
 
 
-def mask(board: Board, filters: Sequence[Filter]) -> NDArray[np.bool_]:
+def mask(board: Board, nodes: Sequence[Node]) -> NDArray[np.bool_]:
     """Which moves the filters leave, as an action mask: bool[4] in the order of ``MOVES``.
 
     A filter that has something against every move left is passed over, however bad each is; so the
-    mask is never all False, and it agrees with `battlesnake_gym.masks`.
+    mask is never all False, and it agrees with `battlesnake_gym.masks`. Trees are walked;
+    preferences rule nothing out.
     """
-    view = View(board)
-    kept = list(MOVES)
-    for rule in filters:
-        kept = [move for move in kept if rule.badness(view, move) == 0] or kept
+    kept = _left(nodes, View(board), list(MOVES))
     return np.array([move in kept for move in MOVES])
+
+
+def _left(nodes: Sequence[Node], view: View, kept: list[str]) -> list[str]:
+    for node in nodes:
+        if isinstance(node, When):
+            kept = _left(node.then if node.condition(view) else node.otherwise, view, kept)
+        elif isinstance(node, Filter):
+            kept = [move for move in kept if node.badness(view, move) == 0] or kept
+    return kept
+
+
+def as_mask(nodes: Sequence[Node]) -> Callable[[Game, State, str], list[bool]]:
+    """`mask` in the form of `battlesnake_gym.masks.register`: rules of a snake as a training mask.
+
+    >>> from battlesnake_gym import masks
+    >>> from heuristics.filters import SAFE
+    >>> masks.register("as-cautious", as_mask(SAFE))
+    """
+
+    def allows(game: Game, state: State, snake_id: str) -> list[bool]:
+        allowed: list[bool] = mask(Board.from_state(state, game, snake_id), nodes).tolist()
+        return allowed
+
+    return allows
 
 
 def explain(decision: Decision) -> str:

@@ -27,6 +27,8 @@ class View:
 
     def __init__(self, board: Board) -> None:
         self.board = board
+        self.values: dict[str, float] = {}
+        """What a policy thinks of each move, where one plays (`heuristics.own_rules`)."""
         self.you: Snake = board.you
         self.rivals = [snake for snake in board.living if snake.id != self.you.id]
         self.grid = grid(board.width, board.height, rules.wraps(board.game))

@@ -10,6 +10,7 @@ The configuration, all of it optional; without a snake or a policy the one that 
 ``POLICY``     path of a ``policy.onnx``; instead of ``SNAKE``
 ``FILTERS``    names of move filters that overrule the policy, in order; the one that ships has
                those of a careful snake anyway
+``RULES``      path of a file with rules over the policy (`heuristics.own_rules`)
 ``COLOR``      ``#rrggbb``; ``HEAD`` and ``TAIL`` name the looks, ``AUTHOR`` the player
 ``REASONS``    true tells the reasons of every move in its answer, for an arena to keep
 ``DEBUG``      true adds the page ``/debug``; never in production
@@ -42,6 +43,7 @@ DEFAULTS: Mapping[str, Any] = {
     "SNAKE": None,
     "POLICY": None,
     "FILTERS": (),
+    "RULES": None,
     "COLOR": "#888888",
     "HEAD": "default",
     "TAIL": "default",
@@ -66,7 +68,10 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     if not re.fullmatch("#[0-9a-fA-F]{6}", app.config["COLOR"]):
         raise ValueError(f"{app.config['COLOR']!r} is no colour; give one like #3366cc")
     factory = strategy_factory(
-        snake=app.config["SNAKE"], policy=app.config["POLICY"], filters=app.config["FILTERS"]
+        snake=app.config["SNAKE"],
+        policy=app.config["POLICY"],
+        filters=app.config["FILTERS"],
+        rules=app.config["RULES"],
     )
     app.extensions["live_snake"] = LiveSnake(factory, watched=app.config["DEBUG"])
     app.register_blueprint(views.blueprint)
@@ -86,7 +91,7 @@ def from_environment() -> dict[str, Any]:
 
     The names in ``BATTLESNAKE_FILTERS`` are separated by spaces.
     """
-    keys = ("SNAKE", "POLICY", "FILTERS", "COLOR", "HEAD", "TAIL", "AUTHOR")
+    keys = ("SNAKE", "POLICY", "FILTERS", "RULES", "COLOR", "HEAD", "TAIL", "AUTHOR")
     config: dict[str, Any] = {key: os.environ.get(PREFIX + key) for key in keys}
     if config["FILTERS"]:
         config["FILTERS"] = config["FILTERS"].split()

@@ -192,7 +192,8 @@ def check(setup: Setup) -> None:
         if entrant.remote:
             asyncio.run(check_answers(entrant.source, entrant.reach))
         elif entrant.trained:
-            Policy.load(entrant.source).check_size(setup.width, setup.height)
+            Policy.load(entrant.policy).check_size(setup.width, setup.height)
+            local_factory(entrant)  # rules that are none are refused now
         else:
             local_factory(entrant)
 
@@ -304,8 +305,8 @@ def parser() -> Parser:
         "snakes",
         nargs="*",
         metavar="SNAKE",
-        help="a URL, a snake's name, or a policy.onnx; LABEL=... names it in the table; "
-        "with --web there may be none",
+        help="a URL, a snake's name, a policy.onnx, or policy.onnx+rules.py, with rules of your "
+        "own over it; LABEL=... names it in the table; with --web there may be none",
     )
     add("--games", type=positive, default=argparse.SUPPRESS,
         help="games of every group of snakes (default: 10); with --sprt the most that are played "

@@ -97,7 +97,7 @@ def parser() -> Parser:
         "base path. /healthz and /metrics are for those who run it. Without --snake and --policy "
         "the strongest snake plays, `champion`: the search with what it has learned.",
         epilog="What is left out is read from the environment: BATTLESNAKE_SNAKE, _POLICY, "
-        "_FILTERS, _COLOR, _HEAD, _TAIL, _AUTHOR. "
+        "_FILTERS, _RULES, _COLOR, _HEAD, _TAIL, _AUTHOR. "
         "Example: battlesnake-gym serve --policy runs/demo/policy.onnx --port 8000",
     )
     who = parser.add_mutually_exclusive_group()
@@ -117,6 +117,12 @@ def parser() -> Parser:
         metavar="FILTER",
         help="move filters that overrule the policy, in this order; none named: "
         + " ".join(CAREFUL),
+    )
+    parser.add_argument(
+        "--rules",
+        metavar="FILE",
+        help="a Python file with a list called rules, of your own filters, preferences and trees "
+        "over the policy's values; read only what you would run",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address")
     parser.add_argument("--port", type=int, default=8000, help="port")
@@ -139,6 +145,7 @@ def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
         "SNAKE": arguments.snake,
         "POLICY": arguments.policy,
         "FILTERS": _filters(arguments.heuristics),
+        "RULES": arguments.rules,
         "COLOR": arguments.color,
         "HEAD": arguments.head,
         "TAIL": arguments.tail,
@@ -146,7 +153,9 @@ def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     config = from_environment()
     if arguments.snake or arguments.policy:  # another snake has no use for this one's policy
-        config = {key: config[key] for key in config.keys() - {"SNAKE", "POLICY", "FILTERS"}}
+        config = {
+            key: config[key] for key in config.keys() - {"SNAKE", "POLICY", "FILTERS", "RULES"}
+        }
     config |= {key: value for key, value in typed.items() if value is not None}
     return config | {"DEBUG": arguments.dev, "REASONS": arguments.reasons}
 

@@ -16,9 +16,9 @@ from battlesnake_gym.nearest import unknown
 from battlesnake_gym.observations import facing
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Factory, Strategy
-from heuristics import search
+from heuristics import own_rules, search
 from heuristics.filters import ALIVE, FILTERS, SAFE
-from heuristics.pipeline import Filter, Pipeline, filtered
+from heuristics.pipeline import Filter, Node, Pipeline, filtered
 from server.policy import Policy, PolicyError
 
 STRONGEST = "champion" if search.COMPILED else "lookahead"
@@ -45,11 +45,15 @@ class PolicySnake:
     The filters ``ALIVE`` always come first: they are the action mask of training, and what the
     policy says of moves that it never could take means nothing.
 
-    One object plays one snake in one game: with several frames it remembers the turns before.
+    With ``rules`` of somebody's own these speak then (`heuristics.own_rules`). One object plays one
+    snake in one game: with several frames it remembers the turns before.
     """
 
-    def __init__(self, policy: Policy, filters: Sequence[Filter] = ()) -> None:
+    def __init__(
+        self, policy: Policy, filters: Sequence[Filter] = (), rules: Sequence[Node] = ()
+    ) -> None:
         self._policy = policy
+        self._rules = rules
         self._filters = tuple(dict.fromkeys((*ALIVE, *filters)))
         self._frames = np.zeros(policy.shape, np.uint8)
 
@@ -64,6 +68,8 @@ class PolicySnake:
             np.arange(len(MOVES)), np.full(len(MOVES), facing(board, you.id))
         )
         by_move = {MOVES[int(a)]: float(v) for a, v in zip(actions, values, strict=True)}
+        if self._rules:
+            return own_rules.ruled(by_move, board, self._rules, self._filters)
         return filtered(by_move, board, self._filters)
 
 
@@ -73,9 +79,11 @@ class ShippedPolicySnake:
     Each game that is played elsewhere is logged, with the reason.
     """
 
-    def __init__(self, policy: Policy, filters: Sequence[Filter], seed: int) -> None:
+    def __init__(
+        self, policy: Policy, filters: Sequence[Filter], seed: int, rules: Sequence[Node] = ()
+    ) -> None:
         self._policy = policy
-        self._learned = PolicySnake(policy, filters)
+        self._learned = PolicySnake(policy, filters, rules)
         self._elsewhere = snakes.make(STRONGEST, seed)
         self._told = False
 
@@ -92,10 +100,15 @@ class ShippedPolicySnake:
 
 
 def strategy_factory(
-    *, snake: str | None = None, policy: str | Path | None = None, filters: Sequence[str] = ()
+    *,
+    snake: str | None = None,
+    policy: str | Path | None = None,
+    filters: Sequence[str] = (),
+    rules: str | Path | None = None,
 ) -> Factory:
-    """Build the factory of a named snake, or of a policy with filters (by name).
+    """Build the factory of a named snake, or of a policy with filters (by name) and own rules.
 
+    ``rules`` is a file (`heuristics.own_rules`); ``POLICY.onnx+RULES.py`` names both in one.
     With neither it is the snake `STRONGEST`. The policy `SHIPPED_NAME` makes a
     `ShippedPolicySnake`, which plays with the filters of a careful snake unless others are named.
 
@@ -106,6 +119,11 @@ def strategy_factory(
     chosen = [choose(name) for name in filters]
     if policy is None:
         name = snake or STRONGEST
+        if rules is not None:
+            raise ValueError(
+                f"the rules in {rules} speak over a policy, and {name!r} is none; name a policy: a "
+                f"file, or {SHIPPED_NAME!r}. A snake of rules alone is registered (docs/own.md)"
+            )
         if filters:
             raise ValueError(
                 f"filters {', '.join(filters)} need a policy; {name!r} has its own. "
@@ -114,11 +132,28 @@ def strategy_factory(
         factory = snakes.factory(name)
         factory(0)  # what cannot play is refused now, not in the first game
         return factory
+    policy, named_with_it = split_rules(str(policy))
+    if rules is not None and named_with_it is not None:
+        raise ValueError(f"give either the rules {rules} or {named_with_it}")
+    file = rules or named_with_it
+    nodes = own_rules.load(file) if file is not None else ()
     if policy == SHIPPED_NAME:
         shipped = Policy.load(SHIPPED)
-        return lambda seed: ShippedPolicySnake(shipped, chosen or SAFE, seed)
+        return lambda seed: ShippedPolicySnake(shipped, chosen or SAFE, seed, nodes)
     loaded = Policy.load(policy)
-    return lambda seed: PolicySnake(loaded, chosen)
+    return lambda seed: PolicySnake(loaded, chosen, nodes)
+
+
+def split_rules(source: str) -> tuple[str, str | None]:
+    """A policy's path and the file of rules that is named with it, if one is.
+
+    >>> split_rules("policy.onnx+my_rules.py"), split_rules("policy.onnx")
+    (('policy.onnx', 'my_rules.py'), ('policy.onnx', None))
+    """
+    policy, plus, rules = source.rpartition("+")
+    if plus and rules.endswith(".py") and (policy.endswith(".onnx") or policy == SHIPPED_NAME):
+        return policy, rules
+    return source, None
 
 
 def is_quick(strategy: Strategy) -> bool:

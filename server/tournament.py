@@ -32,7 +32,7 @@ from server.addresses import Reach
 from server.bundle import looks_of
 from server.players import HttpPlayer, LocalPlayer, Player, open_client
 from server.referee import GameRecord, SeatRecord, Tell, play
-from server.strategies import strategy_factory
+from server.strategies import split_rules, strategy_factory
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,13 @@ class Entrant:
 
     @property
     def trained(self) -> bool:
-        """Whether it is a policy's path."""
-        return self.source.endswith(".onnx")
+        """Whether it is a policy's path, maybe with rules over it (``policy.onnx+my_rules.py``)."""
+        return self.policy.endswith(".onnx")
+
+    @property
+    def policy(self) -> str:
+        """Its path without the rules, if it is a policy."""
+        return split_rules(self.source)[0]
 
 
 PATIENCE = 5.0

@@ -88,6 +88,14 @@ class SageMakerRayLauncher:
         """
         raise NotImplementedError
 
+    def translated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The ``given`` hyperparameters under the names of today.
+
+        Raises:
+            ValueError: a name of old has no counterpart.
+        """
+        return given
+
     def presets(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Hyperparameters that the ``given`` ones imply; those given explicitly win.
 
@@ -235,8 +243,8 @@ class SageMakerRayLauncher:
 
     def _read(self, arguments: argparse.Namespace, rest: list[str]) -> _Settings:
         """All hyperparameters, with known names and possible types."""
-        given = hyperparameters.collect(arguments, rest, os.environ)
-        values = self.presets(given) | given
+        given = self.translated(hyperparameters.collect(arguments, rest, os.environ))
+        values = {**self.presets(given), **given}
         plain, overrides = hyperparameters.split(
             values, self.hyperparameters_class, config_fields=_config_fields()
         )

@@ -6,6 +6,8 @@ Loss and target are those of RLlib's `DQN`; runners, replay and the loop between
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections import deque
 from collections.abc import Collection
 from dataclasses import asdict
@@ -37,16 +39,17 @@ from ray.rllib.utils.metrics import (
 )
 
 from battlesnake_gym import observations
-from mabs import demonstrations
+from mabs import demonstrations, rllib_settings
 from mabs.demonstrations import Demonstrations
-from mabs.environment import DEFAULTS
+from mabs.environment import DEFAULTS, ENV_NAME
 from mabs.learner import DEMONSTRATED, SnakeDQNLearner
 from mabs.measured import Measured
 from mabs.metrics import RecentGames, average_games
-from mabs.network import NEW_ACTION_MASK, TRUNK, SnakeQModule
+from mabs.network import MODULE_APIS, NETWORK, NEW_ACTION_MASK, TRUNK, SnakeQModule
 from mabs.opponents import PAST
+from mabs.policies import Values, Weights, values_of
 from mabs.replay import Batch, Fragment, Replay
-from mabs.runner import PAST_SELVES, BatchedEnvRunner
+from mabs.runner import PAST_SELVES, BatchedEnvRunner, q_values
 from mabs.strength import SHARE
 
 REPLAY_STATE = "replay"
@@ -129,11 +132,10 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
 
     def validate(self) -> None:
         """Refuse what this algorithm cannot do, before anything starts."""
+        self._check_environment()
+        rllib_settings.check(self)
+        self._check_classes()
         super().validate()
-        if self.num_atoms > 1 or self.noisy:
-            raise ValueError(
-                "num_atoms > 1 and noisy are not supported; leave both at their defaults"
-            )
         if not isinstance(self.n_step, int) or not 1 <= self.n_step <= 255:
             raise ValueError(f"n_step must be an integer between 1 and 255, got {self.n_step!r}")
         if not self.training_intensity or self.training_intensity <= 0:
@@ -151,6 +153,39 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
                 f"unknown replay_buffer_config keys {unknown}; known are capacity, alpha, beta"
             )
         self._check_that_fragments_fit()
+
+    def _check_environment(self) -> None:
+        if self.env != ENV_NAME:
+            name = self.algo_class.__name__
+            raise ValueError(
+                f"{name} plays batches of Battlesnake games and never steps another environment: "
+                f"env must be {ENV_NAME!r}, got {self.env!r}; for others take an algorithm of "
+                "RLlib's, such as ray.rllib.algorithms.dqn.DQN, or ours, PPO and IMPALA"
+            )
+
+    def _check_classes(self) -> None:
+        """Classes of somebody's own must go on from ours: the loops between them are ours."""
+        for name, given, base in (
+            ("env_runner_cls", self.env_runner_cls, BatchedEnvRunner),
+            ("learner_class", self.learner_class, SnakeDQNLearner),
+        ):
+            if not (isinstance(given, type) and issubclass(given, base)):
+                raise ValueError(f"{name} must be a subclass of {base.__name__}, got {given!r}")
+        spec = self._rl_module_spec
+        if spec is None:
+            return
+        if not isinstance(spec, RLModuleSpec) or spec.module_class is None:
+            raise ValueError(
+                "rl_module_spec must be an RLModuleSpec with a module_class: all snakes share one "
+                f"policy; got {spec!r:.200}"
+            )
+        given = spec.module_class
+        missing = [api.__name__ for api in MODULE_APIS if not issubclass(given, api)]
+        if missing:
+            raise ValueError(
+                f"rl_module_spec's {given.__name__} lacks {' and '.join(missing)} "
+                "(ray.rllib.core.rl_module.apis); a subclass of mabs.network.SnakeQModule has both"
+            )
 
     def _check_that_fragments_fit(self) -> None:
         snakes = np.max((DEFAULTS | self.env_config)["num_snakes"])
@@ -301,6 +336,28 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
         reports = self.learner_group.foreach_learner(lambda learner: learner.report())
         self.metrics.aggregate([report.get() for report in reports], key=LEARNER_RESULTS)
 
+    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
+        """What would be exported now, as a module of its own; None for another ``module_id``.
+
+        With our network that is the mean of the weights (`mabs.network.SnakeQModule`), not what
+        the runners play with.
+        """
+        if module_id != DEFAULT_MODULE_ID:
+            return None
+        return self._module_with(self._weights_to_export())
+
+    def _module_with(self, weights: Weights) -> Any:
+        module = copy.deepcopy(self.env_runner.module[DEFAULT_MODULE_ID])
+        prefix = NETWORK if isinstance(module, SnakeQModule) else ""
+        module.set_state({prefix + name: array for name, array in weights.items()})
+        return module
+
+    def _player(self, weights: Weights) -> Values:
+        module = self._module_with(weights)
+        if isinstance(module, SnakeQModule):
+            return values_of(module.network)
+        return functools.partial(q_values, module)
+
     def _sync_weights(self) -> None:
         """Give the learner's weights to all runners."""
         if self.config.num_env_runners == 0:
@@ -323,7 +380,7 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
     def _remember_past_self(self) -> None:
         """Make the present weights a past self of all runners, if it is time for another."""
         steps = self.num_env_steps_sampled
-        if PAST not in self.config.env_config["opponents"] or steps < self._next_past_self:
+        if PAST not in self.config.env_config.get("opponents", {}) or steps < self._next_past_self:
             return
         self._next_past_self = steps + PAST_SELF_EVERY
         # A copy: the learner goes on in its own.

@@ -14,7 +14,9 @@ from tqdm import tqdm
 
 from battlesnake_gym import snakes
 from battlesnake_gym.command_line import Parser, add_json, positive, write_json
+from heuristics import own_rules
 from heuristics.ladder import Placement
+from heuristics.pipeline import Node
 from heuristics.sprt import Z95
 from mabs import matches, strength
 from mabs.policies import Values, load
@@ -69,7 +71,12 @@ class Results:
 
 
 def play(
-    values: Values, env_config: Mapping[str, Any], opponents: Sequence[str], games: int, seed: int
+    values: Values,
+    env_config: Mapping[str, Any],
+    opponents: Sequence[str],
+    games: int,
+    seed: int,
+    rules: Sequence[Node] = (),
 ) -> Results:
     """Play ``games`` games, all at once, the policy's snake in a seat drawn for each game."""
     own = np.random.default_rng(seed).integers(len(opponents) + 1, size=games)
@@ -78,12 +85,20 @@ def play(
         def count(ended: int) -> None:
             bar.update(ended)
 
-        played = matches.play(values, env_config, [opponents] * games, own, seed, tell=count)
+        played = matches.play(
+            values, env_config, [opponents] * games, own, seed, rules=rules, tell=count
+        )
     wins, draws = int(played.won.sum()), int(played.drawn.sum())
     return Results(wins, draws, games - wins - draws, float(played.lived.mean()))
 
 
-def place(values: Values, env_config: Mapping[str, Any], games: int, seed: int) -> Placement:
+def place(
+    values: Values,
+    env_config: Mapping[str, Any],
+    games: int,
+    seed: int,
+    rules: Sequence[Node] = (),
+) -> Placement:
     """Play about ``games`` duels against the rungs of the ladder that tell the most."""
     with tqdm(total=games, desc="games", unit="game", disable=None) as bar:
 
@@ -91,9 +106,10 @@ def place(values: Values, env_config: Mapping[str, Any], games: int, seed: int) 
             bar.update(placement.games - bar.n)
             bar.set_postfix_str(str(placement))
 
-        return strength.place(values, env_config, seed=seed, games=games, interval=0.0, tell=tell)[
-            0
-        ]
+        placement, _ = strength.place(
+            values, env_config, seed=seed, games=games, interval=0.0, rules=rules, tell=tell
+        )
+    return placement
 
 
 def parser() -> Parser:
@@ -107,6 +123,12 @@ def parser() -> Parser:
     add = parser.add_argument
     add("policy", type=Path, help="a run, a checkpoint (their strongest), or a policy.onnx")
     add("--opponents", help="named snakes at one table with it, separated by commas")
+    add(
+        "--rules",
+        metavar="FILE",
+        help="a Python file with a list called rules, of filters, preferences and trees over the "
+        "policy's values, as serve takes it",
+    )
     add("--games", type=positive, default=DEFAULT_GAMES, help="how many")
     add("--seed", type=int, default=0, help="of games, seats and opponents")
     add_json(parser)
@@ -127,14 +149,15 @@ def main(argv: list[str] | None = None) -> int:
         options.error("--opponents names nobody; try --opponents hungry,cautious")
     try:
         values, env_config = load(arguments.policy)
+        rules = own_rules.load(arguments.rules) if arguments.rules else ()
     except (ValueError, OSError) as error:
         options.error(str(error))
     if opponents:
-        results = play(values, env_config, opponents, arguments.games, arguments.seed)
+        results = play(values, env_config, opponents, arguments.games, arguments.seed, rules)
         text, told = f"{', '.join(opponents)}: {results}", results.told() | {"opponents": opponents}
         text = f"{arguments.policy} against {text}"
     else:
-        placement = place(values, env_config, arguments.games, arguments.seed)
+        placement = place(values, env_config, arguments.games, arguments.seed, rules)
         text, told = strength.rung_table(placement), strength.told(placement)
     told = {"policy": str(arguments.policy), **told}
     if arguments.json:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import onnx
-import torch
-from torch import nn
-
 from battlesnake_gym import policy_file
 from battlesnake_gym.command_line import Parser
 from battlesnake_gym.files import write_atomically
+from battlesnake_gym.policy_export import write_onnx
 from mabs.environment import board_sizes
 from mabs.policies import load_network, policy_identity
 from mabs.strength import Record
@@ -57,31 +52,6 @@ def _write(checkpoint: Path, identity: Mapping[str, Any], path: Path, last: bool
         return mxnet.write_onnx(checkpoint, shape, path, last)
     write_onnx(load_network(checkpoint, last), shape, path)
     return {name: version(name) for name in ("ray", "torch", "onnx")}
-
-
-def write_onnx(network: nn.Module, shape: Sequence[int], path: Path) -> None:
-    """Write the network for any number of boards of (C, H, W) ``shape``."""
-    example = torch.zeros((2, *shape), dtype=torch.uint8)
-    # The exporter logs every optional package that it does without.
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        program = torch.onnx.export(
-            network,
-            (example,),
-            input_names=["observations"],
-            output_names=["q_values"],
-            dynamic_shapes={"planes": {0: torch.export.Dim("batch")}},
-            dynamo=True,
-            verbose=False,
-        )
-    assert program is not None
-    model = program.model_proto
-    # Where in our sources each operator comes from is of no use to others, and differs by machine.
-    for node in model.graph.node:
-        del node.metadata_props[:]
-        node.doc_string = ""
-    onnx.save(model, str(path))
 
 
 def parser() -> Parser:

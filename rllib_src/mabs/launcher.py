@@ -14,12 +14,12 @@ from ray.tune.registry import register_env
 from battlesnake_gym import compiled, engine
 from battlesnake_gym.command_line import Parser
 from battlesnake_gym.rules import MOVES
-from mabs import algorithms, experiments, strength
+from mabs import algorithms, experiments, starter_pack, strength
 from mabs.dqn import DQN
 from mabs.environment import ENV_NAME, head_plane, make_vector
 from mabs.export import export_checkpoint
 from mabs.metrics import GAME_METRICS
-from mabs.network import trunk_settings
+from mabs.network import network_settings
 from mabs.opponents import Opponents, absolute
 from mabs.past_selves import PastSelves
 from mxnet_baseline.algorithm import MXNet
@@ -104,6 +104,13 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             hyperparameters.policies,
         ).debugging(seed=hyperparameters.seed, log_level="ERROR")
 
+    def translated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With the starter pack's names read as today's, and a line that says so."""
+        values, said = starter_pack.translated(given)
+        for line in said:
+            say(line)
+        return values
+
     def presets(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The hyperparameters of the named experiment."""
         name = given.get("experiment")
@@ -147,7 +154,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             "observation": environment.observation.to_dict(),
             "observation shape": list(environment.single_observation_space.shape),
             "actions": list(MOVES),
-            "network": trunk_settings(config.model_config),
+            "network": network_settings(config.model_config),
             **({"policies": sorted(config.policies)} if len(config.policies) > 1 else {}),
         }
 

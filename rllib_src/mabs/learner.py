@@ -39,7 +39,7 @@ from torch.nn.functional import huber_loss, mse_loss
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from mabs import symmetry
-from mabs.network import NEW_ACTION_MASK
+from mabs.network import NEW_ACTION_MASK, SnakeQModule
 
 DEMONSTRATED = "demonstrated"
 """Batch column (B,) bool: the moves that an expert made. Optional; absent means none."""
@@ -81,7 +81,9 @@ class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
         parameters = self.get_parameters(self.module[module_id])
         self.register_optimizer(
             module_id=module_id,
-            optimizer=torch.optim.Adam(parameters, fused=True),
+            optimizer=torch.optim.Adam(
+                parameters, eps=(config or self.config).adam_epsilon, fused=True
+            ),
             params=parameters,
             lr_or_lr_schedule=(config or self.config).lr,
         )
@@ -148,10 +150,11 @@ class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
         return gradients_dict
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Update the target, if it is time, and the mean of the weights."""
+        """Update the target, if it is time, and, of our own network, the mean of the weights."""
         super().after_gradient_based_update(timesteps=timesteps)
         for module in self.module.values():
-            module.unwrapped().update_mean()
+            if isinstance(one := module.unwrapped(), SnakeQModule):
+                one.update_mean()
 
     def report(self) -> Any:
         """Counts, and means over all updates since the last report, of which there is at least one.

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym import rules
+from battlesnake_gym.board import Board
 from battlesnake_gym.rivals import Rivals
-from battlesnake_gym.rules import State
+from battlesnake_gym.rules import MOVES, Game, Settings, State, start
 from battlesnake_gym.vector import VectorBattlesnake
+from heuristics import own_rules
+from heuristics.filters import ALIVE
 from heuristics.match import LONGEST_GAME, start_seed
+from heuristics.pipeline import Node
 from heuristics.sprt import pair_outcome
 from mabs.environment import DEFAULTS, make_vector
 from mabs.policies import Values
@@ -38,13 +41,15 @@ def play(
     seed: int,
     *,
     starts: Sequence[State] = (),
+    rules: Sequence[Node] = (),
     tell: Callable[[int], None] = lambda games: None,
 ) -> Played:
     """Play one game on each of N boards until the policy's snake is out or alone.
 
     ``env_config`` says which games, ``opponents`` who sits in the other seats of each, as many in
     all of them, and ``own`` [N] in which seat the policy sits, greedily, under the games' action
-    mask. With ``starts`` game i begins there. ``tell`` hears how many games have just ended.
+    mask. With ``starts`` game i begins there. With ``rules`` of somebody's own these decide, as on
+    a server (`heuristics.own_rules`), board by board. ``tell`` hears how many games have ended.
     """
     games, seats = len(opponents), len(opponents[0]) + 1
     vector = make_vector(games, {**env_config, "num_snakes": seats})
@@ -65,6 +70,10 @@ def play(
         allowed = infos["action_mask"][asked, own[asked]]
         q_values = values(observations[asked, own[asked]])
         actions[asked, own[asked]] = np.where(allowed, q_values, -np.inf).argmax(-1)
+        if rules:
+            for lane, said in zip(asked.tolist(), q_values, strict=True):
+                sits = int(own[lane])
+                actions[lane, sits] = _by_rules(vector, lane, sits, said, rules)
         rivals.move(actions, infos["alive"] & playing[:, None])
         observations, _, _, truncations, infos = vector.step(actions)
         played.lived[playing] = infos["turn"][playing]
@@ -79,6 +88,22 @@ def play(
     return played
 
 
+def _by_rules(
+    vector: VectorBattlesnake,
+    game: int,
+    seat: int,
+    said: NDArray[np.float32],
+    rules: Sequence[Node],
+) -> int:
+    """The action that rules over a policy choose."""
+    board = Board.from_state(vector.games.state(game), vector.game)
+    board.you_id = board.snakes[seat].id
+    facing = np.full(len(MOVES), vector.games.facing[game, seat])
+    moves = [MOVES[a] for a in vector.observation.absolute_actions(np.arange(len(MOVES)), facing)]
+    values = dict(zip(moves, said.tolist(), strict=True))
+    return moves.index(own_rules.ruled(values, board, rules, ALIVE).move)
+
+
 def _is_over(
     vector: VectorBattlesnake, infos: Mapping[str, Any], own: NDArray[np.integer[Any]]
 ) -> NDArray[np.bool_]:
@@ -90,7 +115,12 @@ def _is_over(
 
 
 def play_pairs(
-    values: Values, env_config: Mapping[str, Any], rungs: Sequence[str], seed: int, first: int = 0
+    values: Values,
+    env_config: Mapping[str, Any],
+    rungs: Sequence[str],
+    seed: int,
+    first: int = 0,
+    rules: Sequence[Node] = (),
 ) -> list[int]:
     """Duels against ``rungs``, two from each start with seats exchanged; their `sprt.OUTCOMES`.
 
@@ -104,7 +134,8 @@ def play_pairs(
         [(rung,) for rung in rungs for _ in SIDES],
         np.tile([0, 1], len(rungs)),
         start_seed(seed, first),
-        starts=[start for start in starts for _ in SIDES],
+        starts=[position for position in starts for _ in SIDES],
+        rules=rules,
     )
     points = (played.won + played.drawn / 2).reshape(-1, 2).sum(-1)
     return [pair_outcome(float(sum_of_two)) for sum_of_two in points]
@@ -113,10 +144,10 @@ def play_pairs(
 def start_of(env_config: Mapping[str, Any], seed: int) -> State:
     """The first position of a duel."""
     env_config = DEFAULTS | dict(env_config)
-    game = rules.Game(
+    game = Game(
         env_config["ruleset"],
         env_config["map"],
-        rules.Settings(**env_config["settings"]),
+        Settings(**env_config["settings"]),
         seed=seed,
     )
-    return rules.start(game, env_config["width"], env_config["height"], SIDES)
+    return start(game, env_config["width"], env_config["height"], SIDES)

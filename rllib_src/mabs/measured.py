@@ -13,7 +13,7 @@ from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 from battlesnake_gym.rules import MOVES
 from mabs.cpu_time import FamilyClock
 from mabs.environment import make_vector
-from mabs.network import trunk_settings
+from mabs.network import network_settings
 from mabs.policies import Values, Weights, build_network, played_weights, values_of
 from mabs.strength import SHARE, Strength
 
@@ -55,8 +55,8 @@ class Measured:
 
     def _player(self: Any, weights: Weights) -> Values:
         shape = make_vector(1, self.config.env_config).single_observation_space.shape
-        trunk = trunk_settings(self.config.model_config)
-        return values_of(build_network(weights, shape, len(MOVES), trunk))
+        settings = network_settings(self.config.model_config)
+        return values_of(build_network(weights, shape, len(MOVES), settings))
 
     def save_to_path(self: Any, path: Any = None, **kwargs: Any) -> str:
         """RLlib's, and what was measured, where the folder is on this machine."""

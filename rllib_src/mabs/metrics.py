@@ -35,19 +35,21 @@ class GameStatistics:
         self._sums = dict.fromkeys((*GAME_METRICS, NUM_EPISODES), 0.0)
         self._start(np.ones(games, dtype=np.bool_))
 
-    @property
-    def num_games(self) -> int:
-        """Games that have ended since `drain` was last called."""
-        return int(self._sums[NUM_EPISODES])
-
     def start(self) -> None:
         """All games begin anew; those running are forgotten."""
         self._start(np.ones(len(self._returns), dtype=np.bool_))
 
-    def update(self, turn: Turn, rewards: NDArray[np.float32], infos: dict[str, Any]) -> None:
+    def update(
+        self,
+        turn: Turn,
+        rewards: NDArray[np.float32],
+        infos: dict[str, Any],
+        counted: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.bool_]:
         """Take in one step of `VectorBattlesnake`: its ``last_turn``, rewards and infos.
 
-        Only seats that ``turn`` says have acted count.
+        Only seats that ``turn`` says have acted count, and games that are ``counted`` (bool [N];
+        None: all). Returns bool [N]: of these the games that have ended.
         """
         self._start(infos["reset"])
         self._seats |= turn.acted
@@ -56,9 +58,12 @@ class GameStatistics:
             for event in events:
                 self._events[name] += EVENTS[event](turn).sum(-1)
         self._longest = np.maximum(self._longest, infos["length"].max(-1))
-        ended = ~infos["alive"].any(-1) & ~infos["reset"]
+        ended: NDArray[np.bool_] = ~infos["alive"].any(-1) & ~infos["reset"]
+        if counted is not None:
+            ended &= counted
         if ended.any():
             self._finish(ended, infos["turn"])
+        return ended
 
     def drain(self) -> dict[str, float]:
         """The sums since the last call, under the metric's name and `SUM_SUFFIX`."""

@@ -25,6 +25,12 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+NETWORK = "network."
+"""What the names of the network's weights begin with, in a module's state."""
+
+MODULE_APIS = (QNetAPI, TargetNetworkAPI)
+"""What the loops of DQN and APEX ask of a module."""
+
 NEW_ACTION_MASK = "new_action_mask"
 """Batch column (B, 4) bool: the moves allowed in the next state. Optional; absent means all."""
 
@@ -53,6 +59,12 @@ TRUNK = {
 def trunk_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of `ConvTrunk` in a ``model_config``."""
     return {key: model_config.get(key, default) for key, default in TRUNK.items()}
+
+
+def network_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides how the network of a ``model_config`` is built, besides its shape."""
+    settings = trunk_settings(model_config)
+    return settings if model_config.get("dueling", True) else settings | {"dueling": False}
 
 
 def bfloat16_pays(device: torch.device) -> bool:
@@ -151,12 +163,19 @@ class ConvTrunk(nn.Module):
 
 
 class DuelingQNetwork(nn.Module):
-    """Q-values: (B, C, H, W) uint8 to (B, actions) float32."""
+    """Q-values: (B, C, H, W) uint8 to (B, actions) float32. Not ``dueling``, it has one head."""
 
-    def __init__(self, shape: tuple[int, int, int], num_actions: int = 4, **trunk: Any) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        num_actions: int = 4,
+        *,
+        dueling: bool = True,
+        **trunk: Any,
+    ) -> None:
         super().__init__()
         self.trunk = ConvTrunk(shape, **trunk)
-        self.value = nn.Linear(self.trunk.width, 1)
+        self.value = nn.Linear(self.trunk.width, 1) if dueling else None
         self.advantage = nn.Linear(self.trunk.width, num_actions)
 
     def forward(self, planes: Tensor) -> Tensor:
@@ -168,7 +187,9 @@ class DuelingQNetwork(nn.Module):
         features = self.trunk.think(scaled, near).float()
         # The head keeps full precision: what it tells apart is small beside the values themselves.
         with torch.autocast(scaled.device.type, enabled=False):
-            advantage = self.advantage(features)
+            advantage: Tensor = self.advantage(features)
+            if self.value is None:
+                return advantage
             q_values: Tensor = self.value(features) + advantage - advantage.mean(-1, keepdim=True)
         return q_values
 
@@ -187,21 +208,31 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
     The network never settles: from one minute to the next its greedy play gains or loses a tenth.
     The mean of what it has been plays far better than it does, and so is what is exported.
 
-    ``model_config``: what `ConvTrunk` takes; ``bfloat16``: ``"auto"`` (where the processor has it),
-    ``True`` or ``False``.
+    ``model_config``: what `ConvTrunk` takes; ``dueling``; ``bfloat16``: ``"auto"`` (where the
+    processor has it), ``True`` or ``False``. Subclasses may build another network.
     """
 
     def setup(self) -> None:
         """Build the network (the learner asks for the target later)."""
         planes = split_observation(self.observation_space)[0]
-        self.network = DuelingQNetwork(
-            planes.shape, int(self.action_space.n), **trunk_settings(self.model_config)
-        )
+        self.network = self.build_network(planes.shape, int(self.action_space.n))
         if not self.inference_only:
             self.mean = AveragedModel(self.network)
             self.mean.requires_grad_(False)
             self._weights: list[Tensor] = list(self.network.parameters())
             self._means: list[Tensor] = list(self.mean.module.parameters())
+
+    def build_network(self, shape: tuple[int, int, int], num_actions: int) -> nn.Module:
+        """What is trained and played: (B, C, H, W) uint8 to (B, actions) float32."""
+        return DuelingQNetwork(shape, num_actions, **network_settings(self.model_config))
+
+    @property
+    def played(self) -> nn.Module:
+        """What is exported and plays: the mean of the weights, where this module has one."""
+        if self.inference_only or not int(self.mean.n_averaged):
+            return self.network
+        mean: nn.Module = self.mean.module
+        return mean
 
     def train(self, mode: bool = True) -> SnakeQModule:
         """RLlib asks for this before every update, and torch would visit forty modules."""
@@ -215,6 +246,10 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
         share = (RECENT + 1) / (int(self.mean.n_averaged) + 1 + RECENT)
         with torch.no_grad():
             torch._foreach_lerp_(self._means, self._weights, share)
+            for kept, buffer in zip(
+                self.mean.module.buffers(), self.network.buffers(), strict=True
+            ):
+                kept.copy_(buffer)
             self.mean.n_averaged.add_(1)
 
     def make_target_networks(self) -> None:
@@ -241,8 +276,8 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
 
     def _forward(self, batch: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """The best allowed moves."""
-        q_values = self.compute_q_values(batch)[QF_PREDS]
-        mask = split_observation(batch[Columns.OBS])[1]
+        planes, mask = split_observation(batch[Columns.OBS])
+        (q_values,) = self._run(planes, self.played)
         if mask is not None:
             q_values = q_values.masked_fill(~mask.bool(), -torch.inf)
         return {QF_PREDS: q_values, Columns.ACTIONS: q_values.argmax(-1)}
@@ -273,12 +308,19 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
             q_target_next = q_target_next.masked_fill(forbidden, -torch.inf)
         return outputs | {QF_NEXT_PREDS: q_next, QF_TARGET_NEXT_PREDS: q_target_next}
 
-    def _run(self, planes: Tensor, *networks: DuelingQNetwork) -> list[Tensor]:
+    def _run(self, planes: Tensor, *networks: nn.Module) -> list[Tensor]:
         """The Q-values of each of the networks, which are alike and look at the boards but once."""
         choice = self.model_config.get("bfloat16", "auto")
         enabled = bfloat16_pays(planes.device) if choice == "auto" else bool(choice)
         on_cpu = planes.device.type == "cpu"
         parts = torch.split(planes, CPU_BOARDS_AT_ONCE) if on_cpu else (planes,)
         with torch.autocast(planes.device.type, torch.bfloat16, enabled=enabled):
-            seen = [networks[0].trunk.look(part) for part in parts]
-            return [torch.cat([network.judge(*part) for part in seen]) for network in networks]
+            first = networks[0]
+            if not isinstance(first, DuelingQNetwork):
+                return [torch.cat([one(part).float() for part in parts]) for one in networks]
+            seen = [first.trunk.look(part) for part in parts]
+            return [
+                torch.cat([network.judge(*part) for part in seen])
+                for network in networks
+                if isinstance(network, DuelingQNetwork)
+            ]

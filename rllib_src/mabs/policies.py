@@ -94,10 +94,13 @@ def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
 def played_weights(module: Mapping[str, Any]) -> Weights:
     """Of all arrays of an RLlib module those of the network that is played with, copied.
 
-    DQN's and APEX's is the mean of what it was in training (`mabs.network.SnakeQModule`).
+    DQN's and APEX's is the mean of what it was in training (`mabs.network.SnakeQModule`). Of a
+    module that has no part called ``network`` it is all.
     """
     mean = int(module.get("mean.n_averaged", 0)) > 0
     prefix = "mean.module." if mean else "network."
+    if not any(name.startswith(prefix) for name in module):
+        prefix = ""
     return {
         name.removeprefix(prefix): np.array(array)
         for name, array in module.items()

@@ -17,6 +17,7 @@ from ray.rllib.algorithms.dqn.dqn_learner import QF_PREDS
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_AGENT_ID, DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
+from ray.rllib.env.env_context import EnvContext
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import (
@@ -29,6 +30,16 @@ from ray.rllib.utils.metrics import (
 
 from battlesnake_gym.vector import VectorBattlesnake
 from mabs.environment import make_vector, side_at
+from mabs.episodes import (
+    CREATED,
+    END,
+    ENVIRONMENT_CREATED,
+    SAMPLE_END,
+    START,
+    STEP,
+    Callbacks,
+    Episodes,
+)
 from mabs.memory import keep_freed_memory, leave_new_memory_unfilled
 from mabs.metrics import GameStatistics
 from mabs.opponents import Opponents
@@ -56,8 +67,10 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self.env: VectorBattlesnake | None = None
         self.module: Any = None
         self._weights_seq_no = 0
+        self._to_count: NDArray[np.int64] | None = None
         self._random = np.random.default_rng(self._seed)
         self._past_selves = PastSelves(self._player)
+        self._callbacks = Callbacks(self.config)
         # A local runner beside remote ones only holds the weights, unless told otherwise.
         if (
             self.worker_index > 0
@@ -77,6 +90,17 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         shares = self.config.env_config.get("opponents", {})
         self._opponents = Opponents(shares, self.env, self._random, self._past_selves)
         self._needs_reset = True
+        told = self._callbacks.wanted(CREATED, START, STEP, END)
+        self._episodes = Episodes(self, self._callbacks) if told else None
+        self._callbacks.call(
+            ENVIRONMENT_CREATED,
+            env_runner=self,
+            metrics_logger=self.metrics,
+            env=self.env,
+            env_context=EnvContext(
+                self.config.env_config, self.worker_index, num_workers=self.config.num_env_runners
+            ),
+        )
 
     def make_module(self) -> None:
         """Build the network, without the parts that only learning needs."""
@@ -112,14 +136,15 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         force_reset: bool = False,
         **_: Any,
     ) -> list[Fragment]:
-        """Play a fragment, ``num_timesteps`` turns, or on until ``num_episodes`` games have ended.
+        """Play a fragment, ``num_timesteps`` turns, or ``num_episodes`` new games to their end.
 
-        Without ``explore`` (default: the configuration's) all moves are greedy.
+        Of games, each board plays its share, so that short ones do not count for more; metrics tell
+        of these games alone. Without ``explore`` (default: the configuration's) moves are greedy.
         """
         if self._curriculum_side() != self._side:
             self.make_env()
         assert self.env is not None
-        if force_reset or self._needs_reset:
+        if force_reset or num_episodes is not None or self._needs_reset:
             self._reset()
         explore = self.config.explore if explore is None else explore
         epsilon = self._epsilons() if explore else np.zeros(self.env.num_games)
@@ -128,10 +153,20 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         turns = self.config.get_rollout_fragment_length(self.worker_index)
         if num_timesteps is not None:
             turns = -(-num_timesteps // self.env.num_games)
+        self._to_count = None if num_episodes is None else self._shares(num_episodes)
         fragments = [self._play(turns, epsilon)]
-        while self._statistics.num_games < (num_episodes or 0):
+        while self._to_count is not None and self._to_count.any():
             fragments.append(self._play(turns, epsilon))
+        self._callbacks.call(
+            SAMPLE_END, env_runner=self, metrics_logger=self.metrics, samples=fragments
+        )
         return fragments
+
+    def _shares(self, games: int) -> NDArray[np.int64]:
+        """How many of ``games`` each board plays: int [N]."""
+        assert self.env is not None
+        boards = self.env.num_games
+        return games // boards + (np.arange(boards) < games % boards).astype(np.int64)
 
     def sample_fragment(self) -> tuple[Fragment, dict[str, Any]]:
         """For asynchronous callers: a fragment, and what to know of it without looking inside."""
@@ -154,6 +189,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self._position = observations, infos["action_mask"], infos["alive"], nobody
         self._statistics.start()
         self._opponents.sit_down(infos["reset"])
+        if self._episodes is not None:
+            self._episodes.begin(observations, infos)
         self._needs_reset = False
 
     def remember(self, weights: Any) -> None:
@@ -196,7 +233,14 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             turns.terminateds[t] = terminations
             turns.truncateds[t] = truncations
             learned = dataclasses.replace(self.env.last_turn, acted=turns.acted[t])
-            self._statistics.update(learned, rewards, infos)
+            counted = None if self._to_count is None else self._to_count > 0
+            ended = self._statistics.update(learned, rewards, infos, counted)
+            if self._to_count is not None:
+                self._to_count -= ended
+            if self._episodes is not None:
+                self._episodes.step(
+                    observations, turns.actions[t], rewards, terminations, truncations, infos
+                )
             self._opponents.follow(infos)
             self._position = observations, infos["action_mask"], infos["alive"], truncations
         self._look(turns, num_turns)
@@ -299,8 +343,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return (), {"config": self.config, "worker_index": self.worker_index}
 
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """The network stands in a checkpoint folder of its own."""
-        return [(COMPONENT_RL_MODULE, self.module)]
+        """None: the network to load from a checkpoint is the learner's, with the mean."""
+        return []
 
 
 def _fetched(weights: Any) -> Any:

@@ -23,6 +23,7 @@ import numpy as np
 from battlesnake_gym.files import write_atomically
 from heuristics import ladder, sprt
 from heuristics.ladder import OVERHEAD, Ladder, Meetings, Placement, Placing, Rung
+from heuristics.pipeline import Node
 from mabs.matches import play_pairs
 from mabs.policies import BEST_FILE, Values, Weights, read_best
 
@@ -258,13 +259,15 @@ def place(
     interval: float = INTERVAL,
     around: float | None = None,
     rungs: Ladder | None = None,
+    rules: Sequence[Node] = (),
     tell: Callable[[Placement], None] = lambda placement: None,
 ) -> tuple[Placement, float]:
     """Where a policy stands, and the CPU seconds of this process that it took to tell.
 
     ``around`` is an Elo to begin at (None: in the middle of the ladder). It ends when the Elo is
     known to ± ``interval``, or after so many ``games`` (pairs are played to the end), and before it
-    would take more than ``cpu_seconds``, but `PAIRS_AT_ONCE` pairs are played in any case. ``tell``
+    would take more than ``cpu_seconds``, but `PAIRS_AT_ONCE` pairs are played in any case.
+    ``rules`` are those over the policy (`matches.play`). ``tell``
     hears of the placement as games end.
     """
     placing = Placing(rungs or quick_rungs(), around)
@@ -276,7 +279,8 @@ def place(
         spent = time.process_time() - began
         if played and spent + dearer * guess > cpu_seconds:
             return placing.placement, spent
-        outcomes = play_pairs(values, env_config, [rung.name for rung in chosen], seed, played)
+        names = [rung.name for rung in chosen]
+        outcomes = play_pairs(values, env_config, names, seed, played, rules)
         for rung, outcome in zip(chosen, outcomes, strict=True):
             placing.add(rung.name, outcome)
         played += len(chosen)

@@ -15,6 +15,7 @@ import yaml
 
 from battlesnake_gym.nearest import unknown
 from sagemaker_rl.hyperparameters import CONFIG_PREFIX
+from sagemaker_rl.old_names import RENAMED
 
 FOLDER = Path(__file__).with_name("experiment_files")
 
@@ -24,22 +25,6 @@ STOP = {
     "time_total_s": "minutes",
 }
 """The conditions under ``stop`` and the hyperparameters that they set."""
-
-RENAMED = {
-    "num_sgd_iter": "num_epochs",
-    "sgd_minibatch_size": "minibatch_size",
-    "train_batch_size": "train_batch_size_per_learner",
-    "num_workers": "num_env_runners",
-    "num_envs_per_worker": "num_envs_per_env_runner",
-    "num_gpus": "num_gpus_per_learner",
-    "num_gpus_per_worker": "num_gpus_per_env_runner",
-    "num_cpus_per_worker": "num_cpus_per_env_runner",
-    "num_cpus_for_driver": "num_cpus_for_main_process",
-    "ignore_worker_failures": "restart_failed_env_runners",
-    "timesteps_per_iteration": "min_sample_timesteps_per_iteration",
-    "lambda_": "lambda",
-}
-"""Settings of the starter kit that have another name today."""
 
 GONE = {
     **dict.fromkeys(("use_pytorch", "eager", "framework"), "everything is PyTorch now"),

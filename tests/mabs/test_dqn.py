@@ -170,7 +170,7 @@ def test_a_remote_runner_plays_with_the_learners_weights(small_config: Any) -> N
     [
         ({"n_step": 0}, "n_step must be"),
         ({"training_intensity": -1}, "training_intensity must be a positive number, got -1"),
-        ({"noisy": True}, "num_atoms > 1 and noisy are not supported"),
+        ({"noisy": True}, "noisy is not used"),
         ({"reward_scale": 0.0}, "reward_scale must be"),
         ({"replay_buffer_config": {"capacitty": 5}}, "capacitty"),
     ],

@@ -151,3 +151,49 @@ def test_relative_actions_are_turned_with_the_snake(make_policy: MakePolicy) -> 
 def test_wrong_choices_are_refused(choice: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         strategy_factory(**choice)
+
+
+RULES = """
+from heuristics import Filter
+
+
+@Filter
+def never_up(view, move):
+    "Never goes up."
+    return float(move == "up")
+
+
+rules = [never_up]
+"""
+
+
+def test_own_rules_speak_over_a_policy(make_policy: MakePolicy, tmp_path: Path) -> None:
+    path, file = make_policy(sizes=[(5, 5)]), tmp_path / "my_rules.py"
+    file.write_text(RULES)
+    board = Board.from_text(ROOM)
+    board.you_id = "a"
+    assert strategy_factory(policy=path)(0)(board).move == "up"
+    for factory in (
+        strategy_factory(policy=path, rules=file),
+        strategy_factory(policy=f"{path}+{file}"),
+    ):
+        decision = factory(0)(board)
+        assert decision.move != "up"
+        assert decision.reasons[-1].note == "never_up, which rules out the policy's up"
+    with pytest.raises(ValueError, match="speak over a policy, and 'hungry' is none"):
+        strategy_factory(snake="hungry", rules=file)
+    with pytest.raises(ValueError, match="is no file"):
+        strategy_factory(policy=f"{path}+nowhere.py")
+
+
+def test_a_served_policy_tells_who_decided(
+    make_policy: MakePolicy, tmp_path: Path, body: dict[str, Any]
+) -> None:
+    from server.app import create_app
+
+    file = tmp_path / "my_rules.py"
+    file.write_text(RULES)
+    app = create_app({"POLICY": make_policy(), "RULES": file, "REASONS": True})
+    answer = app.test_client().post("/move", json=body).get_json()
+    assert answer["move"] != "up"
+    assert answer["decision"]["reasons"][-1]["rule"] == "decided"

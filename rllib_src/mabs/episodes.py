@@ -1,0 +1,121 @@
+"""Games as RLlib's episodes, for callbacks that look at them.
+
+Our runner has arrays instead of episodes. Where a callback wants to see one, every game is also
+kept as a `MultiAgentEpisode` of agents ``snake_0``, ``snake_1``, ...; it costs several times what
+playing does, and nothing where no callback asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.callbacks.utils import make_callback
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
+from ray.rllib.utils import force_list
+
+if TYPE_CHECKING:
+    from mabs.runner import BatchedEnvRunner
+
+CREATED, START = "on_episode_created", "on_episode_start"
+STEP, END = "on_episode_step", "on_episode_end"
+
+ENVIRONMENT_CREATED, SAMPLE_END = "on_environment_created", "on_sample_end"
+
+
+class Callbacks:
+    """The callbacks of a configuration that a runner calls: objects, and single functions."""
+
+    def __init__(self, config: Any) -> None:
+        self._config = config
+        self._objects = [cls() for cls in force_list(config.callbacks_class)]
+
+    def wanted(self, *names: str) -> bool:
+        """Whether anybody listens to one of ``names``."""
+        return any(
+            getattr(self._config, f"callbacks_{name}")
+            or any(
+                getattr(type(o), name) is not getattr(RLlibCallback, name) for o in self._objects
+            )
+            for name in names
+        )
+
+    def call(self, name: str, **arguments: Any) -> None:
+        """Tell all who listen."""
+        functions = getattr(self._config, f"callbacks_{name}")
+        make_callback(name, self._objects, functions, kwargs=arguments)
+
+
+class Episodes:
+    """The running games of ``runner``, told to ``callbacks`` turn by turn."""
+
+    def __init__(self, runner: BatchedEnvRunner, callbacks: Callbacks) -> None:
+        assert runner.env is not None
+        self._runner, self._callbacks = runner, callbacks
+        self._agents = [f"snake_{seat}" for seat in range(runner.env.num_snakes)]
+        self._running: list[MultiAgentEpisode | None] = [None] * runner.env.num_games
+
+    def begin(self, observations: NDArray[np.uint8], infos: dict[str, Any]) -> None:
+        """Games begin where ``infos["reset"]`` says so."""
+        assert self._runner.env is not None
+        env = self._runner.env
+        for game in np.flatnonzero(infos["reset"]).tolist():
+            episode = self._running[game] = MultiAgentEpisode(
+                observation_space=dict.fromkeys(self._agents, env.single_observation_space),
+                action_space=dict.fromkeys(self._agents, env.single_action_space),
+                agent_to_module_mapping_fn=lambda agent, episode: DEFAULT_MODULE_ID,
+            )
+            self._tell(CREATED, game, episode)
+            seats = np.flatnonzero(infos["alive"][game]).tolist()
+            episode.add_env_reset(
+                observations={self._agents[s]: observations[game, s].copy() for s in seats}
+            )
+            self._tell(START, game, episode)
+
+    def step(
+        self,
+        observations: NDArray[np.uint8],
+        actions: NDArray[np.uint8],
+        rewards: NDArray[np.float32],
+        terminations: NDArray[np.bool_],
+        truncations: NDArray[np.bool_],
+        infos: dict[str, Any],
+    ) -> None:
+        """Take in one step of `VectorBattlesnake`; all seats are told, the opponents' too."""
+        over = ~infos["alive"].any(-1)
+        for game in np.flatnonzero(infos["acted"].any(-1)).tolist():
+            episode = self._running[game]
+            if episode is None:
+                continue
+            seats = {self._agents[s]: s for s in np.flatnonzero(infos["acted"][game]).tolist()}
+            out = {agent: bool(terminations[game, s]) for agent, s in seats.items()}
+            cut = {agent: bool(truncations[game, s]) for agent, s in seats.items()}
+            is_cut = bool(over[game]) and any(cut.values())
+            episode.add_env_step(
+                {agent: observations[game, s].copy() for agent, s in seats.items()},
+                {agent: int(actions[game, s]) for agent, s in seats.items()},
+                {agent: float(rewards[game, s]) for agent, s in seats.items()},
+                terminateds={**out, "__all__": bool(over[game]) and not is_cut},
+                truncateds={**cut, "__all__": is_cut},
+            )
+            self._tell(STEP, game, episode)
+            if over[game]:
+                self._tell(END, game, episode, prev_episode_chunks=[])
+                self._running[game] = None
+        self.begin(observations, infos)
+
+    def _tell(self, name: str, game: int, episode: MultiAgentEpisode, **more: Any) -> None:
+        runner = self._runner
+        self._callbacks.call(
+            name,
+            episode=episode,
+            env_runner=runner,
+            metrics_logger=runner.metrics,
+            env=runner.env,
+            rl_module=runner.module,
+            env_index=game,
+            **more,
+        )

@@ -1,0 +1,132 @@
+"""Rules of one's own over a policy: who decides, and that the same list is a training mask."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from battlesnake_gym import masks
+from battlesnake_gym.board import Board
+from battlesnake_gym.snakes import Decision
+from heuristics import Filter, Preference, View, When, as_mask, own_rules
+from heuristics.filters import ALIVE, dead_ends
+
+VALUES = {"up": 0.5, "down": 0.9, "left": 0.1, "right": 0.8}
+OPEN = ". . . . .\n. . . . .\n. . A < <\n. . . . .\n. . . . ."
+
+
+@Filter
+def not_down(view: View, move: str) -> float:
+    """Never goes down."""
+    return float(move == "down")
+
+
+@Preference
+def leftward(view: View, move: str) -> float:
+    """Likes left."""
+    return float(move == "left")
+
+
+def close(view: View) -> bool:
+    """The policy sees little difference"""
+    first, second, *_ = sorted(view.values.values(), reverse=True)
+    return first - second < 0.5
+
+
+def decide(*rules: object) -> Decision:
+    board = Board.from_text(OPEN)
+    board.you_id = "a"
+    return own_rules.ruled(VALUES, board, rules, ALIVE)  # type: ignore[arg-type]
+
+
+def test_without_objection_the_policy_decides() -> None:
+    decision = decide(dead_ends)
+    assert decision.move == "down"
+    assert decision.reasons[-1].rule == "decided"
+    assert decision.reasons[-1].note == "the policy, whose down no rule outweighs"
+    said = next(reason for reason in decision.reasons if reason.rule == "policy")
+    # Right is back into the neck, and scales nothing.
+    assert said.scores == {"up": 0.5, "down": 1.0, "left": 0.0}
+
+
+def test_a_filter_overrules_the_policy_and_is_named() -> None:
+    decision = decide(not_down)
+    assert decision.move == "up"
+    assert decision.reasons[-1].note == "not_down, which rules out the policy's down"
+
+
+def test_a_preference_outweighs_the_policy_by_its_weight() -> None:
+    assert decide(leftward * 0.9).move == "down"
+    decision = decide(leftward * 1.1)
+    assert decision.move == "left"
+    assert decision.reasons[-1].note == "leftward, over the policy's down"
+
+
+def test_a_tree_looks_at_the_networks_values() -> None:
+    decision = decide(When(close, [leftward * 2]))
+    assert decision.move == "left"
+    assert "close?" in [reason.rule for reason in decision.reasons]
+    far = own_rules.ruled(VALUES | {"down": 9.0}, board_of(), [When(close, [leftward * 2])], ALIVE)
+    assert far.move == "down"
+
+
+def board_of() -> Board:
+    board = Board.from_text(OPEN)
+    board.you_id = "a"
+    return board
+
+
+FILE = """
+from battlesnake_gym import masks
+from heuristics import Filter, as_mask
+
+
+@Filter
+def not_down(view, move):
+    "Never goes down."
+    return float(move == "down")
+
+
+rules = [not_down]
+masks.register("not-down", as_mask(rules))
+"""
+
+
+def test_the_rules_of_a_file_are_a_training_mask_too(tmp_path: Path) -> None:
+    from battlesnake_gym import VectorBattlesnake
+
+    file = tmp_path / "my_rules.py"
+    file.write_text(FILE)
+    (rule,) = own_rules.load(file)
+    assert own_rules.load(str(file)) == (rule,)
+    games = VectorBattlesnake(3, 2, 7, 7, action_mask="forbidden+not-down")
+    _, infos = games.reset(seed=1)
+    for _ in range(20):
+        down = infos["action_mask"][infos["alive"]][:, 1]
+        other = infos["action_mask"][infos["alive"]][:, [0, 2, 3]].any(-1)
+        assert not (down & other).any(), "down only where nothing else is left"
+        _, _, _, _, infos = games.step(infos["action_mask"].argmax(-1))
+    assert masks.check("not-down") == "not-down"
+
+
+def test_trees_and_preferences_make_masks() -> None:
+    allows = as_mask([When(lambda view: True, [not_down]), leftward])
+    board = board_of()
+    np.testing.assert_array_equal(allows(board.game, board, "a"), [True, False, True, True])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must have a list called rules"),
+        ("rules = []", "must have a list called rules"),
+        ("rules = [len]", "len in rules is no rule; decorate"),
+    ],
+)
+def test_a_file_without_rules_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "none.py"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        own_rules.load(file)
+    with pytest.raises(ValueError, match=r"rules names .*absent\.py, which is no file"):
+        own_rules.load(tmp_path / "absent.py")

@@ -1,0 +1,358 @@
+"""What DQN and APEX take from RLlib's configuration works; what they do not take is refused."""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+ELSEWHERE = {
+    # Read by RLlib inside of the configuration, under Tune, of learners in processes of their own,
+    # after a failure, and by its other way to restore.
+    *("train_batch_size_per_learner", "evaluation_config", "rl_module_spec", "log_sys_usage"),
+    *("num_cpus_for_main_process", "custom_resources_for_main_process", "placement_strategy"),
+    *("num_cpus_per_learner", "custom_resources_per_learner", "local_gpu_idx", "torch_ddp_kwargs"),
+    *("delay_between_env_runner_restarts_s", "env_runner_restore_timeout_s"),
+    *("callbacks_on_env_runners_recreated", "callbacks_on_checkpoint_loaded"),
+    # Of evaluation in processes of its own.
+    *("evaluation_sample_timeout_s", "evaluation_error_after_n_consecutive_skips"),
+    "evaluation_auto_duration_min_env_steps_per_sample",
+    "evaluation_auto_duration_max_env_steps_per_sample",
+    "evaluation_force_reset_envs_before_iteration",
+}
+"""Honoured fields that the training of this test does not come to read."""
+
+OWN = {"DQN": 5, "APEX": 7}
+"""How many fields are ours."""
+
+
+@pytest.mark.parametrize("name", ["DQN", "APEX"])
+def test_every_field_is_honoured_or_refused(name: str) -> None:
+    from mabs import algorithms
+    from mabs.rllib_settings import HONOURED, KEPT, fields, public_name
+
+    counts = dict.fromkeys(("honoured", "refused", "kept by RLlib", "ours"), 0)
+    plain = algorithms.configure(name, {})
+    names = {public_name(plain, raw): raw for raw in vars(plain)}
+    assert names.keys() >= HONOURED | KEPT - {"class"}
+    ours = fields(plain).keys() - fields(_rllibs()).keys()
+    for public, raw in names.items():
+        config = algorithms.configure(name, {})
+        vars(config)[raw] = {"own": 1} if public == "policies" else object()
+        if public in HONOURED:
+            counts["honoured"] += 1
+        elif public in KEPT:
+            counts["kept by RLlib"] += 1
+        elif public in ours:
+            counts["ours"] += 1
+        else:
+            with pytest.raises(ValueError, match=f"^{name}: {public} is not used"):
+                config.validate()
+            counts["refused"] += 1
+    sys.stdout.write(f"{name}: {len(names)} fields: {counts}\n")
+    assert counts["honoured"] == len(HONOURED)
+    assert counts["ours"] == OWN[name]
+    assert sum(counts.values()) == len(vars(plain))
+
+
+def _rllibs() -> Any:
+    from ray.rllib.algorithms.dqn import DQNConfig
+
+    return DQNConfig()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.environment("CartPole-v1"), "never steps another environment.*rllib.algor"),
+        (lambda c: c.environment(_Other), "never steps another environment"),
+        (lambda c: c.multi_agent(policies={"a", "b"}), "policies is not used .*PPO and IMPALA"),
+        (lambda c: c.env_runners(env_to_module_connector=print), "env_to_module_connector is not"),
+        (lambda c: c.training(learner_connector=print), "learner_connector is not used"),
+        (lambda c: c.training(hiddens=[64]), "hiddens is not used .set model_config's width"),
+        (lambda c: c.training(train_batch_size=64), "set train_batch_size_per_learner"),
+        (lambda c: c.env_runners(batch_mode="complete_episodes"), "batch_mode is not used"),
+        (lambda c: c.evaluation(evaluation_config={"clip_rewards": 1}), "config's clip_rewards"),
+        (lambda c: c.env_runners(env_runner_cls=_Other), "env_runner_cls must be a subclass"),
+        (lambda c: c.learners(learner_class=_Other), "learner_class must be a subclass"),
+        (lambda c: _with(c, "epsilom"), "unknown setting 'epsilom'; did you mean eps"),
+    ],
+)
+def test_what_is_refused_says_what_to_do(change: Callable[[Any], Any], message: str) -> None:
+    from mabs import algorithms
+
+    with pytest.raises(ValueError, match=message):
+        change(algorithms.configure("DQN", {})).validate()
+
+
+class _Other:
+    pass
+
+
+def _with(config: Any, name: str) -> Any:
+    setattr(config, name, 1)
+    return config
+
+
+def test_a_module_without_the_interfaces_is_refused() -> None:
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+    from mabs import algorithms
+    from mabs.actor_critic import SnakeActorCritic
+
+    config = algorithms.configure("DQN", {})
+    config.rl_module(rl_module_spec=RLModuleSpec(module_class=SnakeActorCritic))
+    with pytest.raises(ValueError, match="SnakeActorCritic lacks QNetAPI and TargetNetworkAPI"):
+        config.validate()
+
+
+@dataclass
+class Heard:
+    """What callbacks were told, and which fields of the configuration were read."""
+
+    names: list[str] = field(default_factory=list)
+    returns: list[float] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    read: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Trained:
+    """An algorithm that was trained, its last results and what was heard meanwhile."""
+
+    algorithm: Any
+    results: dict[str, Any]
+    heard: Heard
+    checkpoint: Path
+
+
+@pytest.fixture(scope="module")
+def trained(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+    from ray.rllib.callbacks.callbacks import RLlibCallback
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+    from mabs import algorithms
+    from mabs.dqn import DQNConfig
+    from tests.mabs.conftest import SMALL
+
+    heard = Heard()
+
+    class Listener(RLlibCallback):  # type: ignore[misc]
+        def on_environment_created(self, *, env: Any, env_context: Any, **_: Any) -> None:
+            assert env.num_games == 4
+            assert env_context["width"] == 5
+            heard.names.append("environment_created")
+
+        def on_episode_start(self, *, episode: Any, **_: Any) -> None:
+            assert len(episode) == 0
+            assert set(episode.agent_ids) == {"snake_0", "snake_1"}
+
+        def on_episode_step(self, *, episode: Any, env_index: int, **_: Any) -> None:
+            assert len(episode) > 0
+            assert 0 <= env_index < 4
+
+        def on_episode_end(self, *, episode: Any, metrics_logger: Any, **_: Any) -> None:
+            assert episode.is_done
+            heard.returns.append(episode.get_return())
+            heard.lengths.append(len(episode))
+            metrics_logger.log_value("longest_game", len(episode), reduce="max")
+
+        def on_sample_end(self, *, samples: Any, **_: Any) -> None:
+            assert samples[0].num_env_steps > 0
+            heard.names.append("sample_end")
+
+        def on_evaluate_end(self, *, evaluation_metrics: Any, **_: Any) -> None:
+            heard.names.append("evaluate_end")
+
+        def on_train_result(self, *, result: Any, **_: Any) -> None:
+            heard.names.append("train_result")
+
+    def spy(config: Any, name: str) -> Any:
+        if not sys._getframe(1).f_code.co_filename.endswith(
+            ("algorithm_config.py", "rllib_settings.py")
+        ):
+            heard.read.add(name)
+        return object.__getattribute__(config, name)
+
+    config = algorithms.configure("DQN", SMALL)
+    config.env_runners(num_envs_per_env_runner=4, rollout_fragment_length=8)
+    config.training(
+        train_batch_size_per_learner=32,
+        num_steps_sampled_before_learning_starts=64,
+        target_network_update_freq=64,
+        replay_buffer_config={"capacity": 2_000},
+        adam_epsilon=0.25,
+        dueling=False,
+        lr=[[0, 1e-3], [100_000, 1e-4]],
+    )
+    config.rl_module(
+        model_config={"channels": (8,), "strides": (2,), "width": 16},
+        rl_module_spec=RLModuleSpec(module_class=_narrow()),
+    )
+    config.reporting(min_sample_timesteps_per_iteration=128)
+    config.evaluation(evaluation_interval=1, evaluation_duration=7)
+    config.callbacks(
+        Listener, on_episode_created=lambda **_: heard.names.append("episode_created")
+    ).debugging(seed=7, log_level="ERROR")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DQNConfig, "__getattribute__", spy)
+        algorithm = config.build_algo()
+        try:
+            results = [algorithm.train() for _ in range(2)][-1]
+            folder = tmp_path_factory.mktemp("rllib") / "checkpoint"
+            algorithm.save_to_path(str(folder))
+            yield Trained(algorithm, results, heard, folder)
+        finally:
+            algorithm.stop()
+
+
+def _narrow() -> type:
+    from torch import nn
+
+    from mabs.network import SnakeQModule
+
+    class Narrow(SnakeQModule):
+        """One's own network: a layer and no more."""
+
+        def build_network(self, shape: tuple[int, int, int], num_actions: int) -> nn.Module:
+            return nn.Sequential(_ToFloat(), nn.Flatten(), nn.Linear(int(np.prod(shape)), 4))
+
+    class _ToFloat(nn.Module):
+        def forward(self, planes: Any) -> Any:
+            return planes.float() / 255
+
+    return Narrow
+
+
+def test_every_honoured_field_is_read(trained: Trained) -> None:
+    from mabs.rllib_settings import HONOURED
+
+    unread = HONOURED - trained.heard.read
+    assert unread <= ELSEWHERE, unread - ELSEWHERE
+
+
+def test_callbacks_hear_of_games(trained: Trained) -> None:
+    heard = trained.heard
+    assert {"environment_created", "sample_end", "evaluate_end", "train_result"} <= set(heard.names)
+    assert heard.names.count("episode_created") >= len(heard.lengths) > 10
+    assert all(0 < length <= 30 for length in heard.lengths)
+    # Two snakes, one point a turn each as long as it lives.
+    assert all(0 <= total <= 60 for total in heard.returns)
+    runners = trained.results["env_runners"]
+    assert runners["longest_game"] == max(heard.lengths) or runners["longest_game"] <= 30
+    assert runners["num_episodes"] > 0
+
+
+def test_evaluation_plays_as_many_games_as_it_says(trained: Trained) -> None:
+    evaluation = trained.results["evaluation"]["env_runners"]
+    assert evaluation["num_episodes"] == 7
+    assert evaluation["episode_len_mean"] > 0
+
+
+def test_the_optimizer_has_the_wanted_epsilon_and_schedule(trained: Trained) -> None:
+    def seen(learner: Any) -> tuple[float, float]:
+        (group,) = learner.get_optimizer("default_policy").param_groups
+        return group["eps"], group["lr"]
+
+    ((eps, lr),) = [one.get() for one in trained.algorithm.learner_group.foreach_learner(seen)]
+    assert eps == 0.25
+    assert 1e-4 < lr < 1e-3
+
+
+def test_the_module_is_what_is_exported(trained: Trained) -> None:
+    """And so is the one in a checkpoint: the mean of the weights, not the last."""
+    import torch
+    from ray.rllib.core.columns import Columns
+    from ray.rllib.core.rl_module.rl_module import RLModule
+
+    algorithm = trained.algorithm
+    exported = algorithm._weights_to_export()
+    module = algorithm.get_module()
+    last = algorithm.env_runner.module["default_policy"].network.state_dict()
+    for name, array in module.network.state_dict().items():
+        np.testing.assert_array_equal(array, exported[name])
+        assert not torch.equal(array, last[name])
+    assert algorithm.get_module("nobody") is None
+
+    paths = [path.parent for path in trained.checkpoint.rglob("class_and_ctor_args.pkl")]
+    folders = [path for path in paths if path.name == "default_policy"]
+    assert folders == [trained.checkpoint / "learner_group/learner/rl_module/default_policy"]
+    loaded = RLModule.from_checkpoint(str(folders[0]))
+    planes = torch.randint(0, 256, (64, 10, 5, 5), dtype=torch.uint8)
+    moves = loaded.forward_inference({Columns.OBS: planes})[Columns.ACTIONS]
+    assert torch.equal(moves, module.network(planes).argmax(-1))
+
+
+def test_a_network_without_dueling_has_one_head(small_config: Any) -> None:
+    from mabs.network import DuelingQNetwork, network_settings
+
+    config = small_config("DQN").training(dueling=False)
+    settings = network_settings(config.model_config)
+    assert settings["dueling"] is False
+    assert "dueling" not in network_settings(small_config("DQN").model_config)
+    network = DuelingQNetwork((10, 5, 5), **settings)
+    assert not [name for name in network.state_dict() if name.startswith("value")]
+
+
+def test_a_module_of_ones_own_needs_nothing_of_ours(small_config: Any) -> None:
+    """RLlib's interfaces are enough: it is trained, measured and given back."""
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+    config = small_config("DQN").rl_module(rl_module_spec=RLModuleSpec(module_class=_foreign()))
+    algorithm = config.build_algo()
+    try:
+        before = algorithm.get_module().state_dict()["line.weight"].clone()
+        results = algorithm.train()
+        assert results["learners"]["default_policy"]["num_module_steps_trained_lifetime"] > 0
+        after = algorithm.get_module().state_dict()["line.weight"]
+        assert (before != after).any()
+        values = algorithm._player(algorithm._weights_to_export())
+        assert values(np.zeros((3, 10, 5, 5), np.uint8)).shape == (3, 4)
+    finally:
+        algorithm.stop()
+
+
+def _foreign() -> type:
+    import torch
+    from ray.rllib.algorithms.dqn.dqn_learner import (
+        QF_NEXT_PREDS,
+        QF_PREDS,
+        QF_TARGET_NEXT_PREDS,
+    )
+    from ray.rllib.core.columns import Columns
+    from ray.rllib.core.learner.utils import make_target_network
+    from ray.rllib.core.rl_module.apis import QNetAPI, TargetNetworkAPI
+    from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
+
+    class Line(TorchRLModule, QNetAPI, TargetNetworkAPI):  # type: ignore[misc]
+        def setup(self) -> None:
+            self.line = torch.nn.Linear(int(np.prod(self.observation_space.shape)), 4)
+
+        def _values(self, planes: Any, line: Any) -> Any:
+            return line(planes.float().flatten(1) / 255)
+
+        def make_target_networks(self) -> None:
+            self.target = make_target_network(self.line)
+
+        def get_target_network_pairs(self) -> Any:
+            return [(self.line, self.target)]
+
+        def forward_target(self, batch: Any) -> Any:
+            return {QF_PREDS: self._values(batch[Columns.OBS], self.target)}
+
+        def compute_q_values(self, batch: Any) -> Any:
+            return {QF_PREDS: self._values(batch[Columns.OBS], self.line)}
+
+        def _forward_train(self, batch: Any, **_: Any) -> Any:
+            after = batch[Columns.NEXT_OBS]
+            with torch.no_grad():
+                following = self._values(after, self.line), self._values(after, self.target)
+            names = QF_NEXT_PREDS, QF_TARGET_NEXT_PREDS
+            return self.compute_q_values(batch) | dict(zip(names, following, strict=True))
+
+    return Line

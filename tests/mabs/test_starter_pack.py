@@ -1,0 +1,94 @@
+"""Hyperparameters as the starter pack published them work, or are answered with the right name."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+PUBLISHED = {
+    "num_iters": 10,
+    "num_agents": 5,
+    "iterate_map_size": False,
+    "map_size": 11,
+    "algorithm": "PPO",
+    "additional_configs": {
+        "lambda": 0.90,
+        "gamma": 0.999,
+        "kl_coeff": 0.2,
+        "vf_clip_param": 175.0,
+        "train_batch_size": 9216,
+        "sample_batch_size": 96,
+        "sgd_minibatch_size": 256,
+        "num_sgd_iter": 3,
+        "lr": 5.0e-4,
+    },
+    "use_heuristics_action_masks": False,
+    "rl.training.config.num_cpus": 2,
+    "rl.training.config.num_gpus": 0,
+}
+"""What the notebook that trains has, with what the post on scaling adds."""
+
+
+def test_the_published_hyperparameters_are_taken() -> None:
+    from mabs.starter_pack import translated
+
+    values, said = translated(PUBLISHED)
+    prefix = "rl.training.config."
+    assert values[prefix + "num_epochs"] == 3
+    assert values[prefix + "minibatch_size"] == 256
+    assert values[prefix + "train_batch_size_per_learner"] == 9216
+    assert values[prefix + "rollout_fragment_length"] == 96
+    assert values[prefix + "num_gpus_per_learner"] == 0
+    assert values["num_workers"] == 1
+    assert values["action_mask"] == "none"
+    assert "iterate_map_size" not in values
+    assert f"{prefix}num_sgd_iter is {prefix}num_epochs today: 3" in said
+    assert translated(values) == (values, [])
+
+
+def test_the_command_takes_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mabs.launcher import main
+
+    monkeypatch.setenv("SM_HPS", json.dumps(PUBLISHED))
+    status = main(["--check"])
+    told = capsys.readouterr()
+    assert status == 0, told.err
+    assert "rl.training.config.num_cpus is num_workers today: 1" in told.out + told.err
+    assert main(["--check", "--rl.training.config.num_workers", "1"]) == 2
+    assert "says what num_workers says" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rl.training.checkpoint_freq": 50}, "set checkpoint_minutes"),
+        ({"rl.training.config.model": {}}, "set rl.training.config.model_config"),
+        ({"rl.training.config.multiagent": {}}, "set policies to each or shared"),
+        ({"iterate_map_size": True}, "set curriculum"),
+        ({"additional_configs": 3}, "must be a dictionary"),
+        ({"rl.training.config.num_cpus": 0}, "must be a number of CPUs, got 0"),
+        ({"rl.training.config.num_cpus": 4, "num_workers": 3}, "give one of the two"),
+    ],
+)
+def test_what_has_no_counterpart_is_answered(given: dict[str, object], message: str) -> None:
+    from mabs.starter_pack import translated
+
+    with pytest.raises(ValueError, match=message):
+        translated(given)
+
+
+def test_the_page_has_every_name() -> None:
+    from mabs.starter_pack import INSTEAD, NAMES
+
+    page = (Path(__file__).parents[2] / "docs" / "starter-pack.md").read_text()
+    named = {word.removeprefix("rl.training.config.") for word in re.findall(r"`([^`]+)`", page)}
+    rare = {"num_cpus_per_worker", "num_cpus_for_driver", "ignore_worker_failures", "lambda_"}
+    rare |= {"timesteps_per_iteration", "seed", "monitor", "rl.training.env"}
+    rare |= {"rl.training.stop.timesteps_total"}
+    missing = {name.removeprefix("rl.training.config.") for name in (*NAMES, *INSTEAD)} - named
+    assert missing <= rare

@@ -1,0 +1,236 @@
+"""Policies of others' trainers become policy.onnx: the same answers, evaluated and served."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import battlesnake_gym
+from battlesnake_gym.policy_file import PolicyError
+from server.policy import Policy
+from server.strategies import strategy_factory
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+SHAPE = 10, 7, 7
+GAME: dict[str, Any] = {"width": 7, "height": 7, "max_turns": 100}
+
+
+def torch_network(scaled: bool = True) -> Any:
+    from torch import nn
+
+    class ToFloat(nn.Module):
+        def forward(self, planes: Any) -> Any:
+            return planes.float() / 255 if scaled else planes
+
+    return nn.Sequential(
+        ToFloat(), nn.Conv2d(10, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(100, 4)
+    )
+
+
+def planes(count: int = 5) -> Any:
+    import torch
+
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(0, 256, (count, *SHAPE), dtype=torch.uint8, generator=generator)
+
+
+def exported(policy: Any, path: Path, **options: Any) -> Policy:
+    written = battlesnake_gym.export(policy, "planes", (7, 7), path / "policy.onnx", **options)
+    return Policy.load(written)
+
+
+def test_a_torch_module(tmp_path: Path) -> None:
+    import torch
+
+    network = torch_network()
+    policy = exported(network, tmp_path)
+    assert network.training, "it is left as it was"
+    with torch.no_grad():
+        wanted = network.eval()(planes()).numpy()
+    np.testing.assert_allclose(policy.q_values(planes().numpy()), wanted, atol=1e-4)
+    assert policy.metadata["training"]["algorithm"] == "torch Sequential"
+    floats = exported(torch_network(scaled=False), tmp_path, scale=1 / 255)
+    assert floats.board_sizes == {(7, 7)}
+
+
+def test_it_is_evaluated_served_and_sent_to_the_arena(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mabs import evaluate
+    from server import arena
+
+    rules = tmp_path / "my_rules.py"
+    rules.write_text("from heuristics.filters import dead_ends\nrules = [dead_ends]\n")
+    path = battlesnake_gym.export(torch_network(), "planes", (7, 7), tmp_path / "policy.onnx")
+    for more in ([], ["--rules", str(rules)]):
+        against = ["--opponents", "safe-random", "--games", "4", "--json"]
+        assert evaluate.main([str(path), *against, *more]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["wins"] + told["draws"] + told["losses"] == 4
+    board = battlesnake_gym.Board.new(7, 7, 2)
+    board.you_id = board.snakes[0].id
+    assert strategy_factory(policy=path)(0)(board).move in ("up", "down", "left", "right")
+    games = ["--games", "2", "--width", "7", "--height", "7", "--jobs", "1", "--max-turns", "30"]
+    database = ["--database", f"sqlite:///{tmp_path}/arena.db"]
+    assert arena.main([f"{path}+{rules}", "safe-random", *games, *database, "--json"]) == 0
+    assert "my_rules.py" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["PPO", "DQN", "MaskablePPO"])
+def test_a_model_of_stable_baselines(name: str, tmp_path: Path) -> None:
+    import gymnasium
+    import sb3_contrib
+    import stable_baselines3
+    import torch
+
+    from battlesnake_gym.wrappers import Enlarged
+
+    env: Any = gymnasium.make("battlesnake_gym:Battlesnake-v0", **GAME)
+    network = "MlpPolicy"
+    if name == "PPO":
+        env, network = Enlarged(env, 6), "CnnPolicy"
+    kind = getattr(stable_baselines3, name, None) or getattr(sb3_contrib, name)
+    small = {"buffer_size": 100} if name == "DQN" else {"n_steps": 8, "batch_size": 8}
+    model = kind(network, env, **small, seed=1)
+    policy = exported(model, tmp_path)
+    seen = planes()
+    # Stable-Baselines3 takes seven rows for the channels where there are ten planes.
+    pictures = seen.permute(0, 3, 1, 2)
+    if name == "PPO":
+        pictures = seen.repeat_interleave(6, 2).repeat_interleave(6, 3)
+    with torch.no_grad():
+        if name == "DQN":
+            wanted = model.policy.q_net(pictures)
+        else:
+            wanted = model.policy.get_distribution(pictures).distribution.logits
+    wanted = wanted.numpy()
+    got = policy.q_values(seen.numpy())
+    if name != "DQN":  # logits are known but for a constant
+        wanted, got = (x - x.mean(1, keepdims=True) for x in (wanted, got))
+    np.testing.assert_allclose(got, wanted, atol=1e-4)
+    with pytest.raises(PolicyError, match="give the observation and the boards that it was"):
+        battlesnake_gym.export(model, "planes", (11, 11), tmp_path / "other.onnx")
+
+
+def test_a_module_and_a_checkpoint_of_rllib(tmp_path: Path) -> None:
+    import torch
+    from gymnasium.spaces import Box, Discrete
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+    from mabs.network import TRUNK, SnakeQModule
+
+    spec = RLModuleSpec(
+        module_class=SnakeQModule,
+        observation_space=Box(0, 255, SHAPE, np.uint8),
+        action_space=Discrete(4),
+        model_config={**TRUNK, "channels": (8,), "strides": (2,), "width": 16},
+    )
+    module = spec.build()
+    module.update_mean()
+    with torch.no_grad():
+        module.network.advantage.bias += 1.0  # the last weights are not the mean
+        wanted = module.mean.module(planes()).numpy()
+    policy = exported(module, tmp_path)
+    np.testing.assert_allclose(policy.q_values(planes().numpy()), wanted, atol=1e-4)
+    folder = tmp_path / "checkpoint"
+    module.save_to_path(str(folder))
+    policy = exported(folder, tmp_path)
+    np.testing.assert_allclose(policy.q_values(planes().numpy()), wanted, atol=1e-4)
+
+
+def test_rllibs_stock_module(tmp_path: Path) -> None:
+    import torch
+    from gymnasium.spaces import Box, Discrete
+    from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
+    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+    module = RLModuleSpec(
+        module_class=DefaultPPOTorchRLModule,
+        observation_space=Box(0.0, 1.0, (490,), np.float32),
+        action_space=Discrete(4),
+        model_config=DefaultModelConfig(fcnet_hiddens=[16]).__dict__,
+    ).build()
+    flat = torch.nn.Flatten()
+
+    class Stock(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, seen: Any) -> Any:
+            return self.module.forward_inference({"obs": flat(seen)})["action_dist_inputs"]
+
+    policy = exported(Stock(), tmp_path, scale=1 / 255)
+    assert policy.q_values(planes().numpy()).shape == (5, 4)
+
+
+def test_an_onnx_file_and_a_session(tmp_path: Path) -> None:
+    import onnxruntime
+    import torch
+
+    network = torch_network(scaled=False).eval()
+    foreign = tmp_path / "foreign.onnx"
+    torch.onnx.export(
+        network,
+        (torch.zeros((2, *SHAPE)),),
+        str(foreign),
+        input_names=["x"],
+        output_names=["logits"],
+        dynamic_shapes=({0: torch.export.Dim("n")},),
+        dynamo=True,
+        verbose=False,
+    )
+    with torch.no_grad():
+        wanted = network(planes().float() / 255).numpy()
+    session = onnxruntime.InferenceSession(str(foreign), providers=["CPUExecutionProvider"])
+    for given in (foreign, session):
+        policy = exported(given, tmp_path, scale=1 / 255)
+        np.testing.assert_allclose(policy.q_values(planes().numpy()), wanted, atol=1e-4)
+    with pytest.raises(PolicyError, match="input is FLOAT; give scale"):
+        exported(foreign, tmp_path)
+
+
+def test_what_is_no_policy_is_refused_and_nothing_written(tmp_path: Path) -> None:
+    from torch import nn
+
+    class Moody(nn.Module):
+        """Says something else each time: no file does."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.line = nn.Linear(490, 4)
+            self.asked = 0
+
+        def forward(self, seen: Any) -> Any:
+            self.asked += 1
+            return self.line(seen.float().flatten(1)) + float(self.asked)
+
+    for policy, message in (
+        (nn.Flatten(), r"must give \[batch, 4\]"),
+        (torch_network(scaled=False), "does not take uint8"),
+        (object(), "object is no policy"),
+        (tmp_path / "none.onnx", "no such file"),
+        (Moody(), "else than what it was made of"),
+    ):
+        with pytest.raises(PolicyError, match=message):
+            exported(policy, tmp_path)
+    assert not (tmp_path / "policy.onnx").exists()
+    with pytest.raises(PolicyError, match="boards must be"):
+        battlesnake_gym.export(nn.Flatten(), "planes", (0, 7))
+
+
+def test_playing_needs_no_torch() -> None:
+    import subprocess
+
+    code = (
+        "import sys, battlesnake_gym, server.app, heuristics.own_rules;"
+        "battlesnake_gym.export; sys.exit('torch' in sys.modules or 'ray' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
