@@ -34,6 +34,7 @@ COMMANDS = {
     "snakes": Command("heuristics.listing", "list the named snakes"),
     "maps": Command("battlesnake_gym.map_listing", "list the maps, with pictures in text"),
     "arena": Command("server.arena", "let snakes (names, policies, URLs) play", "server"),
+    "league": Command("server.league", "a standing league, around the clock", "server"),
     "ladder": Command("server.ladder", "tell a snake's Elo by snakes of known Elo", "server"),
     "watch": Command("server.watch", "show replays in the browser", "server"),
     "analyse": Command("server.analyse", "tell chances, mistakes and best moves", "server"),

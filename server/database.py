@@ -103,6 +103,25 @@ class Seat(Base):
     game: Mapped[Game] = relationship(back_populates="seats")
 
 
+class LeagueSnake(Base):
+    """How a snake of a standing league stands with it; one that nobody noted is fit.
+
+    ``benched`` says whether the operator keeps it from playing. ``rests_until`` (UTC) is when its
+    health is looked at again after ``failures`` bad ones in a row, and ``why`` what was seen.
+    """
+
+    __tablename__ = "league_snakes"
+    __table_args__ = (UniqueConstraint("league", "snake"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    league: Mapped[str]
+    snake: Mapped[str]
+    benched: Mapped[bool] = mapped_column(default=False)
+    rests_until: Mapped[datetime | None] = mapped_column(default=None)
+    failures: Mapped[int] = mapped_column(default=0)
+    why: Mapped[str] = mapped_column(default="")
+
+
 def open_database(url: str = DEFAULT_URL) -> Engine:
     """Connect, and create the tables where they are missing.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from openskill.models import PlackettLuce
 
@@ -46,18 +47,38 @@ def rank(snakes: Sequence[tuple[str, bool, int]]) -> Placing:
     return [(name, order.index(turns)) for (name, _, _), turns in zip(snakes, lasted, strict=True)]
 
 
+class Ratings:
+    """The ratings of all snakes as they stand after the games so far; `add` takes the next one."""
+
+    def __init__(self) -> None:
+        self._model = PlackettLuce()
+        self._ratings: dict[str, Any] = {}
+
+    def add(self, placing: Placing) -> None:
+        """Take a game into account; one of a single snake tells nothing."""
+        for name, _ in placing:
+            if name not in self._ratings:
+                self._ratings[name] = self._model.rating(name=name)
+        if len(placing) < 2:
+            return
+        teams = [[self._ratings[name]] for name, _ in placing]
+        rated = self._model.rate(teams, ranks=[float(rank) for _, rank in placing])
+        for (name, _), (rating,) in zip(placing, rated, strict=True):
+            self._ratings[name] = rating
+
+    def of(self, name: str) -> Rating:
+        """How strong a snake is; who has not played is where everybody begins."""
+        rating = self._ratings.get(name) or self._model.rating()
+        return Rating(rating.mu, rating.sigma)
+
+    def all(self) -> dict[str, Rating]:
+        """The ratings of everybody who has played."""
+        return {name: self.of(name) for name in self._ratings}
+
+
 def rate(games: Iterable[Placing]) -> dict[str, Rating]:
     """Rate all snakes from their games, played in this order; games of one snake tell nothing."""
-    model = PlackettLuce()
-    ratings = {}
+    ratings = Ratings()
     for placing in games:
-        for name, _ in placing:
-            if name not in ratings:
-                ratings[name] = model.rating(name=name)
-        if len(placing) < 2:
-            continue
-        teams = [[ratings[name]] for name, _ in placing]
-        rated = model.rate(teams, ranks=[float(rank) for _, rank in placing])
-        for (name, _), (rating,) in zip(placing, rated, strict=True):
-            ratings[name] = rating
-    return {name: Rating(rating.mu, rating.sigma) for name, rating in ratings.items()}
+        ratings.add(placing)
+    return ratings.all()

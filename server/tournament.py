@@ -220,11 +220,7 @@ def play_fixtures(
     if jobs == 1 and announce is None:
         yield from (play_fixture(setup, fixture, replays) for fixture in fixtures)
         return
-    context = multiprocessing.get_context("spawn")
-    with (
-        _relayed(announce, context) as listen,
-        Pool(jobs, context, listen) as pool,
-    ):
+    with open_pool(jobs, announce) as pool:
         waiting = iter(fixtures)
         playing: set[Future[Result]] = set()
         try:
@@ -239,6 +235,14 @@ def play_fixtures(
         except BaseException:
             pool.abandon()
             raise
+
+
+@contextlib.contextmanager
+def open_pool(jobs: int, announce: Announce | None = None) -> Iterator[Pool]:
+    """Processes for `play_in_pool`, of whose games ``announce`` is told from a thread here."""
+    context = multiprocessing.get_context("spawn")
+    with _relayed(announce, context) as listen, Pool(jobs, context, listen) as pool:
+        yield pool
 
 
 @contextlib.contextmanager
@@ -269,6 +273,15 @@ def _begin_process(queue: SimpleQueue[tuple[str, Board | Turn | None]] | None) -
     global _queue
     _queue = queue
     signal.signal(signal.SIGTERM, _give_up)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone, even where that was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _give_up(number: int, frame: FrameType | None) -> None:

@@ -9,9 +9,11 @@ from sqlalchemy.engine import Engine
 
 from server import compress
 from server.analyses import Analyses
+from server.league_file import Plan
 from server.page_server import LARGEST_REQUEST
 from server.web import engine as engine_protocol
 from server.web import games, lab, leaderboard, play, visitors
+from server.web import league as league_page
 from server.web.context import Arena
 from server.web.course import Broadcast
 from server.web.hall import Hall
@@ -19,21 +21,29 @@ from server.web.roster import Roster
 
 
 def create_app(
-    database: Engine, roster: Roster, broadcast: Broadcast, replays: Path, token: str | None = None
+    database: Engine,
+    roster: Roster,
+    broadcast: Broadcast,
+    replays: Path,
+    token: str | None = None,
+    league: Plan | None = None,
 ) -> Flask:
     """The application over a database of results.
 
     ``broadcast`` knows the games of a tournament that is running; those that people start are added
     to it, and kept in the folder ``replays``. With a ``token`` only those who have it may do more
-    than look.
+    than look. With a ``league`` there is a page about it.
     """
     app = Flask("server")  # whose folders hold the templates and the board component
     app.config["MAX_CONTENT_LENGTH"] = LARGEST_REQUEST
     app.extensions["arena"] = Arena(
-        database, roster, broadcast, Hall(database, broadcast, replays), Analyses()
+        database, roster, broadcast, Hall(database, broadcast, replays), Analyses(), league
     )
     for part in (leaderboard, games, play, lab, engine_protocol):
         app.register_blueprint(part.blueprint)
+    if league is not None:
+        app.register_blueprint(league_page.blueprint)
+    app.context_processor(lambda: {"league": league})
     visitors.guard(app, token)
     app.after_request(_guard)
     app.after_request(compress.compressed)

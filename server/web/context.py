@@ -11,6 +11,7 @@ from werkzeug.exceptions import HTTPException
 
 from battlesnake_gym.fields import BoardError
 from server.analyses import Analyses
+from server.league_file import Plan
 from server.web.course import Broadcast
 from server.web.hall import Hall
 from server.web.roster import Roster
@@ -18,8 +19,8 @@ from server.web.roster import Roster
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """The results, who may play, the games that are on, who plays those that people start, and who
-    looks into those that are over.
+    """The results, who may play, the games that are on, who plays those that people start, who
+    looks into those that are over, and the league that is played here, if any.
     """
 
     database: Engine
@@ -27,6 +28,7 @@ class Arena:
     broadcast: Broadcast
     hall: Hall
     analyses: Analyses
+    league: Plan | None
 
 
 def arena() -> Arena:

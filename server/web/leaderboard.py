@@ -96,6 +96,8 @@ def title(setup: dict[str, object]) -> str:
     """A tournament in a few words."""
     if setup == SETUP:
         return "Games from these pages"
+    if "league" in setup:
+        return f"{setup['league']}, season {setup['season']}"
     snakes = setup["snakes"]
     assert isinstance(snakes, list)
     names = ", ".join(str(name).rsplit("/", 1)[-1] for name in snakes[:4])

@@ -12,6 +12,7 @@ from sqlalchemy.engine import Engine
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Turn
 from server.addresses import listen
+from server.league_file import Plan
 from server.page_server import PageServer
 from server.web import create_app
 from server.web.course import Broadcast
@@ -28,7 +29,8 @@ class Site:
 
     Who is on the ``roster`` may be played against; requests may name this machine as one of
     ``names``. Where others can reach it, by ``host`` or by such a name, whoever wants to do more
-    than look needs a token, which is printed. Raises ``OSError`` where the port is taken.
+    than look needs a token, which is printed; a ``token`` that is given is needed everywhere. With
+    a ``league`` the pages tell of it. Raises ``OSError`` where the port is taken.
     """
 
     def __init__(
@@ -39,11 +41,15 @@ class Site:
         host: str,
         port: int,
         names: Iterable[str] = (),
+        *,
+        token: str | None = None,
+        league: Plan | None = None,
     ) -> None:
         names = list(names)
-        token = None if is_loopback(host) and not names else secrets.token_urlsafe(16)
+        if token is None and not (is_loopback(host) and not names):
+            token = secrets.token_urlsafe(16)
         self._broadcast = Broadcast()
-        self._app = create_app(database, roster, self._broadcast, replays, token)
+        self._app = create_app(database, roster, self._broadcast, replays, token, league)
         listener = listen(host, port)
         self._server = PageServer(
             self._app,

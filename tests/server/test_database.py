@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,10 +24,13 @@ from server.database import (
     load_games,
     open_database,
 )
+from server.league_file import read
+from server.standing_league import League, bench, end_season, notes, seasons
 from server.tournament import Setup
 from server.web import create_app
 from server.web.course import Broadcast
 from server.web.roster import Roster
+from tests.server.fast_league import FastClock, play_here
 from tests.server.launch import free_port
 
 
@@ -165,4 +168,32 @@ def test_the_pages_read_and_write_it(url: str, tmp_path: Path) -> None:
     while f"/game/{game}" not in (page := client.get("/games").text) and time.monotonic() < limit:
         time.sleep(0.05)
     assert f"/game/{game}" in page
+    engine.dispose()
+
+
+def test_a_league_goes_on_in_it(url: str) -> None:
+    engine = open_database(url)
+    board = {"width": 7, "height": 7, "max_turns": 8}
+    plan = read({"name": url, "snakes": {"ä": "hungry", "b": "random"}, "boards": [board]}, Path())
+    sources = {member.name: member.source for member in plan.members}
+    for sick in ("", "tired"):  # the second object knows what the first one stored
+
+        def ailments(names: Sequence[str], sick: str = sick) -> list[str]:
+            return [sick if name == "ä" else "" for name in names]
+
+        league = League(plan, sources, engine, ailments, clock=FastClock())
+        if sick:
+            league.step(play_here)
+        else:
+            league.run(play_here, games=2)
+    with Session(engine) as session:
+        (season,) = seasons(session, url)
+        assert [game.number for game in load_games(session, season.tournament)] == [0, 1]
+        noted = notes(session, url)
+        assert (noted["ä"].why, noted["ä"].failures, set(noted)) == ("tired", 1, {"ä"})
+        bench(session, url, "b", True, season.starts)
+        end_season(session, url, season.starts)
+    assert league.season == season
+    league.step(play_here)
+    assert league.season.number == 2
     engine.dispose()

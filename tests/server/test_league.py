@@ -1,0 +1,394 @@
+"""Standing leagues: their file, a day by a fast clock, real processes that are killed, the page."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from sqlalchemy import select
+from sqlalchemy.engine import Engine
+from sqlalchemy.orm import Session
+
+from battlesnake_gym import cli
+from server.addresses import Reach
+from server.database import Game, LeagueSnake, open_database
+from server.league import Players, read_token
+from server.league_file import EXAMPLE, Member, Plan, load, read
+from server.programs import Programs
+from server.ratings import Ratings
+from server.standing_league import REMEMBERED, League, bench, match, seasons
+from server.web import create_app
+from server.web.course import Broadcast
+from server.web.roster import Roster
+from tests.server import zoo
+from tests.server.fast_league import BEGIN, FastClock, play_here
+
+SMALL = {"width": 7, "height": 7, "max_turns": 12}
+
+
+def plan_of(snakes: dict[str, Any], **more: Any) -> Plan:
+    return read({"name": "Club", "snakes": snakes, "boards": [SMALL], **more}, Path())
+
+
+def games_of(engine: Engine, tournament: int) -> list[Game]:
+    with Session(engine) as session:
+        games = list(
+            session.scalars(
+                select(Game).where(Game.tournament_id == tournament).order_by(Game.number)
+            )
+        )
+        assert all(game.seats for game in games)
+        return games
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+def test_the_example_is_a_league(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["league", "--example"]) == 0
+    file = tmp_path / "league.yaml"
+    file.write_text(capsys.readouterr().out)
+    plan = load(file)
+    assert [member.name for member in plan.members] == ["hungry", "cautious", "search"]
+    assert [(board.map, board.snakes) for board in plan.boards] == [("standard", 2), ("royale", 3)]
+    whole = yaml.safe_load(re.sub(r"^  # (.*)", r"  \1", EXAMPLE, flags=re.MULTILINE))
+    assert read(whole, tmp_path).members[-1] == Member(
+        "written", command="python my_snake.py --port {port}"
+    )
+
+
+def test_files_named_in_it_lie_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "policy.onnx").write_bytes(b"")
+    plan = read({"name": "A", "snakes": {"a": "policy.onnx", "b": "hungry"}}, tmp_path)
+    assert [member.source for member in plan.members] == [str(tmp_path / "policy.onnx"), "hungry"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"name": ""}, "name must be a text"),
+        ({"snakes": {"a": "hungry"}}, "a league needs two or more, got 1"),
+        ({"snakes": {"a": "hungry", "b": 3}}, "snakes.b must be a URL"),
+        ({"snakes": {"a": "hungry", "b=c": "random"}}, "a text without = / :"),
+        ({"snakes": {"a": "hungry", "b": "hungri"}}, "did you mean hungry"),
+        ({"snakes": {"a": "hungry", "b": {"comand": "x"}}}, "did you mean command"),
+        ({"boards": [{"widht": 7}]}, "boards[0]: unknown field 'widht'; did you mean width"),
+        ({"boards": [{"snakes": 3}]}, "boards[0].snakes must be between 2 and the league's 2"),
+        ({"boards": [{"map": "royal"}]}, "did you mean royale"),
+        ({"boards": [{"width": 0}]}, "boards[0].width must be 1 or more"),
+        ({"boards": [{"width": 2, "height": 1}]}, "boards[0]: "),
+        ({"season_day": 3}, "did you mean season_days"),
+        ({"timeout": "long"}, "timeout must be a whole number"),
+    ],
+)
+def test_a_mistake_in_it_is_told_in_one_line(
+    change: dict[str, Any],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("league.yaml").write_text(
+        yaml.safe_dump({"name": "A", "snakes": {"a": "hungry", "b": "random"}} | change)
+    )
+    assert cli.main(["league", "league.yaml"]) == 2
+    assert not Path("arena.sqlite").exists()
+    err = capsys.readouterr().err
+    assert told in err
+    assert err.count("\n") == 1
+
+
+# --- who plays whom -------------------------------------------------------------------------------
+
+
+def test_the_nearest_meet_but_not_for_ever() -> None:
+    ratings = Ratings()
+    for _ in range(6):  # two strong ones, two weak ones, who win by turns among themselves
+        for better, worse in ("ac", "ad", "bc", "bd", "ab", "ba", "cd", "dc"):
+            ratings.add([(better, 0), (worse, 1)])
+    everybody = ["a", "b", "c", "d"]
+    assert set(match(everybody, 2, ratings, {}, {"a": []})) == {"a", "b"}
+    assert match(everybody, 2, ratings, {"a": 2, "b": 2, "c": 1, "d": 2}, {"c": []}) == ["c", "d"]
+    met: dict[str, list[str]] = {name: [] for name in everybody}
+    played = dict.fromkeys(everybody, 0)
+    for _ in range(100):
+        pair = match(everybody, 2, ratings, played, met)
+        for name, other in (pair, pair[::-1]):
+            played[name] += 1
+            met[name].append(other)
+            del met[name][:-REMEMBERED]
+    assert met["a"].count("b") > met["a"].count("d")
+    assert set(met["a"]) == {"b", "c", "d"}
+
+
+# --- a day ----------------------------------------------------------------------------------------
+
+
+def test_a_day_of_a_league_with_a_snake_that_is_sick_and_a_kill_every_hour(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = FastClock()
+    well = zoo.Recorder()
+
+    def sometimes(connection: Any, head: bytes, body: bytes) -> bool | None:
+        return None if 6 <= clock.hours < 9 else well(connection, head, body)
+
+    engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
+    with zoo.snake(sometimes) as url, Programs({}) as programs:
+        plan = plan_of(
+            {"h": "hungry", "c": "cautious", "s": "straight", "far": url},
+            season_days=1, games_per_hour=4, health_minutes=30,
+        )  # fmt: skip
+        players = Players(plan, programs, Reach())
+        played: list[tuple[float, set[str]]] = []
+
+        def play(setup: Any, fixture: Any, replays: Any) -> Any:
+            played.append((clock.hours, {snake.partition("=")[0] for snake in setup.snakes}))
+            return play_here(setup, fixture, replays)
+
+        for hour in range(1, 26):  # a new object each hour knows only what the database holds
+            league = League(plan, players.sources, engine, players.ailments, clock=clock)
+            while clock.hours < hour:
+                league.step(play)
+    with Session(engine) as session:
+        second, first = seasons(session, "Club")
+        assert session.scalars(select(LeagueSnake.rests_until)).all() == [None]
+    assert (first.starts, first.ends - first.starts) == (BEGIN, second.ends - second.starts)
+    assert second.starts == first.ends
+    games = games_of(engine, first.tournament)
+    # Each end loses at most the game that it interrupts, and a pause that it shortens adds one.
+    assert 4 * 24 - 26 <= len(games) <= 4 * 24 + 26
+    assert [game.number for game in games] == list(range(len(games)))
+    with_far = [when for when, names in played if "far" in names]
+    sick = [when for when in with_far if 6 <= when < 9]
+    assert len(sick) <= 1  # in which it is noticed, if no look at its health came before
+    assert [when for when in with_far if when < 6]
+    assert [when for when in with_far if 9 <= when < 11]
+    told = capsys.readouterr().err
+    rests = [int(minutes) for minutes in re.findall(r"far rests for (\d+) min", told)]
+    assert rests == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert told.count("far is back") == 1
+    assert "season 2 begins" in told
+    engine.dispose()
+
+
+def test_who_loses_moves_rests_and_who_is_benched_does_not_play(tmp_path: Path) -> None:
+    clock = FastClock()
+    engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
+
+    def asked_for_moves(connection: Any, head: bytes, body: bytes) -> bool | None:
+        return zoo.Recorder()(connection, head, body) if head.startswith(b"GET") else None
+
+    with zoo.snake(asked_for_moves) as url, Programs({}) as programs:
+        plan = plan_of({"h": "hungry", "c": "cautious", "mute": url}, games_per_hour=60)
+        players = Players(plan, programs, Reach())
+        league = League(plan, players.sources, engine, players.ailments, clock=clock)
+        while clock.hours < 0.1:
+            league.step(play_here)
+        games = games_of(engine, league.season.tournament)
+        with Session(engine) as session:
+            row = session.scalars(select(LeagueSnake)).one()
+            assert (row.snake, row.failures >= 2) == ("mute", True)
+            assert re.fullmatch(r"lost (\d+) of \1 moves of a game \(connection\)", row.why)
+            bench(session, "Club", "h", True, clock.now())
+            bench(session, "Club", "mute", True, clock.now())
+        while clock.hours < 2:
+            league.step(play_here)
+        assert len(games_of(engine, league.season.tournament)) == len(games)
+        with Session(engine) as session:
+            bench(session, "Club", "h", False, clock.now())
+        while clock.hours < 2.1:
+            league.step(play_here)
+        assert len(games_of(engine, league.season.tournament)) > len(games)
+    engine.dispose()
+
+
+# --- real processes -------------------------------------------------------------------------------
+
+SNAKE = """
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Snake(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.do_POST()
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        answer = b'{"apiversion": "1", "move": "left"}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+    def log_message(self, *args):
+        pass
+HTTPServer(("127.0.0.1", int(sys.argv[1])), Snake).serve_forever()
+"""
+
+
+def test_a_league_that_is_killed_leaves_nothing_behind_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "snake.py").write_text(SNAKE)
+    (tmp_path / "league.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "name": "Club",
+                "snakes": {
+                    "hungry": "hungry",
+                    "mine": {"command": f"{sys.executable} {tmp_path / 'snake.py'} {{port}}"},
+                },
+                "boards": [SMALL],
+                "games_per_hour": 1_000_000,
+                "timeout": 5000,
+            }
+        )
+    )
+    command = [sys.executable, "-m", "battlesnake_gym", "league", "league.yaml", "--jobs=1",
+               "--port=0"]  # fmt: skip
+
+    def stored() -> list[tuple[int, str]]:
+        with (
+            contextlib.suppress(sqlite3.OperationalError),
+            contextlib.closing(sqlite3.connect(tmp_path / "arena.sqlite")) as database,
+        ):
+            return database.execute("select number, replay from games order by number").fetchall()
+        return []
+
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: len(stored()) >= 2, process)
+        others = processes_below(process.pid)
+        assert any("snake.py" in words for words in others.values())
+    finally:
+        process.kill()
+        process.wait()
+    limit = time.monotonic() + 120
+    while alive := [words for number, words in others.items() if words_of(number) == words]:
+        assert time.monotonic() < limit, alive
+        time.sleep(0.05)
+    before = stored()
+    done = subprocess.run(
+        [*command, "--games=2"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    after = stored()
+    assert after[: len(before)] == before
+    assert [number for number, _ in after] == list(range(len(before) + 2))
+    assert all(Path(replay).exists() for _, replay in after)
+    assert "season 1" in done.stderr
+    assert re.search(rf"^hungry .* {len(after)} ", done.stdout, re.MULTILINE)
+
+
+def until(condition: Any, process: subprocess.Popen[bytes]) -> None:
+    while not condition():
+        assert process.poll() is None
+        time.sleep(0.05)
+
+
+def words_of(number: int) -> str:
+    """The command of a process, "" where it is gone or dead."""
+    try:
+        if "\nState:\tZ" in Path(f"/proc/{number}/status").read_text():
+            return ""
+        return Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def processes_below(number: int) -> dict[int, str]:
+    """The commands of all that a process has started, and they in turn."""
+    found: dict[int, str] = {}
+    for task in Path(f"/proc/{number}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                found |= {child: words_of(child)} | processes_below(child)
+    return found
+
+
+def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
+    (tmp_path / "snake.py").write_text(SNAKE)
+    with Programs({"mine": f"{sys.executable} {tmp_path / 'snake.py'} {{port}}"}) as programs:
+        plan = plan_of({"mine": {"command": "unused"}, "h": "hungry"})
+        players = Players(plan, programs, Reach())
+        assert players.ailments(["mine", "h"]) == ["", ""]
+        (snake,) = [
+            number
+            for number, words in processes_below(os.getpid()).items()
+            if "snake.py" in words and "server.programs" not in words
+        ]
+        os.kill(snake, signal.SIGKILL)
+        limit = time.monotonic() + 60
+        while words_of(snake) and time.monotonic() < limit:
+            time.sleep(0.02)
+        assert players.ailments(["mine"]) == [""]
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(programs.url("mine"))
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def club(tmp_path: Path) -> Iterator[tuple[Plan, Engine]]:
+    engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
+    plan = plan_of({"h": "hungry", "c": "cautious", "s<b>": "straight"})
+    sources = {member.name: member.source for member in plan.members}
+    league = League(plan, sources, engine, lambda names: [""] * len(names), clock=FastClock())
+    while league.games < 4:
+        league.step(play_here)
+    yield plan, engine
+    engine.dispose()
+
+
+def test_the_page_tells_of_the_season_and_obeys_who_has_the_token(
+    club: tuple[Plan, Engine], tmp_path: Path
+) -> None:
+    plan, engine = club
+    token = read_token(tmp_path / "token")
+    assert read_token(tmp_path / "token") == token
+    assert (tmp_path / "token").stat().st_mode & 0o077 == 0
+    app = create_app(engine, Roster(), Broadcast(), tmp_path, token, plan)
+    stranger, operator = app.test_client(), app.test_client()
+    assert operator.get(f"/league?token={token}").status_code == 302
+    page = stranger.get("/league").text
+    assert "season 1" in page
+    assert "s&lt;b&gt;" in page
+    assert "<b>" not in re.sub(r"<b>[-\d.]+</b>", "", page)
+    assert "data-post" not in page
+    assert operator.get("/league").text.count("data-post") == 4
+    assert ">League</a>" in stranger.get("/").text
+    assert "Club, season 1" in stranger.get("/").text
+    wish = {"snake": "h", "benched": True}
+    assert stranger.post("/league/bench", json=wish).status_code == 403
+    assert stranger.post("/league/season", json={}).status_code == 403
+    assert states(stranger)["h"] == "plays"
+    assert operator.post("/league/bench", json=wish).status_code == 200
+    assert states(stranger)["h"] == "benched"
+    for wrong in ({"snake": "nobody", "benched": True}, {"snake": "h"}, {"snake": 3}):
+        answer = operator.post("/league/bench", json=wrong)
+        assert (answer.status_code, len(answer.get_json()["error"]) > 10) == (400, True)
+    assert operator.post("/league/season", json={}).status_code == 200
+    with Session(engine) as session:
+        (season,) = seasons(session, "Club")
+    clock = FastClock()
+    clock.time = max(season.ends, clock.time)
+    sources = {member.name: member.source for member in plan.members}
+    league = League(plan, sources, engine, lambda names: [""] * len(names), clock=clock)
+    league.step(play_here)
+    assert league.season.number == 2
+    assert stranger.get("/league.json").get_json()["season"] == 2
+
+
+def states(client: Any) -> dict[str, str]:
+    return {one["snake"]: one["state"] for one in client.get("/league.json").get_json()["snakes"]}
