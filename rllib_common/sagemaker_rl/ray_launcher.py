@@ -177,6 +177,7 @@ class SageMakerRayLauncher:
                 self.identity(config)
                 say("the hyperparameters are fine")
                 return 0
+            check_driver(os.environ)
             self.check_machine(config)
             if membership.alone and arguments.address is None:
                 check_cpus(config, own_cpus())
@@ -459,6 +460,24 @@ def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
             f"there are {cpus} CPUs, and one is the driver's{also} "
             "(with 0 workers the driver plays the games itself)"
         )
+
+
+def check_driver(environ: Mapping[str, str]) -> None:
+    """Refuse an instance of a job whose GPUs torch cannot use: CPUs would train at their price.
+
+    Raises:
+        HyperparameterError: there are GPUs (SageMaker counts them in ``SM_NUM_GPUS``) without use.
+    """
+    paid = int(environ.get("SM_NUM_GPUS") or 0)
+    usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if usable >= paid:
+        return
+    built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
+    raise HyperparameterError(
+        f"this instance has {paid} GPUs, of which torch {torch.__version__} (built for {built}) "
+        f"can use {usable}: its driver is too old, or torch is one for CPUs; take an instance with "
+        "a newer driver, an image with another torch, or an instance without GPUs"
+    )
 
 
 def check_gpus(config: AlgorithmConfig, gpus: int) -> None:

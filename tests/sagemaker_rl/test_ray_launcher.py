@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium
 import pytest
+import torch
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.tune.registry import register_env
 
@@ -164,6 +165,20 @@ def test_a_learner_in_the_driver_needs_a_gpu_there(monkeypatch: pytest.MonkeyPat
     config = PPOConfig().learners(num_learners=0, num_gpus_per_learner=1)
     with pytest.raises(HyperparameterError, match="1 GPUs are wanted in the driver's instance"):
         check_gpus(config, 4)
+
+
+@pytest.mark.parametrize(("works", "there", "usable"), [(False, 1, 0), (True, 1, 1)])
+def test_gpus_that_are_paid_for_must_work(
+    works: bool, there: int, usable: int, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that is too old for this torch shows GPUs that nothing can be computed on."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: works)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: there)
+    monkeypatch.setenv("SM_NUM_GPUS", "4")
+    assert CartPole.train_main(["--num_iters", "1"]) == 2
+    failure = (job / "output" / "failure").read_text()
+    assert f"this instance has 4 GPUs, of which torch {torch.__version__}" in failure
+    assert f"can use {usable}: its driver is too old" in failure
 
 
 RAY_UNDER_A_SIGNAL = """
