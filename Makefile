@@ -12,7 +12,7 @@ help:
 	@echo "make demo      set up, train three minutes, export, serve, play; then look at the games"
 	@echo "make test      set up and pass the tests (under 15 minutes)"
 	@echo "make test-all  the same with the tests marked slow, and what they cover"
-	@echo "make test-python PYTHON=python3.13  game, heuristics and server on another Python"
+	@echo "make test-python PYTHON=python3.13  game, heuristics, server and training on another Python"
 	@echo "make site      build the documentation site into site/"
 	@echo "make lint      ruff and mypy alone"
 	@echo "make build     compile the engine and the search again after a change in a csrc folder"
@@ -76,14 +76,15 @@ test: system-packages mxnet lint
 test-all: system-packages mxnet lint
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
-# Game, heuristics and server with their tests on any Python, in an environment of its own that has
-# neither torch nor ray; the compiled parts are of the stable ABI, so one build serves all.
+# Game, heuristics, server and training with their tests on another Python, in an environment of its
+# own; the compiled parts are of the stable ABI, so one build serves all.
 OTHER = .venv-$(notdir $(PYTHON))
 test-python:
 	$(PYTHON) -m venv $(OTHER)
-	$(OTHER)/bin/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel onnx -e ".[server,dev]"
+	$(OTHER)/bin/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel -e ".[rllib,server,dev]"
 	$(OTHER)/bin/pytest -n auto --dist loadfile -m "not slow" \
-		tests/battlesnake_gym tests/heuristics tests/server battlesnake_gym heuristics server
+		tests/battlesnake_gym tests/heuristics tests/server tests/mabs \
+		battlesnake_gym heuristics server rllib_src/mabs
 
 sanitize:
 	tools/sanitize.sh

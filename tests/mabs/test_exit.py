@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.progress import rows
+from tests.sagemaker_rl.doctored import doctor, mark_whole
 
 pytest.importorskip("heuristics._search")
 
@@ -70,6 +71,24 @@ def test_a_resumed_run_goes_on_with_all_that_was_learned(trained: Path) -> None:
     assert len(list(newest.glob("samples-*.npz"))) == 3
     promoted = int(float(rows(trained)[-1]["promoted"]))
     assert len(list(newest.glob("network-*.evaluation"))) == promoted
+
+
+def test_a_doctored_checkpoint_runs_nothing(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mabs.evaluation_fit import Samples
+
+    ran, runs = tmp_path / "ran", tmp_path / "runs"
+    shutil.copytree(trained, runs / trained.name)
+    newest = sorted((runs / trained.name / "checkpoints").iterdir())[-1]
+    doctor(newest / "model.pt", ran)
+    mark_whole(newest)
+    assert train(runs, "--num-iters", "4") == 1
+    assert "--trust" in capsys.readouterr().err
+    doctor(newest / "samples-000.npz", ran)
+    with pytest.raises(ValueError, match="pickled"):
+        Samples.load(newest / "samples-000.npz")
+    assert not ran.exists()
 
 
 def test_the_champion_plays_inside_the_search(trained: Path) -> None:
