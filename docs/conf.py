@@ -39,7 +39,6 @@ nb_execution_raise_on_error = True
 nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
 
 autosummary_generate = True
-autosummary_ignore_module_all = False
 autodoc_default_options = {
     "members": True,
     "undoc-members": True,
