@@ -6,7 +6,7 @@ DEMO ?= demo
 MINUTES ?= 3
 MXNET_VENV ?= .venv-mxnet
 
-.PHONY: help demo site test test-all test-python system-packages mxnet lint build sanitize clean
+.PHONY: help demo site notebooks test test-all test-python system-packages mxnet lint build sanitize clean
 
 help:
 	@echo "make demo      set up, train three minutes, export, serve, play; then look at the games"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-all  the same with the tests marked slow, and what they cover"
 	@echo "make test-python PYTHON=python3.13  game, heuristics, server and training on another Python"
 	@echo "make site      build the documentation site into site/"
+	@echo "make notebooks  run all notebooks again, and keep what they show"
 	@echo "make lint      ruff and mypy alone"
 	@echo "make build     compile the engine and the search again after a change in a csrc folder"
 	@echo "make mxnet     set up the MXNet baseline, in a virtual environment of its own"
@@ -57,6 +58,10 @@ demo: $(VENV)/.engine
 
 site: $(VENV)/.test-packages $(VENV)/.engine
 	$(BIN)/python tools/build_site.py site
+
+# All of them, or those named: make notebooks NOTEBOOKS=notebooks/5_heuristics_developer.ipynb
+notebooks: $(VENV)/.test-packages $(VENV)/.engine
+	$(BIN)/python tools/run_notebooks.py $(NOTEBOOKS)
 
 system-packages:
 	@tools/system_packages.sh

@@ -26,7 +26,10 @@ COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", 
 WANTED = {
     "int": "a whole number",
     "positive": "a whole number from 1 on",
+    "jobs": "a whole number",
     "float": "a number",
+    "milliseconds": "a number",
+    "named_number": "NAME=NUMBER",
     "loads": "JSON",
 }
 """How the functions are called that options are read with."""
@@ -104,7 +107,7 @@ def _plainly(message: str) -> str:
     message = re.sub(r"^argument (?:\S+/)?(\S+): ", r"\1: ", message)
     found = re.fullmatch(r"(\S+): invalid (\S+) value: (.*)", message, re.DOTALL)
     if found:
-        what = WANTED.get(found[2].lstrip("_"), f"a {found[2].lstrip('_')}")
+        what = WANTED.get(found[2], "something else (--help tells what)")
         return f"{found[1]} must be {what}, got {found[3]}"
     message = re.sub(
         r"^(\S+): expected (?:one|at least one) argument$", r"\1 needs a value", message

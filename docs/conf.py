@@ -3,16 +3,37 @@
 `make site` builds it; the source folder is the repository, since pages link to what lies beside.
 """
 
+import importlib
 from importlib.metadata import version as installed
+from pathlib import Path
+
+from sphinx.application import Sphinx
+from sphinx.ext.napoleon import GoogleDocstring
 
 project = "Battlesnake, learned and served"
 author = "the Battlesnake Gym contributors"
 version = release = installed("battlesnake-gym")
 
+
+def offered(package: str) -> dict[str, str]:
+    """The names that a package has of its modules, and where each is explained.
+
+    That of a constant is empty: nothing tells where it was defined.
+    """
+    module = importlib.import_module(package)
+    values = {name: getattr(module, name) for name in module.__all__}
+    return {
+        name: f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else ""
+        for name, value in values.items()
+    }
+
+
+PACKAGES = ("battlesnake_gym", "battlesnake_gym.rules", "battlesnake_gym.rules.maps", "heuristics")
+"""Those that offer names of their modules."""
+
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.napoleon",
     "myst_nb",
 ]
 root_doc = "docs/index"
@@ -23,25 +44,28 @@ include_patterns = [
     "heuristics/evaluations/README.md",
     "*.md",
 ]
-exclude_patterns = ["README.md", "docs/play", "docs/_gallery", "**/.ipynb_checkpoints"]
+exclude_patterns = [
+    "README.md",
+    "docs/play",
+    "docs/_gallery",
+    "docs/templates",
+    "**/.ipynb_checkpoints",
+]
 
 myst_enable_extensions = ["attrs_inline", "deflist"]
 myst_heading_anchors = 4
 # Pygments does not know that a shell command in a cell may go on after a backslash.
 suppress_warnings = ["misc.highlighting_failure"]
-# Notebooks are kept without outputs. The one that trains nothing runs when the site is built; the
-# others are shown as they are.
-nb_execution_mode = "auto"
-nb_execution_excludepatterns = ["notebooks/[123467]_*.ipynb", "notebooks/procgen_*.ipynb"]
-nb_execution_timeout = 1800
-nb_execution_raise_on_error = True
-# Where there is no kernel, a widget is the picture that it showed.
-nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
+# Notebooks keep what they showed when `make notebooks` ran them.
+nb_execution_mode = "off"
 
 autosummary_generate = True
+autosummary_context = {"offered": {package: offered(package) for package in PACKAGES}}
+templates_path = [str(Path(__file__).parent / "templates")]
 autodoc_default_options = {
     "members": True,
     "undoc-members": True,
+    "ignore-module-all": True,  # a name stands where it is defined, and packages lead there
     "show-inheritance": True,
     "member-order": "bysource",
     "exclude-members": "metadata, registry",
@@ -57,3 +81,20 @@ html_copy_source = False
 html_show_sphinx = False
 html_static_path = ["static"]
 html_css_files = ["gallery.css"]
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx, once it has read what stands above."""
+    app.connect("autodoc-process-docstring", read_sections)
+
+
+def read_sections(
+    app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
+) -> None:
+    """Give Sphinx the sections of docstrings (`Raises:`) as its own fields.
+
+    As the extension napoleon, except for values: of those it takes the first line, up to a colon,
+    for a type.
+    """
+    if what not in ("attribute", "data", "property"):
+        lines[:] = GoogleDocstring(lines, what=what, name=name).lines()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Never
+from typing import Any, Never
 
 from tqdm import tqdm
 
-from battlesnake_gym.command_line import Parser, refuse
+from battlesnake_gym.command_line import Parser, add_json, refuse, write_json
 from battlesnake_gym.fields import plain
 from battlesnake_gym.replay import Replay, ReplayError
 from heuristics import search
@@ -40,7 +41,9 @@ def main(argv: list[str] | None = None) -> int:
         names = {snake.id: snake.name or snake.id for snake in Replay.begin(path)[0].first.snakes}
     except (ReplayError, ValueError, OSError) as error:
         return refuse(PROG, error)
-    if not options.quiet:
+    if options.json:
+        write_json(to_json(analysis, names))
+    elif not options.quiet:
         sys.stdout.write(report(analysis, names))
         sys.stdout.write(f"kept as {path_of(path)}; look at it: battlesnake-gym watch {path}\n")
     return 0
@@ -57,6 +60,19 @@ def report(analysis: Analysis, names: dict[str, str]) -> str:
     ]
     lines += [_line(mark, names) for mark in sorted(worst, key=lambda mark: mark.turn)]
     return "\n".join(lines) + "\n"
+
+
+def to_json(analysis: Analysis, names: dict[str, str]) -> dict[str, Any]:
+    """The report as ``--json`` prints it, with all moves that are marked."""
+    marks = [
+        dataclasses.asdict(mark) | {"name": names[mark.snake_id], "sign": mark.sign}
+        for mark in sorted(analysis.marks(), key=lambda mark: mark.turn)
+    ]
+    return {
+        "turns": len(analysis.seen),
+        "milliseconds": analysis.milliseconds,
+        "marks": marks,
+    }
 
 
 def _line(mark: Mark, names: dict[str, str]) -> str:
@@ -119,5 +135,6 @@ def parser() -> Parser:
     add("--folder", type=Path, default=Path(), help="where games that are fetched are kept "
         "(default: here)")  # fmt: skip
     add("--quiet", action="store_true", help="print nothing")
+    add_json(parser)
     addresses.add_options(parser)
     return parser

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from battlesnake_gym import snakes
-from battlesnake_gym.command_line import Parser, refuse
+from battlesnake_gym.command_line import Parser, add_json, refuse, write_json
 from battlesnake_gym.fields import plain
 from battlesnake_gym.recordings import find_files
 from battlesnake_gym.replay import Replay, ReplayError
@@ -36,8 +38,15 @@ def main(argv: list[str] | None = None) -> int:
             raise ValueError(search.NOT_COMPILED)
         lessons = list(_lessons(options))
         if not lessons:
-            sys.stdout.write(f"{options.snake} lost no game here\n")
+            if options.json:
+                write_json([])
+            else:
+                sys.stdout.write(f"{options.snake} lost no game here\n")
             return 0
+        if options.json:
+            write_json([to_json(path, found) for path, _, found in lessons])
+            with contextlib.redirect_stdout(sys.stderr):
+                return _practise(lessons, options)
         for path, replay, found in lessons:
             sys.stdout.write(tell(path, replay, found, options.strategy or options.snake))
         if len(lessons) > 1:
@@ -69,6 +78,20 @@ def _lessons(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, Lesson
         found = None if replay.game.solo else lesson(replay, snake_id, analyst)
         if found is not None:
             yield path, replay, found
+
+
+def to_json(path: Path, found: Lesson) -> dict[str, Any]:
+    """One lost game as ``--json`` prints it; ``turn`` is null where nothing saves."""
+    return {
+        "game": path.name,
+        "snake_id": found.snake_id,
+        "died": found.died,
+        "kind": found.kind,
+        "turn": found.turn,
+        "played": found.played,
+        "saving": [{"move": choice.move, "chance": choice.chance} for choice in found.saving],
+        "cost": found.cost,
+    }
 
 
 def tell(path: Path, replay: Replay, found: Lesson, name: str) -> str:
@@ -181,6 +204,7 @@ def parser() -> Parser:
     )
     add("--out", type=Path, metavar="FILE", help="where the scenarios are kept (default: "
         "GAME-NAME.txt here)")  # fmt: skip
+    add_json(parser)
     who = parser.add_mutually_exclusive_group()
     who.add_argument("--strategy", metavar="NAME", help="the named snake that it is, where its "
         "name in the game is another; `battlesnake-gym snakes`")  # fmt: skip

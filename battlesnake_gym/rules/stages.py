@@ -8,7 +8,7 @@ the constrictor do anything then.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from .errors import RulesError
 from .royale import royale_hazards
@@ -18,7 +18,8 @@ Moves = Mapping[str, str]
 """Snake id to move; any other text than the four moves means straight on."""
 
 
-class Stage(NamedTuple):
+@dataclass(frozen=True)
+class Stage:
     """One rule with the name that it has in a ruleset."""
 
     name: str

@@ -36,6 +36,9 @@ CSV_COLUMNS = {
 RUNNERS_SECONDS = 300.0
 """How long there may be no runner before the job ends."""
 
+SECONDS_OF_SILENCE = 60.0
+"""How often a line tells of the progress where no bar is drawn."""
+
 
 @dataclass
 class TrainingRun:
@@ -66,6 +69,7 @@ class TrainingRun:
         self._iterations = int(then.get(ITERATION, 0))
         self._seconds = float(then.get("time_total_s", 0.0))
         self._steps = int(then.get("env_steps", 0))
+        self._spoke = time.monotonic()
 
     @property
     def finished(self) -> bool:
@@ -160,8 +164,8 @@ class TrainingRun:
             total=100,
             initial=self._percent(),  # else the time that is left counts what was done before
             desc=self.job.name,
-            # A log has no place for a bar that moves.
-            disable=self.job.in_sagemaker,
+            # A log or a pipe has no place for a bar that moves.
+            disable=self.job.in_sagemaker or None,
             bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed} < {remaining}{postfix}",
         )
 
@@ -172,16 +176,17 @@ class TrainingRun:
         )
         bar.n = self._percent()
         elo = numbers.get("elo", float("nan"))
-        bar.set_postfix_str(
+        told = (
             f"reward {reward:.1f}, length {length:.1f}, {self._steps / self._seconds:.0f} turns/s"
             + ("" if math.isnan(elo) else f", {elo:.0f} Elo")
         )
+        bar.set_postfix_str(told)
         if self.job.in_sagemaker:
             # CloudWatch takes its metrics out of the log.
-            told = {name: numbers.get(name, float("nan")) for name in metric_lines.METRICS}
+            metrics = {name: numbers.get(name, float("nan")) for name in metric_lines.METRICS}
             say(
                 metric_lines.line(
-                    told
+                    metrics
                     | {
                         ITERATION: self._iterations,
                         "episode_reward_mean": reward,
@@ -190,6 +195,9 @@ class TrainingRun:
                     }
                 )
             )
+        elif bar.disable and time.monotonic() - self._spoke > SECONDS_OF_SILENCE:
+            self._spoke = time.monotonic()
+            say(f"{self.job.name} {self._percent():.0f}%, {told}")
 
 
 def build(config: AlgorithmConfig) -> Algorithm:

@@ -220,7 +220,9 @@ class Run:
     def round(self, moves: int, epochs: float) -> dict[str, Any]:
         """Play, label, fit, save; what there is to tell of it."""
         started, number = time.process_time(), self.progress.rounds
-        with tqdm(total=moves, desc=f"round {number}", unit="move", leave=False) as bar:
+        with tqdm(
+            total=moves, desc=f"round {number}", unit="move", leave=False, disable=None
+        ) as bar:
             fresh = play_round(self.folder, self.latest, moves, self.progress, bar)
         played = time.process_time() - started
         self._remember(number, fresh)

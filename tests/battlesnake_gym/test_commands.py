@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import io
 import json
@@ -134,3 +135,21 @@ def test_bash_completes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert "battlesnake" in done.stdout
     for word in ("--replays", "champion", "hz_islands_bridges", "wrapped_constrictor", "watch"):
         assert word in script.read_text()
+
+
+def test_bars_are_for_terminals() -> None:
+    """Each says what turns it off; tqdm's None is: where there is no terminal."""
+    root = Path(__file__).parents[2]
+    packages = ("battlesnake_gym", "heuristics", "server", "rllib_src", "rllib_common")
+    drawn = [
+        (path.name, call)
+        for package in packages
+        for path in (root / package).rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "tqdm"
+    ]
+    assert len(drawn) >= 10
+    for name, call in drawn:
+        off = [ast.unparse(word.value) for word in call.keywords if word.arg == "disable"]
+        assert off, f"{name}, line {call.lineno}"
+        assert off[0].startswith("None") or off[0].endswith("or None"), f"{name}: {off[0]}"

@@ -53,3 +53,24 @@ def test_a_mistake_is_answered_in_one_line(
     out, err = capsys.readouterr()
     assert (status, out, err) == (2, "", f"{told}\n")
     assert len(err) <= LONGEST_LINE + 1
+
+
+@pytest.mark.parametrize("command", [*cli.COMMANDS])
+def test_what_an_option_wants_is_told_in_words(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No function's name: of each option that is read by one, with a value that it cannot read."""
+    try:
+        parser = cli.load(command).parser()
+    except cli.MissingExtraError as error:
+        pytest.skip(str(error))
+    options = [action for action in parser._actions
+               if action.option_strings and action.type not in (None, Path, str)]  # fmt: skip
+    for action in options:
+        option = action.option_strings[-1]
+        with pytest.raises(SystemExit):
+            parser.parse_known_args([option, *["§"] * int(action.nargs or 1)])
+        told = capsys.readouterr().err
+        assert re.search(
+            f"{option}:? (must be (a( whole)? number|NAME=NUMBER|JSON)|unknown class)", told
+        ), told

@@ -202,7 +202,7 @@ def test_command_export_evaluate_and_plot(
     assert "<!-- blind agent -->" in (tmp_path / "l.svg").read_text()
     with pytest.raises(SystemExit):
         plot.main([str(trained), "--line", "2.5"])
-    assert "--line must be a named_number, got '2.5'" in capsys.readouterr().err
+    assert "--line must be NAME=NUMBER, got '2.5'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""The notebooks run from top to bottom, as a newcomer would run them, and stay small and clean."""
+"""The notebooks run from top to bottom, as a newcomer would run them, and show what they
+showed when `make notebooks` ran them."""
 
 import json
 import os
@@ -208,13 +209,34 @@ def test_deploy_and_compete(workplace: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_nothing_is_kept_that_cannot_be_repeated(path: Path) -> None:
-    notebook = json.loads(path.read_text())
-    assert "widgets" not in notebook["metadata"]  # their state is an output too
-    for cell in notebook["cells"]:
+def test_outputs_are_of_the_code_that_stands_there(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `make notebooks` leaves them: small, and without what only one machine knows."""
+    monkeypatch.syspath_prepend(NOTEBOOKS.parent / "tools")
+    from run_notebooks import LARGEST, is_current
+
+    written = path.read_text()
+    notebook = json.loads(written)
+    assert is_current(notebook), "run `make notebooks`"
+    assert len(written.encode()) <= LARGEST
+    assert "widgets" not in notebook["metadata"]  # their state needs a kernel
+    assert not re.search(r"/(tmp|root|home|work)/|widget-view|\\r", written)
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    for cell in code:
         assert "execution" not in cell["metadata"]
-        if cell["cell_type"] == "code":
-            assert (cell["outputs"], cell["execution_count"]) == ([], None)
+        assert cell["execution_count"] is None
+        assert all(output["output_type"] != "error" for output in cell["outputs"])
+
+
+def test_code_that_was_changed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(NOTEBOOKS.parent / "tools")
+    from run_notebooks import is_current
+
+    notebook = json.loads(FILES[0].read_text())
+    cell = next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
+    cell["source"] = [*cell["source"], "# changed"]
+    assert not is_current(notebook)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -63,6 +63,15 @@ def test_the_command_tells_and_keeps(game: Path, capsys: pytest.CaptureFixture[s
     assert Analysis.load(path_of(game)).complete
 
 
+def test_the_command_tells_in_json(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert analyse.main([str(game), "--milliseconds", "1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["turns"], told["milliseconds"]) == (12, 1)
+    found = Analysis.load(path_of(game)).marks()
+    assert sorted(mark["turn"] for mark in told["marks"]) == sorted(mark.turn for mark in found)
+    assert {mark["sign"] for mark in told["marks"]} <= {"?", "??"}
+
+
 def test_a_terminated_command_keeps_what_it_found(tmp_path: Path) -> None:
     game = tmp_path / "game.jsonl.gz"
     played(turns=60).save(game)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,6 +102,18 @@ def test_a_folder_is_told_by_kinds_of_death(
     assert "bit itself, trapped before      2" in told.out
     assert "passed over: no snake is called 'mine'" in told.err
     assert len(scenarios.load(tmp_path / "kept.txt")) == 2
+
+
+def test_the_coach_tells_in_json(
+    game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [str(game), "--snake", "mine", "--out", str(tmp_path / "kept.txt"), "--json"]
+    assert coach.main([*arguments, "--strategy", "champion"]) == 0
+    told = capsys.readouterr()
+    (found,) = json.loads(told.out)
+    assert (found["turn"], found["died"], found["played"]) == (0, 3, "left")
+    assert [move["move"] for move in found["saving"]] == ["right"]
+    assert "1 of 1 mastered" in told.err
 
 
 def test_names_are_ids_too() -> None:

@@ -90,12 +90,24 @@ def test_the_gallery_shows_all_of_it(site: Path) -> None:
         assert f">{name}</span>" in page, name
 
 
-def test_a_notebook_shows_boards_and_widgets(site: Path) -> None:
-    page = (site / "notebooks" / "5_heuristics_developer.html").read_text()
-    assert page.count('aria-label="turn') >= 3  # widgets as the pictures that they showed
-    assert len(re.findall(r"""<img[^>]+\.svg""", page)) >= 1  # a board
+@pytest.mark.parametrize(
+    ("name", "pictures"),
+    [
+        ("1_introduction", {"svg": 6, "png": 1, "gif": 1}),
+        ("2_policy_training", {"png": 1, "gif": 1}),
+        ("3_homogeneous", {"png": 1}),
+        ("4_heterogeneous", {"png": 1, "gif": 1}),
+        ("5_heuristics_developer", {"svg": 1}),
+    ],
+)
+def test_a_notebook_shows_what_it_drew(site: Path, name: str, pictures: dict[str, int]) -> None:
+    page = (site / "notebooks" / f"{name}.html").read_text()
+    for kind, count in pictures.items():
+        assert len(re.findall(rf"<img[^>]+_images/[^>]+\.{kind}", page)) >= count, kind
     for nothing in ("IPython.core.display.Image object", "widget-view"):
         assert nothing not in page
+    if name == "5_heuristics_developer":
+        assert page.count('aria-label="turn') >= 3  # widgets as the pictures that they showed
 
 
 def test_search_finds_in_the_browser(address: str, browser: Browser) -> None:

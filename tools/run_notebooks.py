@@ -1,0 +1,146 @@
+"""Runs the notebooks and keeps in them what they showed: `make notebooks`.
+
+Each runs in a copy of the repository's sources, so nothing is left behind but its outputs, stripped
+of what is of no use to a reader: widgets that need a kernel, counts, overwritten progress bars and
+this machine's folders. `--check` runs nothing: it names those whose code is no longer what was run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from shutil import copy
+from typing import Any
+
+from battlesnake_gym.files import write_atomically
+
+HERE = Path(__file__).parents[1]
+NOTEBOOKS = HERE / "notebooks"
+SOURCES = ("battlesnake_gym", "heuristics", "rllib_src", "rllib_common", "docs")
+"""What the notebooks show, or send to training jobs."""
+
+SECONDS_A_CELL = 1500
+LARGEST = 300_000
+"""Bytes of a notebook with its outputs."""
+
+Notebook = dict[str, Any]
+
+
+def main() -> None:
+    """Run the notebooks that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("notebooks", type=Path, nargs="*", help="those to run (default: all)")
+    parser.add_argument("--check", action="store_true", help="name those to be run again")
+    arguments = parser.parse_args()
+    paths = [path.absolute() for path in arguments.notebooks] or sorted(NOTEBOOKS.glob("*.ipynb"))
+    if arguments.check:
+        if old := [path.stem for path in paths if not is_current(json.loads(path.read_text()))]:
+            sys.exit(f"other code than that which was run, `make notebooks`: {', '.join(old)}")
+    else:
+        run_all(paths)
+
+
+def is_current(notebook: Notebook) -> bool:
+    """Whether the outputs, if there are any, are of the code that stands there now."""
+    shown = any(cell["outputs"] for cell in code_cells(notebook))
+    return not shown or bool(notebook["metadata"].get("outputs_of") == digest(notebook))
+
+
+def digest(notebook: Notebook) -> str:
+    """Tells the code of one state of a notebook from that of any other."""
+    code = ["".join(cell["source"]) for cell in code_cells(notebook)]
+    return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:16]
+
+
+def code_cells(notebook: Notebook) -> Iterable[Notebook]:
+    """The cells that run."""
+    return (cell for cell in notebook["cells"] if cell["cell_type"] == "code")
+
+
+def run_all(paths: Iterable[Path]) -> None:
+    """Run notebooks in one folder, as later ones use what earlier ones made."""
+    with tempfile.TemporaryDirectory() as root:
+        for name in SOURCES:
+            (Path(root) / name).symlink_to(HERE / name)
+        folder = Path(root) / "notebooks"
+        folder.mkdir()
+        for module in NOTEBOOKS.glob("*.py"):
+            copy(module, folder)
+        (folder / "my_snake.py").unlink(missing_ok=True)  # a notebook writes it
+        for name in ("IPYTHONDIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
+            os.environ[name] = str(folder / ".jupyter")  # the user's settings are nobody's outputs
+        for path in paths:
+            notebook = run(json.loads(path.read_text()), folder)
+            written = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+            if len(written.encode()) > LARGEST:
+                sys.exit(f"{path.name} would have {len(written.encode())} bytes, over {LARGEST}")
+            write_atomically(path, partial(Path.write_text, data=written))
+            print(f"{path.name}: {len(written.encode())} bytes", flush=True)  # noqa: T201
+
+
+def run(notebook: Notebook, folder: Path) -> Notebook:
+    """The notebook with the outputs of a run in ``folder``; an error in a cell is raised."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    ran = NotebookClient(
+        nbformat.reads(json.dumps(notebook), as_version=4),  # type: ignore[no-untyped-call]
+        timeout=SECONDS_A_CELL,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+        store_widget_state=False,
+        coalesce_streams=True,
+    ).execute()
+    lines = nbformat.writes(ran)  # type: ignore[no-untyped-call]
+    result: Notebook = json.loads(lines)
+    result["metadata"] = {**notebook["metadata"], "outputs_of": digest(notebook)}
+    for cell in code_cells(result):
+        cell["metadata"].pop("execution", None)
+        cell["execution_count"] = None
+        cell["outputs"] = [tidy(output, folder) for output in cell["outputs"]]
+    return result
+
+
+def tidy(output: Notebook, folder: Path) -> Notebook:
+    """An output without what only this run, this machine or a live kernel understands."""
+    if "execution_count" in output:
+        output["execution_count"] = None
+    if "text" in output:
+        output["text"] = lines_of(last_drawn(anywhere("".join(output["text"]), folder)))
+    for kind, value in list(output.get("data", {}).items()):
+        if kind == "application/vnd.jupyter.widget-view+json":
+            del output["data"][kind]
+        elif kind.startswith("text/"):
+            output["data"][kind] = lines_of(anywhere("".join(value), folder))
+    return output
+
+
+def anywhere(text: str, folder: Path) -> str:
+    """``text`` with this machine's folders as any other reader would see them."""
+    places = {f"{folder}/": "", str(folder): ".", str(folder.parent): ".."}
+    places |= {sys.prefix: ".venv", str(HERE): "..", str(Path.home()): "~"}
+    for place, name in places.items():
+        text = text.replace(place, name)
+    return text
+
+
+def last_drawn(text: str) -> str:
+    """``text`` as a terminal would leave it: of a line that was drawn again, the last drawing."""
+    return re.sub(r"^.*\r(?=.)", "", text.replace("\r\n", "\n"), flags=re.MULTILINE)
+
+
+def lines_of(text: str) -> list[str]:
+    """``text`` as the format keeps it, a string for each line."""
+    return text.splitlines(keepends=True)
+
+
+if __name__ == "__main__":
+    main()
