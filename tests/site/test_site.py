@@ -95,8 +95,6 @@ def test_the_gallery_shows_all_of_it(site: Path) -> None:
     [
         ("1_introduction", {"svg": 6, "png": 1, "gif": 1}),
         ("2_policy_training", {"png": 1, "gif": 1}),
-        ("3_homogeneous", {"png": 1}),
-        ("4_heterogeneous", {"png": 1, "gif": 1}),
         ("5_heuristics_developer", {"svg": 1}),
     ],
 )
