@@ -4,6 +4,7 @@ import runpy
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 
@@ -45,7 +46,23 @@ def extension(name: str, sources: str = "csrc") -> Extension:
     )
 
 
+class BuildWithDeployment(build_py):
+    """Puts into ``server/deployment`` what ``battlesnake-gym deploy`` reads of ``deployment/``."""
+
+    def run(self) -> None:
+        """Build, then copy."""
+        super().run()
+        if self.editable_mode:
+            return
+        for pattern in ("cloudformation/*.yaml", "server/requirements-lambda.txt"):
+            for file in (HERE / "deployment").glob(pattern):
+                target = Path(self.build_lib) / "server" / file.relative_to(HERE)
+                self.mkpath(str(target.parent))
+                self.copy_file(str(file), str(target))
+
+
 setup(
+    cmdclass={"build_py": BuildWithDeployment},
     packages=list(packages),
     package_dir=packages,
     ext_modules=[

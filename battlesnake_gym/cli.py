@@ -42,6 +42,8 @@ COMMANDS = {
     "puzzles": Command("server.puzzles", "positions with one saving move", "server"),
     "serve": Command("server.serve", "run a live snake for the Battlesnake API", "server"),
     "pack": Command("server.pack", "a snake of yours in one file: rules, network, looks", "server"),
+    "deploy": Command("server.aws.deploy", "put a snake behind a URL on AWS Lambda", "server,aws"),
+    "undeploy": Command("server.aws.undeploy", "take it away again", "server,aws"),
     "scenarios": Command("server.scenarios", "test a snake on given situations", "server"),
     "train": Command("mabs.launcher", "train a policy with DQN or APEX on Ray RLlib", "rllib"),
     "plot": Command("mabs.plot", "draw the learning curves of several runs", "rllib"),

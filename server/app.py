@@ -8,6 +8,7 @@ The configuration, all of it optional; without a snake or a policy the one that 
 ``SNAKE``      name of a snake (`battlesnake-gym snakes` lists them), or the path of a bundle, whose
                looks then stand in for those that are not given
 ``POLICY``     path of a ``policy.onnx``; instead of ``SNAKE``
+``ENDPOINT``   name of a SageMaker endpoint that is asked before the snake
 ``FILTERS``    names of move filters that overrule the policy, in order; the one that ships has
                those of a careful snake anyway
 ``RULES``      path of a file with rules over the policy (`heuristics.own_rules`)
@@ -33,6 +34,7 @@ from werkzeug.exceptions import HTTPException
 
 from server import debug_page, views
 from server.bundle import looks_of
+from server.endpoint import before
 from server.live import LiveSnake
 from server.strategies import strategy_factory
 
@@ -42,6 +44,7 @@ LARGEST_BODY = 1 << 18
 DEFAULTS: Mapping[str, Any] = {
     "SNAKE": None,
     "POLICY": None,
+    "ENDPOINT": None,
     "FILTERS": (),
     "RULES": None,
     "COLOR": "#888888",
@@ -73,6 +76,8 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
         filters=app.config["FILTERS"],
         rules=app.config["RULES"],
     )
+    if app.config["ENDPOINT"]:
+        factory = before(factory, app.config["ENDPOINT"])
     app.extensions["live_snake"] = LiveSnake(factory, watched=app.config["DEBUG"])
     app.register_blueprint(views.blueprint)
     app.url_map.strict_slashes = False  # a redirect would turn an engine's POST into a GET
@@ -91,7 +96,7 @@ def from_environment() -> dict[str, Any]:
 
     The names in ``BATTLESNAKE_FILTERS`` are separated by spaces.
     """
-    keys = ("SNAKE", "POLICY", "FILTERS", "RULES", "COLOR", "HEAD", "TAIL", "AUTHOR")
+    keys = ("SNAKE", "POLICY", "ENDPOINT", "FILTERS", "RULES", "COLOR", "HEAD", "TAIL", "AUTHOR")
     config: dict[str, Any] = {key: os.environ.get(PREFIX + key) for key in keys}
     if config["FILTERS"]:
         config["FILTERS"] = config["FILTERS"].split()

@@ -18,6 +18,18 @@ PARAMETERS: dict[str, dict[str, str]] = {
         "BucketName": "battlesnake-test",
         "RepositoryUrl": "https://example.org/battlesnake.git",
     },
+    "snake": {
+        "CodeBucket": "battlesnake-code",
+        "LayerKey": "layers/1a2b.zip",
+        "BundleKey": "bundles/3c4d.zip",
+    },
+    "everything": {
+        "CodeBucket": "battlesnake-code",
+        "LayerKey": "layers/1a2b.zip",
+        "BundleKey": "bundles/3c4d.zip",
+        "BucketName": "battlesnake-test",
+        "RepositoryUrl": "https://example.org/battlesnake.git",
+    },
     "network": {"BucketName": "battlesnake-test", "RoleName": "battlesnake-Role-1"},
     "lambda": {"ImageUri": IMAGE},
     "container": {"ImageUri": IMAGE, "VpcId": "vpc-1", "Subnets": "subnet-1,subnet-2"},

@@ -74,6 +74,14 @@ def test_examples_and_defaults_are_allowed(name: str) -> None:
         ("container", "CertificateArn", "example.org"),
         ("container", "Cpu", "1000"),
         ("lambda", "Color", "blue"),
+        ("snake", "Color", "blue"),
+        ("snake", "Head", "a head"),
+        ("snake", "Author", "<script>"),
+        ("snake", "SnakeName", "arn:aws:lambda:x"),
+        ("snake", "BundleKey", "my_snake.py"),
+        ("snake", "BudgetEmail", "jane"),
+        ("snake", "EndpointName", "arn:aws:sagemaker:x"),
+        ("everything", "RepositoryUrl", "git@example.org:x"),
         ("endpoint", "ModelDataUrl", "https://bucket/model.tar.gz"),
     ],
 )
@@ -140,6 +148,7 @@ def test_roles_trust_one_service_each() -> None:
     assert trusted == {
         "notebook": "sagemaker.amazonaws.com",
         "lambda": "lambda.amazonaws.com",
+        "snake": "lambda.amazonaws.com",
         "container": "ecs-tasks.amazonaws.com",
         "endpoint": "sagemaker.amazonaws.com",
     }
@@ -203,10 +212,57 @@ def test_what_serves_can_only_read_its_image_and_its_policy() -> None:
         "ecr:GetDownloadUrlForLayer",
     }
     assert set(allowed("lambda")) == logs
+    assert set(allowed("snake")) == logs | {"sagemaker:InvokeEndpoint"}
     assert set(allowed("container")) == logs | image
     sagemaker = {"s3:GetObject", "cloudwatch:PutMetricData"}
     groups = {"logs:CreateLogGroup", "logs:DescribeLogStreams"}
     assert set(allowed("endpoint")) == logs | groups | image | sagemaker
+
+
+def test_the_notebook_may_publish_its_snake_and_nothing_else() -> None:
+    """What `server.aws.publish` asks for."""
+    (statement,) = templates.statements("everything")
+    assert statement["Action"] == ["lambda:GetFunctionConfiguration", "lambda:UpdateFunctionCode"]
+    assert statement["Resource"] == {"Fn::GetAtt": ["Snake", "Outputs.FunctionArn"]}
+
+
+def test_nested_templates_get_parameters_that_they_have() -> None:
+    resources = templates.load("everything")["Resources"]
+    for name in ("notebook", "network", "snake"):
+        given = resources[name.capitalize()]["Properties"]
+        assert given["TemplateURL"]["Fn::Sub"].endswith(f"/templates/{name}.yaml")
+        known = templates.load(name)["Parameters"]
+        assert set(templates.PARAMETERS[name]) <= set(given["Parameters"]) <= set(known)
+        for value in given["Parameters"].values():
+            kind, target = next(iter(value.items()))
+            if kind == "Fn::GetAtt":
+                stack, _, output = ".".join(target).partition(".Outputs.")
+                assert output in templates.load(stack.lower())["Outputs"]
+
+
+def test_what_two_templates_ask_for_they_ask_for_alike() -> None:
+    snake, everything = (templates.load(name)["Parameters"] for name in ("snake", "everything"))
+    for key in set(snake) & set(everything) - {"SnakeName", "CodeBucket"}:
+        assert snake[key] == everything[key], key
+
+
+def test_the_budget_is_told_of_at_90_percent() -> None:
+    (budget,) = templates.resources("snake", "AWS::Budgets::Budget")
+    ((told,),) = [budget["NotificationsWithSubscribers"]]
+    assert (told["Notification"]["Threshold"], told["Notification"]["ThresholdType"]) == (
+        90,
+        "PERCENTAGE",
+    )
+    assert told["Subscribers"] == [{"SubscriptionType": "EMAIL", "Address": {"Ref": "BudgetEmail"}}]
+
+
+def test_every_request_is_logged_and_no_log_outlives_the_stack() -> None:
+    (stage,) = templates.resources("snake", "AWS::ApiGatewayV2::Stage")
+    access = stage["AccessLogSettings"]
+    assert access["DestinationArn"] == {"Fn::GetAtt": ["AccessLogs", "Arn"]}
+    assert set(json.loads(access["Format"])) >= {"time", "ip", "path", "status", "milliseconds"}
+    for resource in templates.load("snake")["Resources"].values():
+        assert resource.get("DeletionPolicy", "Delete") == "Delete"
 
 
 def test_the_bucket_is_private_and_outlives_the_stack() -> None:
@@ -249,4 +305,5 @@ def test_the_commands_of_the_page_fit_the_templates() -> None:
             if key != "ImageUri":
                 assert refusal(parameters[key], value) is None, key
         deployed.append(name)
-    assert sorted(deployed) == templates.NAMES
+    assert sorted(deployed) == sorted({*templates.NAMES} - {"snake", "everything"})
+    assert "battlesnake-gym deploy snake.zip" in page.read_text(), "which makes the other two"

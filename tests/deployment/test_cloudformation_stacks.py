@@ -26,6 +26,7 @@ NOT_CREATED_BY_MOTO = {
         "AWS::ApiGatewayV2::Stage",
     }
 }
+NOT_CREATED_BY_MOTO["snake"] = NOT_CREATED_BY_MOTO["lambda"] | {"AWS::Budgets::Budget"}
 """Types that moto's CloudFormation does not know. `test_the_api_in_front_of_the_function` makes
 them by API Gateway's own API instead."""
 
@@ -40,6 +41,7 @@ NOT_DELETED_BY_MOTO = {
     "AWS::ElasticLoadBalancingV2::Listener",
     "AWS::ElasticLoadBalancingV2::ListenerRule",
     "AWS::ElasticLoadBalancingV2::TargetGroup",
+    "AWS::Lambda::LayerVersion",
     "AWS::Lambda::Permission",
 }
 """Types that moto leaves where they are when their stack is deleted; all others are looked for."""
@@ -238,6 +240,9 @@ def test_lambda(parameters: dict[str, str], snake: str, policy: str, filters: st
         "BATTLESNAKE_POLICY": policy,
         "BATTLESNAKE_FILTERS": filters,
         "BATTLESNAKE_COLOR": "#3366cc",
+        "BATTLESNAKE_HEAD": "",
+        "BATTLESNAKE_TAIL": "",
+        "BATTLESNAKE_AUTHOR": "",
     }
     code = functions.get_function(FunctionName=function["FunctionName"])["Code"]
     assert code["ImageUri"] == templates.IMAGE
@@ -254,11 +259,110 @@ def test_lambda(parameters: dict[str, str], snake: str, policy: str, filters: st
     assert roles() == []
 
 
-def test_the_api_in_front_of_the_function() -> None:
+def put_code() -> None:
+    s3 = boto3.client("s3")
+    place = {"LocationConstraint": REGION}
+    s3.create_bucket(Bucket="battlesnake-code", CreateBucketConfiguration=place)
+    for key in ("layers/1a2b.zip", "bundles/3c4d.zip"):
+        s3.put_object(Bucket="battlesnake-code", Key=key, Body=b"a zip")
+    for name in templates.NAMES:
+        body = templates.text(name).encode()
+        s3.put_object(Bucket="battlesnake-code", Key=f"templates/{name}.yaml", Body=body)
+
+
+def test_snake() -> None:
+    put_code()
+    more = {"Color": "#112233", "Author": "jane", "BudgetEmail": "jane@example.org"}
+    outputs = create("snake", more | {"EndpointName": "policy-Endpoint-1"})
+    assert outputs["SnakeUrl"].startswith("https://")
+    assert outputs["FunctionName"] == "battlesnake"
+    functions = boto3.client("lambda")
+    function = functions.get_function_configuration(FunctionName="battlesnake")
+    assert function["Runtime"] == "python3.13"
+    assert function["Handler"] == "server.lambda_handler.handler"
+    assert len(functions.list_layers()["Layers"]) == 1  # moto's template does not attach it
+    (written,) = templates.resources("snake", "AWS::Lambda::Function")
+    assert written["Layers"] == [{"Ref": "Packages"}]
+    assert function["Environment"]["Variables"] == {
+        "BATTLESNAKE_SNAKE": "/var/task/snake.json",
+        "BATTLESNAKE_ENDPOINT": "policy-Endpoint-1",
+        "BATTLESNAKE_COLOR": "#112233",
+        "BATTLESNAKE_HEAD": "",
+        "BATTLESNAKE_TAIL": "",
+        "BATTLESNAKE_AUTHOR": "jane",
+    }
+    (role,) = roles()
+    check_resources(policies(role))
+    (asking,) = [s for s in policies(role) if s["Action"] == "sagemaker:InvokeEndpoint"]
+    assert asking["Resource"].endswith(":endpoint/policy-Endpoint-1")
+    groups = boto3.client("logs").describe_log_groups()["logGroups"]
+    assert {group["logGroupName"] for group in groups} == {
+        outputs["LogGroup"],
+        outputs["AccessLogGroup"],
+    }
+    delete("snake")
+    assert functions.list_functions()["Functions"] == []
+    assert boto3.client("logs").describe_log_groups()["logGroups"] == []
+    assert roles() == []
+
+
+def test_the_budget_as_its_own_api_takes_it() -> None:
+    (properties,) = templates.resources("snake", "AWS::Budgets::Budget")
+    text = json.dumps(properties).replace('{"Ref": "BudgetDollars"}', '"10"')
+    values = json.loads(text.replace('{"Ref": "BudgetEmail"}', '"jane@example.org"'))
+    budgets = boto3.client("budgets")
+    values["Budget"]["BudgetName"] = "battlesnake"  # CloudFormation makes one up
+    budgets.create_budget(AccountId=ACCOUNT, **values)
+    (made,) = budgets.describe_budgets(AccountId=ACCOUNT)["Budgets"]
+    assert float(made["BudgetLimit"]["Amount"]) == 10
+
+
+def test_everything_fits_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    from moto.cloudformation.models import Stack
+
+    def output(stack: Any, name: str) -> Any:
+        """What moto lacks: an output of a nested stack."""
+        found = {output.key: output.value for output in stack.output_map.values()}
+        return found[name.removeprefix("Outputs.")]
+
+    monkeypatch.setattr(Stack, "get_cfn_attribute", output, raising=False)
+    monkeypatch.setitem(NOT_CREATED_BY_MOTO, "everything", NOT_CREATED_BY_MOTO["lambda"])
+    put_code()
+    outputs = create("everything")
+    cloudformation = boto3.client("cloudformation")
+    made = {stack["StackName"] for stack in cloudformation.describe_stacks()["Stacks"]}
+    assert len(made) == 4
+    function = boto3.client("lambda").get_function_configuration(FunctionName="battlesnake")
+    sagemaker = boto3.client("sagemaker")
+    (notebook,) = sagemaker.list_notebook_instances()["NotebookInstances"]
+    role = sagemaker.describe_notebook_instance(
+        NotebookInstanceName=notebook["NotebookInstanceName"]
+    )["RoleArn"].rpartition("/")[2]
+    statements = policies(role)
+    check_resources(statements)
+    (publishing,) = [s for s in statements if s.get("Sid") == "ThisSnakeAndNoOther"]
+    assert publishing["Resource"] == function["FunctionArn"]
+    (creating,) = [s for s in statements if s["Action"] == "ec2:CreateNetworkInterface"]
+    assert all(
+        any(subnet in arn for arn in creating["Resource"])
+        for subnet in outputs["Subnets"].split(",")
+    )
+    delete("everything")
+    assert boto3.client("lambda").list_functions()["Functions"] == []
+    assert sagemaker.list_notebook_instances()["NotebookInstances"] == []
+    assert roles() == []
+    buckets = boto3.client("s3").list_buckets()["Buckets"]
+    assert {bucket["Name"] for bucket in buckets} <= {"battlesnake-code", outputs["Bucket"]}
+
+
+@pytest.mark.parametrize("name", ["lambda", "snake"])
+def test_the_api_in_front_of_the_function(name: str) -> None:
     """The four types that moto cannot make from a template, made from its properties."""
     api = boto3.client("apigatewayv2")
     function = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:snake"
-    made = {"AWS::StackName": "lambda", "Function": function, "RequestsPerSecond": 50}
+    logs = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:access"
+    made = {"AWS::StackName": name, "SnakeName": name, "Function": function, "AccessLogs": logs}
+    made["RequestsPerSecond"] = 50  # type: ignore[assignment]
 
     def resolved(value: Any) -> Any:
         if isinstance(value, dict):
@@ -271,17 +375,17 @@ def test_the_api_in_front_of_the_function() -> None:
             return {key: resolved(inner) for key, inner in value.items()}
         return value
 
-    resources = templates.load("lambda")["Resources"]
-    for name, key in (
+    resources = templates.load(name)["Resources"]
+    for part, key in (
         ("Api", "ApiId"),
         ("Integration", "IntegrationId"),
         ("Route", "RouteId"),
         ("Stage", "StageName"),
     ):
-        assert resources[name]["Type"] == f"AWS::ApiGatewayV2::{name}"
+        assert resources[part]["Type"] == f"AWS::ApiGatewayV2::{part}"
         # What the services send back; unknown or missing properties are errors of botocore.
-        answer = getattr(api, f"create_{name.lower()}")(**resolved(resources[name]["Properties"]))
-        made[name] = answer[key]
+        answer = getattr(api, f"create_{part.lower()}")(**resolved(resources[part]["Properties"]))
+        made[part] = answer[key]
     (route,) = api.get_routes(ApiId=made["Api"])["Items"]
     assert route["RouteKey"] == "$default", "every path and method"
     assert route["Target"] == f"integrations/{made['Integration']}"
@@ -369,6 +473,7 @@ def test_endpoint() -> None:
     assert model["PrimaryContainer"]["ModelDataUrl"].startswith("s3://battlesnake-test/")
     assert model["PrimaryContainer"]["Image"] == templates.IMAGE
     assert model["PrimaryContainer"]["Environment"] == {
+        "BATTLESNAKE_SNAKE": "",
         "BATTLESNAKE_POLICY": "/opt/ml/model/policy.onnx",
         "BATTLESNAKE_FILTERS": "head_to_heads dead_ends",
     }

@@ -16,6 +16,7 @@ DOCKERFILES = ("deployment/server/Dockerfile", "deployment/training/Dockerfile")
 REQUIREMENTS = {
     "deployment/server/requirements.txt": ("server",),
     "deployment/server/requirements-aws.txt": (),
+    "deployment/server/requirements-lambda.txt": (),
     "deployment/training/requirements.txt": ("rllib", "procgen"),
 }
 DIGEST = "sha256:" + "0123456789abcdef" * 4

@@ -1,9 +1,9 @@
-"""The server as a SageMaker endpoint, and the live snake of docs/aws.md in front of it."""
+"""The server as a SageMaker endpoint, and a live snake in front of it."""
 
 from __future__ import annotations
 
+import io
 import json
-import re
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
-
-PAGE = Path(__file__).parents[2] / "docs/aws.md"
+from server.app import create_app
+from server.endpoint import EndpointSnake
 
 
 def post(address: str, body: dict[str, Any]) -> Any:
@@ -33,22 +34,17 @@ def test_a_live_snake_asks_an_endpoint(
     serve: Callable[..., str],
     policy_file: Path,
     body: dict[str, Any],
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """AWS' own client calls /endpoints/NAME/invocations, which our server takes for a base path."""
     pytest.importorskip("boto3", reason="needs the extra sagemaker-local")
     endpoint = serve("--policy", str(policy_file))
-    (snake,) = re.findall(r"^```python remote.py\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
-    file = tmp_path / "remote.py"
-    file.write_text(snake)
-    monkeypatch.setenv("BATTLESNAKE_GYM_FILES", str(file))
     monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME", endpoint)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     monkeypatch.delenv("AWS_PROFILE", raising=False)
-    live = serve("--snake", "remote")
+    live = serve("--snake", "cautious", "--endpoint", "policy-Endpoint-1")
     body["game"]["timeout"] = 20_000  # a busy machine must not bring in the fallback
     expected = post(f"{endpoint}/move", body)["move"]
     assert post(f"{live}/move", body)["move"] == expected
@@ -56,3 +52,28 @@ def test_a_live_snake_asks_an_endpoint(
         assert b'battlesnake_moves_total{chosen_by="strategy"} 1.0' in answer.read()
     with urllib.request.urlopen(f"{endpoint}/metrics") as answer:
         assert b'battlesnake_moves_total{chosen_by="strategy"} 2.0' in answer.read()
+
+
+def test_the_snake_steps_in_where_the_endpoint_does_not_answer(board: Board) -> None:
+    class Nobody:
+        def invoke_endpoint(self, **request: Any) -> dict[str, Any]:
+            raise ConnectionError("nobody is there")
+
+    class Odd:
+        def invoke_endpoint(self, **request: Any) -> dict[str, Any]:
+            return {"Body": io.BytesIO(b'{"move": "sideways"}')}
+
+    board.you_id = "snake_0"
+    expected = snakes.make("cautious", 1)(board).move
+    for runtime in (Nobody(), Odd()):
+        snake = EndpointSnake(runtime, "policy", snakes.make("cautious", 1))
+        assert snake(board, 0.4).move == expected
+
+
+def test_an_endpoint_needs_a_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("boto3", reason="needs the extra sagemaker-local")
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+    with pytest.raises(ValueError, match="'policy' cannot be asked: You must specify a region"):
+        create_app({"SNAKE": "cautious", "ENDPOINT": "policy"})

@@ -18,7 +18,7 @@ FLAT = ("rllib_src/", "rllib_common/")
 PACKAGES = {
     "battlesnake_gym": {".py", ".pyi", ".c", ".h", ".so", "py.typed"},
     "heuristics": {".py", ".pyi", ".c", ".h", ".so", ".txt", ".json", ".evaluation", ".md"},
-    "server": {".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md"},
+    "server": {".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md", ".yaml", ".txt"},
     "mabs": {".py", ".yaml"},
     "mxnet_baseline": {".py", ".txt"},
     "procgen_rllib": {".py", ".yaml"},
@@ -49,7 +49,12 @@ def test_every_file_of_a_package_is_in_the_wheel(names: set[str]) -> None:
     flat = (name.removeprefix(FLAT[0]).removeprefix(FLAT[1]) for name in tracked())
     ours = {name for name in flat if name.split("/")[0] in PACKAGES}
     assert ours - names == set()
-    assert {PurePosixPath(name).suffix for name in names - ours} == {".so"}
+    more = names - ours
+    read = {name.removeprefix("server/") for name in more if name.startswith("server/deployment/")}
+    templates = {name for name in tracked() if name.startswith("deployment/cloudformation/")}
+    assert read == templates | {"deployment/server/requirements-lambda.txt"}, "what deploy reads"
+    rest = {PurePosixPath(name).suffix for name in more if not name.startswith("server/deployment")}
+    assert rest == {".so"}
 
 
 def test_what_no_package_has_is_for_jobs_alone() -> None:

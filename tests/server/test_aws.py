@@ -1,0 +1,288 @@
+"""A snake on AWS, in an account that is played on this machine: made, published, taken away."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+pytest.importorskip("moto", reason="needs the extra sagemaker-local")
+
+from botocore.exceptions import ClientError
+
+from battlesnake_gym.board import Board
+from server import bundle
+from server.aws import deploy, layer, publish, undeploy
+from server.aws.rehearsal import RehearsedAccount
+from server.aws.stacks import Account, StackError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def account() -> Iterator[RehearsedAccount]:
+    with RehearsedAccount() as account:
+        place = account.session.client("s3").meta.endpoint_url
+        urllib.request.urlopen(f"{place}/moto-api/reset", b"").close()  # of earlier tests
+        yield account
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Any:
+    """A bundle of a snake that always goes one way."""
+
+    def run(move: str, **looks: str) -> Path:
+        rules = (
+            "from battlesnake_gym import snakes\n"
+            f"{move} = snakes.Decision({move!r})\n"
+            f"snakes.register('mine', lambda seed: lambda board, seconds=None: {move})\n"
+        )
+        facts: dict[str, Any] = {"snake": "mine", "filters": [], "positions": None, "looks": looks}
+        path = tmp_path / f"{move}.zip"
+        path.write_bytes(bundle.write(facts, {bundle.RULES: rules.encode()}))
+        return path
+
+    return run
+
+
+def ask(url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(f"{url}{path}", data) as answer:
+        told: dict[str, Any] = json.load(answer)
+        return told
+
+
+def left(session: Any) -> dict[str, list[Any]]:
+    """All of which there may be something in the account, but layers: moto leaves a stack's."""
+    ask = session.client
+    return {
+        "stacks": ask("cloudformation").describe_stacks()["Stacks"],
+        "functions": ask("lambda").list_functions()["Functions"],
+        "roles": ask("iam").list_roles()["Roles"],
+        "logs": ask("logs").describe_log_groups()["logGroups"],
+        "buckets": [one["Name"] for one in ask("s3").list_buckets()["Buckets"]],
+    }
+
+
+def options(path: Path, *words: str) -> argparse.Namespace:
+    found: argparse.Namespace = deploy.parser().parse_args([str(path), *words])
+    deploy.check(found)
+    return found
+
+
+def test_a_snake_is_made_published_changed_and_taken_away(
+    account: RehearsedAccount, make: Any, body: dict[str, Any]
+) -> None:
+    body["game"]["timeout"] = 10_000
+    assert not any(left(account.session).values())
+    url = account.play(make("left", color="#010203", author="jane"))
+    assert ask(url, "/")["color"] == "#010203"
+    assert ask(url, "/move", body)["move"] == "left"
+
+    publish(make("right", color="#040506"), session=account.session)
+    assert ask(url, "/move", body)["move"] == "right", "the next request plays it"
+    assert ask(url, "/")["color"] == "#040506"
+
+    assert undeploy.undeploy(account.account, "battlesnake") == []
+    assert not any(left(account.session).values())
+
+
+def test_what_is_kept_is_told(account: RehearsedAccount, make: Any) -> None:
+    account.session.client("s3").create_bucket(Bucket="of-mine")
+    account.deploy(options(make("up"), "--name", "second", "--bucket", "of-mine"))
+    (kept,) = undeploy.undeploy(account.account, "second")
+    assert "of-mine, which you named" in kept
+    assert left(account.session)["buckets"] == ["of-mine"]
+
+
+def test_a_link_fills_the_form_in_and_makes_nothing(
+    account: RehearsedAccount, make: Any, tmp_path: Path
+) -> None:
+    packages = tmp_path / "layer.zip"
+    packages.write_bytes(b"packages")
+    words = ["--link", "--head", "evil", "--layer", str(packages)]
+    link = deploy.deploy(account.account, options(make("up"), *words))
+    place, _, query = urlsplit(link).fragment.partition("?")
+    form = {name: values[0] for name, values in parse_qs(query).items()}
+    assert place == "/stacks/create/review"
+    assert (form["stackName"], form["param_Head"]) == ("battlesnake", "evil")
+    assert form["templateURL"].endswith("/templates/snake.yaml")
+    bucket = form["param_CodeBucket"]
+    s3 = account.session.client("s3")
+    for key in (form["param_LayerKey"], form["param_BundleKey"], "templates/snake.yaml"):
+        s3.head_object(Bucket=bucket, Key=key)
+    assert left(account.session)["stacks"] == []
+
+
+def test_the_command_rehearses(make: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert deploy.main([str(make("up")), "--rehearse"]) == 0
+    said = capsys.readouterr().out
+    assert '"move":"up"' in said
+    assert said.endswith("rehearsed: the stack battlesnake is gone\n")
+
+
+def test_what_cannot_be_is_refused_first(
+    make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(make("up"))
+    for words, message in (
+        ([str(tmp_path / "nobody.zip")], "no such file"),
+        ([str(tmp_path / "up.py")], "is no bundle; pack it first"),
+        ([path, "--name", "My_Snake"], "--name 'My_Snake' cannot be"),
+        ([path, "--color", "blue"], "color cannot be 'blue'"),
+        ([path, "--layer", "nowhere.zip"], "nowhere.zip is not there"),
+        ([path, "--everything", "https://x.org", "--endpoint", "e"], "leave --everything out"),
+        ([path, "--everything", "https://x.org", "--rehearse"], "cannot be rehearsed"),
+    ):
+        assert deploy.main(words) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_stacks_and_buckets_that_are_not_there(account: RehearsedAccount) -> None:
+    with pytest.raises(StackError, match="there is no stack 'battlesnake' in us-east-1"):
+        undeploy.undeploy(account.account, "battlesnake")
+    with pytest.raises(StackError, match="the bucket nobody-s is not there"):
+        account.account.open_bucket("nobody-s", make=False)
+
+
+class Stacks:
+    """CloudFormation with one stack in it; moto cannot change one whose types it does not know."""
+
+    def __init__(self, refusal: str = "", status: str = "UPDATE_COMPLETE") -> None:
+        self.refusal, self.status = refusal, status
+        self.changed: list[dict[str, Any]] = []
+
+    def describe_stacks(self, **_: str) -> dict[str, Any]:
+        outputs = [{"OutputKey": "SnakeUrl", "OutputValue": "https://snake"}]
+        return {"Stacks": [{"StackStatus": self.status, "Outputs": outputs}]}
+
+    def update_stack(self, **request: Any) -> None:
+        self.changed.append(request)
+        if self.refusal:
+            error = {"Error": {"Code": "ValidationError", "Message": self.refusal}}
+            raise ClientError(error, "UpdateStack")
+
+    def describe_stack_events(self, **_: str) -> dict[str, Any]:
+        failed = {"ResourceStatus": "UPDATE_FAILED", "ResourceStatusReason": "no such layer"}
+        return {"StackEvents": [failed | {"LogicalResourceId": "Packages"}]}
+
+    def client(self, name: str) -> Stacks:
+        return self
+
+
+def test_a_stack_that_is_there_is_changed() -> None:
+    for stacks in (Stacks(), Stacks("No updates are to be performed.")):
+        outputs = Account(stacks, "us-west-2", "1").make_stack("x", "snake", {"Color": "#070809"})
+        assert outputs == {"SnakeUrl": "https://snake"}
+        (request,) = stacks.changed
+        assert request["Parameters"] == [{"ParameterKey": "Color", "ParameterValue": "#070809"}]
+
+
+def test_the_reasons_of_a_stack_that_failed_are_told() -> None:
+    for stacks, message in (
+        (Stacks(status="UPDATE_ROLLBACK_COMPLETE"), "not made: Packages: no such layer"),
+        (Stacks("no capability"), "refuses the stack: .*no capability"),
+    ):
+        with pytest.raises(StackError, match=message):
+            Account(stacks, "us-west-2", "1").make_stack("x", "snake", {})
+
+
+def test_an_account_needs_a_region() -> None:
+    class Session:
+        region_name = None
+
+    with pytest.raises(StackError, match="no region is chosen"):
+        Account.of(Session())
+
+
+def test_a_damaged_bundle_is_not_published(
+    account: RehearsedAccount, make: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "half.zip").write_bytes(make("up").read_bytes()[:200])
+    with pytest.raises(bundle.BundleError, match="damaged"):
+        publish(tmp_path / "half.zip", session=account.session)
+
+
+def test_the_layer_has_our_packages_and_is_the_same_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the packages of others, which the registry has."""
+    monkeypatch.setattr(layer, "_fetch", lambda folder: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    sizes = [layer.build(tmp_path / name) for name in ("one.zip", "two.zip")]
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "one.zip") as archive:
+        names = set(archive.namelist())
+        assert sum(info.file_size for info in archive.infolist()) == sizes[0]
+    assert "python/server/lambda_handler.py" in names
+    assert "python/heuristics/evaluations/champion.evaluation" in names
+    assert sum(name.endswith(".so") for name in names) == 3
+    assert "no python3.13 here, so the layer has no bytecode" in capsys.readouterr().err
+
+
+ELF = b"\x7fELF\x02" + bytes(13) + b"\x3e\x00"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\xcf\xfa\xed\xfe" + bytes(40), "not compiled for Linux on x86-64"),
+        (ELF[:18] + b"\xb7\x00", "not compiled for Linux on x86-64"),
+        (ELF + b"GLIBC_2.17 GLIBC_2.38", "needs glibc 2.38 and Lambda has 2.34"),
+    ],
+)
+def test_what_would_not_start_on_lambda_is_refused(data: bytes, message: str) -> None:
+    layer._check_compiled(Path("_search.abi3.so"), ELF + b"GLIBC_2.17 GLIBC_2.34")
+    with pytest.raises(layer.LayerError, match=message):
+        layer._check_compiled(Path("_search.abi3.so"), data)
+
+
+def test_a_layer_that_is_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layer, "_fetch", lambda folder: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr(layer, "LIMIT", 1 << 20)
+    with pytest.raises(layer.LayerError, match="and Lambda takes 1"):
+        layer.build(tmp_path / "layer.zip")
+    assert list(tmp_path.iterdir()) == []
+
+
+IMPORTED = """
+import json, os, sys
+os.environ["BATTLESNAKE_POLICY"] = "shipped"
+import server.lambda_handler
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+def test_the_layer_has_what_serving_imports(tmp_path: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, "-P", "-c", IMPORTED], cwd=tmp_path, capture_output=True, check=True
+    ).stdout
+    packages = importlib.metadata.packages_distributions()
+    imported = {
+        re.sub("[-_.]+", "-", name).lower()
+        for module in json.loads(told)
+        for name in packages.get(module, [])
+    }
+    text = (ROOT / "deployment/server/requirements-lambda.txt").read_text()
+    listed = set(re.findall(r"^([\w.-]+)==", text, re.MULTILINE))
+    assert imported - {"battlesnake-gym", "importedpackage"} <= listed
+    assert {"flask", "onnxruntime", "numpy"} <= imported
+
+
+def test_a_board_of_the_rehearsal_is_one(board: Board) -> None:
+    body = json.loads(deploy._a_move())
+    assert Board.from_api(body).you.id == "snake_0"
