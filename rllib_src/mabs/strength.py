@@ -184,7 +184,7 @@ def win_rate(pairs: Sequence[int]) -> tuple[float, float, float]:
     """The share of the points (a draw is half a win) and the ends of its 95 % interval.
 
     >>> win_rate([0, 1, 2, 5, 12])
-    (0.85, 0.723, 0.925)
+    (0.85, 0.704, 0.933)
     """
     seen = sprt.estimate(pairs)
     low, high = sprt.expected_score(seen.low), sprt.expected_score(seen.high)

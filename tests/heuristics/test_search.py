@@ -347,7 +347,7 @@ def test_a_code_that_is_unknown_is_refused(code: Callable[[str], str]) -> None:
 def test_what_was_learnt_for_one_move_is_there_for_the_next() -> None:
     board = Board.new(11, 11, 2, game=Game(seed=99))
     board.you_id = board.snakes[0].id
-    search = Search(max_depth=9)
+    search = Search(Weights(lead=7), max_depth=9)  # nobody else's: nothing is there before
     first = search.think(board, seconds=200.0)
     again = search.think(board, seconds=200.0)
     assert again[1].depth == first[1].depth == 9

@@ -336,9 +336,10 @@ def test_snakes_that_bring_one_colour_are_told_apart_everywhere(
     expected = looks.colours(board.snakes)
     assert len(set(expected)) == 3
     quiet.open(f"{site}/live")
-    quiet.wait("document.querySelectorAll('.thumbnail .snake').length === 3")
-    assert colours_of(quiet, ".thumbnail .snake") == expected
-    assert colours_of(quiet, ".names .dot circle") == expected
+    card = "a[href$='/game/grey']"  # others' games may be on too
+    quiet.wait(f'document.querySelectorAll("{card} .thumbnail .snake").length === 3')
+    assert colours_of(quiet, f"{card} .thumbnail .snake") == expected
+    assert colours_of(quiet, f"{card} .names .dot circle") == expected
     quiet.open(f"{site}/game/grey")
     quiet.wait("document.querySelectorAll('#board .snake').length === 3")
     assert colours_of(quiet, "#board .snake") == expected
