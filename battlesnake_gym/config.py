@@ -10,15 +10,18 @@ ValueError: unknown option 'widht'; did you mean width?
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from battlesnake_gym import observations
 from battlesnake_gym.engine_input import Sizes
 from battlesnake_gym.nearest import unknown
-from battlesnake_gym.rewards import Rewards
-from battlesnake_gym.rules import Game, Settings
+from battlesnake_gym.rewards import Scheme
+from battlesnake_gym.rules import Game, Settings, State, start
+from battlesnake_gym.rules.state import Point
 
 if TYPE_CHECKING:
     from battlesnake_gym.vector import VectorBattlesnake
@@ -44,14 +47,18 @@ class EnvConfig:
     """What a snake sees: whatever `observations.get` takes."""
     frames: int | None = None
     """How many turns an observation stacks, 1 to 8; None: what ``observation`` says, or 1."""
-    rewards: str | Mapping[str, float] | Rewards = "survival"
-    """A preset's name or weights by event: whatever `rewards.get` takes."""
+    rewards: Scheme | Sequence[Scheme] = "survival"
+    """A preset's name or weights by event, or a list of such, one for each seat (`rewards.get`)."""
     action_mask: str = "forbidden"
     """A kind of mask, or several joined with ``+`` (`masks.KINDS`)."""
     max_turns: int | None = None
     """Truncates a game at this turn; None: never."""
     food: str = "fast"
     """Where food comes from: "fast", the engine's stream, or "seeded", the official engine's."""
+    starts: Sequence[Sequence[int]] | None = None
+    """Where the snakes begin: (x, y) for each seat; None: where the map puts them."""
+    food_at: Sequence[Sequence[int]] | None = None
+    """Where food lies at first, (x, y) for each; needs ``starts``. None: where the map puts it."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any], **fixed: Any) -> EnvConfig:
@@ -91,7 +98,49 @@ class EnvConfig:
             action_mask=self.action_mask,
             max_turns=self.max_turns,
             food=self.food,
+            start=self.start_state,
         )
+
+    @property
+    def start_state(self) -> State | None:
+        """The position that all games begin with, if it is given. Raises ``ValueError``."""
+        if self.starts is None:
+            if self.food_at is not None:
+                raise ValueError("food_at needs starts; give the snakes' first cells too")
+            return None
+        sizes = self.num_snakes, self.width, self.height
+        if not all(isinstance(size, int) for size in sizes):
+            raise ValueError("starts needs boards of one size, with as many snakes on each")
+        count, width, height = (int(np.max(size)) for size in sizes)
+        heads = _cells("starts", self.starts, width, height)
+        if len(heads) != count:
+            raise ValueError(f"starts has {len(heads)} cells for {count} snakes; give one for each")
+        game = replace(self.game, solo=count == 1, seed=1)
+        state = start(game, width, height, [f"snake_{seat}" for seat in range(count)])
+        for snake, head in zip(state.snakes, heads, strict=True):
+            snake.body = [head] * len(snake.body)
+        if self.food_at is None:
+            state.food = [cell for cell in state.food if cell not in heads]
+        else:
+            state.food = _cells("food_at", self.food_at, width, height)
+            if both := sorted(set(state.food) & set(heads)):
+                raise ValueError(f"food_at has {both[0]}, where a snake begins")
+        return state
+
+
+def _cells(name: str, cells: Any, width: int, height: int) -> list[Point]:
+    try:
+        points = [(int(x), int(y)) for x, y in cells]
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} must be a list of cells such as [[1, 1], [5, 5]], got {cells!r}"
+        ) from None
+    for x, y in points:
+        if not (0 <= x < width and 0 <= y < height):
+            raise ValueError(f"{name} has ({x}, {y}), which is off the board of {width}x{height}")
+    if len(set(points)) < len(points):
+        raise ValueError(f"{name} names a cell twice: {points}")
+    return points
 
 
 def read_settings(settings: Settings | Mapping[str, int] | None) -> Settings:

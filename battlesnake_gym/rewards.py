@@ -12,7 +12,7 @@ twelve names are those of the Battlesnake starter pack; ``docs/rewards.md`` desc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -197,7 +197,46 @@ class Rewards:
         return rewards
 
 
-def get(rewards: str | Mapping[str, float] | Rewards) -> Rewards:
+@dataclass(frozen=True, slots=True)
+class SeatRewards:
+    """A scheme for each seat, in their order; build it with `get`."""
+
+    schemes: tuple[Rewards, ...]
+
+    @property
+    def looks_at_positions(self) -> bool:
+        """As `Rewards.looks_at_positions`."""
+        return any(scheme.looks_at_positions for scheme in self.schemes)
+
+    def batch(self, turn: Turn) -> NDArray[np.float32]:
+        """As `Rewards.batch`."""
+        each = [scheme.batch(turn)[:, seat] for seat, scheme in enumerate(self.schemes)]
+        return np.stack(each, axis=1)
+
+
+Scheme = str | Mapping[str, float] | Rewards
+"""A preset's name, weights by event, or what was built of them."""
+
+
+def get_seats(rewards: Scheme | Sequence[Scheme], seats: int) -> Rewards | SeatRewards:
+    """One scheme for all seats, or a list with one for each.
+
+    Raises ``ValueError`` as `get`, and where the list has not as many as there are ``seats``.
+
+    >>> get_seats(["survival", {"won": 1}], 2).schemes[1].weights
+    {'won': 1.0}
+    """
+    if isinstance(rewards, str | Mapping | Rewards):
+        return get(rewards)
+    if len(rewards) != seats:
+        raise ValueError(
+            f"rewards has {len(rewards)} schemes for {seats} seats; give one for each, or one for "
+            "all"
+        )
+    return SeatRewards(tuple(get(one) for one in rewards))
+
+
+def get(rewards: Scheme) -> Rewards:
     """Build a scheme from a preset's name or from weights by event, or pass one through.
 
     Raises ``ValueError`` for an unknown name, listing those that there are.

@@ -6,7 +6,7 @@ numpy operations, whatever the number of games. Axes: N games, S seats, C planes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +20,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.engine import FastGames, Sizes, make_games
 from battlesnake_gym.nearest import unknown
-from battlesnake_gym.rewards import Rewards, Turn, reversals
-from battlesnake_gym.rewards import get as get_rewards
+from battlesnake_gym.rewards import Scheme, Turn, get_seats, reversals
 from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, State, is_over, known_maps
 
 Infos = dict[str, npt.NDArray[Any]]
@@ -40,9 +39,11 @@ class VectorBattlesnake:
     smaller boards stand in the middle of theirs. Every game is played by ``game``'s ruleset,
     map and settings; ``game.seed`` is not used, seeds come from `reset`. ``max_turns`` truncates a
     game that reaches this turn (the map ``hz_scatter`` always ends when it has filled the board).
-    ``observation``, ``rewards`` and ``action_mask`` are names (or, for
+    ``observation``, ``rewards`` (one scheme, or a list with one for each seat) and
+    ``action_mask`` are names (or, for
     the first two, objects) that `observations.get`, `rewards.get` and `masks` know. ``food``:
     "fast" draws from the engine's own stream, "seeded" plays the official engine's games.
+    ``start``: the position that every game begins with, unless `reset` is given others.
 
     A batch of one-snake games is played ``solo`` (else they would be over before they began).
 
@@ -63,10 +64,11 @@ class VectorBattlesnake:
         *,
         game: Game = Game(),  # noqa: B008  (frozen)
         observation: str | Mapping[str, Any] | observations.Observation = EnvConfig.observation,
-        rewards: str | Mapping[str, float] | Rewards = EnvConfig.rewards,
+        rewards: Scheme | Sequence[Scheme] = EnvConfig.rewards,
         action_mask: str = EnvConfig.action_mask,
         max_turns: int | None = EnvConfig.max_turns,
         food: str = EnvConfig.food,
+        start: State | None = None,
     ) -> None:
         _check_game(game)
         if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
@@ -84,7 +86,7 @@ class VectorBattlesnake:
         self.game = game
         self.max_turns = max_turns
         self.observation = observations.get(observation)
-        self.rewards = get_rewards(rewards)
+        self.rewards = get_seats(rewards, int(np.max(num_snakes)))
         self.action_mask = masks.check(action_mask)
         self.games = make_games(
             num_games, width=width, height=height, num_snakes=num_snakes, game=game, food=food
@@ -110,6 +112,7 @@ class VectorBattlesnake:
         self._ended = np.ones(num_games, np.bool_)
         self._streams: npt.NDArray[np.uint64] | None = None
         self._seeds = np.zeros(num_games, np.int64)
+        self._start: tuple[State, ...] = () if start is None else (start,)
         self._states: tuple[State, ...] = ()
         self._begun = np.zeros(num_games, np.int64)
         self._ready = False
@@ -129,7 +132,7 @@ class VectorBattlesnake:
         """
         self.check_open()
         self._ready = False
-        self._states = start_states(options or {})
+        self._states = start_states(options or {}) or self._start
         for i, state in enumerate(self._states):
             self._check_start(f"states[{i}]", state)
         if seed is not None and (not isinstance(seed, int | np.integer) or seed < 0):

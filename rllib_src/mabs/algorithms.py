@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from ray import cloudpickle
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
+from battlesnake_gym import own_files
 from battlesnake_gym.nearest import unknown
 from mabs.actor_critic import SnakeActorCritic
 from mabs.apex import APEXConfig
 from mabs.dqn import DQNConfig
 from mabs.environment import DEFAULTS, ENV_NAME, head_plane
-from mabs.measured import IMPALAConfig, PPOConfig
+from mabs.measured import IMPALAConfig, Measured, PPOConfig
 from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
 from mabs.network import TRUNK
 from mxnet_baseline.algorithm import MXNetConfig
@@ -105,15 +109,12 @@ def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) 
     Raises:
         ValueError: there is no such algorithm, or it has no such policies.
     """
-    if name not in ALGORITHMS:
-        raise ValueError(unknown("algorithm", name, ALGORITHMS))
+    begun = _begin(name)
     for key in ("curriculum", "opponents"):
-        if env_config.get(key) and name not in ("DQN", "APEX"):
+        if env_config.get(key) and not isinstance(begun, DQNConfig):
             raise ValueError(f"{key} needs DQN or APEX, got {name}; leave it out")
-    config = (
-        ALGORITHMS[name]()
-        .environment(ENV_NAME, env_config=DEFAULTS | dict(env_config))
-        .learners(num_gpus_per_learner=int(torch.cuda.is_available()))
+    config = begun.environment(ENV_NAME, env_config=DEFAULTS | dict(env_config)).learners(
+        num_gpus_per_learner=int(torch.cuda.is_available())
     )
     if policies == EACH:
         if name not in ("PPO", "IMPALA"):
@@ -126,6 +127,46 @@ def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) 
         where = {"head_plane": head_plane(config.env_config)}
         config.rl_module(model_config=config.model_config | where)
     return config
+
+
+def _begin(name: str) -> AlgorithmConfig:
+    """The configuration of a named algorithm, or of one in a file, ``FILE.py:NAME``."""
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]()
+    if ".py:" not in name:
+        raise ValueError(f"{unknown('algorithm', name, ALGORITHMS)}; or give FILE.py:NAME")
+    own: Any = own_files.named(name, "algorithm")
+    if hasattr(own, "get_default_config"):
+        config = own.get_default_config()
+        config.algo_class = own
+    else:
+        config = own() if callable(own) and not isinstance(own, type) else own
+    if not isinstance(config, AlgorithmConfig) or not issubclass(config.algo_class, Measured):
+        raise ValueError(
+            f"algorithm {name} must be a subclass of mabs.dqn.DQN, mabs.apex.APEX, "
+            "mabs.measured.PPO or mabs.measured.IMPALA, or a function that returns a configuration "
+            "of one"
+        )
+    # Other processes of the training know nothing of the file.
+    cloudpickle.register_pickle_by_value(sys.modules[own.__module__])
+    return config
+
+
+def take_network(config: AlgorithmConfig, reference: str) -> None:
+    """Let DQN or APEX train the class of ``FILE.py:CLASS``.
+
+    Raises:
+        ValueError: another algorithm, or no such class.
+    """
+    if not isinstance(config, DQNConfig):
+        raise ValueError(
+            f"network needs DQN or APEX, got {config.algo_class.__name__}, whose network has a "
+            "value head; for that give rl_module_spec in Python"
+        )
+    own_files.named(reference, "network")
+    file, _, name = reference.rpartition(":")
+    path = f"{Path(file).resolve()}:{name}"  # wherever a process of the training stands
+    config.rl_module(model_config=config.model_config | {"network": path})
 
 
 def make_multi_agent_env(env_config: Mapping[str, Any]) -> BattlesnakeMultiAgentEnv:

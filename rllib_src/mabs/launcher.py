@@ -15,11 +15,14 @@ from battlesnake_gym import compiled, engine
 from battlesnake_gym.command_line import Parser
 from battlesnake_gym.rules import MOVES
 from mabs import algorithms, experiments, starter_pack, strength
+from mabs.actor_critic import PolicyNetwork
+from mabs.apex import APEX
 from mabs.dqn import DQN
 from mabs.environment import ENV_NAME, head_plane, make_vector
 from mabs.export import export_checkpoint
 from mabs.metrics import GAME_METRICS
-from mabs.network import network_settings
+from mabs.network import DuelingQNetwork, network_settings
+from mabs.network import check as check_network
 from mabs.opponents import Opponents, absolute
 from mabs.past_selves import PastSelves
 from mxnet_baseline.algorithm import MXNet
@@ -34,7 +37,12 @@ from sagemaker_rl.training_run import CSV_COLUMNS
 class BattlesnakeHyperparameters(Hyperparameters):
     """What to play and how to learn; see the options' help."""
 
-    experiment: str | None = option(None, "a named experiment: hyperparameters from a file")
+    experiment: str | None = option(
+        None, "a named experiment, or a .yaml file: hyperparameters from a file"
+    )
+    network: str | None = option(
+        None, "a network of your own, FILE.py:CLASS: a torch module made of (shape, actions)"
+    )
     num_agents: int = option(4, "snakes in a game")
     map_size: int = option(11, "width and height of the board")
     curriculum: list[list[int]] | None = option(  # noqa: RUF009  (it makes a field)
@@ -46,8 +54,17 @@ class BattlesnakeHyperparameters(Hyperparameters):
     ruleset: str = option("standard", "the game's ruleset")
     map: str = option("standard", "the game's map")
     observation: str = option("planes", "what a snake sees (battlesnake_gym.observations)")
-    rewards: str | dict[str, float] = option(  # noqa: RUF009  (it makes a field)
-        "survival-and-win", "what it is rewarded for: a name or weights (battlesnake_gym.rewards)"
+    frames: int | None = option(None, "how many turns an observation stacks, 1 to 8")
+    rewards: str | dict[str, float] | list[Any] = option(  # noqa: RUF009  (it makes a field)
+        "survival-and-win",
+        "what it is rewarded for: a name or weights (battlesnake_gym.rewards), or a list of such, "
+        "one for each seat",
+    )
+    starts: list[list[int]] | None = option(  # noqa: RUF009
+        None, "where the snakes begin, [x, y] for each seat; null: where the map puts them"
+    )
+    food_at: list[list[int]] | None = option(  # noqa: RUF009
+        None, "where food lies at first, with starts; null: where the map puts it"
     )
     policies: str = option("shared", "shared by all snakes, or one for each (PPO, IMPALA)")
     action_mask: str = option("forbidden", "moves it never makes (battlesnake_gym.masks), or none")
@@ -87,7 +104,10 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         """The configuration of the named algorithm on the wanted games."""
         if not engine.COMPILED:
             _mind_the_slow_rules(hyperparameters)
-        return algorithms.configure(
+        observation: Any = hyperparameters.observation
+        if hyperparameters.frames is not None:
+            observation = {"name": observation, "frames": hyperparameters.frames}
+        config = algorithms.configure(
             hyperparameters.algorithm,
             {
                 "num_snakes": hyperparameters.num_agents,
@@ -97,12 +117,17 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "opponents": absolute(hyperparameters.opponents or {}),
                 "ruleset": hyperparameters.ruleset,
                 "map": hyperparameters.map,
-                "observation": hyperparameters.observation,
+                "observation": observation,
                 "rewards": hyperparameters.rewards,
                 "action_mask": hyperparameters.action_mask,
+                "starts": hyperparameters.starts,
+                "food_at": hyperparameters.food_at,
             },
             hyperparameters.policies,
-        ).debugging(seed=hyperparameters.seed, log_level="ERROR")
+        )
+        if hyperparameters.network is not None:
+            algorithms.take_network(config, hyperparameters.network)
+        return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
     def translated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """With the starter pack's names read as today's, and a line that says so."""
@@ -121,17 +146,20 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         the others use every CPU."""
         if config.algo_class.__name__ == "EXIT":
             return cpus  # its driver sleeps while they play
-        alone = config.algo_class in (DQN, MXNet)
+        alone = issubclass(config.algo_class, DQN | MXNet) and not issubclass(
+            config.algo_class, APEX
+        )
         return 0 if alone else super().default_workers(config, cpus)
 
     def default_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
         """The experiment, or else algorithm, board and snakes."""
         if hyperparameters.experiment is not None:
-            return hyperparameters.experiment
+            return Path(hyperparameters.experiment).stem
         if hyperparameters.algorithm == "EXIT":
             return "EXIT"
         size = hyperparameters.map_size
-        return f"{hyperparameters.algorithm}-{size}x{size}-{hyperparameters.num_agents}"
+        algorithm = hyperparameters.algorithm.rpartition(":")[2]
+        return f"{algorithm}-{size}x{size}-{hyperparameters.num_agents}"
 
     def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """What decides whether weights fit: algorithm, board, observation, actions, network."""
@@ -145,6 +173,9 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "rl.training.config.env_config.observation was given, but the network was told "
                 "of another one; name observations by `observation`"
             )
+        if config.algo_class is not MXNet:
+            kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else PolicyNetwork
+            check_network(kind, environment.single_observation_space.shape, config.model_config)
         # Frozen policies that cannot play these games are refused here, before anything starts.
         nobody = PastSelves(lambda weights: weights)
         Opponents(config.env_config["opponents"], environment, np.random.default_rng(), nobody)

@@ -52,7 +52,9 @@ def play(
     a server (`heuristics.own_rules`), board by board. ``tell`` hears how many games have ended.
     """
     games, seats = len(opponents), len(opponents[0]) + 1
-    vector = make_vector(games, {**env_config, "num_snakes": seats})
+    # Who may be fewer or others than in training, and begin elsewhere.
+    whole = {"num_snakes": seats, "rewards": "survival", "starts": None, "food_at": None}
+    vector = make_vector(games, {**env_config, **whole})
     random = np.random.default_rng(seed)
     rivals = Rivals(vector)
     for game, names in enumerate(opponents):

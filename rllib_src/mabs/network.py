@@ -7,7 +7,7 @@ same trunk serves every board size; a checkpoint belongs to one size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, QNetAPI, TargetNetwo
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
+
+from battlesnake_gym import own_files
 
 NETWORK = "network."
 """What the names of the network's weights begin with, in a module's state."""
@@ -63,8 +65,47 @@ def trunk_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
 
 def network_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
     """What decides how the network of a ``model_config`` is built, besides its shape."""
+    if own := model_config.get("network"):
+        return {"network": own}
     settings = trunk_settings(model_config)
     return settings if model_config.get("dueling", True) else settings | {"dueling": False}
+
+
+def build(
+    kind: Callable[..., nn.Module], shape: Sequence[int], actions: int, settings: Mapping[str, Any]
+) -> nn.Module:
+    """The network of these `network_settings`: ``kind``, or one of somebody's own.
+
+    Raises ``ValueError`` where there is no such network, or it is none.
+    """
+    if "network" not in settings:
+        return kind(tuple(shape), actions, **settings)
+    own = own_files.named(settings["network"], "network")
+    if not (isinstance(own, type) and issubclass(own, nn.Module)):
+        raise ValueError(
+            f"network {settings['network']} must be a class of torch.nn.Module that takes (shape, "
+            f"actions), got {own!r:.80}"
+        )
+    made: nn.Module = own(tuple(shape), actions)
+    return made
+
+
+def check(kind: Callable[..., nn.Module], shape: Sequence[int], model_config: Any) -> None:
+    """Build the network of a ``model_config`` and ask it; ``ValueError`` says what is wrong."""
+    settings = network_settings(model_config)
+    try:
+        with torch.no_grad():
+            answer = build(kind, shape, 4, settings).eval()(
+                torch.zeros((2, *shape), dtype=torch.uint8)
+            )
+    except Exception as error:
+        raise ValueError(
+            f"model_config makes no network for observations {tuple(shape)}: {error}; it has "
+            f"{settings}"
+        ) from error
+    if getattr(answer, "shape", None) != (2, 4):
+        got = getattr(answer, "shape", type(answer).__name__)
+        raise ValueError(f"the network of {settings} must give [batch, 4], got {got} of 2")
 
 
 def bfloat16_pays(device: torch.device) -> bool:
@@ -109,6 +150,11 @@ class ConvTrunk(nn.Module):
         head_plane: int | None,
     ) -> None:
         super().__init__()
+        if len(channels) != len(strides) or not channels:
+            raise ValueError(
+                "channels and strides must have a number for each convolution, "
+                f"got {channels} and {strides}"
+            )
         if glimpse and glimpse % 2 == 0:
             raise ValueError(f"glimpse must be an odd number, or 0 for none, got {glimpse}")
         self.width = width
@@ -224,7 +270,7 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
 
     def build_network(self, shape: tuple[int, int, int], num_actions: int) -> nn.Module:
         """What is trained and played: (B, C, H, W) uint8 to (B, actions) float32."""
-        return DuelingQNetwork(shape, num_actions, **network_settings(self.model_config))
+        return build(DuelingQNetwork, shape, num_actions, network_settings(self.model_config))
 
     @property
     def played(self) -> nn.Module:

@@ -115,10 +115,10 @@ def build_network(
     import torch
 
     from mabs.actor_critic import PolicyNetwork
-    from mabs.network import DuelingQNetwork
+    from mabs.network import DuelingQNetwork, build
 
     kind = DuelingQNetwork if "advantage.weight" in weights else PolicyNetwork
-    network: nn.Module = kind(tuple(shape), actions, **trunk)  # type: ignore[arg-type]
+    network = build(kind, shape, actions, trunk)
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
     return network.eval()
 

@@ -41,8 +41,8 @@ def test_who_walks_into_the_wall_loses_and_who_may_not_beats_a_snake_that_may() 
 def test_a_pair_is_one_start_from_both_seats(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
 
-    def play(values: Any, env_config: Any, opponents: Any, own: Any, seed: int, starts: Any) -> Any:
-        seen.update(opponents=opponents, own=own.tolist(), starts=starts, config=env_config)
+    def play(values: Any, env_config: Any, opponents: Any, own: Any, seed: int, **more: Any) -> Any:
+        seen.update(opponents=opponents, own=own.tolist(), config=env_config, **more)
         won = np.array([True, False, False, True])
         return matches.Played(won, np.array([False, True, False, False]), np.zeros(4))
 
