@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym import policy_file, snakes
+from battlesnake_gym import own_files, policy_file, snakes
 from battlesnake_gym.command_line import Parser, positive, refuse
 from battlesnake_gym.files import write_atomically
 from battlesnake_gym.nearest import unknown
@@ -166,7 +167,10 @@ def _write_tried(part: Path, data: bytes) -> None:
         path.write_bytes(data)
         # -P: what lies in the folder is not importable.
         trial = [sys.executable, "-P", "-c", TRIAL, str(path)]
-        done = subprocess.run(trial, cwd=empty, capture_output=True, text=True, check=False)
+        alone = {key: value for key, value in os.environ.items() if key != own_files.VARIABLE}
+        done = subprocess.run(
+            trial, cwd=empty, env=alone, capture_output=True, text=True, check=False
+        )
     said = done.stderr.strip().splitlines()
     if done.returncode and not (said and said[-1].startswith("the policy plays boards of")):
         why = said[-1].replace(f"{path}/", "") if said else f"exit status {done.returncode}"

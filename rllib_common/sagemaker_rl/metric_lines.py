@@ -28,14 +28,21 @@ METRIC_DEFINITIONS = [
 """
 
 
+REWARD = "episode_reward_mean"
+"""What a line tells once more at its end, as RLlib did years ago: ``RLEstimator`` looks for
+that with ``default_metric_definitions(RLToolkit.RAY)``, as published examples do."""
+
+
 def line(numbers: Mapping[str, float]) -> str:
     """The line for one iteration; a number that does not exist yet is left out.
 
     >>> line({"training_iteration": 2, "episode_reward_mean": float("nan"), "env_steps": 2e6})
     'training_iteration=2 env_steps=2000000'
+    >>> line({"training_iteration": 2, "episode_reward_mean": -1.5})
+    'training_iteration=2 episode_reward_mean=-1.5 (episode_reward_mean: -1.5)'
     """
-    return " ".join(
-        f"{name}={numbers[name]:.8g}"
-        for name in METRICS
-        if math.isfinite(numbers.get(name, math.nan))
-    )
+    told = {name: numbers[name] for name in METRICS if math.isfinite(numbers.get(name, math.nan))}
+    words = [f"{name}={value:.8g}" for name, value in told.items()]
+    if REWARD in told:
+        words.append(f"({REWARD}: {told[REWARD]:.8g})")
+    return " ".join(words)

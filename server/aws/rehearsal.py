@@ -10,6 +10,7 @@ environment, so a rehearsal does not tell what a layer lacks.
 from __future__ import annotations
 
 import argparse
+import atexit
 import io
 import json
 import logging
@@ -26,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from battlesnake_gym import own_files
 from server.aws.publishing import DEFAULT_NAME
 from server.aws.stacks import Account
 
@@ -66,6 +68,7 @@ class RehearsedAccount:
         ask = self.session.client
         self.session.client = lambda name, **options: ask(name, **{"endpoint_url": url} | options)
         self.account = Account.of(self.session)
+        atexit.register(self.close)
 
     def __enter__(self) -> Self:
         return self
@@ -171,7 +174,7 @@ class _Instance:
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", CHILD],
             cwd=self._folder.name,
-            env=os.environ | variables,
+            env={k: v for k, v in os.environ.items() if k != own_files.VARIABLE} | variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

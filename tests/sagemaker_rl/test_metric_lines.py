@@ -19,3 +19,17 @@ def test_every_number_comes_back(number: float) -> None:
 def test_what_is_not_there_yet_is_left_out() -> None:
     text = line({"training_iteration": 1, "episode_reward_mean": math.nan, "env_steps": 64})
     assert text == "training_iteration=1 env_steps=64"
+
+
+def test_the_sdk_s_own_patterns_find_the_reward() -> None:
+    """``metric_definitions`` as published examples have them."""
+    pytest.importorskip("sagemaker", reason="needs the extra sagemaker")
+    from sagemaker.rl import RLEstimator, RLToolkit
+
+    told = line({"training_iteration": 3, "episode_reward_mean": -12.5, "env_steps": 64})
+    definitions = RLEstimator.default_metric_definitions(RLToolkit.RAY)
+    found = {one["Name"]: re.search(one["Regex"], told) for one in definitions}
+    reward = found.pop("episode_reward_mean")
+    assert reward is not None
+    assert float(reward[1]) == -12.5
+    assert found == {"episode_reward_max": None}, "which nobody counts here"

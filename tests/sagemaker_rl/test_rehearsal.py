@@ -151,3 +151,49 @@ def test_two_jobs_share_the_processors() -> None:
     assert first.cpus | second.cpus == os.sched_getaffinity(0)
     assert first.cpus.isdisjoint(second.cpus) or len(os.sched_getaffinity(0)) == 1
     assert first.hyperparameters["s3_bucket"] == "other"
+
+
+@pytest.mark.slow
+@pytest.mark.rllib
+@pytest.mark.timeout(1800)
+def test_the_published_job_trains_and_gives_a_table(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the post on the starter pack has it: the SDK's patterns, and the names of its settings."""
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    import sagemaker
+    from sagemaker.rl import RLEstimator, RLToolkit
+
+    from sagemaker_rl.sources import cleaned
+
+    root = Path(__file__).parents[2]
+    account = f"{session.account_id()}.dkr.ecr.{session.boto_region_name}.amazonaws.com"
+    estimator = RLEstimator(
+        entry_point="train-mabs.py",
+        **cleaned(
+            source_dir=str(root / "rllib_src"),
+            dependencies=[
+                str(root / name)
+                for name in ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
+            ],
+        ),
+        image_uri=f"{account}/battlesnake-training:latest",
+        role=sagemaker.get_execution_role(session),
+        sagemaker_session=session,
+        base_job_name="published",
+        instance_type="ml.m5.xlarge",
+        instance_count=1,
+        hyperparameters={
+            "rl.training.run": "DQN",
+            "rl.training.stop.training_iteration": 3,
+            "rl.training.config.num_cpus": 1,
+            "map_size": 7,
+            "num_agents": 2,
+        },
+        metric_definitions=RLEstimator.default_metric_definitions(RLToolkit.RAY),
+    )
+    estimator.fit()
+    table = estimator.training_job_analytics.dataframe()
+    rewards = table[table["metric_name"] == "episode_reward_mean"]["value"]
+    assert len(rewards) > 0
+    assert rewards.between(-1e6, 1e6).all()

@@ -319,7 +319,7 @@ def test_the_command_says_what_is_in_it(rules: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "battlesnake_gym", "pack", str(rules), *LOOKS],
         cwd=tmp_path,
-        env=os.environ,
+        env=os.environ | {"BATTLESNAKE_GYM_FILES": rules.name},  # which no other process finds
         capture_output=True,
         text=True,
         check=True,
