@@ -32,7 +32,11 @@ def load(path: str | Path) -> tuple[Node, ...]:
 
     Raises ``ValueError`` where there is no such file, or no list of nodes called ``rules`` in it.
     """
-    found = getattr(own_files.module(Path(path), "rules"), LIST, None)
+    return checked(getattr(own_files.module(Path(path), "rules"), LIST, None), path)
+
+
+def checked(found: object, path: str | Path) -> tuple[Node, ...]:
+    """The list of rules that was ``found`` in a file; raises as `load`."""
     if not isinstance(found, Sequence) or not found:
         raise ValueError(
             f"{path} must have a list called {LIST}, such as rules = [walls, centre * 2]; "

@@ -27,9 +27,9 @@ from typing import Any
 from battlesnake_gym import policy_file, snakes
 from battlesnake_gym.fields import plain
 from battlesnake_gym.snakes import Bounded, Factory
-from heuristics import filters, search
+from heuristics import filters, own_rules, search
 from heuristics.evaluation import Evaluation
-from heuristics.pipeline import Filter
+from heuristics.pipeline import Filter, Node
 from server.policy import Policy
 from server.strategies import PolicySnake, choose
 
@@ -98,20 +98,24 @@ class Bundle:
         this version does not know a snake, filter or network of this kind.
         """
         with _loading, snakes.set_apart() as registered, filters_apart():
+            nodes: tuple[Node, ...] = ()
             if RULES in self.files:
-                run_rules(self.files[RULES], f"{self.path}/{RULES}")
+                name = f"{self.path}/{RULES}"
+                module = run_rules(self.files[RULES], name)
+                if hasattr(module, own_rules.LIST):
+                    nodes = own_rules.checked(module.rules, name)
             chosen = [choose(name) for name in self.facts["filters"]]
-            build = None if self.facts["snake"] else self._without_name(chosen)
+            build = None if self.facts["snake"] else self._without_name(chosen, nodes)
         if build is None:
             name = self.facts["snake"]
             build = registered.get(name) or snakes.factory(name)
         positions = self.facts["positions"]
         return functools.partial(_bounded, build, positions) if positions else build
 
-    def _without_name(self, chosen: list[Filter]) -> Factory:
+    def _without_name(self, chosen: list[Filter], nodes: tuple[Node, ...]) -> Factory:
         if POLICY in self.files:
             policy = self._policy()
-            return lambda seed: PolicySnake(policy, chosen)
+            return lambda seed: PolicySnake(policy, chosen, nodes)
         evaluation = Evaluation.read(self.files[EVALUATION], self.path / EVALUATION)
         return lambda seed: search.Search(evaluation=evaluation)
 

@@ -14,7 +14,7 @@ from battlesnake_gym import own_files, policy_file, snakes
 from battlesnake_gym.command_line import Parser, positive, refuse
 from battlesnake_gym.files import write_atomically
 from battlesnake_gym.nearest import unknown
-from heuristics import filters
+from heuristics import filters, own_rules
 from heuristics.evaluation import Evaluation
 from server import bundle
 from server.bundle import EVALUATION, LOOKS, POLICY, RULES, Bundle
@@ -71,10 +71,10 @@ def _contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, by
     bundle.check_looks(looks)
     facts: dict[str, Any] = {"positions": options.positions, "looks": looks, "filters": []}
     files: dict[str, bytes] = {}
-    own_snakes, own_filters = _read_rules(options.rules, files)
+    own_snakes, own_filters, speak = _read_rules(options.rules, files)
     if options.policy:
         facts["filters"] = _filters(options, own_filters)
-        _refuse_unused_rules(options, own_filters)
+        _refuse_unused_rules(options, speak or bool(own_filters))
         onnx_path = SHIPPED if options.policy == SHIPPED_NAME else Path(options.policy)
         text = onnx_path.with_suffix(".json").read_bytes() if onnx_path.exists() else b""
         files[POLICY] = policy_file.read(onnx_path)[0]
@@ -99,21 +99,28 @@ def _contents(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, by
 
 def _read_rules(
     path: Path | None, files: dict[str, bytes]
-) -> tuple[dict[str, snakes.Factory], list[str]]:
-    """Put the rules among the files; the snakes and the names of the filters that they register."""
+) -> tuple[dict[str, snakes.Factory], list[str], bool]:
+    """Put the rules among the files.
+
+    Returns the snakes and the names of the filters that they register, and whether they have a list
+    of rules that speak over a policy.
+    """
     if path is None:
-        return {}, []
+        return {}, [], False
     files[RULES] = path.read_bytes()
     with snakes.set_apart() as own_snakes, bundle.filters_apart() as own_filters:
-        bundle.run_rules(files[RULES], str(path))
-    return own_snakes, list(own_filters)
+        module = bundle.run_rules(files[RULES], str(path))
+    speak = hasattr(module, own_rules.LIST)
+    if speak:
+        own_rules.checked(module.rules, path)
+    return own_snakes, list(own_filters), speak
 
 
-def _refuse_unused_rules(options: argparse.Namespace, own_filters: list[str]) -> None:
-    if options.rules and not own_filters:
+def _refuse_unused_rules(options: argparse.Namespace, used: bool) -> None:
+    if options.rules and not used:
         raise ValueError(
-            f"{options.rules.name} registers no filter, and nothing else overrules a policy; "
-            "register one by heuristics.filters.register, or leave the file out"
+            f"{options.rules.name} has no list called rules and registers no filter, "
+            "so a policy hears nothing of it; see docs/own.md, or leave it out"
         )
 
 

@@ -129,9 +129,19 @@ def on_lambda(folder: Path, bodies: list[dict[str, Any]], patch: pytest.MonkeyPa
     return [json.loads(answer["body"])["move"] for answer in answers]
 
 
+OVER_A_POLICY = (
+    RULES
+    + """
+from heuristics import When
+
+rules = [edges, When(hungry, [food * 0.5], [space * 0.3])]
+"""
+)
+
 KINDS = {
     "rules": ["RULES"],
     "policy": ["RULES", "--policy", "shipped", "--heuristics"],
+    "rules over a policy": ["RULES", "--policy", "shipped", "--heuristics", "walls"],
     "evaluation": ["--evaluation", str(EVALUATION), "--positions", "30"],
 }
 
@@ -149,13 +159,18 @@ def test_the_same_moves_everywhere(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if kind == "rules over a policy":
+        rules.write_text(OVER_A_POLICY)
     path = make(*(rules if word == "RULES" else word for word in KINDS[kind]))
     bodies = recorded(count)
     with snakes.set_apart() as registered, bundle.filters_apart():
         bundle.run_rules(RULES.encode(), "rules")
         learned = strategy_factory(policy=SHIPPED, filters=[*CAREFUL, "edges"])
+        if kind == "rules over a policy":
+            learned = strategy_factory(policy=SHIPPED, filters=["walls"], rules=rules)
     searching = snakes.factory("champion@30")
-    build = {"rules": registered["mine"], "policy": learned, "evaluation": searching}[kind]
+    builds = {"rules": registered["mine"], "evaluation": searching}
+    build = builds.get(kind, learned)
     moves = played(build, bodies)
     assert len(set(moves)) == 4
 
@@ -290,7 +305,8 @@ def test_packing_twice_gives_the_same_bytes(rules: Path, make: Callable[..., Pat
         (RULES, ["--color", "blue"], "color cannot be 'blue'"),
         (RULES, ["--heuristics"], "--heuristics overrules a policy"),
         (RULES, ["--evaluation", str(EVALUATION)], "which no rules overrule"),
-        ("x = 1", ["--policy", "shipped"], "registers no filter"),
+        ("x = 1", ["--policy", "shipped"], "no list called rules and registers no filter"),
+        ("rules = 1", ["--policy", "shipped"], "must have a list called rules"),
         (RULES, ["--policy", "nowhere.onnx"], "nowhere"),
         (RULES, ["--policy", "shipped", "--heuristics", "edge"], "unknown filter 'edge'.*edges"),
         (
