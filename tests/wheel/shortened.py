@@ -95,6 +95,7 @@ RULES = (
     Rule("curl ", looked_at(), "from a machine in the engine's region"),
     Rule("jupyter lab ", instead("jupyter lab --version"), slow=True),
     Rule("python benchmarks/", also("--help"), "It takes five times the minutes", slow=True),
+    Rule("battlesnake-gym compare ", also("--help"), "an account of yours"),
     Rule("battlesnake-gym (deploy|undeploy)\\b", also("--help"), "in an account"),
     Rule("battlesnake-gym serve .*--endpoint", also("--help"), "the extra `aws`"),
     Rule("battlesnake-gym train .*--name first", also("--num-iters 1"), slow=True),
