@@ -91,7 +91,7 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
 
 def make_pages(output: Path) -> None:
     """Run Sphinx; the first page is ``docs/index.html``, and the root leads there."""
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command += ["-c", "docs", ".", str(output.absolute())]
     subprocess.run(command, check=True, cwd=HERE, env=environment)
