@@ -96,6 +96,7 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, list[Row]]]:
 
 def _in_s3(address: str, s3: Any) -> Iterator[tuple[str, list[Row]]]:
     bucket, prefix = bucket_and_key(address)
+    prefix += "/" if prefix and address.endswith("/") else ""  # else jobs' names may go on there
     if s3 is None:
         import boto3
 
@@ -103,8 +104,7 @@ def _in_s3(address: str, s3: Any) -> Iterator[tuple[str, list[Row]]]:
     for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
         for one in page.get("Contents", []):
             key = one["Key"]
-            inside = key[len(prefix) : len(prefix) + 1] in ("", "/") or not prefix
-            if not inside or key.rpartition("/")[2] not in (curves.CSV_FILE, OUTPUT):
+            if key.rpartition("/")[2] not in (curves.CSV_FILE, OUTPUT):
                 continue
             data = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
             if rows := _rows(_curve(data) if key.endswith(OUTPUT) else data):

@@ -178,6 +178,7 @@ class _Instance:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # Ctrl-C is for whoever rehearses
         )
 
 

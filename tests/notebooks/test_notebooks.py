@@ -191,6 +191,14 @@ def test_heuristics_developer(workplace: Path) -> None:
     assert "2 of 2 scenarios passed" in said
     assert not re.search(r"^FAIL ", said, re.MULTILINE), said
     assert re.search(r"^mine +\d+\.\d ± ", said, re.MULTILINE), said
+    check_published(said)
+
+
+def check_published(said: str) -> None:
+    """The snake on AWS has one colour, and after it was published anew the other."""
+    colours = re.findall(r"'apiversion': '1', 'author': '', 'color': '(\S+)'", said)
+    assert colours[-2:] == ["#3366cc", "#e0a100"], said
+    assert len(re.findall(r"^\{'move': '", said, re.MULTILINE)) >= 2, said
 
 
 @pytest.mark.rllib
@@ -205,6 +213,7 @@ def test_deploy_and_compete(workplace: Path) -> None:
     moves = re.search(r'moves_total\{chosen_by="strategy"\} (\S+)', said)
     assert moves, said
     assert float(moves[1]) > 1
+    check_published(said)
     assert (workplace / "replays/online.gif").stat().st_size > 0
 
 

@@ -71,11 +71,13 @@ def test_folders_and_prefixes_alike(
     put_job(s3, "mine-too/job-2/output/output.tar.gz", curve(1.0, ""))
     s3.put_object(Bucket="jobs", Key="mine/kept/progress.csv", Body=curve(8.0, "1200").encode())
     s3.put_object(Bucket="jobs", Key="mine/job-1/output/model.tar.gz", Body=b"")
-    assert compare.main([str(runs / "first"), "s3://jobs/mine", "--json"]) == 0
+    assert compare.main([str(runs / "first"), "s3://jobs/mine/", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [one["run"] for one in told] == ["first", "job-1", "kept"]
     assert told[1]["elo"] == 1300
     assert {one["length"] for one in told} == {29.5}
+    assert compare.main(["s3://jobs/mine"]) == 0
+    assert "job-2" in capsys.readouterr().out, "a prefix of jobs' names"
 
 
 def test_two_of_a_name_keep_their_places(
