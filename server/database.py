@@ -14,7 +14,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, UniqueConstraint, create_engine, select
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    ForeignKey,
+    Table,
+    UniqueConstraint,
+    create_engine,
+    inspect,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import (
@@ -50,9 +61,7 @@ class Tournament(Base):
     __tablename__ = "tournaments"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    created: Mapped[datetime] = mapped_column(
-        default=lambda: datetime.now(UTC).replace(tzinfo=None)
-    )
+    created: Mapped[datetime] = mapped_column(default=lambda: _now())
     setup: Mapped[dict[str, Any]]
     games: Mapped[list[Game]] = relationship(
         back_populates="tournament", order_by="Game.number", cascade="all, delete-orphan"
@@ -63,7 +72,8 @@ class Game(Base):
     """One game: ``number`` is its place in the tournament's schedule.
 
     ``uuid`` is the id that the snakes were told; ``finished`` is false where the limit on turns
-    ended the game; ``replay`` is the path of its replay, where one was kept.
+    ended the game; ``replay`` is the path of its replay, where one was kept. ``played`` is when it
+    was stored (UTC), of games from before that was noted when their tournament began.
     """
 
     __tablename__ = "games"
@@ -72,11 +82,12 @@ class Game(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     tournament_id: Mapped[int] = mapped_column(ForeignKey("tournaments.id"))
     number: Mapped[int]
-    uuid: Mapped[str]
+    uuid: Mapped[str] = mapped_column(index=True)
     seed: Mapped[int] = mapped_column(BigInteger)
     turns: Mapped[int]
     finished: Mapped[bool]
     replay: Mapped[str | None]
+    played: Mapped[datetime | None] = mapped_column(default=lambda: _now(), index=True)
     tournament: Mapped[Tournament] = relationship(back_populates="games")
     seats: Mapped[list[Seat]] = relationship(
         back_populates="game", order_by="Seat.seat", cascade="all, delete-orphan"
@@ -84,7 +95,10 @@ class Game(Base):
 
 
 class Seat(Base):
-    """One snake in one game; see `referee.SeatRecord`. ``won`` is false for everybody in a draw."""
+    """One snake in one game; see `referee.SeatRecord`. ``won`` is false for everybody in a draw.
+
+    ``opening`` is None for games from before that was noted.
+    """
 
     __tablename__ = "seats"
     __table_args__ = (UniqueConstraint("game_id", "seat"),)
@@ -92,7 +106,7 @@ class Seat(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     game_id: Mapped[int] = mapped_column(ForeignKey("games.id"))
     seat: Mapped[int]
-    snake: Mapped[str]
+    snake: Mapped[str] = mapped_column(index=True)
     won: Mapped[bool]
     cause: Mapped[str]
     killer: Mapped[int | None]
@@ -100,6 +114,7 @@ class Seat(Base):
     length: Mapped[int]
     latencies: Mapped[list[float]]
     problems: Mapped[dict[str, int]]
+    opening: Mapped[str | None] = mapped_column(default=None)
     game: Mapped[Game] = relationship(back_populates="seats")
 
 
@@ -141,8 +156,27 @@ def open_database(url: str = DEFAULT_URL) -> Engine:
 
 
 def _create_tables(session: Session) -> None:
-    Base.metadata.create_all(session.connection())
+    """Make what is missing: of a database that an earlier version made, columns and indexes too."""
+    connection = session.connection()
+    Base.metadata.create_all(connection)
+    there = inspect(connection)
+    for table in (Game.__table__, Seat.__table__):
+        assert isinstance(table, Table)
+        known = {column["name"] for column in there.get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in known:  # those that came later may all be empty
+                kind = column.type.compile(connection.dialect)
+                session.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
+        if "played" in table.columns and "played" not in known:
+            began = select(Tournament.created).where(Tournament.id == Game.tournament_id)
+            session.execute(update(Game).values(played=began.scalar_subquery()))
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
     session.commit()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(tzinfo=None)
 
 
 @contextmanager

@@ -21,6 +21,9 @@ from server.players import Answer, Body, Player
 
 FIRST_MOVE = "up"
 
+OPENING = 6
+"""Moves that are kept of how each snake begins."""
+
 Write = Callable[[Game, State, Snake], Body]
 """How a request is written for a snake; `board_json.write` does it as the official command line."""
 
@@ -33,7 +36,8 @@ class SeatRecord:
     """How one snake fared: what it answered, and what it answered with nothing.
 
     ``latencies`` are milliseconds, one for each move asked; ``problems`` counts the answers that
-    did not count, by kind (see `Answer`). The rest is as in `rules.Snake`.
+    did not count, by kind (see `Answer`). ``opening`` has the first letters of its first
+    `OPENING` moves. The rest is as in `rules.Snake`.
     """
 
     cause: str = ""
@@ -42,6 +46,7 @@ class SeatRecord:
     length: int = 0
     latencies: list[float] = field(default_factory=list)
     problems: dict[str, int] = field(default_factory=dict)
+    opening: str = ""
 
 
 @dataclass(slots=True)
@@ -191,6 +196,11 @@ class _Table:
             turn.decisions[snake.id] = answer.decision
 
 
+def opening(snake_id: str, turns: Sequence[Turn]) -> str:
+    """How a snake begins: see `SeatRecord`."""
+    return "".join(turn.moves.get(snake_id, "")[:1] for turn in turns[:OPENING])
+
+
 def _record(table: _Table, first: Board, turns: list[Turn]) -> GameRecord:
     state = table.state
     seat_of = {snake.id: seat for seat, snake in enumerate(state.snakes)}
@@ -199,6 +209,7 @@ def _record(table: _Table, first: Board, turns: list[Turn]) -> GameRecord:
         record.killer = seat_of.get(snake.eliminated_by)
         record.eliminated_on = snake.eliminated_on
         record.length = snake.length
+        record.opening = opening(snake.id, turns)
     living = [seat for seat, snake in enumerate(state.snakes) if snake.alive]
     finished = rules.is_over(table.game, state)
     several = len(state.snakes) > 1

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from server.database import Game, Seat
-from server.ratings import Rating, rank, rate
+from server.ratings import Rating, Ratings, rank
 from server.tournament import Result
 
 ALIVE = "alive"
@@ -59,47 +60,112 @@ class Line:
     rating: Rating
 
 
-def summarise(games: Sequence[Game]) -> list[Line]:
-    """The results of all snakes, the best rated first."""
-    ratings = rate(_placing(game) for game in games)
-    seats: dict[str, list[tuple[Game, Seat]]] = {}
-    for game in games:
+@dataclass(slots=True)
+class History:
+    """What the games of one snake came to so far.
+
+    ``ratings`` are (mu, sigma) after each game; ``openings`` counts how it began and how many of
+    those games it won; ``killers`` counts who ended it; ``against`` has, by opponent, the games in
+    which this one lasted longer, as long, and shorter.
+    """
+
+    games: int = 0
+    wins: int = 0
+    draws: int = 0
+    turns: int = 0
+    endings: Counter[str] = field(default_factory=Counter)
+    latencies: Counter[float] = field(default_factory=Counter)
+    problems: Counter[str] = field(default_factory=Counter)
+    ratings: list[tuple[float, float]] = field(default_factory=list)
+    openings: Counter[str] = field(default_factory=Counter)
+    openings_won: Counter[str] = field(default_factory=Counter)
+    killers: Counter[str] = field(default_factory=Counter)
+    against: dict[str, list[int]] = field(default_factory=dict)
+
+
+class Standings:
+    """The results of games, taken in one after the other: what was counted is not looked at again.
+
+    ``histories`` are those of every snake, by name.
+    """
+
+    def __init__(self) -> None:
+        self.games = 0
+        self.histories: dict[str, History] = {}
+        self._ratings = Ratings()
+
+    def add(self, game: Game) -> None:
+        """Take a game into account."""
+        self.games += 1
+        placing = rank([(seat.snake, not seat.cause, seat.eliminated_on) for seat in game.seats])
+        self._ratings.add(placing)
+        drawn = len(game.seats) > 1 and not any(seat.won for seat in game.seats)
         for seat in game.seats:
-            seats.setdefault(seat.snake, []).append((game, seat))
-    lines = [_line(snake, played, ratings[snake]) for snake, played in seats.items()]
-    return sorted(lines, key=lambda line: (-line.rating.mu, -line.wins, line.snake))
+            history = self.histories.setdefault(seat.snake, History())
+            _count(history, game, seat)
+            history.draws += drawn
+            rating = self._ratings.of(seat.snake)
+            history.ratings.append((rating.mu, rating.sigma))
+        for (name, place), (other, others) in itertools.permutations(placing, 2):
+            if name != other:
+                score = self.histories[name].against.setdefault(other, [0, 0, 0])
+                score[(place > others) - (place < others) + 1] += 1
+
+    def lines(self) -> list[Line]:
+        """The results of all snakes, the best rated first."""
+        lines = [
+            _line(snake, history, self._ratings.of(snake))
+            for snake, history in self.histories.items()
+        ]
+        return sorted(lines, key=lambda line: (-line.rating.mu, -line.wins, line.snake))
 
 
-def _placing(game: Game) -> Sequence[tuple[str, int]]:
-    return rank([(seat.snake, not seat.cause, seat.eliminated_on) for seat in game.seats])
+def summarise(games: Iterable[Game]) -> list[Line]:
+    """The results of all snakes, the best rated first."""
+    standings = Standings()
+    for game in games:
+        standings.add(game)
+    return standings.lines()
 
 
-def _line(snake: str, played: list[tuple[Game, Seat]], rating: Rating) -> Line:
-    latencies = [value for _, seat in played for value in seat.latencies]
-    problems: Counter[str] = Counter()
-    for _, seat in played:
-        problems.update(seat.problems)
-    draws = [game for game, _ in played if len(game.seats) > 1 and not _won(game.seats)]
+def _count(history: History, game: Game, seat: Seat) -> None:
+    history.games += 1
+    history.wins += seat.won
+    history.turns += game.turns
+    history.endings[seat.cause or ALIVE] += 1
+    history.latencies.update(seat.latencies)
+    history.problems.update(seat.problems)
+    if seat.opening:
+        history.openings[seat.opening] += 1
+        history.openings_won[seat.opening] += seat.won
+    if seat.killer is not None and seat.killer != seat.seat:
+        history.killers[game.seats[seat.killer].snake] += 1
+
+
+def _line(snake: str, history: History, rating: Rating) -> Line:
     return Line(
         snake=snake,
-        games=len(played),
-        wins=sum(seat.won for _, seat in played),
-        draws=len(draws),
-        turns=round(float(np.mean([game.turns for game, _ in played])), 1),
-        endings=dict(Counter(seat.cause or ALIVE for _, seat in played).most_common()),
-        p50=_percentile(latencies, 50),
-        p99=_percentile(latencies, 99),
-        problems=dict(problems.most_common()),
+        games=history.games,
+        wins=history.wins,
+        draws=history.draws,
+        turns=round(history.turns / history.games, 1),
+        endings=dict(history.endings.most_common()),
+        p50=_percentile(history.latencies, 50),
+        p99=_percentile(history.latencies, 99),
+        problems=dict(history.problems.most_common()),
         rating=rating,
     )
 
 
-def _won(seats: Iterable[Seat]) -> bool:
-    return any(seat.won for seat in seats)
-
-
-def _percentile(values: list[float], percent: float) -> float | None:
-    return round(float(np.percentile(values, percent)), 2) if values else None
+def _percentile(values: Counter[float], percent: float) -> float | None:
+    """As ``numpy.percentile`` of all values, which are counted."""
+    if not values:
+        return None
+    ordered = np.array(sorted(values))
+    last = np.cumsum([values[value] for value in ordered]) - 1  # the place of the last of each
+    place = percent / 100 * last[-1]
+    low, high = ordered[np.searchsorted(last, [np.floor(place), np.ceil(place)])]
+    return round(float(low + (high - low) * (place % 1)), 2)
 
 
 HEADINGS = ("snake", "rating", "games", "wins", "draws", "turns", "p50 ms", "p99 ms", "endings")

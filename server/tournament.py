@@ -31,7 +31,7 @@ from heuristics.match import Conditions, play_game, side_of_seats, start_seed
 from server.addresses import Reach
 from server.bundle import looks_of
 from server.players import HttpPlayer, LocalPlayer, Player, open_client
-from server.referee import GameRecord, SeatRecord, Tell, play
+from server.referee import GameRecord, SeatRecord, Tell, opening, play
 from server.strategies import split_rules, strategy_factory
 
 
@@ -427,6 +427,7 @@ def _play_bounded(
             eliminated_on=snake.eliminated_on,
             length=snake.length,
             latencies=milliseconds,
+            opening=opening(snake.id, played.turns),
         )
         for snake, milliseconds in zip(last.snakes, played.cpu, strict=True)
     ]

@@ -38,14 +38,19 @@ def read_run(run: Path) -> list[dict[str, float]]:
 
 
 def smooth(values: Sequence[float], span: int) -> list[float]:
-    """Running mean over the last ``span`` values, missing ones (NaN) left out.
+    """Running mean over about ``span`` values, as many before as after, without missing ones (NaN).
 
-    >>> smooth([1.0, 3.0, float("nan"), 5.0], 2)
-    [1.0, 2.0, 3.0, 5.0]
+    Towards both ends fewer are taken, so that the curve begins and ends where the values do and
+    neither lags behind them nor looks ahead.
+
+    >>> smooth([1.0, 3.0, float("nan"), 5.0, 9.0], 3)
+    [1.0, 2.0, 4.0, 7.0, 9.0]
     """
     means = []
-    for end in range(1, len(values) + 1):
-        window = [value for value in values[max(0, end - span) : end] if not math.isnan(value)]
+    for place in range(len(values)):
+        reach = min(span // 2, place, len(values) - 1 - place)
+        around = values[place - reach : place + reach + 1]
+        window = [value for value in around if not math.isnan(value)]
         means.append(sum(window) / len(window) if window else math.nan)
     return means
 
@@ -120,7 +125,7 @@ def parser() -> Parser:
         help="columns of progress.csv, separated by commas",
     )
     parser.add_argument("--x", choices=list(X_LABELS), default="time_total_s")
-    parser.add_argument("--smooth", type=int, default=5, help="iterations to average")
+    parser.add_argument("--smooth", type=int, default=5, help="iterations to average, around each")
     parser.add_argument(
         "--line",
         type=named_number,

@@ -12,7 +12,7 @@ from server.analyses import Analyses
 from server.league_file import Plan
 from server.page_server import LARGEST_REQUEST
 from server.web import engine as engine_protocol
-from server.web import games, lab, leaderboard, play, visitors
+from server.web import games, lab, leaderboard, play, snake, visitors
 from server.web import league as league_page
 from server.web.context import Arena
 from server.web.course import Broadcast
@@ -39,7 +39,7 @@ def create_app(
     app.extensions["arena"] = Arena(
         database, roster, broadcast, Hall(database, broadcast, replays), Analyses(), league
     )
-    for part in (leaderboard, games, play, lab, engine_protocol):
+    for part in (leaderboard, games, snake, play, lab, engine_protocol):
         app.register_blueprint(part.blueprint)
     if league is not None:
         app.register_blueprint(league_page.blueprint)

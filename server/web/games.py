@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from flask import Blueprint, Response, jsonify, render_template, request, url_for
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session, selectinload
 
 from battlesnake_gym.fields import BoardError
@@ -15,9 +16,10 @@ from battlesnake_gym.looks import PALETTE
 from battlesnake_gym.replay import ReplayError
 from server import analyses, film, frames, positions
 from server.database import Game, Seat
+from server.results import ALIVE
 from server.web.context import arena, body, number, refusal
 from server.web.course import Course, recorded
-from server.web.leaderboard import asked_tournament, tournaments
+from server.web.leaderboard import ENDINGS, asked_tournament, tournaments
 from server.what_if import BusyError
 
 PER_PAGE = 24
@@ -44,13 +46,17 @@ class Player:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What the list tells of one game; ``kept`` tells whether its replay is there."""
+    """What the list tells of one game; ``kept`` tells whether its replay is there.
+
+    ``when`` is the day and time (UTC) when it was played.
+    """
 
     uuid: str
     players: list[Player]
     turns: int
     draw: bool
     kept: bool
+    when: str
 
 
 class MissingError(LookupError):
@@ -80,27 +86,70 @@ def kept(game_id: str) -> Path:
         raise MissingError(f"the replay {row.replay} cannot be read: {error.strerror}") from error
 
 
+RESULTS = {"won": "won", "drawn": "a draw"}
+"""Endings of a game that are no causes of a death."""
+
+
 @blueprint.get("/games")
 def index() -> str:
-    """The games that were played, the newest first; of one tournament or snake where asked."""
+    """The games that were played, the newest first; those alone that the filters leave."""
     tournament = asked_tournament()
-    snake = request.args.get("snake", "")
-    query = select(Game).options(selectinload(Game.seats))
-    if tournament is not None:
-        query = query.where(Game.tournament_id == tournament)
-    if snake:
-        query = query.where(Game.seats.any(Seat.snake == snake))
+    snake, ending = request.args.get("snake", ""), request.args.get("ending", "")
+    wanted, wrong = _wanted(tournament, snake, ending)
+    ids = select(Game.id).where(*wanted)
     with Session(arena().database) as session:
-        total = session.scalar(select(func.count()).select_from(query.subquery())) or 0
+        total = session.scalar(select(func.count()).select_from(ids.subquery())) or 0
         pages = max(1, -(-total // PER_PAGE))
         page = number("page", 1, least=1, most=pages)
-        shown = query.order_by(Game.id.desc()).offset((page - 1) * PER_PAGE).limit(PER_PAGE)
-        cards = [_card(game) for game in session.scalars(shown)]
-    asked = {"tournament": tournament, "snake": snake or None}
+        shown = ids.order_by(Game.id.desc()).offset((page - 1) * PER_PAGE).limit(PER_PAGE)
+        query = select(Game).where(Game.id.in_(session.scalars(shown).all()))
+        seats = selectinload(Game.seats).defer(Seat.latencies)
+        games = session.scalars(query.order_by(Game.id.desc()).options(seats))
+        cards = [_card(game) for game in games]
+        names = session.scalars(select(Seat.snake).distinct().order_by(Seat.snake)).all()
+    asked = {"tournament": tournament, "snake": snake or None, "ending": ending or None}
+    asked |= {name: request.args.get(name) or None for name in ("from", "to")}
     return render_template(
         "arena_games.html",
         cards=cards, total=total, page=page, pages=pages, asked=asked, choices=tournaments(),
+        names=names, endings=RESULTS | ENDINGS, wrong=wrong, narrowed=bool(wanted),
     )  # fmt: skip
+
+
+def _wanted(
+    tournament: int | None, snake: str, ending: str
+) -> tuple[list[ColumnElement[bool]], str]:
+    """The conditions that the request's filters make, and what was wrong with one of them."""
+    wanted: list[ColumnElement[bool]] = []
+    wrong = ""
+    if tournament is not None:
+        wanted.append(Game.tournament_id == tournament)
+    this = [Seat.snake == snake] if snake else []
+    if ending == "drawn":
+        wanted += [Game.finished.is_(True), _with(Seat.seat == 1), ~_with(Seat.won.is_(True))]
+        wanted += [_with(*this)] if this else []
+    elif ending == "won":
+        wanted.append(_with(Seat.won.is_(True), *this))
+    elif ending in ENDINGS:
+        wanted.append(_with(Seat.cause == ("" if ending == ALIVE else ending), *this))
+    else:
+        wanted += [_with(*this)] if this else []
+        wrong = f"there is no ending {ending[:40]!r}" if ending else ""
+    for name, days in (("from", 0), ("to", 1)):
+        if not request.args.get(name):
+            continue
+        try:
+            day = datetime.fromisoformat(request.args[name][:10]) + timedelta(days=days)
+        except (ValueError, OverflowError):
+            wrong = f"{name} must be a day like 2026-03-02"
+            continue
+        wanted.append(Game.played < day if days else Game.played >= day)
+    return wanted, wrong
+
+
+def _with(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Games with a seat of which all this is true; found once, not for each game."""
+    return Game.id.in_(select(Seat.game_id).where(*conditions))
 
 
 @blueprint.get("/live")
@@ -225,4 +274,5 @@ def _card(game: Game) -> Card:
         for seat in game.seats
     ]  # fmt: skip
     drawn = game.finished and len(players) > 1 and not any(player.won for player in players)
-    return Card(game.uuid, players, game.turns, drawn, game.replay is not None)
+    when = f"{game.played:%Y-%m-%d %H:%M}" if game.played else ""
+    return Card(game.uuid, players, game.turns, drawn, game.replay is not None, when)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from flask import Blueprint, Response, jsonify, render_template, request
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session, selectinload
 
 from server.database import Game, Tournament
-from server.results import ALIVE, Line, summarise, to_json
+from server.results import ALIVE, History, Line, Standings, to_json
 from server.web.context import arena, number
 from server.web.hall import SETUP
 
@@ -107,25 +110,74 @@ def title(setup: dict[str, object]) -> str:
 
 def standings(tournament: int | None) -> Sequence[Line]:
     """The results of a tournament, or of all games (None), the best rated first."""
-    database = arena().database
-    with Session(database) as session:
-        query = select(func.count(Game.id), func.max(Game.id))
-        if tournament is not None:
-            query = query.where(Game.tournament_id == tournament)
-        games, latest = session.execute(query).one()
-    return _standings(database, tournament, games, latest)
+    return _kept(arena().database, tournament).lines()
+
+
+def history(snake: str, tournament: int | None) -> tuple[Line, History] | None:
+    """What one snake's games came to; None for one without games."""
+    return _kept(arena().database, tournament).of(snake)
 
 
 @functools.lru_cache(maxsize=16)
-def _standings(
-    database: Engine, tournament: int | None, games: int, latest: int | None
-) -> Sequence[Line]:
-    """``games`` and ``latest`` let it be worked out anew once there are more games."""
-    query = select(Game).order_by(Game.id).options(selectinload(Game.seats))
-    if tournament is not None:
-        query = query.where(Game.tournament_id == tournament)
-    with Session(database) as session:
-        return tuple(summarise(list(session.scalars(query))))
+def _kept(database: Engine, tournament: int | None) -> Growing:
+    return Growing(database, tournament)
+
+
+MOST_AT_ONCE = 500
+"""Games that are read from the database in one piece."""
+
+
+class Growing:
+    """The standings of a tournament (None: of all games), for which new games alone are read."""
+
+    def __init__(self, database: Engine, tournament: int | None) -> None:
+        self._database = database
+        self._tournament = tournament
+        self._lock = threading.Lock()
+        self._standings = Standings()
+        self._latest = 0
+        self._lines: Sequence[Line] = ()
+
+    def lines(self) -> Sequence[Line]:
+        """As `Standings.lines`, of the games that there are now."""
+        with self._lock:
+            self._grow()
+            return self._lines
+
+    def of(self, snake: str) -> tuple[Line, History] | None:
+        """The results of one snake, and what they came from; None for one without games."""
+        with self._lock:
+            self._grow()
+            line = next((line for line in self._lines if line.snake == snake), None)
+            if line is None:
+                return None
+            # A copy: while a page is made of it, others let the standings grow.
+            return line, copy.deepcopy(self._standings.histories[snake])
+
+    def _grow(self) -> None:
+        with Session(self._database) as session:
+            if self._games(session, Game.id <= self._latest) != self._standings.games:
+                self._standings, self._latest = Standings(), 0  # some are gone, or came late
+            before = self._standings.games
+            while games := session.scalars(self._following()).all():
+                for game in games:
+                    self._standings.add(game)
+                self._latest = games[-1].id
+                session.expunge_all()
+        if before != self._standings.games or not before:
+            self._lines = self._standings.lines()
+
+    def _games(self, session: Session, which: ColumnElement[bool]) -> int:
+        query = select(func.count(Game.id)).where(which)
+        if self._tournament is not None:
+            query = query.where(Game.tournament_id == self._tournament)
+        return session.scalar(query) or 0
+
+    def _following(self) -> Select[Any]:
+        query = select(Game).where(Game.id > self._latest).order_by(Game.id).limit(MOST_AT_ONCE)
+        if self._tournament is not None:
+            query = query.where(Game.tournament_id == self._tournament)
+        return query.options(selectinload(Game.seats))
 
 
 def _span(lines: Sequence[Line]) -> tuple[float, float]:

@@ -13,6 +13,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,20 @@ import websocket
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
+from benchmarks.arena_pages import fill
 from heuristics import scenarios
 from server.database import Game
 from server.page_server import LARGEST_REQUEST
-from server.results import summarise
+from server.results import summarise, to_json
 from server.tournament import Result, play_all
 from server.web import hall, human
 from server.web.course import KEPT_AFTER_THE_END, Broadcast
+from server.web.games import PER_PAGE
 from server.web.lab import EXAMPLE
 from tests.server import web_site, zoo
 from tests.server.launch import free_port
@@ -114,6 +118,91 @@ def test_tournaments_are_told_apart_and_unknown_ones_are_empty(client: FlaskClie
     assert "No games here yet" in client.get("/?tournament=99").text
     assert client.get("/?tournament=").text.count('scope="row"') == 3
     assert client.get("/leaderboard.json?tournament=99").get_json() == []
+
+
+def test_the_table_grows_with_the_games_and_shrinks_where_some_are_gone(tmp_path: Path) -> None:
+    pages = web_site.make(tmp_path, games=2)
+    first = pages.client.get("/leaderboard.json?tournament=1").get_json()
+    assert sum(line["games"] for line in first) == 2 * 6
+    web_site.play(pages, games=4)
+    whole = summarise(rows(pages))
+    told = pages.client.get("/leaderboard.json?tournament=1").get_json()
+    assert told == json.loads(json.dumps(to_json(whole)))
+    assert sum(line["games"] for line in told) == 2 * 12
+    with Session(pages.database) as session:
+        session.delete(session.get_one(Game, 1))
+        session.commit()
+    told = pages.client.get("/leaderboard.json?tournament=1").get_json()
+    assert told == json.loads(json.dumps(to_json(summarise(rows(pages)))))
+
+
+def test_the_page_of_a_snake_tells_its_games(pages: Pages, client: FlaskClient) -> None:
+    games = [game for game in rows(pages) if any(s.snake == "hungry" for s in game.seats)]
+    page = client.get("/snake/hungry").text
+    (points,) = re.findall(r'<polyline points="([^"]*)"', page)
+    assert len(points.split()) == len(games)
+    (line,) = (line for line in summarise(rows(pages)) if line.snake == "hungry")
+    assert f"<b>{line.rating.mu:.1f}</b>" in page
+    ahead = dict.fromkeys(("cautious", "NAME<b>"), 0)
+    for game in games:
+        (other,) = (seat for seat in game.seats if seat.snake != "hungry")
+        lasts = {seat.snake: seat.eliminated_on if seat.cause else 10**6 for seat in game.seats}
+        ahead[other.snake] += lasts["hungry"] > lasts[other.snake]
+    for name, count in ahead.items():
+        shown = name.replace("<", "&lt;").replace(">", "&gt;")
+        assert re.search(rf'>{shown}</a></th>\s*<td class="number">{count}</td>', page)
+    openings = sum(int(n) for n in re.findall(r'[↑→↓←]+</th><td class="number">(\d+)<', page))
+    assert openings == len(games)
+    assert "↑" in page
+    assert client.get("/snake/NAME<b>").status_code == 200
+    assert client.get("/snake/nobody").status_code == 404
+    assert client.get("/snake/hungry?tournament=99").status_code == 404
+
+
+def test_games_are_filtered(pages: Pages, client: FlaskClient) -> None:
+    everything = rows(pages)
+
+    def shown(query: str) -> int:
+        page = client.get(f"/games?{query}").text
+        (total,) = re.findall(r'<span class="pale">(\d+)', page)
+        assert page.count('class="game"') == int(total)
+        return int(total)
+
+    today = datetime.now(UTC).date()
+    assert shown(f"from={today - timedelta(days=1)}&to={today + timedelta(days=1)}") == len(
+        everything
+    )
+    assert shown(f"from={today + timedelta(days=2)}") == 0
+    assert shown(f"to={today - timedelta(days=2)}") == 0
+    seats = [(game, seat) for game in everything for seat in game.seats]
+    for snake in ("hungry", ""):
+        mine = [(game, seat) for game, seat in seats if not snake or seat.snake == snake]
+        assert shown(f"snake={snake}") == len({game.id for game, _ in mine})
+        won = {game.id for game, seat in mine if seat.won}
+        assert shown(f"snake={snake}&ending=won") == len(won)
+        drawn = {g.id for g, _ in mine if g.finished and not any(s.won for s in g.seats)}
+        assert shown(f"snake={snake}&ending=drawn") == len(drawn)
+        for cause in {seat.cause for _, seat in seats} - {""}:
+            hit = {game.id for game, seat in mine if seat.cause == cause}
+            assert shown(f"snake={snake}&ending={cause}") == len(hit)
+    page = client.get("/games?from=tomorrow&ending=eaten").text
+    assert "from must be a day like 2026-03-02" in page
+
+
+def test_thousands_of_games_are_read_once_and_listed_a_page_at_a_time(tmp_path: Path) -> None:
+    pages = web_site.make(tmp_path, games=0)
+    fill(pages.database, 1_500)
+    reads: list[str] = []
+    event.listen(
+        pages.database, "before_cursor_execute", lambda *told: reads.append(str(told[2:4]))
+    )
+    first = pages.client.get("/games?snake=snake 3&tournament=1").text
+    assert first.count('class="game"') == PER_PAGE
+    assert not any("latencies" in read for read in reads)
+    pages.client.get("/leaderboard.json?tournament=1")
+    reads.clear()
+    pages.client.get("/leaderboard.json?tournament=1")
+    assert len(reads) < 5
 
 
 HUGE = "1" + 30 * "0"

@@ -24,6 +24,7 @@ PATHS = {
     "/": "document.readyState === 'complete'",
     "/live": "document.readyState === 'complete'",
     "/games": "document.readyState === 'complete'",
+    "/snake/hungry": "document.readyState === 'complete'",
     "/play": "document.querySelector('#preview .snake')",
     "/lab": "document.querySelector('#board .snake')",
     "/game/GAME": "document.querySelector('#board [data-snake]')",
@@ -120,6 +121,9 @@ def test_the_leaderboard_and_its_choice(quiet: Browser, site: str) -> None:
     )
     quiet.wait("location.search === '?tournament='")
     click(quiet, ".standings tbody th a")
+    quiet.wait("location.pathname.startsWith('/snake/')")
+    assert quiet.run("document.querySelectorAll('.sheets section').length") == 4
+    click(quiet, ".heading .pale a")
     quiet.wait("location.pathname === '/games'")
     quiet.wait("document.querySelectorAll('.thumbnail .snake').length > 0")
     assert quiet.run("document.querySelectorAll('a.game').length") == 4

@@ -11,12 +11,11 @@ from pathlib import Path
 from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy.engine import Engine
-from sqlalchemy.orm import Session
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Turn
-from server.arena import run
-from server.database import Tournament, open_database
+from server.arena import begin, run
+from server.database import open_database
 from server.page_server import PageServer
 from server.tournament import Setup
 from server.web import create_app
@@ -67,21 +66,23 @@ def make(
 ) -> Pages:
     """Pages over a fresh database, after a small tournament where ``games`` are asked for."""
     database = open_database(f"sqlite:///{folder / 'arena.sqlite'}")
-    if games:
-        with Session(database) as session:
-            tournament = Tournament(setup=SETUP.to_dict())
-            session.add(tournament)
-            session.commit()
-            number = tournament.id
-        run(database, number, SETUP, games, jobs=1, replays=folder / "replays")
     broadcast = Broadcast()
     roster = Roster(invited, allow_urls=allow_urls)
-    return Pages(
+    pages = Pages(
         create_app(database, roster, broadcast, folder / "replays", token),
         broadcast,
         database,
         folder,
     )
+    if games:
+        play(pages, games)
+    return pages
+
+
+def play(pages: Pages, games: int) -> None:
+    """Play what is missing of a tournament of so many games of each pair."""
+    tournament = begin(pages.database, SETUP, resume=True)
+    run(pages.database, tournament, SETUP, games, jobs=1, replays=pages.folder / "replays")
 
 
 def announce(broadcast: Broadcast, game_id: str, turns: int, *, end: bool = False) -> Board:
