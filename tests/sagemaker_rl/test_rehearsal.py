@@ -153,7 +153,6 @@ def test_two_jobs_share_the_processors() -> None:
     assert first.hyperparameters["s3_bucket"] == "other"
 
 
-@pytest.mark.slow
 @pytest.mark.rllib
 @pytest.mark.timeout(1800)
 def test_the_published_job_trains_and_gives_a_table(
