@@ -1,8 +1,8 @@
 """Games as RLlib's episodes, for callbacks that look at them.
 
 Our runner has arrays instead of episodes. Where a callback wants to see one, every game is also
-kept as a `MultiAgentEpisode` of agents ``snake_0``, ``snake_1``, ...; it costs several times what
-playing does, and nothing where no callback asks for it.
+kept as a `MultiAgentEpisode` of agents ``snake_0``, ``snake_1``, ...; it takes time, and none where
+no callback asks for it.
 """
 
 from __future__ import annotations
