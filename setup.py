@@ -8,7 +8,9 @@ from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 
-hash_of_sources = runpy.run_path(str(HERE / "battlesnake_gym" / "compiled.py"))["hash_of_sources"]
+hash_of_sources = runpy.run_path(str(HERE / "battlesnake_gym" / "build_check.py"))[
+    "hash_of_sources"
+]
 
 # Folder of each family of packages; the training ones are also the source_dir and a dependency of
 # a SageMaker job, where they stand flat beside the script, hence their flat names.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from types import ModuleType
 
-from battlesnake_gym import compiled
+from battlesnake_gym import build_check
 
 NAME = "battlesnake-gym"
 PARTS = {
@@ -40,15 +40,15 @@ def _lines() -> Iterator[str]:
 def compiled_part(face: str, name: str) -> ModuleType | None:
     """The compiled module ``name`` that ``face`` plays with; None where there is none."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `compiled.why_not` tells the reason
+        warnings.simplefilter("ignore")  # `build_check.why_not` tells the reason
         importlib.import_module(face)
-        return compiled.load(name, "")
+        return build_check.load(name, "")
 
 
 def _part(face: str, name: str) -> str:
     module = compiled_part(face, name)
     if module is None:
-        return f"missing: {compiled.why_not(name)}; to mend it: {compiled.REMEDY}"
+        return f"missing: {build_check.why_not(name)}; to mend it: {build_check.REMEDY}"
     code = f", code for {module.observes_by()}" if hasattr(module, "observes_by") else ""
     return f"compiled{code} ({module.__file__})"
 

@@ -36,7 +36,7 @@ from typing import Any, Self
 from battlesnake_gym import board_json, board_text, rules
 from battlesnake_gym.board_json import UNKNOWN_SEED
 from battlesnake_gym.corpses import Corpses
-from battlesnake_gym.fields import BoardError, shown
+from battlesnake_gym.json_fields import BoardError, shown
 from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
 
@@ -137,9 +137,9 @@ class Board(State):
         . ^ .
         A: id=a health=54 length=2 you
         >>> snake["body"][0]["x"] = None
-        >>> Board.from_api(request)
+        >>> Board.from_api(request)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        battlesnake_gym.fields.BoardError: board.snakes[0].body[0].x is missing; give a whole number
+        battlesnake_gym.json_fields.BoardError: board.snakes[0].body[0].x is missing; give ...
         """
         return cls._of(board_json.read(request, seed, corpses, unread))
 
@@ -270,7 +270,7 @@ class Board(State):
         >>> board = Board.from_text("A . . B")
         >>> board.step({"a": "right"})
         Traceback (most recent call last):
-        battlesnake_gym.fields.BoardError: 'b' has no move; give one of up, down, left, right
+        battlesnake_gym.json_fields.BoardError: 'b' has no move; give one of up, down, left, right
         >>> board.step({"a": "right", "b": "left"})
         >>> board.snakes[0].body
         [(1, 0), (0, 0), (0, 0)]

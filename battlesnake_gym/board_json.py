@@ -16,9 +16,9 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from battlesnake_gym import fields
+from battlesnake_gym import json_fields
 from battlesnake_gym.corpses import Corpses
-from battlesnake_gym.fields import BoardError
+from battlesnake_gym.json_fields import BoardError
 from battlesnake_gym.rules.state import MAX_HEALTH, Game, Point, Settings, Snake, State
 
 MAX_SIDE = 100
@@ -49,8 +49,8 @@ def read(
     readable: of all else the errors are added to it, and the defaults played.
     """
     reader = _Reader(unread)
-    root = fields.mapping(request, "")
-    board = fields.child(root, "board", "")
+    root = json_fields.mapping(request, "")
+    board = json_fields.child(root, "board", "")
     if not board:
         raise BoardError("board is missing; send the whole body of a /move request")
     state = State(
@@ -163,10 +163,10 @@ class _Reader:
             return otherwise
 
     def child(self, parent: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:
-        return self.attempt(lambda: fields.child(parent, key, path), {})
+        return self.attempt(lambda: json_fields.child(parent, key, path), {})
 
     def text(self, parent: Mapping[str, Any], key: str, path: str) -> str:
-        return self.attempt(lambda: fields.string(parent, key, path, ""), "")
+        return self.attempt(lambda: json_fields.string(parent, key, path, ""), "")
 
     def integer(self, parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
         return self.attempt(lambda: _sane(parent, key, path, default), default)
@@ -177,7 +177,7 @@ class _Reader:
         value = self.integer(parent, key, path, default)
         if value < least:
             self.pass_over(
-                BoardError(f"{fields.join(path, key)} must be {least} or more, got {value}")
+                BoardError(f"{json_fields.join(path, key)} must be {least} or more, got {value}")
             )
             return default
         return value
@@ -185,7 +185,7 @@ class _Reader:
     def points(self, parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
         """The cells under ``key``; of an unreadable list those that are readable."""
         try:
-            return fields.points(parent, key, path)
+            return json_fields.points(parent, key, path)
         except BoardError as error:
             self.pass_over(error)
         values = parent.get(key)
@@ -194,7 +194,7 @@ class _Reader:
         readable = []
         for value in values:
             with contextlib.suppress(BoardError):
-                readable.append(fields.point(value, path))
+                readable.append(json_fields.point(value, path))
         return readable
 
     def read_game(self, game: Mapping[str, Any], seed: int, solo: bool) -> Game:
@@ -230,7 +230,7 @@ class _Reader:
         """The snakes of the board."""
         seen: dict[str, int] = {}
         nobody: Sequence[Any] = ()
-        values = self.attempt(lambda: fields.items(board, "snakes", "board"), nobody)
+        values = self.attempt(lambda: json_fields.items(board, "snakes", "board"), nobody)
         if self._unread is not None and len(values) > MOST_SNAKES:
             self.pass_over(
                 BoardError(f"board.snakes has {len(values)} snakes; {MOST_SNAKES} are read")
@@ -244,7 +244,7 @@ class _Reader:
             if snake.id in seen:
                 self.pass_over(
                     BoardError(
-                        f"{path}.id {fields.shown(snake.id)} is also the id of "
+                        f"{path}.id {json_fields.shown(snake.id)} is also the id of "
                         f"board.snakes[{seen[snake.id]}]; give every snake an id of its own"
                     )
                 )
@@ -254,10 +254,10 @@ class _Reader:
 
     def read_you(self, root: Mapping[str, Any], state: State) -> tuple[str | None, bool]:
         """The id of ``you``, and whether the board lists it; where not, it is added."""
-        you = fields.child(root, "you", "")
+        you = json_fields.child(root, "you", "")
         if not you:
             return None, False
-        you_id = fields.string(you, "id", "you")
+        you_id = json_fields.string(you, "id", "you")
         listed = any(snake.id == you_id for snake in state.snakes)
         if self._unread is not None:
             self._read_asked(you, you_id, state)
@@ -274,7 +274,7 @@ class _Reader:
 
     def _read_asked(self, you: Mapping[str, Any], you_id: str, state: State) -> None:
         """Who is asked for a move is alive and stands where ``you`` says, whatever else is said."""
-        sent = fields.points(you, "body", "you")
+        sent = json_fields.points(you, "body", "you")
         body = _on_board(sent, state)
         if not body:
             raise BoardError("you.body has no cell on the board; list its cells, head first")
@@ -291,14 +291,14 @@ class _Reader:
     def _read_snake(self, value: object, path: str, state: State) -> Snake | None:
         """One snake; None for one that is out and has no body left to show."""
         if not isinstance(value, Mapping):
-            raise BoardError(f"{path} must be a JSON object, got {fields.shown(value)}")
+            raise BoardError(f"{path} must be a JSON object, got {json_fields.shown(value)}")
         health = self.integer(value, "health", path, MAX_HEALTH)
         body = self.points(value, "body", path)
         if not body:
             if health <= 0:
                 return None
             raise BoardError(f"{path}.body is missing or empty; list its cells, head first")
-        snake_id = self.attempt(lambda: fields.string(value, "id", path), path)
+        snake_id = self.attempt(lambda: json_fields.string(value, "id", path), path)
         snake = self._read_looks(value, path, snake_id, body)
         snake.health = min(health, MAX_HEALTH)
         if health <= 0:
@@ -323,9 +323,11 @@ class _Reader:
 
 def _sane(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
     """A whole number of at most 32 bits; more are in no game, and overflow what computes."""
-    value = fields.integer(parent, key, path, default)
+    value = json_fields.integer(parent, key, path, default)
     if abs(value) > LARGEST_NUMBER:
-        raise BoardError(f"{fields.join(path, key)} must be smaller, got {fields.shown(value)}")
+        raise BoardError(
+            f"{json_fields.join(path, key)} must be smaller, got {json_fields.shown(value)}"
+        )
     return value
 
 
@@ -335,14 +337,16 @@ def _read_latency(value: Mapping[str, Any], path: str) -> str:
     if latency is None:
         return ""
     if isinstance(latency, bool) or not isinstance(latency, str | int | float):
-        raise BoardError(f"{path}.latency must be a text or a number, got {fields.shown(latency)}")
+        raise BoardError(
+            f"{path}.latency must be a text or a number, got {json_fields.shown(latency)}"
+        )
     if isinstance(latency, str):
         return latency
     return f"{latency:g}" if abs(latency) < LARGEST_NUMBER else ""
 
 
 def _read_customizations(value: Mapping[str, Any], path: str) -> dict[str, str]:
-    looks = fields.child(value, "customizations", path)
+    looks = json_fields.child(value, "customizations", path)
     return {key: text for key, text in looks.items() if isinstance(text, str) and text}
 
 
@@ -369,7 +373,7 @@ def _on_board(cells: list[Point], state: State) -> list[Point]:
 
 
 def _side(board: Mapping[str, Any], key: str) -> int:
-    side = fields.integer(board, key, "board")
+    side = json_fields.integer(board, key, "board")
     if not 1 <= side <= MAX_SIDE:
         raise BoardError(f"board.{key} must be between 1 and {MAX_SIDE}, got {side}")
     return side

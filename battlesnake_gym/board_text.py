@@ -43,7 +43,7 @@ from collections import Counter
 from typing import Any
 
 from battlesnake_gym.board_json import UNKNOWN_SEED
-from battlesnake_gym.fields import BoardError, shown
+from battlesnake_gym.json_fields import BoardError, shown
 from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import (
     CAUSES,

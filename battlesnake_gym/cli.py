@@ -31,26 +31,26 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "play": Command("battlesnake_gym.terminal", "play against snakes here in the terminal"),
-    "snakes": Command("heuristics.listing", "list the named snakes"),
-    "maps": Command("battlesnake_gym.map_listing", "list the maps, with pictures in text"),
-    "arena": Command("server.arena", "let snakes (names, policies, URLs) play", "server"),
-    "league": Command("server.league", "a standing league, around the clock", "server"),
-    "ladder": Command("server.ladder", "tell a snake's Elo by snakes of known Elo", "server"),
-    "watch": Command("server.watch", "show replays in the browser", "server"),
-    "analyse": Command("server.analyse", "tell chances, mistakes and best moves", "server"),
-    "coach": Command("server.coach", "find the move that lost a game, and why", "server"),
-    "puzzles": Command("server.puzzles", "positions with one saving move", "server"),
-    "serve": Command("server.serve", "run a live snake for the Battlesnake API", "server"),
+    "snakes": Command("heuristics.snakes_command", "list the named snakes"),
+    "maps": Command("battlesnake_gym.maps_command", "list the maps, with pictures in text"),
+    "arena": Command("server.arena.command", "let snakes (names, policies, URLs) play", "server"),
+    "league": Command("server.arena.league", "a standing league, around the clock", "server"),
+    "ladder": Command("server.arena.ladder", "tell a snake's Elo by snakes of known Elo", "server"),
+    "watch": Command("server.web.watch", "show replays in the browser", "server"),
+    "analyse": Command("server.replays.analyse", "tell chances, mistakes and best moves", "server"),
+    "coach": Command("server.replays.coach", "find the move that lost a game, and why", "server"),
+    "puzzles": Command("server.web.puzzles", "positions with one saving move", "server"),
+    "serve": Command("server.live.serve", "run a live snake for the Battlesnake API", "server"),
     "pack": Command("server.pack", "a snake of yours in one file: rules, network, looks", "server"),
     "deploy": Command("server.aws.deploy", "put a snake behind a URL on AWS Lambda", "server,aws"),
     "undeploy": Command("server.aws.undeploy", "take it away again", "server,aws"),
-    "scenarios": Command("server.scenarios", "test a snake on given situations", "server"),
+    "scenarios": Command("server.arena.scenarios", "test a snake on given situations", "server"),
     "train": Command("mabs.launcher", "train a policy with DQN or APEX on Ray RLlib", "rllib"),
     "plot": Command("mabs.plot", "draw the learning curves of several runs", "rllib"),
     "compare": Command("sagemaker_rl.compare", "experiments in one table, also from S3", "rllib"),
     "evaluate": Command("mabs.evaluate", "measure a checkpoint against opponents", "rllib"),
     "export": Command(
-        "server.export", "a game as GIF, MP4, PNG, SVG or HTML; a checkpoint as policy.onnx"
+        "server.replays.export", "a game as GIF, MP4, PNG, SVG or HTML; a checkpoint as policy.onnx"
     ),
     "train-procgen": Command(
         "procgen_rllib.launcher", "train an agent on a Procgen game", "rllib,procgen"

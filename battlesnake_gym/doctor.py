@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from battlesnake_gym import about, cli, compiled
+from battlesnake_gym import about, build_check, cli
 from battlesnake_gym.command_line import Parser, add_json, columns, painted, write_json
 
 COMMAND = "battlesnake-gym doctor"
@@ -75,7 +75,7 @@ def findings() -> Iterator[Finding]:
     for part, (face, name) in about.PARTS.items():
         module = about.compiled_part(face, name)
         if module is None:
-            yield Finding(part, BROKEN, compiled.why_not(name), compiled.REMEDY)
+            yield Finding(part, BROKEN, build_check.why_not(name), build_check.REMEDY)
         else:
             yield Finding(part, GOOD, f"compiled, {module.__file__}")
     for extra, packages in sorted(required.items()):

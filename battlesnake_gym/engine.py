@@ -2,7 +2,7 @@
 
 `Games` plays N games of up to S snakes. Its arrays are views of the games themselves: read-only,
 and up to date after every call. Where there is no compiled part (`COMPILED` is False)
-`slow_engine` stands in for it: the same calls, played by the Python rules.
+`python_engine` stands in for it: the same calls, played by the Python rules.
 
 >>> games = Games(2, num_snakes=2)
 >>> games.reset(np.array([1, 2]))
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym import compiled, engine_input, masks, words
+from battlesnake_gym import build_check, engine_input, masks, packing
 from battlesnake_gym.engine_input import (
     FOODS,
     GAME_ARRAYS,
@@ -33,9 +33,9 @@ from battlesnake_gym.engine_input import (
     Sizes,
 )
 from battlesnake_gym.observations import Observation
+from battlesnake_gym.python_engine import SlowGames
 from battlesnake_gym.rules import Game, State
 from battlesnake_gym.rules.maps import IN_ENGINE
-from battlesnake_gym.slow_engine import SlowGames
 
 SLOW = "games run on the Python rules, many times slower"
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from battlesnake_gym import _engine
     from battlesnake_gym._engine import Batch
 else:
-    _engine = compiled.load("battlesnake_gym._engine", SLOW)
+    _engine = build_check.load("battlesnake_gym._engine", SLOW)
 
 COMPILED: bool = _engine is not None
 
@@ -157,7 +157,7 @@ class FastGames(Batch, GameArrays):
         Snakes are called as in the state that was loaded, or else snake_0, snake_1 ...
         """
         ids = self._ids.get(game) or engine_input.seat_names(self.num_snakes)
-        return words.unpack(self.export_words(game), ids)
+        return packing.unpack(self.export_words(game), ids)
 
     def load(self, game: int, state: State, rules: Game | None = None) -> None:
         """Put ``state`` into one game, which goes on from there.
@@ -171,7 +171,7 @@ class FastGames(Batch, GameArrays):
         """
         rules = self.game if rules is None else rules
         engine_input.check_load(self.game, self._largest, state, rules)
-        self.import_words(game, rules.seed, words.pack(state))
+        self.import_words(game, rules.seed, packing.pack(state))
         self._ids[game] = [snake.id for snake in state.snakes]
 
     def observe(self, observation: Observation, out: NDArray[np.uint8]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym import fields, limits
+from battlesnake_gym import json_fields, limits
 from battlesnake_gym.files import write_atomically
 
 
@@ -68,7 +68,7 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
         for number, raw in enumerate(_raw_lines(path, name), 1):
             line = json.loads(raw)
             if not isinstance(line, dict):
-                got = fields.shown(line)
+                got = json_fields.shown(line)
                 raise ReplayError(f"{name}, line {number} must be a JSON object, got {got}")
             yield line
     except ReplayError:

@@ -7,7 +7,7 @@ the error before reading it: ``limits.MOST_TURNS = 200_000``.
 from __future__ import annotations
 
 from battlesnake_gym.board_json import MAX_SIDE
-from battlesnake_gym.fields import BoardError
+from battlesnake_gym.json_fields import BoardError
 from battlesnake_gym.rules.state import State
 
 LARGEST_FILE = 32 << 20

@@ -24,8 +24,8 @@ from pettingzoo import ParallelEnv  # type: ignore[import-untyped]
 from battlesnake_gym.board import Board
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.engine_input import Sizes
-from battlesnake_gym.one_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
 from battlesnake_gym.rules import MOVES
+from battlesnake_gym.single_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
 
 Observations = dict[str, npt.NDArray[np.uint8]]
 AgentInfos = dict[str, dict[str, Any]]

@@ -34,9 +34,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym import fields, limits, replay_cli
+from battlesnake_gym import json_fields, limits, replay_cli
 from battlesnake_gym.board import Board
-from battlesnake_gym.fields import BoardError
+from battlesnake_gym.json_fields import BoardError
 from battlesnake_gym.json_lines import ReplayError as ReplayError
 from battlesnake_gym.json_lines import at_line, read_lines, told_when_too_large, write_lines
 from battlesnake_gym.rules.state import CAUSES, Game, Point, Settings, Snake, State
@@ -178,9 +178,11 @@ class Replay:
         named = [snake.id for snake in snakes if snake.name == who]
         if len(named) == 1:
             return named[0]
-        told = ", ".join(f"{fields.shown(s.name or s.id)} ({fields.shown(s.id)})" for s in snakes)
+        told = ", ".join(
+            f"{json_fields.shown(s.name or s.id)} ({json_fields.shown(s.id)})" for s in snakes
+        )
         problem = "several snakes are called" if named else "no snake is called"
-        raise ReplayError(f"{problem} {fields.shown(who)}; give a name or id of {told}")
+        raise ReplayError(f"{problem} {json_fields.shown(who)}; give a name or id of {told}")
 
     def deaths(self) -> list[tuple[int, str, str]]:
         """Who went out when and why: turn, snake id, cause; the earliest first."""
@@ -259,11 +261,13 @@ class Replay:
         with at_line(name, 1):
             head = _only(next(numbered, (1, None))[1], "replay")
             if head["replay"] != FORMAT:
-                raise BoardError(f"replay must be {FORMAT}, got {fields.shown(head['replay'])}")
-            state = _read_state(fields.child(head, "first", ""))
-            first = Board.from_state(state, _read_game(fields.child(head, "game", "")))
+                raise BoardError(
+                    f"replay must be {FORMAT}, got {json_fields.shown(head['replay'])}"
+                )
+            state = _read_state(json_fields.child(head, "first", ""))
+            first = Board.from_state(state, _read_game(json_fields.child(head, "game", "")))
             limits.check_position(first)
-            replay = Replay(first, info=dict(fields.child(head, "info", "")))
+            replay = Replay(first, info=dict(json_fields.child(head, "info", "")))
             replay._meter.check()
         return replay, replay._read_turns(numbered, name)
 
@@ -354,27 +358,27 @@ def _only(line: dict[str, Any] | None, key: str) -> dict[str, Any]:
 
 def _read_game(game: Mapping[str, Any]) -> Game:
     usual = Game()
-    settings = fields.child(game, "settings", "game")
+    settings = json_fields.child(game, "settings", "game")
     names = [key.name for key in dataclasses.fields(Settings)]
     path = "game.settings"
     return Game(
-        ruleset=fields.string(game, "ruleset", "game", usual.ruleset),
-        map=fields.string(game, "map", "game", usual.map),
+        ruleset=json_fields.string(game, "ruleset", "game", usual.ruleset),
+        map=json_fields.string(game, "map", "game", usual.map),
         settings=Settings(**{key: _bounded(settings, key, path) for key in names}),
-        seed=fields.integer(game, "seed", "game"),
+        seed=json_fields.integer(game, "seed", "game"),
         solo=game.get("solo") is True,
-        id=fields.string(game, "id", "game", ""),
-        timeout=fields.integer(game, "timeout", "game", usual.timeout),
-        source=fields.string(game, "source", "game", ""),
+        id=json_fields.string(game, "id", "game", ""),
+        timeout=json_fields.integer(game, "timeout", "game", usual.timeout),
+        source=json_fields.string(game, "source", "game", ""),
     )
 
 
 def _read_state(first: Mapping[str, Any]) -> State:
-    memory = fields.child(first, "memory", "first")
+    memory = json_fields.child(first, "memory", "first")
     state = State(
-        turn=fields.integer(first, "turn", "first"),
-        width=fields.integer(first, "width", "first"),
-        height=fields.integer(first, "height", "first"),
+        turn=json_fields.integer(first, "turn", "first"),
+        width=json_fields.integer(first, "width", "first"),
+        height=json_fields.integer(first, "height", "first"),
         snakes=_read_snakes(first, "first"),
         food=_read_cells(first, "food", "first"),
         hazards=_read_cells(first, "hazards", "first"),
@@ -393,49 +397,53 @@ def _read_memory(memory: Mapping[str, Any], key: str) -> Any:
 
 def _bounded(parent: Mapping[str, Any], key: str, path: str) -> int:
     """A whole number that may be counted up to."""
-    value, most = fields.integer(parent, key, path), limits.LARGEST_NUMBER
+    value, most = json_fields.integer(parent, key, path), limits.LARGEST_NUMBER
     if not -most <= value <= most:
-        got = fields.shown(value)
-        raise BoardError(f"{fields.join(path, key)} must be between -{most} and {most}, got {got}")
+        got = json_fields.shown(value)
+        raise BoardError(
+            f"{json_fields.join(path, key)} must be between -{most} and {most}, got {got}"
+        )
     return value
 
 
 def _read_snakes(parent: Mapping[str, Any], path: str) -> list[Snake]:
-    values = enumerate(fields.items(parent, "snakes", path))
-    place = fields.join(path, "snakes")
-    return [_read_snake(fields.mapping(v, f"{place}[{i}]"), f"{place}[{i}]") for i, v in values]
+    values = enumerate(json_fields.items(parent, "snakes", path))
+    place = json_fields.join(path, "snakes")
+    return [
+        _read_snake(json_fields.mapping(v, f"{place}[{i}]"), f"{place}[{i}]") for i, v in values
+    ]
 
 
 def _read_snake(value: Mapping[str, Any], path: str) -> Snake:
     body = _read_cells(value, "body", path)
     if not body:
         raise BoardError(f"{path}.body is missing or empty; list its cells, head first")
-    cause = fields.string(value, "eliminated_cause", path, "")
+    cause = json_fields.string(value, "eliminated_cause", path, "")
     if cause not in CAUSES:
         known = ", ".join(CAUSES[1:])
         raise BoardError(f"{path}.eliminated_cause must be empty or one of {known}, got {cause!r}")
     return Snake(
-        id=fields.string(value, "id", path),
+        id=json_fields.string(value, "id", path),
         body=body,
         health=_bounded(value, "health", path),
         eliminated_cause=cause,
-        eliminated_by=fields.string(value, "eliminated_by", path, ""),
-        eliminated_on=fields.integer(value, "eliminated_on", path, 0),
-        name=fields.string(value, "name", path, ""),
-        latency=fields.string(value, "latency", path, ""),
-        shout=fields.string(value, "shout", path, ""),
+        eliminated_by=json_fields.string(value, "eliminated_by", path, ""),
+        eliminated_on=json_fields.integer(value, "eliminated_on", path, 0),
+        name=json_fields.string(value, "name", path, ""),
+        latency=json_fields.string(value, "latency", path, ""),
+        shout=json_fields.string(value, "shout", path, ""),
         customizations=_read_texts(value, "customizations", path),
     )
 
 
 def _read_cells(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
     cells = []
-    for i, value in enumerate(fields.items(parent, key, path)):
-        place = f"{fields.join(path, key)}[{i}]"
+    for i, value in enumerate(json_fields.items(parent, key, path)):
+        place = f"{json_fields.join(path, key)}[{i}]"
         if not isinstance(value, list) or len(value) != 2:
-            raise BoardError(f"{place} must be a cell [x, y], got {fields.shown(value)}")
+            raise BoardError(f"{place} must be a cell [x, y], got {json_fields.shown(value)}")
         cell = dict(zip("xy", value, strict=True))
-        x, y = fields.integer(cell, "x", place), fields.integer(cell, "y", place)
+        x, y = json_fields.integer(cell, "x", place), json_fields.integer(cell, "y", place)
         if abs(x) > limits.FARTHEST or abs(y) > limits.FARTHEST:
             raise BoardError(f"{place} lies more than {limits.FARTHEST} cells off the board")
         cells.append((x, y))
@@ -443,38 +451,40 @@ def _read_cells(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
 
 
 def _read_texts(parent: Mapping[str, Any], key: str, path: str) -> dict[str, str]:
-    place = fields.join(path, key)
-    texts = fields.child(parent, key, path)
-    return {name: fields.string(texts, name, place, "") for name in texts}
+    place = json_fields.join(path, key)
+    texts = json_fields.child(parent, key, path)
+    return {name: json_fields.string(texts, name, place, "") for name in texts}
 
 
 def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, float]:
     """Numbers by name; infinite ones are written as text."""
     numbers = {}
-    for name, value in fields.child(parent, key, path).items():
+    for name, value in json_fields.child(parent, key, path).items():
         try:
             numbers[name] = float(value)
         except (TypeError, ValueError):
-            place = f"{fields.join(path, key)}.{name}"
-            raise BoardError(f"{place} must be a number, got {fields.shown(value)}") from None
+            place = f"{json_fields.join(path, key)}.{name}"
+            raise BoardError(f"{place} must be a number, got {json_fields.shown(value)}") from None
     return numbers
 
 
 def _read_turn(line: Mapping[str, Any], expected: int) -> Turn:
-    number = fields.integer(line, "turn", "")
+    number = json_fields.integer(line, "turn", "")
     if number != expected:
         raise BoardError(f"turn must be {expected}, got {number}; lines are missing or misplaced")
-    decisions = fields.child(line, "decisions", "")
+    decisions = json_fields.child(line, "decisions", "")
     return Turn(
         moves=_read_texts(line, "moves", ""),
         snakes=_read_snakes(line, "") if "snakes" in line else None,
         food=_read_cells(line, "food", "") if "food" in line else None,
         hazards=_read_cells(line, "hazards", "") if "hazards" in line else None,
-        guessed=[str(name) for name in fields.items(line, "guessed", "")],
+        guessed=[str(name) for name in json_fields.items(line, "guessed", "")],
         latency=_read_numbers(line, "latency", ""),
         shouts=_read_texts(line, "shouts", ""),
         decisions={
-            name: _read_decision(fields.child(decisions, name, "decisions"), f"decisions.{name}")
+            name: _read_decision(
+                json_fields.child(decisions, name, "decisions"), f"decisions.{name}"
+            )
             for name in decisions
         },
         problems=_read_texts(line, "problems", ""),
@@ -483,28 +493,28 @@ def _read_turn(line: Mapping[str, Any], expected: int) -> Turn:
 
 def _read_decision(value: Mapping[str, Any], path: str) -> Decision:
     reasons = [
-        _read_reason(fields.mapping(item, f"{path}.reasons[{i}]"), f"{path}.reasons[{i}]")
-        for i, item in enumerate(fields.items(value, "reasons", path))
+        _read_reason(json_fields.mapping(item, f"{path}.reasons[{i}]"), f"{path}.reasons[{i}]")
+        for i, item in enumerate(json_fields.items(value, "reasons", path))
     ]
     return Decision(
-        move=fields.string(value, "move", path, ""),
+        move=json_fields.string(value, "move", path, ""),
         reasons=tuple(reasons),
         scores=_read_numbers(value, "scores", path),
-        shout=fields.string(value, "shout", path, ""),
+        shout=json_fields.string(value, "shout", path, ""),
         line=_read_line(value, path),
     )
 
 
 def _read_line(value: Mapping[str, Any], path: str) -> dict[str, tuple[str, ...]]:
-    place = fields.join(path, "line")
-    line = fields.child(value, "line", path)
-    return {name: tuple(map(str, fields.items(line, name, place))) for name in line}
+    place = json_fields.join(path, "line")
+    line = json_fields.child(value, "line", path)
+    return {name: tuple(map(str, json_fields.items(line, name, place))) for name in line}
 
 
 def _read_reason(value: Mapping[str, Any], path: str) -> Reason:
     return Reason(
-        rule=fields.string(value, "rule", path, ""),
-        vetoed=tuple(str(move) for move in fields.items(value, "vetoed", path)),
+        rule=json_fields.string(value, "rule", path, ""),
+        vetoed=tuple(str(move) for move in json_fields.items(value, "vetoed", path)),
         scores=_read_numbers(value, "scores", path),
-        note=fields.string(value, "note", path, ""),
+        note=json_fields.string(value, "note", path, ""),
     )

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from battlesnake_gym import board_json, fields, limits
+from battlesnake_gym import board_json, json_fields, limits
 from battlesnake_gym.board import UNKNOWN_SEED, Board
 from battlesnake_gym.json_lines import at_line, write_lines
 from battlesnake_gym.rules import default_move
@@ -96,11 +96,11 @@ def read(
 def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
     """The position in one line, and where the head of ``you`` lies if that snake is out."""
     frame = board_json.read({**line, "you": None})[1]
-    you = fields.child(line, "you", "")
-    body = fields.points(you, "body", "you")
+    you = json_fields.child(line, "you", "")
+    body = json_fields.points(you, "body", "you")
     if not body or you.get("id") in {snake.id for snake in frame.snakes}:
         return frame, {}
-    return frame, {fields.string(you, "id", "you"): body[0]}
+    return frame, {json_fields.string(you, "id", "you"): body[0]}
 
 
 def find_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> FoundTurn:

@@ -23,9 +23,9 @@ from gymnasium.spaces import Discrete
 from battlesnake_gym.board import Board
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.engine_input import Sizes
-from battlesnake_gym.one_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
 from battlesnake_gym.rivals import Opponent, Rivals, check_opponents
 from battlesnake_gym.rules import MOVES, State
+from battlesnake_gym.single_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
 
 
 class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):

@@ -16,10 +16,10 @@ from sqlalchemy import insert
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
-from server.database import Game, Seat, Tournament, open_database
+from server.arena.database import Game, Seat, Tournament, open_database
 from server.web import create_app
-from server.web.course import Broadcast
 from server.web.roster import Roster
+from server.web.timeline import Broadcast
 
 PAGES = (
     ("/games", "the list of games, newest"),

@@ -4,7 +4,8 @@
     python -m benchmarks.forms --games 50 --snakes minimax
 
 Every game is played twice from the same start: told as the official command line does, and as an
-engine does that lists all snakes to the end, dead ones without a flag (`server.referee.ArenaForm`).
+engine does that lists all snakes to the end, dead ones without a flag
+(`server.arena.referee.ArenaForm`).
 The snake sees requests alone, and keeps what a live snake keeps of a game. The search gets a fixed
 number of positions, so that the figures do not depend on the machine.
 
@@ -27,8 +28,8 @@ from battlesnake_gym.corpses import Corpses
 from battlesnake_gym.rules import Game, Snake, State
 from battlesnake_gym.snakes import Strategy
 from heuristics.search import Search
-from server.players import Answer, Body
-from server.referee import ArenaForm, play
+from server.arena.players import Answer, Body
+from server.arena.referee import ArenaForm, play
 from server.strategies import strategy_factory
 
 FORMS = ("official", "all listed")

@@ -36,7 +36,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game
 from benchmarks.load import metric, served
 from benchmarks.soak import FLAT, MEBIBYTE, Course
-from server.referee import ArenaForm
+from server.arena.referee import ArenaForm
 
 PATIENCE = 120.0
 """Seconds after which an answer is missing, on a machine that may be busy with other work."""

@@ -39,7 +39,7 @@ from benchmarks.load import (
     random_policy,
     served,
 )
-from server.serve import Gunicorn
+from server.live.serve import Gunicorn
 
 SLOW = 0.1
 CPU_SECONDS = "process_cpu_seconds_total"

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym import fields
+from battlesnake_gym import json_fields
 from battlesnake_gym.board import Board
 from battlesnake_gym.json_lines import ReplayError, read_lines, write_lines
 from battlesnake_gym.replay import Replay
@@ -107,12 +107,12 @@ class Analysis:
             if head.get("analysis") != FORMAT:
                 raise ReplayError(f"{path.name} is no analysis of version {FORMAT}")
             return cls(
-                fields.string(head, "game", ""),
+                json_fields.string(head, "game", ""),
                 float(head["milliseconds"]),
-                fields.integer(head, "first", ""),
-                fields.integer(head, "last", ""),
+                json_fields.integer(head, "first", ""),
+                json_fields.integer(head, "last", ""),
                 head["ends"],
-                fields.string(head, "by", ""),
+                json_fields.string(head, "by", ""),
                 dict(map(_read_seen, lines)),
             )
         except (KeyError, TypeError, AttributeError) as error:
@@ -262,7 +262,7 @@ def write_judgement(judged: Judgement) -> dict[str, Any]:
 
 def _read_seen(line: dict[str, Any]) -> tuple[int, Seen]:
     judged = {name: _read_judgement(value) for name, value in line["snakes"].items()}
-    return fields.integer(line, "turn", ""), Seen(judged, dict(line["moves"]))
+    return json_fields.integer(line, "turn", ""), Seen(judged, dict(line["moves"]))
 
 
 def _read_judgement(value: dict[str, Any]) -> Judgement:

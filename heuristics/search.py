@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym import compiled
+from battlesnake_gym import build_check
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake, grows_always, wraps
 from battlesnake_gym.snakes import Decision, Reason
@@ -30,7 +30,7 @@ from heuristics.evaluation import Evaluation, chance
 if TYPE_CHECKING:
     from heuristics import _search
 else:
-    _search = compiled.load("heuristics._search", "no snake of the search plays (minimax)")
+    _search = build_check.load("heuristics._search", "no snake of the search plays (minimax)")
 
 COMPILED: bool = _search is not None
 NOT_COMPILED = "the search is not compiled here; install with a C compiler: pip install ."

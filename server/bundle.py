@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from battlesnake_gym import policy_file, snakes
-from battlesnake_gym.fields import plain
+from battlesnake_gym.json_fields import plain
 from battlesnake_gym.snakes import Bounded, Factory
 from heuristics import filters, own_rules, search
 from heuristics.evaluation import Evaluation

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import observations, policy_file
 from battlesnake_gym.board import Board
-from battlesnake_gym.fields import shown
+from battlesnake_gym.json_fields import shown
 from battlesnake_gym.observations import Observation
 from battlesnake_gym.policy_file import PolicyError as PolicyError
 from battlesnake_gym.rules import MOVES

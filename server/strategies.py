@@ -11,7 +11,7 @@ import numpy as np
 
 from battlesnake_gym import own_files, snakes
 from battlesnake_gym.board import Board
-from battlesnake_gym.fields import shown
+from battlesnake_gym.json_fields import shown
 from battlesnake_gym.nearest import unknown
 from battlesnake_gym.observations import facing
 from battlesnake_gym.rules import MOVES

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from battlesnake_gym import drawing, map_listing, snakes
+from battlesnake_gym import drawing, maps_command, snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.looks import HEADS, TAILS
 from battlesnake_gym.observations import get
@@ -50,7 +50,7 @@ def _figures(folder: Path, kind: str, figures: Iterable[tuple[str, str, str]]) -
 
 def _map_figure(played: Map) -> tuple[str, str, str]:
     """The map after some turns of cautious play; small boards first."""
-    board = map_listing.start(played)
+    board = maps_command.start(played)
     count = len(board.snakes)
     players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
     while board.turn < TURNS and len(board.living) == count:

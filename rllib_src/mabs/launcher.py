@@ -11,7 +11,7 @@ import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.registry import register_env
 
-from battlesnake_gym import compiled, engine
+from battlesnake_gym import build_check, engine
 from battlesnake_gym.command_line import Parser
 from battlesnake_gym.rules import MOVES
 from mabs import algorithms, experiments, starter_pack, strength
@@ -221,10 +221,10 @@ def _export_champion(checkpoint: Path, model_dir: Path) -> None:
 
 def _mind_the_slow_rules(hyperparameters: BattlesnakeHyperparameters) -> None:
     """Refuse to train without the engine; where it is allowed, the log says what it costs."""
-    why = f"the compiled engine is missing ({compiled.why_not('battlesnake_gym._engine')})"
+    why = f"the compiled engine is missing ({build_check.why_not('battlesnake_gym._engine')})"
     if not hyperparameters.allow_slow_rules:
         raise HyperparameterError(
-            f"{why}; {engine.SLOW}; to mend it: {compiled.REMEDY} (of a job: build its image "
+            f"{why}; {engine.SLOW}; to mend it: {build_check.REMEDY} (of a job: build its image "
             "again from these sources), or allow it with allow_slow_rules"
         )
     say(f"{why}; {engine.SLOW}, as allow_slow_rules allows")

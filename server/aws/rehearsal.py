@@ -34,7 +34,7 @@ from server.aws.stacks import Account
 CHILD = """
 import json, sys
 answers, sys.stdout = sys.stdout, sys.stderr
-from server.lambda_handler import handler
+from server.live.lambda_handler import handler
 for line in sys.stdin:
     answers.write(json.dumps(handler(json.loads(line), None)) + "\\n")
     answers.flush()

@@ -3,7 +3,7 @@
 //   const analysis = new Analysis(player, panel);   // panel: the element with data-address
 //   analysis.tell(frame);                           // shows what is known of a turn
 //
-// server/analyses.py tells what is known; server/what_if.py plays what was not played.
+// server/replays/analyses.py tells what is known; server/replays/what_if.py plays what was not played.
 
 import { element } from "./board.js";
 import { ARROWS, MOVES, html } from "./thoughts.js";

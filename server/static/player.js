@@ -18,7 +18,7 @@ const CAUSES = {
   "out-of-health": "starved",
   hazard: "died of hazards",
 };
-/** Why a move was not the snake's own (see server/players.py). */
+/** Why a move was not the snake's own (see server/arena/players.py). */
 const LOST = {
   timeout: "no answer in time",
   connection: "no connection",

@@ -7,17 +7,16 @@ from pathlib import Path
 from flask import Flask, Response, request
 from sqlalchemy.engine import Engine
 
-from server import compress
-from server.analyses import Analyses
-from server.league_file import Plan
-from server.page_server import LARGEST_REQUEST
-from server.web import engine as engine_protocol
-from server.web import games, lab, leaderboard, play, snake, visitors
+from server.arena.league_file import Plan
+from server.replays.analyses import Analyses
+from server.web import board_protocol as engine_protocol
+from server.web import compress, games, lab, leaderboard, play, snake, visitors
 from server.web import league as league_page
 from server.web.context import Arena
-from server.web.course import Broadcast
-from server.web.hall import Hall
+from server.web.matches import Hall
+from server.web.page_server import LARGEST_REQUEST
 from server.web.roster import Roster
+from server.web.timeline import Broadcast
 
 
 def create_app(

@@ -9,12 +9,12 @@ from flask import Response, current_app, jsonify, request
 from sqlalchemy.engine import Engine
 from werkzeug.exceptions import HTTPException
 
-from battlesnake_gym.fields import BoardError
-from server.analyses import Analyses
-from server.league_file import Plan
-from server.web.course import Broadcast
-from server.web.hall import Hall
+from battlesnake_gym.json_fields import BoardError
+from server.arena.league_file import Plan
+from server.replays.analyses import Analyses
+from server.web.matches import Hall
 from server.web.roster import Roster
+from server.web.timeline import Broadcast
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,17 @@ from flask import Blueprint, Response, jsonify, render_template, request, url_fo
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session, selectinload
 
-from battlesnake_gym.fields import BoardError
+from battlesnake_gym.json_fields import BoardError
 from battlesnake_gym.looks import PALETTE
 from battlesnake_gym.replay import ReplayError
-from server import analyses, film, frames, positions
-from server.database import Game, Seat
-from server.results import ALIVE
+from server import frames
+from server.arena.database import Game, Seat
+from server.arena.results import ALIVE
+from server.replays import analyses, film, positions
+from server.replays.what_if import BusyError
 from server.web.context import arena, body, number, refusal
-from server.web.course import Course, recorded
 from server.web.leaderboard import ENDINGS, asked_tournament, tournaments
-from server.what_if import BusyError
+from server.web.timeline import Course, recorded
 
 PER_PAGE = 24
 WAIT = 20.0
@@ -221,7 +222,7 @@ def last(game_id: str) -> Response:
 
 @blueprint.get("/game/<game_id>/turn/<int:turn>/<form>")
 def position(game_id: str, turn: int, form: str) -> Response:
-    """One position; `server.positions.answer` tells in which forms."""
+    """One position; `server.replays.positions.answer` tells in which forms."""
     try:
         boards = course(game_id).boards
         index = turn - boards[0].turn

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from battlesnake_gym.rules import OFFSETS
-from server.players import Answer, Body
+from server.arena.players import Answer, Body
 
 PATIENCE = 120.0
 """Seconds that a game waits for a key; who is gone then goes straight on, until the end."""

@@ -11,9 +11,9 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, render_template, request
 
-from battlesnake_gym import fields, rules
+from battlesnake_gym import json_fields, rules
 from battlesnake_gym.board import Board
-from battlesnake_gym.fields import BoardError, shown
+from battlesnake_gym.json_fields import BoardError, shown
 from battlesnake_gym.replay import ReplayError
 from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake
 from heuristics import scenarios
@@ -81,7 +81,7 @@ def shipped(number: int) -> Response:
 def read() -> Response:
     """Read ``{"text": ...}``: a scenario, a drawn board, or the body of a ``/move`` request."""
     try:
-        text = fields.string(body(), "text", "")
+        text = json_fields.string(body(), "text", "")
         return jsonify(_read_text(text))
     except (ValueError, TypeError, RecursionError) as error:
         return refusal(error)
@@ -96,7 +96,7 @@ def ask_snake() -> Response:
     try:
         sent = body()
         entrant = arena().roster.find(sent.get("snake"), "snake")
-        milliseconds = fields.integer(sent, "milliseconds", "", 200)
+        milliseconds = json_fields.integer(sent, "milliseconds", "", 200)
         if not 10 <= milliseconds <= LONGEST_THOUGHT:
             raise BoardError(
                 f"milliseconds must be between 10 and {LONGEST_THOUGHT}, got {shown(milliseconds)}"
@@ -123,7 +123,7 @@ def scenario() -> Response:
     try:
         sent = body()
         name, note = (_one_line(sent, key) for key in ("name", "note"))
-        allowed = [str(move) for move in fields.items(sent, "allowed", "")]
+        allowed = [str(move) for move in json_fields.items(sent, "allowed", "")]
         made = Scenario(name or "unnamed", _board(sent.get("board"), 500), tuple(allowed), note)
         text = made.to_text()
         scenarios.from_text(text)  # what cannot be read again is not given out
@@ -194,8 +194,8 @@ def _read_text(text: str) -> dict[str, Any]:
 
 def _board(sent: object, milliseconds: int) -> Board:
     """A board that somebody drew, fit for a snake to be asked about."""
-    request_body = dict(fields.mapping(sent, "board"))
-    game = dict(fields.child(request_body, "game", ""))
+    request_body = dict(json_fields.mapping(sent, "board"))
+    game = dict(json_fields.child(request_body, "game", ""))
     # A game of its own: snakes elsewhere keep what they remember by the game's id.
     request_body["game"] = {**game, "id": f"lab-{uuid.uuid4()}", "timeout": milliseconds}
     board = _checked(Board.from_api(request_body))
@@ -251,7 +251,7 @@ def _check_cells(board: Board, cells: list[tuple[int, int]], place: str, *, once
 
 
 def _one_line(sent: dict[str, Any], key: str) -> str:
-    value = fields.string(sent, key, "", "").strip()
+    value = json_fields.string(sent, key, "", "").strip()
     if len(value) > 200 or not value.isprintable():
         raise BoardError(f"{key} must be one line of at most 200 characters, got {shown(value)}")
     return value

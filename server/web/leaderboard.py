@@ -14,10 +14,10 @@ from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session, selectinload
 
-from server.database import Game, Tournament
-from server.results import ALIVE, History, Line, Standings, to_json
+from server.arena.database import Game, Tournament
+from server.arena.results import ALIVE, History, Line, Standings, to_json
 from server.web.context import arena, number
-from server.web.hall import SETUP
+from server.web.matches import SETUP
 
 blueprint = Blueprint("leaderboard", __name__)
 

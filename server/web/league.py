@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from flask import Blueprint, Response, jsonify, render_template
 from sqlalchemy.orm import Session
 
-from battlesnake_gym import fields
-from battlesnake_gym.fields import BoardError, shown
-from server.database import LeagueSnake
-from server.league_file import Plan
-from server.results import Line
-from server.standing_league import Season, bench, end_season, notes, seasons
+from battlesnake_gym import json_fields
+from battlesnake_gym.json_fields import BoardError, shown
+from server.arena.database import LeagueSnake
+from server.arena.league_file import Plan
+from server.arena.results import Line
+from server.arena.standing_league import Season, bench, end_season, notes, seasons
 from server.web.context import arena, body, refusal
 from server.web.leaderboard import standings
 
@@ -80,7 +80,7 @@ def bench_one() -> Response:
     plan = _plan()
     try:
         asked = body()
-        snake = fields.string(asked, "snake", "")
+        snake = json_fields.string(asked, "snake", "")
         benched = asked.get("benched")
         if not isinstance(benched, bool):
             raise BoardError(f"benched must be true or false, got {shown(benched)}")

@@ -6,11 +6,11 @@ from flask import Blueprint, Response, jsonify, render_template, request, url_fo
 
 from battlesnake_gym import rules
 from battlesnake_gym.board import Board
-from battlesnake_gym.fields import BoardError, shown
+from battlesnake_gym.json_fields import BoardError, shown
 from battlesnake_gym.rules import MOVES
 from server import frames
 from server.web.context import arena, body, refusal
-from server.web.hall import LONGEST, USUAL_TURNS, BusyError, Wish
+from server.web.matches import LONGEST, USUAL_TURNS, BusyError, Wish
 
 blueprint = Blueprint("play", __name__)
 

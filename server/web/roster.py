@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
-from battlesnake_gym.fields import BoardError, shown
+from battlesnake_gym.json_fields import BoardError, shown
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision
 from server.addresses import Reach
+from server.arena.scenarios import converse
+from server.arena.tournament import Entrant, entrants, local_factory
 from server.bundle import Bundle
-from server.scenarios import converse
-from server.tournament import Entrant, entrants, local_factory
 
 
 @dataclass(frozen=True, slots=True)

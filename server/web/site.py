@@ -12,12 +12,12 @@ from sqlalchemy.engine import Engine
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Turn
 from server.addresses import listen
-from server.league_file import Plan
-from server.page_server import PageServer
+from server.arena.league_file import Plan
 from server.web import create_app
-from server.web.course import Broadcast
-from server.web.engine import Events
+from server.web.board_protocol import Events
+from server.web.page_server import PageServer
 from server.web.roster import Roster
+from server.web.timeline import Broadcast
 from server.web.visitors import is_loopback
 
 THREADS = 24

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from flask import Blueprint, render_template, request
 
 from battlesnake_gym.rules import MOVES
-from server.ratings import CONFIDENCE
-from server.results import History
+from server.arena.ratings import CONFIDENCE
+from server.arena.results import History
 from server.web.leaderboard import ENDINGS, asked_tournament, history, tournaments
 
 blueprint = Blueprint("snake", __name__)

@@ -12,7 +12,7 @@ import pytest
 import battlesnake_gym
 import heuristics
 from battlesnake_gym import _engine, engine
-from battlesnake_gym.compiled import REMEDY
+from battlesnake_gym.build_check import REMEDY
 from heuristics import _search, search
 
 PARTS = {

@@ -14,8 +14,8 @@ from battlesnake_gym import board_json, snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.corpses import Corpses
 from battlesnake_gym.rules import Game, Snake, State
-from server.players import LocalPlayer
-from server.referee import ArenaForm, play
+from server.arena.players import LocalPlayer
+from server.arena.referee import ArenaForm, play
 
 
 def snake(name: str, *body: tuple[int, int], health: int = 90) -> dict[str, Any]:

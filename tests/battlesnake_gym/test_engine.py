@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import conformance, engine, observations, recordings, rules
 from battlesnake_gym.engine import NO_MOVE, FastGames
+from battlesnake_gym.python_engine import SlowGames
 from battlesnake_gym.rules import Game, Settings, Snake, State
 from battlesnake_gym.rules.food import free_cells
-from battlesnake_gym.slow_engine import SlowGames
 
 TRACES = Path(__file__).parents[1] / "data/traces"
 

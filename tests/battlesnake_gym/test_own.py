@@ -23,8 +23,8 @@ from battlesnake_gym import (
 )
 from battlesnake_gym import rewards as rewards_
 from battlesnake_gym.observations import Observation
+from battlesnake_gym.python_engine import SlowGames
 from battlesnake_gym.rules import MAPS, Game, register_map
-from battlesnake_gym.slow_engine import SlowGames
 
 FILE = """
 import dataclasses

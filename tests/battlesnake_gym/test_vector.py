@@ -12,8 +12,8 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 
 from battlesnake_gym import masks, observations, rules
 from battlesnake_gym.board import Board
+from battlesnake_gym.python_engine import SlowGames
 from battlesnake_gym.rules import CAUSES, MOVES, Game, Settings, State
-from battlesnake_gym.slow_engine import SlowGames
 from battlesnake_gym.vector import VectorBattlesnake
 
 AnyArray = npt.NDArray[Any]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from heuristics.listing import main
 from heuristics.named import NAMED
+from heuristics.snakes_command import main
 
 
 def test_every_snake_is_listed_with_its_description(capsys: pytest.CaptureFixture[str]) -> None:

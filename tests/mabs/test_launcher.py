@@ -158,7 +158,7 @@ def test_a_policy_with_a_flipped_bit_is_refused_by_every_loader(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from mabs import evaluate, policies
-    from server import arena
+    from server.arena import command
 
     path = tmp_path / "policy.onnx"
     for suffix in (".onnx", ".json"):
@@ -172,7 +172,7 @@ def test_a_policy_with_a_flipped_bit_is_refused_by_every_loader(
     with pytest.raises(SystemExit):
         evaluate.main([str(path), "--games", "1"])
     assert "export the policy again" in capsys.readouterr().err
-    assert arena.main([str(path), "hungry"]) == 2
+    assert command.main([str(path), "hungry"]) == 2
     assert "export the policy again" in capsys.readouterr().err
 
 
@@ -259,7 +259,7 @@ def test_the_python_rules_are_refused_unless_they_are_allowed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("battlesnake_gym.engine.COMPILED", False)
-    monkeypatch.setattr("battlesnake_gym.compiled.why_not", "{} lies in ruins".format)
+    monkeypatch.setattr("battlesnake_gym.build_check.why_not", "{} lies in ruins".format)
     why = "the compiled engine is missing (battlesnake_gym._engine lies in ruins)"
     assert train(run_folder, "--num-iters", "1") == 2
     told = capsys.readouterr().err

@@ -113,8 +113,8 @@ def test_one_file_works_from_training_to_the_arena(
     from battlesnake_gym.rules import Game
     from mabs import evaluate
     from mabs.launcher import main
-    from server import arena
-    from server.app import create_app
+    from server.arena import command
+    from server.live.app import create_app
 
     experiment = tmp_path / "my-experiment.yaml"
     experiment.write_text(EXPERIMENT)
@@ -146,7 +146,7 @@ def test_one_file_works_from_training_to_the_arena(
 
     games = ["--games", "2", "--width", "5", "--height", "5", "--map", "door-map", "--jobs", "1"]
     more = ["--max-turns", "20", "--database", f"sqlite:///{tmp_path}/arena.db", "--json"]
-    assert arena.main([f"{policy}+{file}", "random", *games, *more]) == 0
+    assert command.main([f"{policy}+{file}", "random", *games, *more]) == 0
     assert "mine.py" in capsys.readouterr().out
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from server.addresses import LINK_LOCAL, LOOPBACK, PRIVATE, PUBLIC, RESERVED, Reach, classify
-from server.players import Answer, HttpPlayer, open_client
+from server.arena.players import Answer, HttpPlayer, open_client
 from tests.server import zoo
 
 BODY = {"game": {"id": "a"}, "turn": 0}

@@ -21,10 +21,10 @@ from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 from heuristics import scenarios
 from heuristics.game_analysis import Analysis, path_of
-from server import analyse, analyses, fetched_games, film, watch, what_if
 from server.addresses import Reach
-from server.analyses import Analyses
-from server.web import engine
+from server.replays import analyse, analyses, fetched_games, film, what_if
+from server.replays.analyses import Analyses
+from server.web import board_protocol, watch
 from tests.heuristics.test_analysis import played
 from tests.server import web_site
 
@@ -117,13 +117,13 @@ def engine_of(replay: Replay, *, lower: bool) -> Flask:
 
     @app.get(f"/games/{UUID}")
     def game() -> Any:
-        told = engine.describe(course)  # type: ignore[arg-type]
-        return jsonify(Game=told, LastFrame=engine.frame(boards[-1]))
+        told = board_protocol.describe(course)  # type: ignore[arg-type]
+        return jsonify(Game=told, LastFrame=board_protocol.frame(boards[-1]))
 
     @app.get(f"/games/{UUID}/frames")
     def frames() -> Any:
         offset, limit = (request.args.get(key, 0, int) for key in ("offset", "limit"))
-        shown = [engine.frame(board) for board in boards[offset : offset + limit]]
+        shown = [board_protocol.frame(board) for board in boards[offset : offset + limit]]
         return jsonify(dict(zip(keys, (len(shown), shown), strict=True)))
 
     return app

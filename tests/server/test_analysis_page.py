@@ -14,7 +14,8 @@ from battlesnake_gym.rules import MOVES, Game
 from heuristics import game_analysis, scenarios
 from heuristics.analysis import Choice, Judgement, Line, outcome
 from heuristics.game_analysis import Analysis, Seen, hash_of, path_of
-from server import analyses, watch
+from server.replays import analyses
+from server.web import watch
 from tests.heuristics.test_analysis import played
 from tests.server import web_site
 from tests.server.browser import Browser

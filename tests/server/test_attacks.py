@@ -66,13 +66,14 @@ class Pace:
 
 LOUD = """
 import dataclasses, sys
-from server import app, live, serve, strategies
+from server import strategies
+from server.live import app, serve, snake
 
 build = app.strategy_factory
 
 def loud(**options):
     make = build(**options)
-    live.is_quick = lambda strategy: strategies.is_quick(make(0))
+    snake.is_quick = lambda strategy: strategies.is_quick(make(0))
 
     def factory(seed):
         strategy = make(seed)
@@ -398,7 +399,7 @@ def test_another_protocol_is_declined(cautious: str) -> None:
 def test_dead_snakes_that_are_listed_are_walls_to_nobody(loud: Callable[..., str]) -> None:
     """The moves of a game told in both forms, the second one to a server that knows it from turn
     to turn."""
-    from server.referee import ArenaForm
+    from server.arena.referee import ArenaForm
 
     address = loud("--policy", "shipped")  # which plays alike however long it may think
     game = Game(seed=3, id="both", timeout=2000)

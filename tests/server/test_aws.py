@@ -225,7 +225,7 @@ def test_the_layer_has_our_packages_and_is_the_same_each_time(
     with zipfile.ZipFile(tmp_path / "one.zip") as archive:
         names = set(archive.namelist())
         assert sum(info.file_size for info in archive.infolist()) == sizes[0]
-    assert "python/server/lambda_handler.py" in names
+    assert "python/server/live/lambda_handler.py" in names
     assert "python/heuristics/evaluations/champion.evaluation" in names
     assert sum(name.endswith(".so") for name in names) == 3
     assert "no python3.13 here, so the layer has no bytecode" in capsys.readouterr().err
@@ -262,7 +262,7 @@ def test_a_layer_that_is_too_large_is_refused(
 IMPORTED = """
 import json, os, sys
 os.environ["BATTLESNAKE_POLICY"] = "shipped"
-import server.lambda_handler
+import server.live.lambda_handler
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """
 

@@ -21,12 +21,12 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
 from heuristics.evaluation import SHIPPED as EVALUATION
 from server import bundle, pack
-from server.app import create_app
+from server.arena.players import LocalPlayer
+from server.arena.tournament import Entrant, entrants, local_factory, open_players
 from server.bundle import Bundle, BundleError
-from server.players import LocalPlayer
-from server.sessions import _seed
+from server.live.app import create_app
+from server.live.sessions import _seed
 from server.strategies import CAREFUL, SHIPPED, strategy_factory
-from server.tournament import Entrant, entrants, local_factory, open_players
 from server.web.roster import Roster
 from tests.server.test_lambda_handler import http_api
 from tests.server.test_serve import Engine
@@ -123,8 +123,8 @@ def over_http(address: str, path: str, bodies: list[dict[str, Any]]) -> list[str
 
 def on_lambda(folder: Path, bodies: list[dict[str, Any]], patch: pytest.MonkeyPatch) -> list[str]:
     patch.setenv("BATTLESNAKE_SNAKE", str(folder / bundle.FACTS))
-    patch.delitem(sys.modules, "server.lambda_handler", raising=False)
-    handler = importlib.import_module("server.lambda_handler").handler
+    patch.delitem(sys.modules, "server.live.lambda_handler", raising=False)
+    handler = importlib.import_module("server.live.lambda_handler").handler
     answers = [handler(http_api("POST", "/move", json.dumps(body)), None) for body in bodies]
     return [json.loads(answer["body"])["move"] for answer in answers]
 

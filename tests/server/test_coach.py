@@ -16,7 +16,8 @@ from heuristics import scenarios
 from heuristics.analysis import Analyst
 from heuristics.coaching import EFFORTS, lesson, puzzle
 from heuristics.scenarios import Scenario
-from server import coach, puzzles
+from server.replays import coach
+from server.web import puzzles
 from tests.server import web_site
 from tests.server.browser import Browser
 

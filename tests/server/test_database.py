@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from server.database import (
+from server.arena.database import (
     Base,
     DatabaseError,
     Game,
@@ -26,12 +26,12 @@ from server.database import (
     load_games,
     open_database,
 )
-from server.league_file import read
-from server.standing_league import League, bench, end_season, notes, seasons
-from server.tournament import Setup
+from server.arena.league_file import read
+from server.arena.standing_league import League, bench, end_season, notes, seasons
+from server.arena.tournament import Setup
 from server.web import create_app
-from server.web.course import Broadcast
 from server.web.roster import Roster
+from server.web.timeline import Broadcast
 from tests.server.fast_league import FastClock, play_here
 from tests.server.launch import free_port
 

@@ -139,7 +139,7 @@ def test_it_needs_neither_a_compiler_nor_a_training_library() -> None:
 import sys
 sys.modules["heuristics._search"] = None
 from battlesnake_gym.board import Board
-from server.app import create_app
+from server.live.app import create_app
 from server.strategies import STRONGEST
 client = create_app({"POLICY": "shipped"}).test_client()
 for side in (7, 11):

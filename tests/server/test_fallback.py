@@ -6,8 +6,8 @@ import pytest
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game
-from server.budget import margin
-from server.fallback import safe_move
+from server.live.budget import margin
+from server.live.fallback import safe_move
 
 
 def board_of(picture: str) -> Board:

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from heuristics.ladder import NAMES
-from server import ladder
-from server.database import hold, open_database
+from server.arena import ladder
+from server.arena.database import hold, open_database
 
 
 def test_without_a_snake_it_is_the_ladder_that_is_printed(

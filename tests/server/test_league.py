@@ -24,15 +24,15 @@ from sqlalchemy.orm import Session
 
 from battlesnake_gym import cli
 from server.addresses import Reach
-from server.database import Game, LeagueSnake, open_database
-from server.league import Players, read_token
-from server.league_file import EXAMPLE, Member, Plan, load, read
-from server.programs import Programs
-from server.ratings import Ratings
-from server.standing_league import REMEMBERED, League, bench, match, seasons
+from server.arena.database import Game, LeagueSnake, open_database
+from server.arena.league import Players, read_token
+from server.arena.league_file import EXAMPLE, Member, Plan, load, read
+from server.arena.programs import Programs
+from server.arena.ratings import Ratings
+from server.arena.standing_league import REMEMBERED, League, bench, match, seasons
 from server.web import create_app
-from server.web.course import Broadcast
 from server.web.roster import Roster
+from server.web.timeline import Broadcast
 from tests.server import zoo
 from tests.server.fast_league import BEGIN, FastClock, play_here
 
@@ -325,7 +325,7 @@ def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
         (snake,) = [
             number
             for number, words in processes_below(os.getpid()).items()
-            if "snake.py" in words and "server.programs" not in words
+            if "snake.py" in words and "server.arena.programs" not in words
         ]
         os.kill(snake, signal.SIGKILL)
         limit = time.monotonic() + 60

@@ -20,9 +20,8 @@ import pytest
 import websocket
 from flask import Flask
 
-from server import page_server
-from server.page_server import is_known_host
-from server.web import games
+from server.web import games, page_server
+from server.web.page_server import is_known_host
 from tests.server import web_site
 from tests.server.web_site import Pages
 

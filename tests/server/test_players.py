@@ -15,9 +15,7 @@ import pytest
 from battlesnake_gym.board import Board
 from battlesnake_gym.snakes import Decision
 from server.addresses import LOOPBACK, Reach
-from server.budget import budget
-from server.fallback import LATE
-from server.players import (
+from server.arena.players import (
     LONGEST_LOOK,
     LONGEST_SHOUT,
     Answer,
@@ -28,6 +26,8 @@ from server.players import (
     parse_looks,
     parse_move,
 )
+from server.live.budget import budget
+from server.live.fallback import LATE
 from tests.server import zoo
 from tests.server.launch import free_port
 
@@ -285,7 +285,7 @@ def test_a_machine_too_busy_to_give_up_in_time_costs_no_snake_its_life(
         time.sleep(0.02)
         return Decision("up")
 
-    monkeypatch.setattr("server.thinker.Thinker.decide", standstill)
+    monkeypatch.setattr("server.live.thinker.Thinker.decide", standstill)
     answer = local(lambda board, seconds=None: Decision("up"), 0.01)
     assert answer.move in ("left", "right")
     assert answer.problem == "timeout"

@@ -189,7 +189,7 @@ def test_own_rules_speak_over_a_policy(make_policy: MakePolicy, tmp_path: Path) 
 def test_a_served_policy_tells_who_decided(
     make_policy: MakePolicy, tmp_path: Path, body: dict[str, Any]
 ) -> None:
-    from server.app import create_app
+    from server.live.app import create_app
 
     file = tmp_path / "my_rules.py"
     file.write_text(RULES)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason
-from server import reasons
-from server.tournament import Setup, play_all
+from server.arena.tournament import Setup, play_all
+from server.live import reasons
 
 DECISION = Decision(
     "up",

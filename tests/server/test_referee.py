@@ -19,8 +19,8 @@ from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Decision
 from server.addresses import LOOPBACK, Reach
-from server.players import HttpPlayer, LocalPlayer, open_client
-from server.referee import GameRecord, play
+from server.arena.players import HttpPlayer, LocalPlayer, open_client
+from server.arena.referee import GameRecord, play
 from tests.server import zoo
 
 Table = Sequence[str | Callable[..., Decision]]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import json
 
-from server.database import Game, Seat
-from server.results import summarise, table, to_json
+from server.arena.database import Game, Seat
+from server.arena.results import summarise, table, to_json
 
 
 def seat(number: int, snake: str, won: bool, cause: str, turn: int, *latencies: float) -> Seat:

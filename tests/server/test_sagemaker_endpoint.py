@@ -13,8 +13,8 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
-from server.app import create_app
-from server.endpoint import EndpointSnake
+from server.live.app import create_app
+from server.live.endpoint import EndpointSnake
 
 
 def post(address: str, body: dict[str, Any]) -> Any:

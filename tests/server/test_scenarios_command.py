@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heuristics.scenarios import SHIPPED, load
-from server.scenarios import main
+from server.arena.scenarios import main
 
 TWO = """\
 scenario: corner

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game
-from server import serve as module
+from server.live import serve as module
 from tests.server.launch import free_port, wait_for
 
 PATIENCE = 120
@@ -175,7 +175,7 @@ STALLED = {
 
 FORBEARING = """
 import functools, sys
-from server import serve, worker
+from server.live import serve, worker
 worker.Limits = functools.partial(worker.Limits, request_seconds=int(sys.argv.pop()))
 sys.exit(serve.main(sys.argv[1:]))
 """
@@ -388,7 +388,7 @@ OVERRUN = """
 import sys, time
 from battlesnake_gym import snakes
 from battlesnake_gym.snakes import Decision
-from server.serve import main
+from server.live.serve import main
 
 def overrun(seed):
     def strategy(board, seconds=None):
@@ -419,7 +419,7 @@ SLOW_FOR_ITS_KIND = """
 import sys, time
 from battlesnake_gym import snakes
 from heuristics.pipeline import Pipeline, Preference
-from server import serve
+from server.live import serve
 
 @Preference
 def slow(view, move):

@@ -5,8 +5,8 @@ import tracemalloc
 import pytest
 
 from battlesnake_gym import snakes
-from server import sessions
-from server.sessions import Sessions
+from server.live import sessions
+from server.live.sessions import Sessions
 
 
 class Clock:

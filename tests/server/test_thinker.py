@@ -13,11 +13,11 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import Decision
 from heuristics.search import Search
-from server.clients import Client
-from server.metrics import Metrics
-from server.seats import Crowd
-from server.sessions import Session
-from server.thinker import Thinker, usable_cores
+from server.live.clients import Client
+from server.live.metrics import Metrics
+from server.live.seats import Crowd
+from server.live.sessions import Session
+from server.live.thinker import Thinker, usable_cores
 
 TIMEOUT = 60.0
 """Seconds of a move; time enough, however busy the machine is."""

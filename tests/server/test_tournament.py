@@ -8,7 +8,7 @@ import pytest
 
 from battlesnake_gym.replay import Replay
 from heuristics.match import start_seed
-from server.tournament import Fixture, Setup, entrants, play_all, schedule
+from server.arena.tournament import Fixture, Setup, entrants, play_all, schedule
 
 
 @pytest.mark.parametrize(("snakes", "per_game"), [(2, 2), (4, 2), (4, 4), (5, 3), (3, 1)])

@@ -23,8 +23,8 @@ from battlesnake_gym import replay_cli
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
 from battlesnake_gym.snakes import Decision, Reason
-from server import watch
-from server.page_server import PageServer
+from server.web import watch
+from server.web.page_server import PageServer
 from tests.battlesnake_gym import hostile_replays
 from tests.server import web_site
 from tests.server.browser import Browser

@@ -29,14 +29,14 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
 from benchmarks.arena_pages import fill
 from heuristics import scenarios
-from server.database import Game
-from server.page_server import LARGEST_REQUEST
-from server.results import summarise, to_json
-from server.tournament import Result, play_all
-from server.web import hall, human
-from server.web.course import KEPT_AFTER_THE_END, Broadcast
+from server.arena.database import Game
+from server.arena.results import summarise, to_json
+from server.arena.tournament import Result, play_all
+from server.web import human, matches
 from server.web.games import PER_PAGE
 from server.web.lab import EXAMPLE
+from server.web.page_server import LARGEST_REQUEST
+from server.web.timeline import KEPT_AFTER_THE_END, Broadcast
 from tests.server import web_site, zoo
 from tests.server.launch import free_port
 from tests.server.web_site import Pages
@@ -505,8 +505,8 @@ def begin(pages: Pages, visitor: str = "127.0.0.1", **change: Any) -> tuple[int,
 
 
 def test_the_hall_is_full_at_some_time_and_for_one_visitor_sooner(empty: Pages) -> None:
-    answers = [begin(empty, f"192.0.2.{i // hall.MOST_GAMES_EACH}") for i in range(7)]
-    assert [status for status, _ in answers] == [201] * hall.MOST_GAMES + [503]
+    answers = [begin(empty, f"192.0.2.{i // matches.MOST_GAMES_EACH}") for i in range(7)]
+    assert [status for status, _ in answers] == [201] * matches.MOST_GAMES + [503]
     assert "6 games are being played; stop one or wait" in answers[-1][1]["error"]
     stop(empty, answers[0][1]["game"])
     status, sent = begin(empty, "192.0.2.1")
@@ -531,7 +531,7 @@ def test_a_game_is_stopped(empty: Pages, wish: dict[str, Any]) -> None:
     game_id = begin(empty, **wish)[1]["game"]
     assert 'id="stop"' in empty.client.get(f"/game/{game_id}").text
     game = stop(empty, game_id)
-    assert len(game["frames"]) < hall.USUAL_TURNS
+    assert len(game["frames"]) < matches.USUAL_TURNS
     assert not game["deaths"], "nobody died: it was stopped"
     assert 'id="stop"' not in empty.client.get(f"/game/{game_id}").text
     assert empty.client.post(f"/game/{game_id}/stop", json={}).get_json() == {"stopped": False}
@@ -549,7 +549,7 @@ def test_games_end_after_so_many_turns_and_so_long(
     }
     game = wait_until_over(empty.client, begin(empty, **wish)[1]["game"])
     assert len(game["frames"]) == 4
-    monkeypatch.setattr(hall, "LONGEST_SECONDS", -1)
+    monkeypatch.setattr(matches, "LONGEST_SECONDS", -1)
     wish = {"human": None, "snakes": ["hungry", "cautious"], "timeout": 5000}
     assert len(wait_until_over(empty.client, begin(empty, **wish)[1]["game"])["frames"]) == 1
 
@@ -931,10 +931,10 @@ def test_no_process_outlives_the_command(tmp_path: Path) -> None:
 
 
 def test_a_wrong_call_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from server import arena
+    from server.arena import command
 
-    assert arena.main([]) == 2
+    assert command.main([]) == 2
     assert "name the snakes that play, or give --web" in capsys.readouterr().err
     database = f"--database=sqlite:///{tmp_path / 'arena.sqlite'}"
-    assert arena.main(["--web", "--invite=nobody", "--port=0", database]) == 2
+    assert command.main(["--web", "--invite=nobody", "--port=0", database]) == 2
     assert "unknown snake 'nobody'" in capsys.readouterr().err

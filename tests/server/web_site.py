@@ -14,15 +14,15 @@ from sqlalchemy.engine import Engine
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Turn
-from server.arena import begin, run
-from server.database import open_database
-from server.page_server import PageServer
-from server.tournament import Setup
+from server.arena.command import begin, run
+from server.arena.database import open_database
+from server.arena.tournament import Setup
 from server.web import create_app
-from server.web.course import Broadcast
-from server.web.engine import Events
+from server.web.board_protocol import Events
+from server.web.page_server import PageServer
 from server.web.roster import Roster
 from server.web.site import THREADS
+from server.web.timeline import Broadcast
 
 SETUP = Setup(("hungry", "cautious", "NAME<b>=straight"), 2, 7, 7, timeout=2000, max_turns=80)
 GAMES = 2

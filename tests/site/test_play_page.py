@@ -15,8 +15,8 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
+from battlesnake_gym.packing import pack
 from battlesnake_gym.rules import MOVES, Game
-from battlesnake_gym.words import pack
 from heuristics.evaluation import shipped
 from heuristics.search import Search
 from tests.server.browser import Browser, browser

@@ -63,7 +63,7 @@ def test_it_is_evaluated_served_and_sent_to_the_arena(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from mabs import evaluate
-    from server import arena
+    from server.arena import command
 
     rules = tmp_path / "my_rules.py"
     rules.write_text("from heuristics.filters import dead_ends\nrules = [dead_ends]\n")
@@ -78,7 +78,7 @@ def test_it_is_evaluated_served_and_sent_to_the_arena(
     assert strategy_factory(policy=path)(0)(board).move in ("up", "down", "left", "right")
     games = ["--games", "2", "--width", "7", "--height", "7", "--jobs", "1", "--max-turns", "30"]
     database = ["--database", f"sqlite:///{tmp_path}/arena.db"]
-    assert arena.main([f"{path}+{rules}", "safe-random", *games, *database, "--json"]) == 0
+    assert command.main([f"{path}+{rules}", "safe-random", *games, *database, "--json"]) == 0
     assert "my_rules.py" in capsys.readouterr().out
 
 
@@ -230,7 +230,7 @@ def test_playing_needs_no_torch() -> None:
     import subprocess
 
     code = (
-        "import sys, battlesnake_gym, server.app, heuristics.own_rules;"
+        "import sys, battlesnake_gym, server.live.app, heuristics.own_rules;"
         "battlesnake_gym.export; sys.exit('torch' in sys.modules or 'ray' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,198 @@
+"""The protocol of the official board's engine, so that the official viewer shows local games.
+
+``GET /games/<id>`` tells of a game, the websocket ``/games/<id>/events`` sends its frames while it
+is played or after, ``GET /games/<id>/frames`` gives them a page at a time. Keys are written as the
+official board and its exporter declare them. Any page of any site may read them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+from flask import Blueprint, Flask, Response, jsonify
+from uvicorn.protocols.utils import ClientDisconnected
+
+from battlesnake_gym import looks
+from battlesnake_gym.board import Board
+from battlesnake_gym.replay import ReplayError
+from battlesnake_gym.rules import RULESETS
+from battlesnake_gym.rules.state import Point, Snake
+from server.web.context import number, refusal
+from server.web.games import MissingError, course
+from server.web.page_server import Receive, Send
+from server.web.timeline import Course
+
+MOST_FRAMES = 1000
+"""Frames that one answer holds at most."""
+
+MOST_VIEWERS = 64
+"""Websockets at a time."""
+
+TICK = 0.1
+"""Seconds between two looks at a game that is being played."""
+
+blueprint = Blueprint("engine", __name__)
+
+
+@blueprint.get("/games/<game_id>")
+def game(game_id: str) -> Response:
+    """What stays the same during the game, and whether it is over."""
+    try:
+        found = course(game_id)
+    except (MissingError, ReplayError) as error:
+        return refusal(error, 404)
+    return jsonify(Game=describe(found), LastFrame=frame(found.boards[-1]))
+
+
+@blueprint.get("/games/<game_id>/frames")
+def frames(game_id: str) -> Response:
+    """The frames from ``?offset=`` on (below 0: from the end), at most ``?limit=``."""
+    try:
+        boards = course(game_id).boards[:]
+    except (MissingError, ReplayError) as error:
+        return refusal(error, 404)
+    offset = number("offset", 0, least=-len(boards))
+    limit = number("limit", 100, most=MOST_FRAMES)
+    start = max(0, len(boards) + offset) if offset < 0 else offset
+    shown = boards[start : start + limit]
+    return jsonify(count=len(shown), frames=[frame(board) for board in shown])
+
+
+class Events:
+    """The websockets ``/games/<id>/events`` of an application: every frame as it comes, the end."""
+
+    def __init__(self, app: Flask) -> None:
+        self._app = app
+        self._viewers = 0
+
+    async def talk(self, path: str, receive: Receive, send: Send) -> None:
+        """Talk to one viewer until the game is over or the viewer gone."""
+        await send({"type": "websocket.accept"})
+        self._viewers += 1
+        try:
+            if self._viewers > MOST_VIEWERS:
+                await _close(send, 1013, "too many look on; try again later")
+                return
+            found = await asyncio.to_thread(self._find, path)
+            if isinstance(found, str):
+                await _close(send, 1008, found[:100])
+                return
+            await _tell(found, receive, send)
+        except ClientDisconnected:
+            return  # the viewer has seen enough
+        finally:
+            self._viewers -= 1
+
+    def _find(self, path: str) -> Course | str:
+        """The game at a path, or why there is none."""
+        asked = re.fullmatch("/games/([^/]+)/events", path)
+        if asked is None:
+            return "there is no such page in this arena"
+        with self._app.app_context():
+            try:
+                return course(asked[1])
+            except (MissingError, ReplayError) as error:
+                return str(error)
+
+
+async def _tell(found: Course, receive: Receive, send: Send) -> None:
+    left = asyncio.ensure_future(_until_gone(receive))
+    try:
+        sent = 0
+        while not left.done():
+            over = found.over
+            for board in found.boards[sent:]:
+                await _send(send, {"Type": "frame", "Data": frame(board)})
+                sent += 1
+            if over:
+                await _send(send, {"Type": "game_end", "Data": describe(found)})
+                await _close(send, 1000, "")
+                return
+            await asyncio.sleep(TICK)
+    finally:
+        left.cancel()
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "websocket.disconnect":
+        pass  # viewers have nothing to say
+
+
+async def _send(send: Send, event: dict[str, Any]) -> None:
+    await send({"type": "websocket.send", "text": json.dumps(event)})
+
+
+async def _close(send: Send, code: int, why: str) -> None:
+    await send({"type": "websocket.close", "code": code, "reason": why})
+
+
+def describe(found: Course) -> dict[str, Any]:
+    """The ``Game`` object."""
+    board = found.boards[0]
+    game, settings = board.game, board.game.settings
+    return {
+        "ID": game.id,
+        "Status": "complete" if found.over else "running",
+        "Width": board.width,
+        "Height": board.height,
+        "Ruleset": {
+            "name": game.ruleset,
+            "foodSpawnChance": str(settings.food_spawn_chance),
+            "minimumFood": str(settings.minimum_food),
+            "hazardDamagePerTurn": str(settings.hazard_damage_per_turn),
+            "damagePerTurn": str(settings.hazard_damage_per_turn),
+            "shrinkEveryNTurns": str(settings.shrink_every_n_turns),
+            "map": game.map,
+        },
+        "SnakeTimeout": game.timeout,
+        "Source": game.source,
+        "RulesetName": game.ruleset,
+        "RulesStages": [stage.name for stage in RULESETS.get(game.ruleset, ())],
+        "Map": game.map,
+    }
+
+
+def frame(board: Board) -> dict[str, Any]:
+    """One position."""
+    return {
+        "Turn": board.turn,
+        "Snakes": [
+            _snake(snake, colour)
+            for snake, colour in zip(board.snakes, looks.colours(board.snakes), strict=True)
+        ],
+        "Food": _points(board.food),
+        "Hazards": _points(board.hazards),
+    }
+
+
+def _snake(snake: Snake, colour: str) -> dict[str, Any]:
+    death = {
+        "Cause": snake.eliminated_cause,
+        "Turn": snake.eliminated_on,
+        "EliminatedBy": snake.eliminated_by,
+    }
+    return {
+        "ID": snake.id,
+        "Name": snake.name or snake.id,
+        "Body": _points(snake.body),
+        "Health": snake.health,
+        "Death": None if snake.alive else death,
+        "Color": colour,
+        "HeadType": snake.customizations.get("head", "default"),
+        "TailType": snake.customizations.get("tail", "default"),
+        "Latency": snake.latency,
+        "Shout": snake.shout,
+        "Squad": "",
+        "Author": "",
+        "StatusCode": 200,
+        "Error": "",
+        "IsBot": False,
+        "IsEnvironment": False,
+    }
+
+
+def _points(cells: list[Point]) -> list[dict[str, int]]:
+    return [{"X": x, "Y": y} for x, y in cells]
