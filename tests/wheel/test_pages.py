@@ -179,7 +179,8 @@ def trained(environment: Environment, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("trained")
     for line in (
         "battlesnake-gym train --num-iters 1 --name first",
-        "battlesnake-gym train-procgen -f starter-example --env-name bigfish --num-iters 1 "
+        "battlesnake-gym train-procgen -f starter-example --num-iters 1 "
+        """--hyperparameter 'env_config={"env_name": "bigfish", "num_levels": 200}' """
         "--name impala-baseline-bigfish",
     ):
         subprocess.run(["bash", "-c", line], cwd=folder, env=environment.variables, check=True)
