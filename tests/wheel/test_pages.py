@@ -67,7 +67,7 @@ class Desk:
             self._serve(f"battlesnake-gym serve --snake cautious --port {self._ports['8000']}")
         if not line:
             return
-        if "battlesnake-gym serve" in line:
+        if rule.server and "battlesnake-gym serve" in line:
             self._serve(line if "--port" in line else f"{line} --port {self._ports['8000']}")
         elif rule.server:
             self._visit(f"{line} --port 0")
