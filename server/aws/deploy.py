@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import tempfile
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.command_line import Parser, refuse
@@ -17,7 +15,7 @@ from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import is_bundle
 from server.aws import layer
 from server.aws.publishing import DEFAULT_NAME
-from server.aws.stacks import Account, StackError
+from server.aws.stacks import Account, StackError, account, check_name
 from server.bundle import Bundle, check_looks
 
 PROG = "battlesnake-gym deploy"
@@ -51,24 +49,6 @@ def check(options: argparse.Namespace) -> None:
         raise ValueError("--everything cannot be rehearsed: what plays AWS knows no nested stacks")
     if options.everything and options.endpoint:
         raise ValueError("--endpoint belongs to a snake alone; leave --everything out")
-
-
-def check_name(name: str) -> None:
-    """Raise ``ValueError`` for what cannot be the name of a snake on Lambda."""
-    if not re.fullmatch("[a-z][a-z0-9-]{0,19}", name):
-        raise ValueError(
-            f"--name {name!r} cannot be; up to 20 lower-case letters, digits and hyphens, "
-            "a letter first"
-        )
-
-
-def account() -> Account:
-    """The account of this environment; raises `StackError` where AWS does not know us."""
-    try:
-        import boto3
-    except ModuleNotFoundError as error:
-        raise StackError("boto3 is missing; install the extra: pip install '.[aws]'") from error
-    return Account.of(boto3.Session())
 
 
 def rehearse(options: argparse.Namespace) -> None:
@@ -172,11 +152,3 @@ def parser() -> Parser:
         "ask it for a move, and take it away")  # fmt: skip
 
     return parser
-
-
-def stack_of(account: Account, name: str) -> dict[str, Any]:
-    """The stack that `deploy` made; raises `StackError` where there is none."""
-    stack = account.describe(name)
-    if stack is None:
-        raise StackError(f"there is no stack {name!r} in {account.region}; give its --name")
-    return stack

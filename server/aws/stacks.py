@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -181,3 +182,29 @@ class Account:
             for event in events["StackEvents"]:
                 if event["ResourceStatus"].endswith("_FAILED"):
                     yield f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', '')}"
+
+
+def check_name(name: str) -> None:
+    """Raise ``ValueError`` for what cannot be the name of a snake on Lambda."""
+    if not re.fullmatch("[a-z][a-z0-9-]{0,19}", name):
+        raise ValueError(
+            f"--name {name!r} cannot be; up to 20 lower-case letters, digits and hyphens, "
+            "a letter first"
+        )
+
+
+def account() -> Account:
+    """The account of this environment; raises `StackError` where AWS does not know us."""
+    try:
+        import boto3
+    except ModuleNotFoundError as error:
+        raise StackError("boto3 is missing; install the extra: pip install '.[aws]'") from error
+    return Account.of(boto3.Session())
+
+
+def stack_of(account: Account, name: str) -> dict[str, Any]:
+    """The stack that `deploy` made; raises `StackError` where there is none."""
+    stack = account.describe(name)
+    if stack is None:
+        raise StackError(f"there is no stack {name!r} in {account.region}; give its --name")
+    return stack

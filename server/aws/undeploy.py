@@ -6,9 +6,8 @@ import argparse
 import sys
 
 from battlesnake_gym.command_line import Parser, refuse
-from server.aws.deploy import account, check_name, stack_of
 from server.aws.publishing import DEFAULT_NAME
-from server.aws.stacks import Account
+from server.aws.stacks import Account, account, check_name, stack_of
 
 PROG = "battlesnake-gym undeploy"
 
