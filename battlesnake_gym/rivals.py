@@ -117,6 +117,18 @@ def check_opponents(opponents: Sequence[Opponent]) -> tuple[Opponent, ...]:
     return tuple(opponents)
 
 
+def seat_count(opponents: Sequence[Opponent], num_snakes: int | None) -> int:
+    """How many snakes play: ``num_snakes``, or (None) the learner and all of the opponents.
+
+    Raises ``ValueError`` where seats are left that nobody could take.
+    """
+    if num_snakes is None:
+        return len(opponents) + 1
+    if num_snakes > 1 and not opponents:
+        raise ValueError(f"opponents is empty, so num_snakes must be 1, got {num_snakes}")
+    return num_snakes
+
+
 def _check_name(name: str) -> None:
     base = name.rpartition("@")[0] or name
     if not snakes.is_bundle(base) and base not in snakes.names():

@@ -23,7 +23,7 @@ from gymnasium.spaces import Discrete
 from battlesnake_gym.board import Board
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.engine_input import Sizes
-from battlesnake_gym.rivals import Opponent, Rivals, check_opponents
+from battlesnake_gym.rivals import Opponent, Rivals, check_opponents, seat_count
 from battlesnake_gym.rules import MOVES, State
 from battlesnake_gym.single_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
 
@@ -62,15 +62,12 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         **options: Any,
     ) -> None:
         self.opponents = check_opponents(opponents)
-        if num_snakes is None:
-            num_snakes = len(self.opponents) + 1
-            self._draw = False
-        else:
-            if num_snakes > 1 and not self.opponents:
-                raise ValueError(f"opponents is empty, so num_snakes must be 1, got {num_snakes}")
-            self._draw = True
+        self._draw = num_snakes is not None
         config = EnvConfig.of(
-            {"food": "seeded", **options}, num_snakes=num_snakes, width=width, height=height
+            {"food": "seeded", **options},
+            num_snakes=seat_count(self.opponents, num_snakes),
+            width=width,
+            height=height,
         )
         self._game = OneGame(config, render_mode)
         self._rivals = Rivals(self._game.vector)

@@ -24,7 +24,7 @@ from gymnasium.vector.utils import batch_space
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.config import EnvConfig
-from battlesnake_gym.rivals import Opponent, Rivals, check_opponents, engine_code
+from battlesnake_gym.rivals import Opponent, Rivals, check_opponents, engine_code, seat_count
 from battlesnake_gym.vector import VectorBattlesnake
 
 Bytes = npt.NDArray[np.uint8]
@@ -152,10 +152,7 @@ class BattlesnakeVectorEnv(_VectorEnv):
     ) -> None:
         self.opponents = check_opponents(opponents)
         self._draw = num_snakes is not None
-        if num_snakes is None:
-            num_snakes = len(self.opponents) + 1
-        elif num_snakes > 1 and not self.opponents:
-            raise ValueError(f"opponents is empty, so num_snakes must be 1, got {num_snakes}")
+        num_snakes = seat_count(self.opponents, num_snakes)
         config = EnvConfig.of(options, num_snakes=num_snakes)
         super().__init__(num_envs, config.vector(num_envs), autoreset_mode, render_mode)
         self._rivals = Rivals(self.games)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
 import re
@@ -37,6 +38,20 @@ class Silent(http.server.SimpleHTTPRequestHandler):
         """Nothing: pytest shows what matters."""
 
 
+@contextlib.contextmanager
+def files_served(folder: Path) -> Iterator[str]:
+    """The address of a server of these files, for as long as the block lasts."""
+    handler = functools.partial(Silent, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the page, built as for the site."""
@@ -46,14 +61,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     folder = tmp_path_factory.mktemp("play")
     build_site.lay_page(folder)
-    handler = functools.partial(Silent, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/index.html"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with files_served(folder) as address:
+        yield f"{address}/index.html"
 
 
 def test_the_stated_size_is_the_size(page: str) -> None:

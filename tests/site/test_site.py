@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import importlib
 import inspect
 import pkgutil
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +18,7 @@ from battlesnake_gym.looks import HEADS, TAILS
 from battlesnake_gym.observations import get
 from battlesnake_gym.rules import MAPS
 from tests.server.browser import Browser, browser
-from tests.site.test_play_page import HERE, Silent
+from tests.site.test_play_page import HERE, files_served
 
 __all__ = ["browser"]
 
@@ -42,14 +39,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    handler = functools.partial(Silent, directory=str(site))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/docs"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with files_served(site) as address:
+        yield f"{address}/docs"
 
 
 def public_names() -> Iterator[str]:
