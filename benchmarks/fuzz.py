@@ -2,6 +2,10 @@
 
     python -m benchmarks.fuzz
     python -m benchmarks.fuzz --snakes minimax --requests 10000
+    python -m benchmarks.fuzz --snakes minimax --requests 1000000 --minutes 30
+
+Games that never ended are forgotten after ten minutes, so memory is level only in runs that last
+longer: give ``--minutes`` to see whether it is flat.
 
 Every snake is served under gunicorn. Each of several connections plays games, whose requests are
 valid and in both forms (the official one, and that of engines that list dead snakes), and between
@@ -19,6 +23,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import math
 import random
 import re
 import socket
@@ -95,6 +100,7 @@ def main() -> int:
     """Fuzz every snake's server; the exit status is 1 where anything was upset."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--requests", type=int, default=10_000, help="a snake (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="a snake, at most")
     parser.add_argument("--snakes", nargs="*", default=["default", "minimax", "cautious"])
     parser.add_argument("--connections", type=int, default=4, help="at once (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
@@ -107,7 +113,13 @@ def main() -> int:
         command = [sys.executable, "-m", "battlesnake_gym", "serve", *chosen, "--port"]
         with served(command) as port:
             counts, course = fuzz(
-                port, games, args.requests, args.connections, args.seed, in_a_row(name)
+                port,
+                games,
+                args.requests,
+                args.connections,
+                args.seed,
+                in_a_row(name),
+                60 * args.minutes,
             )
         print(f"\n{name}: {sum(counts.values())} requests", flush=True)
         for (kind, came), count in sorted(counts.items()):
@@ -137,8 +149,12 @@ def fuzz(
     connections: int,
     seed: int,
     in_a_row: int,
+    seconds: float = math.inf,
 ) -> tuple[Counts, Course]:
-    """Send ``count`` requests; gives what came back, by kind, and the course of the memory."""
+    """Send ``count`` requests, or as many as ``seconds`` allow.
+
+    Gives what came back, by kind, and the course of the memory.
+    """
     counts, course = Counts(), Course()
     began = time.perf_counter()
     with (
@@ -149,7 +165,7 @@ def fuzz(
             Line(port, games, random.Random(f"{seed}/{i}"), in_a_row) for i in range(connections)
         ]
         done, told = 0, 0
-        while done < count:
+        while done < count and time.perf_counter() < began + seconds:
             share = max(in_a_row, min(2000, count // 50) // connections)
             for came in pool.map(lambda line, share=share: line.run(share), lines):
                 counts.update(came)
