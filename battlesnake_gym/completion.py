@@ -12,7 +12,7 @@ import shtab
 
 from battlesnake_gym import cli, snakes
 from battlesnake_gym.command_line import Parser, refuse
-from battlesnake_gym.rules import MAPS
+from battlesnake_gym.rules import known_maps
 
 HOW = {
     "bash": 'eval "$(battlesnake-gym completion bash)"  in ~/.bashrc',
@@ -63,7 +63,7 @@ def _whole() -> tuple[Parser, list[str]]:
 
 def _name_what_is_known(parser: Parser) -> None:
     """Snakes and maps are not an option's choices (``minimax@400``, URLs), but worth offering."""
-    known = {"map": list(MAPS), "snake": snakes.names(), "against": snakes.names()}
+    known = {"map": list(known_maps()), "snake": snakes.names(), "against": snakes.names()}
     for action in parser._actions:
         names = known.get(action.dest.rstrip("s"), known.get(action.dest))
         if names and action.choices is None:

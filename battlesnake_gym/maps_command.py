@@ -7,7 +7,7 @@ import sys
 from battlesnake_gym.board import Board
 from battlesnake_gym.command_line import Parser, add_json, columns, painted, refuse, write_json
 from battlesnake_gym.nearest import unknown
-from battlesnake_gym.rules import MAPS, Game, Settings
+from battlesnake_gym.rules import Game, Settings, known_maps
 from battlesnake_gym.rules.maps import Map
 from battlesnake_gym.text_picture import picture
 
@@ -17,10 +17,11 @@ COMMAND = "battlesnake-gym maps"
 def main(argv: list[str] | None = None) -> int:
     """List the maps, or draw those that are named; returns the exit status."""
     options = parser().parse_args(argv)
+    maps = known_maps()
     for name in options.names:
-        if name not in MAPS:
-            return refuse(COMMAND, unknown("map", name, MAPS, COMMAND))
-    chosen = [MAPS[name] for name in options.names or MAPS]
+        if name not in maps:
+            return refuse(COMMAND, unknown("map", name, maps, COMMAND))
+    chosen = [maps[name] for name in options.names or maps]
     if options.json:
         write_json([_facts(one) for one in chosen])
     elif options.names or options.pictures:

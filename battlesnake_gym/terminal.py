@@ -16,7 +16,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.command_line import Parser, positive, refuse
 from battlesnake_gym.nearest import unknown
 from battlesnake_gym.replay import Replay
-from battlesnake_gym.rules import MAPS, RULESETS, Game, default_move
+from battlesnake_gym.rules import RULESETS, Game, default_move, known_maps
 from battlesnake_gym.text_picture import picture
 
 COMMAND = "battlesnake-gym play"
@@ -40,8 +40,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         game = Game(options.ruleset, options.map, seed=options.seed)
-        if options.map not in MAPS:
-            raise ValueError(unknown("map", options.map, MAPS, "battlesnake-gym maps"))
+        if options.map not in known_maps():
+            raise ValueError(unknown("map", options.map, known_maps(), "battlesnake-gym maps"))
         others = {f"{i}-{name}": snakes.make(name, i) for i, name in enumerate(options.snakes, 1)}
         board = Board.new(options.size, options.size, [YOU, *others], game=game)
     except ValueError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from battlesnake_gym import observations
@@ -43,15 +43,27 @@ def make_vector(
     Raises:
         ValueError: an unknown key, or a value that the environment refuses.
     """
+    options = env_options(env_config)
+    if side is not None:
+        whole = DEFAULTS | dict(env_config)
+        others = [side] * (num_games - 1)
+        options = replace(
+            options, width=[*others, whole["width"]], height=[*others, whole["height"]]
+        )
+    return options.vector(num_games)
+
+
+def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
+    """What an ``env_config`` says of the games; what it says of the training is checked only.
+
+    Raises ``ValueError`` for an unknown key, a wrong curriculum and wrong opponents.
+    """
     if unknown := sorted(set(env_config) - set(DEFAULTS)):
         raise ValueError(f"unknown env_config keys {unknown}; known are {sorted(DEFAULTS)}")
     values = DEFAULTS | dict(env_config)
     _check_curriculum(values.pop("curriculum"), min(values["width"], values["height"]))
     check_opponents(values.pop("opponents"))
-    if side is not None:
-        for name in ("width", "height"):
-            values[name] = [side] * (num_games - 1) + [values[name]]
-    return EnvConfig.of(values).vector(num_games)
+    return EnvConfig.of(values)
 
 
 def head_plane(env_config: Mapping[str, Any]) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rivals import Rivals
-from battlesnake_gym.rules import MOVES, Game, Settings, State, start
+from battlesnake_gym.rules import MOVES, State, start
 from battlesnake_gym.vector import VectorBattlesnake
 from heuristics import own_rules
 from heuristics.filters import ALIVE
 from heuristics.match import LONGEST_GAME, start_seed
 from heuristics.pipeline import Node
 from heuristics.sprt import pair_outcome
-from mabs.environment import DEFAULTS, make_vector
+from mabs.environment import DEFAULTS, env_options, make_vector
 from mabs.policies import Values
 
 SIDES = "0", "1"
@@ -145,11 +145,6 @@ def play_pairs(
 
 def start_of(env_config: Mapping[str, Any], seed: int) -> State:
     """The first position of a duel."""
-    env_config = DEFAULTS | dict(env_config)
-    game = Game(
-        env_config["ruleset"],
-        env_config["map"],
-        Settings(**env_config["settings"]),
-        seed=seed,
-    )
-    return start(game, env_config["width"], env_config["height"], SIDES)
+    whole = DEFAULTS | dict(env_config)
+    game = replace(env_options(env_config).game, seed=seed)
+    return start(game, whole["width"], whole["height"], SIDES)

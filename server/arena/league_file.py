@@ -146,7 +146,7 @@ def _board(written: object, path: str, members: int) -> BoardPlan:
         width=_at_least_one(board, "width", path, 11),
         height=_at_least_one(board, "height", path, 11),
         ruleset=_one_of(board, "ruleset", path, list(rules.RULESETS)),
-        map=_one_of(board, "map", path, list(rules.MAPS)),
+        map=_one_of(board, "map", path, list(rules.known_maps())),
         settings=Settings(
             **{name: integer(board, name, path, getattr(usual, name)) for name in SETTINGS}
         ),

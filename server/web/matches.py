@@ -92,7 +92,7 @@ class Wish:
             width=_between(root, "width", 3, 25, 11),
             height=_between(root, "height", 3, 25, 11),
             ruleset=_one_of(root, "ruleset", list(rules.RULESETS)),
-            map=_one_of(root, "map", list(rules.MAPS)),
+            map=_one_of(root, "map", list(rules.known_maps())),
             timeout=_between(root, "timeout", 20, 5000, 200),
             pace=_between(root, "pace", 0, 5000, 0) / 1000,
             turns=_between(root, "turns", 1, LONGEST, USUAL_TURNS),

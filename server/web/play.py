@@ -21,13 +21,14 @@ TURNS = (100, 300, USUAL_TURNS, 1000, LONGEST)
 @blueprint.get("/play")
 def index() -> str:
     """The form for a new game."""
+    maps = rules.known_maps()
     return render_template(
         "arena_play.html",
         guests=arena().roster.guests,
         allow_urls=arena().roster.allow_urls,
         rulesets=list(rules.RULESETS),
-        maps=rules.MAPS.values(),
-        map_abouts={name: known.description for name, known in rules.MAPS.items()},
+        maps=maps.values(),
+        map_abouts={name: known.description for name, known in maps.items()},
         sizes=SIZES,
         about={guest.name: guest.about for guest in arena().roster.guests},
         against=request.args.getlist("against") or ["hungry"],
@@ -38,7 +39,7 @@ def index() -> str:
 
 @blueprint.post("/play")
 def start() -> tuple[Response, int] | Response:
-    """Begin a game; the answer has the address of its ``page``. See `hall.Wish` for the fields."""
+    """Begin the game of a `matches.Wish`; the answer has the address of its ``page``."""
     try:
         wish = Wish.read(body(), arena().roster)
         match = arena().hall.start(wish, request.remote_addr or "")

@@ -84,6 +84,16 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+def test_commands_know_its_names(own: Path) -> None:
+    """In processes of their own, where nothing else has run the file."""
+    for command in ("maps corners --json", "play mine --map corners --size 7", "snakes"):
+        done = subprocess.run(
+            [sys.executable, "-m", "battlesnake_gym", *command.split()],
+            input="q\n", capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert ("corners" if "maps" in command else "mine") in done.stdout, command
+
+
 def test_it_is_known_wherever_something_is_named(own: Path) -> None:
     board = Board.new(7, 7, 2, game=Game(map="corners", seed=1))
     assert {(0, 0), (6, 6)} <= set(board.food)
