@@ -36,6 +36,8 @@ packages)
     printf 'setuptools\nsagemaker-training\n' > "$build"
     compile deployment/training/requirements.txt pyproject.toml rllib_src/requirements.txt "$build" \
         --extra rllib --extra procgen
+    sed -n 's/^ray==/ray[default]==/p' constraints.txt > "$build"
+    compile deployment/ray/requirements.txt "$build"
     ;;
 base)
     for file in "${dockerfiles[@]}"; do

@@ -18,6 +18,7 @@ REQUIREMENTS = {
     "deployment/server/requirements-aws.txt": (),
     "deployment/server/requirements-lambda.txt": (),
     "deployment/training/requirements.txt": ("rllib", "procgen"),
+    "deployment/ray/requirements.txt": (),
 }
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

@@ -525,7 +525,7 @@ def stop(pages: Pages, game_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "wish", [{}, {"pace": 30}, {"human": None, "snakes": ["cautious"] * 2, "timeout": 5000}]
+    "wish", [{}, {"pace": 5000}, {"human": None, "snakes": ["cautious"] * 2, "timeout": 5000}]
 )
 def test_a_game_is_stopped(empty: Pages, wish: dict[str, Any]) -> None:
     game_id = begin(empty, **wish)[1]["game"]

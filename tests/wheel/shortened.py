@@ -97,6 +97,9 @@ RULES = (
         "Ray cluster",
         slow=True,
     ),
+    Rule("ray ", looked_at(r"(deployment/\S+yaml)"), "an AWS account"),
+    Rule("kubectl apply ", looked_at(r"-f (\S+)"), "KubeRay"),
+    Rule("kubectl ", looked_at(), "KubeRay"),
     Rule("curl ", looked_at(), "from a machine in the engine's region"),
     Rule("jupyter lab ", looked_at(r"lab (\S+)")),
     Rule("python benchmarks/", also("--help"), "It takes five times the minutes", slow=True),
@@ -123,7 +126,7 @@ RULES = (
     Rule("battlesnake-gym league .*--host", server=True),
     Rule("battlesnake-gym league .*--games", also("--games 1 --jobs 1 --port 0")),
     Rule("battlesnake-gym league "),
-    Rule("battlesnake-gym ladder \\S", also("--minutes 0.02"), slow=True),
+    Rule("battlesnake-gym ladder \S", also("--minutes 0.02"), slow=True),
     Rule(r"(\w+=\S+ )?battlesnake-gym (serve|watch)\b", server=True),
     Rule("battlesnake-gym play ", lambda command: f"echo q | {command}"),
     Rule(

@@ -1,0 +1,152 @@
+"""Clusters without SageMaker: Ray's own launcher on EC2, and KubeRay on Kubernetes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from tests.deployment.test_pins import pins
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "deployment" / "ray"
+
+pytestmark = pytest.mark.rllib
+
+
+def table(**fields: Any) -> dict[str, Any]:
+    """The schema of a mapping that may have these keys and no others."""
+    return {"type": "object", "additionalProperties": False, "properties": fields}
+
+
+TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
+TEXTS = {"type": "object", "additionalProperties": TEXT}
+PROBE = table(tcpSocket=table(port=NUMBER), periodSeconds=NUMBER, failureThreshold=NUMBER)
+CONTAINER = table(
+    name=TEXT,
+    image=TEXT,
+    ports={"type": "array", "items": table(containerPort=NUMBER, name=TEXT)},
+    resources=table(requests=TEXTS, limits=TEXTS),
+    readinessProbe=PROBE,
+    livenessProbe=PROBE,
+    volumeMounts={"type": "array", "items": table(name=TEXT, mountPath=TEXT)},
+)
+POD = table(
+    spec=table(
+        securityContext=table(runAsUser=NUMBER, runAsGroup=NUMBER, fsGroup=NUMBER),
+        containers={"type": "array", "items": CONTAINER | {"required": ["name", "image"]}},
+        volumes={
+            "type": "array",
+            "items": table(name=TEXT, persistentVolumeClaim=table(claimName=TEXT)),
+        },
+    )
+)
+GROUP = {"rayStartParams": TEXTS, "template": POD}
+RAY_CLUSTER = table(
+    rayVersion=TEXT,
+    authOptions=table(mode={"enum": ["disabled", "token"]}),
+    headGroupSpec=table(serviceType=TEXT, **GROUP) | {"required": list(GROUP)},
+    workerGroupSpecs={
+        "type": "array",
+        "items": table(
+            groupName=TEXT, replicas=NUMBER, minReplicas=NUMBER, maxReplicas=NUMBER, **GROUP
+        )
+        | {"required": ["groupName", "minReplicas", "maxReplicas", *GROUP]},
+    },
+) | {"required": ["headGroupSpec"]}
+RAY_JOB = table(
+    entrypoint=TEXT,
+    backoffLimit=NUMBER,
+    shutdownAfterJobFinishes=FLAG,
+    ttlSecondsAfterFinished=NUMBER,
+    submissionMode={"enum": ["K8sJobMode", "HTTPMode", "InteractiveMode"]},
+    rayClusterSpec=RAY_CLUSTER,
+)
+"""What our file uses of the API ray.io/v1 (https://ray-project.github.io/kuberay/reference/api/)."""
+
+
+def commands() -> list[list[str]]:
+    """The two lines that train: of the launcher's page head, and the entry point of the job."""
+    (job,) = (one for one in read("rayjob.yaml") if one["kind"] == "RayJob")
+    (line,) = re.findall(r'--tmux "(.*)"', (FOLDER / "cluster.yaml").read_text())
+    return [shlex.split(line), shlex.split(job["spec"]["entrypoint"])]
+
+
+def read(name: str) -> list[Any]:
+    return list(yaml.safe_load_all((FOLDER / name).read_text()))
+
+
+def test_the_launcher_takes_the_file_and_makes_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Up to where machines would start: keys, roles, networks and groups are moto's."""
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    moto = pytest.importorskip("moto", reason="needs the extra dev")
+    from ray.autoscaler._private import commands as launcher
+    from ray.autoscaler._private.aws.utils import resource_cache
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
+    monkeypatch.chdir(ROOT)
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("token")
+    (tmp_path / ".ssh").mkdir()
+    (given,) = read("cluster.yaml")
+    validate_config(prepare_config(given))
+    resource_cache.cache_clear()
+    with moto.mock_aws():
+        made = launcher._bootstrap_config(given, no_config_cache=True)
+    kinds = made["available_node_types"]
+    assert kinds["head"]["node_config"]["IamInstanceProfile"]
+    for kind in kinds.values():
+        assert kind["node_config"]["SecurityGroupIds"]
+        assert kind["node_config"]["ImageId"].startswith("resolve:ssm:")
+        assert kind["resources"]["CPU"] == 4
+    assert kinds["worker"]["node_config"]["InstanceMarketOptions"] == {"MarketType": "spot"}
+
+
+def test_the_job_is_one_of_kuberay_s() -> None:
+    claim, job = read("rayjob.yaml")
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    errors = [error.message for error in Draft202012Validator(RAY_JOB).iter_errors(job["spec"])]
+    assert not errors
+    head = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    (volume,) = head["volumes"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    (mount,) = head["containers"][0]["volumeMounts"]
+    _, line = commands()
+    assert line[line.index("--runs") + 1] == mount["mountPath"]
+
+
+def test_both_train_as_the_page_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    from mabs.launcher import main
+
+    for _, _, *options in commands():
+        address = options.index("--address")
+        assert options[address + 1] == "auto"
+        del options[address : address + 2]
+        runs = options.index("--runs") if "--runs" in options else None
+        if runs is not None:
+            del options[runs : runs + 2]
+        assert main([*options, "--runs", str(tmp_path), "--check"]) == 0
+        assert capsys.readouterr().out == "the hyperparameters are fine\n"
+
+
+def test_the_image_adds_what_fits_to_that_of_training() -> None:
+    ours = pins(FOLDER / "requirements.txt")
+    below = pins(ROOT / "deployment" / "training" / "requirements.txt")
+    (job,) = (one for one in read("rayjob.yaml") if one["kind"] == "RayJob")
+    assert ours["ray"] == below["ray"] == job["spec"]["rayClusterSpec"]["rayVersion"]
+    both = set(ours) & set(below)
+    assert {name: ours[name] for name in both} == {name: below[name] for name in both}
+    text = (FOLDER / "Dockerfile").read_text()
+    assert "--require-hashes" in text
+    assert text.count("pip install") == 1
