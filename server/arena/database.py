@@ -22,6 +22,7 @@ from sqlalchemy import (
     UniqueConstraint,
     create_engine,
     inspect,
+    make_url,
     select,
     text,
     update,
@@ -36,6 +37,7 @@ from sqlalchemy.orm import (
     relationship,
     selectinload,
 )
+from sqlalchemy.pool import NullPool, Pool
 
 T = TypeVar("T")
 
@@ -143,7 +145,7 @@ def open_database(url: str = DEFAULT_URL) -> Engine:
     Raises `DatabaseError` where the URL is wrong or nobody answers.
     """
     try:
-        engine = create_engine(url)
+        engine = create_engine(url, poolclass=_pool(url))
         patiently(engine, _create_tables)
     except ModuleNotFoundError as error:
         raise DatabaseError(f"database {url!r} needs the package {error.name!r}") from error
@@ -153,6 +155,13 @@ def open_database(url: str = DEFAULT_URL) -> Engine:
             "postgresql+psycopg://user@host/name"
         ) from error
     return engine
+
+
+def _pool(url: str) -> type[Pool] | None:
+    """A file is opened anew each time, in a tenth of a millisecond: nobody is left to close it."""
+    parsed = make_url(url)
+    is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, ":memory:")
+    return NullPool if is_file else None
 
 
 def _create_tables(session: Session) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from tests.deployment.test_pins import pins
 
@@ -101,10 +101,11 @@ def test_the_launcher_takes_the_file_and_makes_what_it_needs(
     (given,) = read("cluster.yaml")
     validate_config(prepare_config(given))
     resource_cache.cache_clear()
-    with moto.mock_aws():
+    monkeypatch.setattr("ray.autoscaler._private.aws.config.time.sleep", lambda _: None)
+    with moto.mock_aws(config={"iam": {"load_aws_managed_policies": True}}):
         made = launcher._bootstrap_config(given, no_config_cache=True)
     kinds = made["available_node_types"]
-    assert kinds["head"]["node_config"]["IamInstanceProfile"]
+    assert made["head_node"]["IamInstanceProfile"]
     for kind in kinds.values():
         assert kind["node_config"]["SecurityGroupIds"]
         assert kind["node_config"]["ImageId"].startswith("resolve:ssm:")
