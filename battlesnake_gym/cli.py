@@ -47,6 +47,7 @@ COMMANDS = {
     "scenarios": Command("server.arena.scenarios", "test a snake on given situations", "server"),
     "train": Command("mabs.launcher", "train a policy with DQN or APEX on Ray RLlib", "rllib"),
     "plot": Command("mabs.plot", "draw the learning curves of several runs", "rllib"),
+    "runs": Command("server.runs.command", "all training runs: a table, a page, a report"),
     "compare": Command("sagemaker_rl.compare", "experiments in one table, also from S3", "rllib"),
     "evaluate": Command("mabs.evaluate", "measure a checkpoint against opponents", "rllib"),
     "export": Command(

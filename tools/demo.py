@@ -121,15 +121,16 @@ def main() -> None:
             "--database", results,
         )  # fmt: skip
     say("\nWhat to try next:")
-    for command, what in next_steps(replays, policy):
+    for command, what in next_steps(args.folder, replays, policy):
         say(f"  {command}\n      {what}")
 
 
-def next_steps(replays: Path, policy: Path) -> list[tuple[str, str]]:
-    """Three commands that go on from here, and what each shows."""
+def next_steps(folder: Path, replays: Path, policy: Path) -> list[tuple[str, str]]:
+    """Commands that go on from here, and what each shows."""
     program = COMMAND.relative_to(ROOT) if COMMAND.is_relative_to(ROOT) else COMMAND.name
     return [
         (f"{program} watch {replays}", "the games, with what every snake thought (click one)"),
+        (f"{program} runs {folder} --web", f"the training; also in {folder}/run/report.html"),
         (f"{program} arena --web --invite trained={policy}", "play against the trained snake"),
         (f"{program} serve --policy {policy} --heuristics", "put it on a port, for any engine"),
     ]

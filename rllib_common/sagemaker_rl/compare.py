@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.command_line import Parser, add_json, refuse, write_json
-from sagemaker_rl import curves
+from sagemaker_rl import progress
 from sagemaker_rl.s3 import bucket_and_key
 
 PROG = "battlesnake-gym compare"
@@ -46,8 +46,8 @@ def find(place: str, s3: Any = None) -> Iterator[tuple[str, list[Row]]]:
     found = list(_in_s3(place, s3) if place.startswith("s3://") else _in_folder(Path(place)))
     if not found:
         raise ValueError(
-            f"{place} has no run: no {curves.CSV_FILE}, and no {OUTPUT} of a job; give runs/NAME, "
-            "runs, or s3://BUCKET/JOB"
+            f"{place} has no run: no {progress.CSV_FILE}, and no {OUTPUT} of a job; give "
+            "runs/NAME, runs, or s3://BUCKET/JOB"
         )
     yield from found
 
@@ -89,8 +89,8 @@ def _shown(number: float, column: str) -> str:
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, list[Row]]]:
-    for path in sorted([*folder.glob(curves.CSV_FILE), *folder.glob(f"*/{curves.CSV_FILE}")]):
-        if rows := curves.read(path):
+    for path in sorted([*folder.glob(progress.CSV_FILE), *folder.glob(f"*/{progress.CSV_FILE}")]):
+        if rows := progress.read(path):
             yield path.parent.name, rows
 
 
@@ -104,7 +104,7 @@ def _in_s3(address: str, s3: Any) -> Iterator[tuple[str, list[Row]]]:
     for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
         for one in page.get("Contents", []):
             key = one["Key"]
-            if key.rpartition("/")[2] not in (curves.CSV_FILE, OUTPUT):
+            if key.rpartition("/")[2] not in (progress.CSV_FILE, OUTPUT):
                 continue
             data = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
             if rows := _rows(_curve(data) if key.endswith(OUTPUT) else data):
@@ -124,16 +124,16 @@ def _curve(packed: bytes) -> bytes:
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         for member in archive:
             file = archive.extractfile(member)
-            if file is not None and Path(member.name).name == curves.CSV_FILE:
+            if file is not None and Path(member.name).name == progress.CSV_FILE:
                 return file.read()
     return b""
 
 
 def _rows(text: bytes) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / curves.CSV_FILE
+        path = Path(folder) / progress.CSV_FILE
         path.write_bytes(text)
-        return curves.read(path)
+        return progress.read(path)
 
 
 def parser() -> Parser:

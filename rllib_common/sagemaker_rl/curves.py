@@ -1,11 +1,18 @@
-"""Curves of a run: ``progress.csv`` and TensorBoard, both going on where a resumed run left off."""
+"""Curves of a run: ``progress.csv`` and TensorBoard, both going on where a resumed run left off.
+
+TensorBoard opens with the curves that an experiment names (the group ``curves``) and a game as a
+film (``game``); all other results are in the group ``rllib``, below. The hyperparameters are in its
+HPARAMS tab, and nowhere else.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import json
 import math
 import shutil
+import struct
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,10 +20,19 @@ from typing import Any
 
 from tensorboardX.event_file_writer import EventsWriter  # type: ignore[import-untyped]
 from tensorboardX.proto.event_pb2 import Event, SessionLog  # type: ignore[import-untyped]
-from tensorboardX.summary import scalar  # type: ignore[import-untyped]
+from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
+from tensorboardX.summary import hparams, scalar  # type: ignore[import-untyped]
 
-CSV_FILE = "progress.csv"
-ITERATION = "training_iteration"
+from sagemaker_rl.progress import CSV_FILE, ITERATION, read
+
+MOST_NAMED = 12
+"""Curves on TensorBoard's first page: as many as it shows at once."""
+
+NAMED, GAME, OTHERS = "curves", "game", "rllib"
+"""Groups in TensorBoard, which shows them by the alphabet."""
+
+CONFIG = "config/"
+"""What RLlib repeats of its configuration in each result."""
 
 
 def flatten(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
@@ -36,10 +52,22 @@ class Curves:
 
     ``columns`` maps the CSV's column names to keys of the results as `flatten` gives them; absent
     numbers are left empty. Rows after iteration ``resumed_at`` are dropped at the start: they
-    belong to work that no checkpoint has.
+    belong to work that no checkpoint has. ``named`` maps what TensorBoard's first curves are
+    called, `MOST_NAMED` at most, to keys of the results, and ``settings`` are the hyperparameters.
     """
 
-    def __init__(self, folder: Path, columns: Mapping[str, str], resumed_at: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        columns: Mapping[str, str],
+        resumed_at: int,
+        *,
+        named: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._tags = {key: f"{NAMED}/{name}" for name, key in (named or {}).items()}
+        if len(self._tags) > MOST_NAMED:
+            raise ValueError(f"{len(self._tags)} curves are named, and {MOST_NAMED} may be")
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / CSV_FILE
         self._columns = dict(columns)
@@ -61,6 +89,10 @@ class Curves:
         self._board = EventsWriter(str(board / "events"), f".{resumed_at}")
         start = SessionLog(status=SessionLog.START)
         self._write_event(resumed_at + 1, session_log=start)
+        given = {name: _hparam(value) for name, value in (settings or {}).items()}
+        experiment, began, self._end = hparams(given, dict.fromkeys(self._tags.values(), 0.0))
+        for summary in (experiment, began):
+            self._write_event(resumed_at, summary=summary)
 
     def add(self, results: Mapping[str, Any]) -> None:
         """Append one iteration's results."""
@@ -70,8 +102,17 @@ class Curves:
                 _text(numbers.get(key, math.nan)) for key in self._columns.values()
             )
         for key, number in numbers.items():
-            if math.isfinite(number):
-                self._write_event(int(numbers[ITERATION]), summary=scalar(key, number))
+            if math.isfinite(number) and not key.startswith(CONFIG):
+                tag = self._tags.get(key, f"{OTHERS}/{key}")
+                self._write_event(int(numbers[ITERATION]), summary=scalar(tag, number))
+        self._board.flush()
+
+    def add_film(self, gif: bytes, iteration: int) -> None:
+        """Show a game."""
+        width, height = struct.unpack("<HH", gif[6:10])
+        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
+        value = Summary.Value(tag=f"{GAME}/against_itself", image=image)
+        self._write_event(iteration, summary=Summary(value=[value]))
         self._board.flush()
 
     def _write_event(self, step: int, **content: Any) -> None:
@@ -80,22 +121,15 @@ class Curves:
     def close(self) -> None:
         """Close the TensorBoard file; what a full disk has no room for is lost."""
         with contextlib.suppress(OSError):
+            self._write_event(0, summary=self._end)
             self._board.close()
 
 
-def read(path: Path) -> list[dict[str, float]]:
-    """The rows of a ``progress.csv``, NaN where a number is missing; none if there is no file.
-
-    A last line that has no end is left out: it is being written, or its writer was killed.
-    """
-    if not path.is_file():
-        return []
-    with path.open(newline="") as file:
-        whole = [line for line in file if line.endswith("\n")]
-    return [
-        {name: float(text) if text else math.nan for name, text in row.items()}
-        for row in csv.DictReader(whole)
-    ]
+def _hparam(value: Any) -> bool | float | str | None:
+    """As the HPARAMS tab takes it: what has parts as JSON."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return json.dumps(value, default=str)
 
 
 def _text(number: float) -> str:

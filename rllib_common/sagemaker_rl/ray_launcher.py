@@ -24,7 +24,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,18 +33,20 @@ import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from battlesnake_gym.command_line import Parser
-from sagemaker_rl import checkpoints, hyperparameters, run_lock
+from sagemaker_rl import checkpoints, ending, hyperparameters, run_lock
 from sagemaker_rl.checkpoints import CheckpointError
 from sagemaker_rl.cluster import leading, lend, own_cpus
 from sagemaker_rl.console import say
 from sagemaker_rl.discovery import DiscoveryError, own_address
+from sagemaker_rl.ending import Delivered
 from sagemaker_rl.failure import disk_is_full, report_failure
 from sagemaker_rl.hyperparameters import HyperparameterError, option
 from sagemaker_rl.job import Job
 from sagemaker_rl.membership import ClusterHyperparameters, Membership
 from sagemaker_rl.ray_node import RayNode, RayNodeError, free_port, own_token
 from sagemaker_rl.rendezvous import ClusterError
-from sagemaker_rl.training_run import CSV_COLUMNS, TrainingRun, stop_signals
+from sagemaker_rl.run_file import DONE, STOPPED
+from sagemaker_rl.training_run import CSV_COLUMNS, NAMED_CURVES, TrainingRun, stop_signals
 
 PARAMS_FILE = "params.json"
 """Beside the model of a SageMaker job: the hyperparameters and what they made."""
@@ -73,6 +75,7 @@ class SageMakerRayLauncher:
 
     hyperparameters_class: ClassVar[type[Any]] = Hyperparameters
     csv_columns: ClassVar[Mapping[str, str]] = CSV_COLUMNS
+    named_curves: ClassVar[Mapping[str, str]] = NAMED_CURVES
 
     # What an experiment says of itself
 
@@ -138,8 +141,23 @@ class SageMakerRayLauncher:
         Not called where training is stopped by a signal.
         """
 
-    def export(self, checkpoint: Path, model_dir: Path) -> None:
-        """Turn the last checkpoint into what the job delivers; also where it was stopped."""
+    def record(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
+        """Let what is trained play a game into ``path``, and return it as a GIF if ``filmed``.
+
+        Nothing is written, and None returned, where games cannot be shown.
+        """
+        return None
+
+    def export(self, checkpoint: Path, model_dir: Path) -> Delivered:
+        """Turn the last checkpoint into what the job delivers; also where it was stopped.
+
+        Returns what is told of it at the end.
+        """
+        return Delivered(
+            strength="not measured; the curves are in progress.csv",
+            model=f"{checkpoint}, a checkpoint of RLlib's",
+            next="battlesnake-gym runs --web",
+        )
 
     # What happens with it
 
@@ -189,7 +207,8 @@ class SageMakerRayLauncher:
         try:
             if run is None:
                 return lend(membership, settings.plain)
-            return self._run(run, settings.plain, membership, arguments.address)
+            with run.noted():
+                return self._run(run, settings.plain, membership, arguments.address)
         except (
             CheckpointError,
             ClusterError,
@@ -316,7 +335,10 @@ class SageMakerRayLauncher:
             timesteps=plain.timesteps,
             checkpoint_minutes=plain.checkpoint_minutes,
             columns=self.csv_columns,
+            named=self.named_curves,
             conclude=self.conclude,
+            settings=without_cluster(asdict(plain)) | settings.given_config,
+            record=self.record,
         )
 
     def _workers(self, config: AlgorithmConfig, wanted: int | None, cpus: int) -> int:
@@ -343,14 +365,9 @@ class SageMakerRayLauncher:
         elif not run.finished:
             with stop_signals() as caught, started_ray():
                 run.train(caught)
-        if run.checkpoint is not None:
-            with stop_signals("the export"):
-                self._deliver(run)
-        if not run.stopped_by:
-            return 0
-        where = f"resumes from {run.checkpoint}" if run.checkpoint else "begins anew"
-        say(f"stopped; the same command {where}")
-        return 128 + run.stopped_by
+        with stop_signals("the export"):
+            self._deliver(run)
+        return 128 + run.stopped_by if run.stopped_by else 0
 
     def _train_on(self, cpus: int, gpus: int, run: TrainingRun, plain: Hyperparameters) -> None:
         """Train with as many runners as a cluster's CPUs are good for."""
@@ -363,10 +380,17 @@ class SageMakerRayLauncher:
 
     def _deliver(self, run: TrainingRun) -> None:
         """What came of it, from the last checkpoint, whether training has ended or was stopped."""
-        assert run.checkpoint is not None
-        self.export(run.checkpoint, run.job.model_dir)
+        if run.checkpoint is None:
+            run.note(STOPPED)
+            say("stopped; the same command begins anew")
+            return
+        delivered = self.export(run.checkpoint, run.job.model_dir)
         if run.job.in_sagemaker:
             deliver(run.checkpoint, run.job.model_dir, run.facts)
+        run.note(STOPPED if run.stopped_by else DONE)
+        again = f"stopped; the same command resumes from {run.checkpoint}: "
+        result = (again if run.stopped_by else "done: ") + run.told()
+        ending.tell(result, delivered, run.job.output_dir)
 
 
 def _config_fields() -> list[str]:
@@ -387,6 +411,14 @@ class _Settings:
     values: dict[str, Any]
     plain: Any
     overrides: dict[str, Any]
+
+    @property
+    def given_config(self) -> dict[str, Any]:
+        """The fields of RLlib's configuration that were given, by the names of hyperparameters."""
+        return {
+            f"{hyperparameters.CONFIG_PREFIX}{name}": value
+            for name, value in self.overrides.items()
+        }
 
 
 @contextmanager

@@ -8,8 +8,9 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,8 +21,11 @@ from tqdm import tqdm
 
 from sagemaker_rl import checkpoints, metric_lines, states
 from sagemaker_rl.console import say
-from sagemaker_rl.curves import CSV_FILE, ITERATION, Curves, flatten
+from sagemaker_rl.curves import Curves, flatten
 from sagemaker_rl.job import Job
+from sagemaker_rl.progress import CSV_FILE, ITERATION
+from sagemaker_rl.recorded_games import Games, Record
+from sagemaker_rl.run_file import FAILED, GAMES, RUNNING, STOPPED, RunFile
 
 CSV_COLUMNS = {
     ITERATION: ITERATION,
@@ -32,6 +36,13 @@ CSV_COLUMNS = {
     "num_episodes": "env_runners/num_episodes",
 }
 """Columns of ``progress.csv`` that every experiment has, and the RLlib results they show."""
+
+NAMED_CURVES = {
+    "reward": "env_runners/episode_return_mean",
+    "length": "env_runners/episode_len_mean",
+    "turns_played": "env_runners/num_env_steps_sampled_lifetime",
+}
+"""What TensorBoard opens with, of every experiment."""
 
 RUNNERS_SECONDS = 300.0
 """How long there may be no runner before the job ends."""
@@ -55,12 +66,18 @@ class TrainingRun:
     timesteps: int | None = None
     """When to stop, whichever comes first; earlier parts of a resumed run count."""
     columns: Mapping[str, str] = field(default_factory=lambda: CSV_COLUMNS)
+    named: Mapping[str, str] = field(default_factory=lambda: NAMED_CURVES)
+    """TensorBoard's first curves, and the results they show."""
     trust: bool = False
     """Whether to read whatever the checkpoint holds, programs too."""
     checkpoint_minutes: float = 1.0
     """Time between checkpoints; there is one at the end in any case."""
     conclude: Callable[[Any, dict[str, Any]], None] = lambda algorithm, results: None
     """Called after the last iteration with its results, which it may add to."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """All hyperparameters, for `run_file.RunFile`."""
+    record: Record | None = None
+    """Lets the algorithm play a game, to be looked at; see `recorded_games`."""
     stopped_by: int = 0
     """The signal that ended `train` early, or 0."""
 
@@ -70,6 +87,45 @@ class TrainingRun:
         self._seconds = float(then.get("time_total_s", 0.0))
         self._steps = int(then.get("env_steps", 0))
         self._spoke = time.monotonic()
+        self._began = time.time()
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Within, ``run.json`` says that the run is running; afterwards, what it failed of."""
+        self.note(RUNNING)
+        try:
+            yield
+        except Exception as error:
+            with suppress(OSError):  # a full disk has no room for it
+                self.note(FAILED, f"{type(error).__name__}: {error}")
+            raise
+        except BaseException:  # Ctrl-C before there was anything to lose
+            self.note(STOPPED)
+            raise
+
+    def note(self, state: str, why: str = "") -> None:
+        """Write ``run.json``."""
+        RunFile(
+            state=state,
+            began=self._began,
+            ended=None if state == RUNNING else time.time(),
+            why=why,
+            plan={
+                "num_iters": self.num_iters,
+                "minutes": self.minutes,
+                "timesteps": self.timesteps,
+            },
+            settings=dict(self.settings),
+            identity=self.facts.get("identity", {}),
+            versions=_versions("battlesnake-gym", "ray", "torch"),
+        ).save(self.job.output_dir)
+
+    def told(self) -> str:
+        """How far it came, in one line."""
+        return (
+            f"{self.job.name}, {self._iterations:,} iterations and {self._steps:,} turns in "
+            f"{self._seconds / 60:,.1f} minutes of training"
+        )
 
     @property
     def finished(self) -> bool:
@@ -103,9 +159,15 @@ class TrainingRun:
                 say(f"resuming from {self.checkpoint}")
                 with self._readable(self.checkpoint) as checkpoint:
                     algorithm.restore_from_path(str(checkpoint.absolute()))
-            with closing(Curves(self.job.output_dir, self.columns, self._iterations)) as curves:
-                self._iterate(algorithm, curves, caught)
-            self._save(algorithm)
+            folder = self.job.output_dir
+            games = Games(folder / GAMES, self.record, self._iterations)
+            drawn = Curves(
+                folder, self.columns, self._iterations, named=self.named, settings=self.settings
+            )
+            with closing(drawn) as curves:
+                self._iterate(algorithm, curves, games, caught)
+                self._save(algorithm)
+                self._show_game(algorithm, curves, games, last=True)
             self.stopped_by = caught[0] if caught else 0
         finally:
             algorithm.stop()
@@ -113,7 +175,9 @@ class TrainingRun:
     def _readable(self, checkpoint: Path) -> AbstractContextManager[Path]:
         return nullcontext(checkpoint) if self.trust else states.without_code(checkpoint)
 
-    def _iterate(self, algorithm: Algorithm, curves: Curves, caught: list[int]) -> None:
+    def _iterate(
+        self, algorithm: Algorithm, curves: Curves, games: Games, caught: list[int]
+    ) -> None:
         before, began = self._seconds, time.monotonic()
         saved = began
         with self._bar() as bar:
@@ -137,7 +201,15 @@ class TrainingRun:
                 self._show(bar, numbers)
                 if time.monotonic() - saved > 60 * self.checkpoint_minutes:
                     self._save(algorithm)
+                    self._show_game(algorithm, curves, games)
                     saved = time.monotonic()
+
+    def _show_game(
+        self, algorithm: Algorithm, curves: Curves, games: Games, *, last: bool = False
+    ) -> None:
+        film = games.add(algorithm, self._iterations, self._seconds, last=last)
+        if film is not None:
+            curves.add_film(film, self._iterations)
 
     def _save(self, algorithm: Algorithm) -> None:
         facts = {
@@ -198,6 +270,14 @@ class TrainingRun:
         elif bar.disable and time.monotonic() - self._spoke > SECONDS_OF_SILENCE:
             self._spoke = time.monotonic()
             say(f"{self.job.name} {self._percent():.0f}%, {told}")
+
+
+def _versions(*names: str) -> dict[str, str]:
+    found = {}
+    for name in names:
+        with suppress(PackageNotFoundError):  # of sources beside a script there is no package
+            found[name] = version(name)
+    return found
 
 
 def build(config: AlgorithmConfig) -> Algorithm:

@@ -30,12 +30,14 @@ from ray.exceptions import RayActorError
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from battlesnake_gym.files import write_atomically
+from battlesnake_gym.replay import Replay
 from heuristics import ladder
 from heuristics.evaluation import Evaluation
 from heuristics.match import Conditions
 from heuristics.search import Search
 from heuristics.selfplay import AT_RANDOM, GamesRows, Player, Setup, play_games
 from heuristics.sprt import Sprt, estimate, pair_outcome
+from mabs import shown_game
 from mabs.evaluation_fit import Model, Samples, labelled
 from mabs.expert_iteration import (
     CHUNK,
@@ -272,6 +274,10 @@ class EXIT:
         """After the last iteration: place what came of it, and mend its ``results``."""
         self._measure(least=1.0)
         results |= self.strength.results()
+
+    def game(self) -> Replay:
+        """A duel of the champion (or the hand-set weights) against itself, to be looked at."""
+        return shown_game.duel(self.champion, self.training_iteration)
 
     def save_to_path(self, path: str) -> None:
         """Write a checkpoint into the folder ``path``."""

@@ -14,7 +14,7 @@ from ray.tune.registry import register_env
 from battlesnake_gym import build_check, engine
 from battlesnake_gym.command_line import Parser
 from battlesnake_gym.rules import MOVES
-from mabs import algorithms, experiments, starter_pack, strength
+from mabs import algorithms, experiments, shown_game, starter_pack, strength
 from mabs.actor_critic import PolicyNetwork
 from mabs.apex import APEX
 from mabs.dqn import DQN
@@ -28,6 +28,7 @@ from mabs.past_selves import PastSelves
 from mxnet_baseline.algorithm import MXNet
 from sagemaker_rl import checkpoints
 from sagemaker_rl.console import say
+from sagemaker_rl.ending import Delivered
 from sagemaker_rl.hyperparameters import HyperparameterError, option
 from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
 from sagemaker_rl.training_run import CSV_COLUMNS
@@ -95,6 +96,21 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         "qf_mean": "learners/default_policy/qf_mean",
         "promoted": "promoted",
     } | strength.CSV_COLUMNS  # fmt: skip
+
+    named_curves = {  # noqa: RUF012  (a ClassVar of the base)
+        "elo": "elo",
+        "elo_of_kept_weights": "elo_best",
+        "reward": "env_runners/episode_return_mean",
+        "length": "env_runners/episode_len_mean",
+        "longest_snake": "env_runners/Longest_snake",
+        "kills": "env_runners/Killed_another_snake",
+        "hit_a_wall": "env_runners/Snake_hit_wall",
+        "ran_into_a_body": "env_runners/Snake_hit_body",
+        "lost_head_to_head": "env_runners/Snake_was_eaten",
+        "starved": "env_runners/Starved",
+        "loss_of_q_values": "learners/default_policy/qf_loss",
+        "turns_played": "env_runners/num_env_steps_sampled_lifetime",
+    }
 
     def register_env_creator(self) -> None:
         """Register "battlesnake", the multi-agent environment that any RLlib algorithm can play."""
@@ -193,30 +209,40 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         """Spend what is left of the ladder's share of the CPU time on what came of it."""
         algorithm.conclude(results)
 
-    def export(self, checkpoint: Path, model_dir: Path) -> None:
+    def record(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
+        """A game of what would be exported now, against itself."""
+        replay = algorithm.game() if hasattr(algorithm, "game") else None
+        if replay is None:
+            return None
+        replay.save(path)
+        return shown_game.film(replay) if filmed else None
+
+    def export(self, checkpoint: Path, model_dir: Path) -> Delivered:
         """Write policy.onnx and policy.json, and tell how strong it is.
 
         What EXIT trains is a search's evaluation.
         """
+        record = strength.Record.of(checkpoint)
+        say(record.table())
         if checkpoints.read_facts(checkpoint)["identity"]["algorithm"] == "EXIT":
-            _export_champion(checkpoint, model_dir)
-        else:
-            say(f"wrote {export_checkpoint(checkpoint, model_dir / 'policy.onnx')}")
-        say(strength.Record.of(checkpoint).table())
+            return _export_champion(checkpoint, model_dir, record.line())
+        policy = export_checkpoint(checkpoint, model_dir / "policy.onnx")
+        return Delivered(record.line(), str(policy), f"battlesnake-gym serve --policy {policy}")
 
 
-def _export_champion(checkpoint: Path, model_dir: Path) -> None:
+def _export_champion(checkpoint: Path, model_dir: Path, strength: str) -> Delivered:
     from heuristics.evaluation import Evaluation
     from mabs.exit import CHAMPION
 
     if not (checkpoint / CHAMPION).exists():
-        say(
-            "no network was as good as the hand-set weights yet, so there is no evaluation to "
-            "play with; the same command with more --minutes goes on"
+        return Delivered(
+            strength,
+            "none, since no network was as good as the hand-set weights yet",
+            "the same command with more --minutes goes on",
         )
-        return
-    Evaluation.load(checkpoint / CHAMPION).save(model_dir / CHAMPION)
-    say(f"wrote {model_dir / CHAMPION}")
+    champion = model_dir / CHAMPION
+    Evaluation.load(checkpoint / CHAMPION).save(champion)
+    return Delivered(strength, str(champion), f"battlesnake-gym runs {model_dir.parent}")
 
 
 def _mind_the_slow_rules(hyperparameters: BattlesnakeHyperparameters) -> None:

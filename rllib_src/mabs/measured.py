@@ -10,7 +10,9 @@ from ray.rllib.algorithms.impala import impala
 from ray.rllib.algorithms.ppo import ppo
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 
+from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import MOVES
+from mabs import shown_game
 from mabs.cpu_time import FamilyClock
 from mabs.environment import make_vector
 from mabs.network import network_settings
@@ -45,6 +47,12 @@ class Measured:
     def conclude(self: Any, results: dict[str, Any]) -> None:
         """After the last iteration: measure what came of it, and mend its ``results``."""
         results |= self.strength.follow(self._weights_to_export, self._player, at_end=True)
+
+    def game(self: Any) -> Replay:
+        """A game of what would be exported now, in all seats, to be looked at."""
+        seed = (self.config.seed or 0) + self.training_iteration
+        values = self._player(self._weights_to_export())
+        return shown_game.play(values, self.config.env_config, seed)
 
     def _weights_to_export(self: Any) -> Weights:
         state = self.learner_group.get_state(

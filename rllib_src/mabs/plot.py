@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,8 @@ import matplotlib
 
 from battlesnake_gym.command_line import Parser
 from battlesnake_gym.files import write_atomically
-from sagemaker_rl import curves
+from sagemaker_rl import progress
+from sagemaker_rl.progress import smooth
 
 matplotlib.use("agg")
 from matplotlib import pyplot as plt
@@ -30,29 +30,11 @@ def read_run(run: Path) -> list[dict[str, float]]:
     Raises:
         ValueError: there are none.
     """
-    path = run if run.suffix == ".csv" else run / curves.CSV_FILE
-    rows = curves.read(path)
+    path = run if run.suffix == ".csv" else run / progress.CSV_FILE
+    rows = progress.read(path)
     if not rows:
         raise ValueError(f"{path} has no curve; give runs as `battlesnake-gym train` leaves them")
     return rows
-
-
-def smooth(values: Sequence[float], span: int) -> list[float]:
-    """Running mean over about ``span`` values, as many before as after, without missing ones (NaN).
-
-    Towards both ends fewer are taken, so that the curve begins and ends where the values do and
-    neither lags behind them nor looks ahead.
-
-    >>> smooth([1.0, 3.0, float("nan"), 5.0, 9.0], 3)
-    [1.0, 2.0, 4.0, 7.0, 9.0]
-    """
-    means = []
-    for place in range(len(values)):
-        reach = min(span // 2, place, len(values) - 1 - place)
-        around = values[place - reach : place + reach + 1]
-        window = [value for value in around if not math.isnan(value)]
-        means.append(sum(window) / len(window) if window else math.nan)
-    return means
 
 
 def named_number(text: str) -> tuple[str, float]:

@@ -163,6 +163,13 @@ class Record:
         measurements = [Measurement(**one) for one in told.pop("measurements")]
         return cls(measurements=measurements, **told)
 
+    def line(self) -> str:
+        """How strong the strongest is, in a line."""
+        if self.best is None:
+            return "not measured; `battlesnake-gym evaluate` plays it on the ladder"
+        best = self.measurements[self.best]
+        return f"{best.placement} by {best.games} duels on the ladder"
+
     def table(self) -> str:
         """The strongest, rung by rung, as text."""
         if self.best is None:

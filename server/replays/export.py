@@ -17,10 +17,9 @@ from battlesnake_gym.command_line import Parser, positive, refuse
 from battlesnake_gym.files import write_atomically
 from battlesnake_gym.nearest import unknown
 from battlesnake_gym.replay import Replay
-from server import frames
+from server.replays import small_player
 
 COMMAND = "battlesnake-gym export"
-SERVER = Path(__file__).parents[1]
 POLICY = Path("policy.onnx")
 
 
@@ -97,16 +96,9 @@ def _svg(replay: Replay, output: Path, options: argparse.Namespace) -> None:
 
 def _html(replay: Replay, output: Path, options: argparse.Namespace) -> None:
     """One file with the game, the board's script and its styles in it."""
-    pieces = {
-        "STYLE": (SERVER / "static" / "look.css").read_text("utf-8"),
-        "BOARD": (SERVER / "static" / "board.js").read_text("utf-8").replace("export ", ""),
-        "SPEED": str(options.turns_per_second),
-        # A snake may be called anything, also "</script>".
-        "GAME": "".join(frames.game(replay)).replace("<", "\\u003c"),
-    }
-    page = (SERVER / "templates" / "export.html").read_text("utf-8")
-    for name, text in pieces.items():
-        page = page.replace(f"@{name}@", text, 1)
+    page = small_player.read("templates/export.html")
+    page = page.replace("@STYLE@", small_player.style(), 1)
+    page = page.replace("@PLAYER@", small_player.part(replay, options.turns_per_second), 1)
     write_atomically(output, lambda part: part.write_text(page, "utf-8"))
 
 

@@ -2,8 +2,11 @@
 //
 //   <div id="NAME" data-live="/address.json">   is fetched again with its page
 //   <button data-post="/address" data-body="{}" data-ask="Really?">
+//
+// Whoever has drawn into the part hears the event "live" of the document, and draws again.
 
 const EVERY = 5000; // milliseconds between two looks
+const FOCUSABLE = "a, button, input, [tabindex]";
 let shown = "";
 
 const part = () => document.querySelector("[data-live]");
@@ -29,9 +32,10 @@ async function look() {
   if (shown) {
     const page = new DOMParser().parseFromString(
       await (await fetch(window.location.href)).text(), "text/html");
-    const focused = [...part().querySelectorAll("a, button")].indexOf(document.activeElement);
+    const focused = [...part().querySelectorAll(FOCUSABLE)].indexOf(document.activeElement);
     part().replaceWith(document.adoptNode(page.querySelector("[data-live]")));
-    if (focused >= 0) part().querySelectorAll("a, button")[focused]?.focus();
+    document.dispatchEvent(new Event("live"));
+    if (focused >= 0) part().querySelectorAll(FOCUSABLE)[focused]?.focus();
   }
   shown = now;
 }
@@ -40,7 +44,7 @@ async function keepLooking() {
   try {
     if (!document.hidden) await look();
   } catch {
-    tell("the arena does not answer");
+    tell("the server does not answer");
   }
   setTimeout(keepLooking, EVERY);
 }

@@ -2,7 +2,12 @@
 
 import { BoardView } from "./board.js";
 
-for (const svg of document.querySelectorAll("svg[data-game]")) {
-  const game = JSON.parse(svg.dataset.game);
-  new BoardView(svg, game).draw(game.frame);
+function draw() {
+  for (const svg of document.querySelectorAll("svg[data-game]:empty")) {
+    const game = JSON.parse(svg.dataset.game);
+    new BoardView(svg, game).draw(game.frame);
+  }
 }
+
+document.addEventListener("live", draw);
+draw();

@@ -90,7 +90,7 @@ def index() -> str:
     shown = entries[(page - 1) * PER_PAGE : page * PER_PAGE]
     return render_template(
         "watch_list.html",
-        cards=_cards(shown),
+        cards=cards(shown),
         total=len(entries),
         page=page,
         pages=pages,
@@ -152,7 +152,7 @@ def not_found(error: Exception) -> tuple[str, int]:
     return render_template("watch_missing.html"), 404
 
 
-def _cards(entries: Sequence[Entry]) -> list[Card]:
+def cards(entries: Sequence[Entry]) -> list[Card]:
     """What is known of these games, after reading on for a while."""
     until = time.monotonic() + READING_SECONDS
     return [

@@ -115,17 +115,15 @@ def test_it_is_no_policy_and_says_so(trained: Path, capsys: pytest.CaptureFixtur
         load(trained)
 
 
-def test_without_a_champion_there_is_nothing_to_export(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_champion_there_is_nothing_to_export(trained: Path, tmp_path: Path) -> None:
     from mabs.launcher import BattlesnakeLauncher
 
     newest = sorted((trained / "checkpoints").iterdir())[-1]
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(newest, checkpoint)
     (checkpoint / "champion.evaluation").unlink()
-    BattlesnakeLauncher().export(checkpoint, tmp_path / "model")
-    assert "no network was as good as the hand-set weights yet" in capsys.readouterr().out
+    delivered = BattlesnakeLauncher().export(checkpoint, tmp_path / "model")
+    assert "no network was as good as the hand-set weights yet" in delivered.model
     assert not (tmp_path / "model").exists()
 
 

@@ -69,10 +69,42 @@ def test_a_run_leaves_curves_checkpoints_and_a_policy(trained: Path) -> None:
     assert (trained / "model" / "policy.onnx").is_file()
 
 
-def test_a_finished_run_is_not_trained_again(trained: Path) -> None:
+def test_a_finished_run_is_not_trained_again_and_ends_with_five_lines(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = rows(trained)
     assert train(trained.parent, "--num-iters", "4") == 0
     assert rows(trained) == before
+    result, strength, model, report, following = capsys.readouterr().out.splitlines()[-5:]
+    assert result.startswith("result: done: DQN-5x5-2, 4 iterations and ")
+    assert strength.startswith("strength: not measured")
+    assert model == f"model: {trained}/model/policy.onnx"
+    assert report.startswith(f"report: {trained}/report.html, ")
+    assert following == f"next: battlesnake-gym serve --policy {trained}/model/policy.onnx"
+
+
+def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
+    from battlesnake_gym.replay import Replay
+    from server.runs.folder import Run
+
+    run = Run(trained)
+    assert run.state == "done"
+    assert run.part == 1
+    assert run.settings["map_size"] == "5"
+    assert run.settings["observation"] == "planes"
+    assert run.settings["rl.training.config.rollout_fragment_length"] == "8"
+    assert run.identity["algorithm"] == "DQN"
+    first, second = run.games()[::-1]
+    assert (first.iteration, second.iteration) == (2, 4)
+    assert second.kept
+    assert second.path is not None
+    replay = Replay.load(second.path)
+    assert len(replay.first.snakes) == 2
+    assert replay.last.width == 5
+    assert replay.turns
+    text = (trained / "report.html").read_text()
+    assert "after iteration 4" in text
+    assert "causes of death" in text
 
 
 def test_policy_equals_the_network(trained: Path) -> None:

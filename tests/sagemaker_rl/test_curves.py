@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 curves = pytest.importorskip("sagemaker_rl.curves", reason="needs the extra rllib")
+from sagemaker_rl import progress  # noqa: E402
 
 COLUMNS = {"training_iteration": "training_iteration", "reward": "env_runners/mean"}
 
@@ -20,12 +21,12 @@ def test_rows_after_the_checkpoint_are_dropped_and_written_again(tmp_path: Path)
     for iteration in (1, 2, 3):
         first.add(results(iteration, iteration / 2))
     first.close()
-    with (tmp_path / curves.CSV_FILE).open("a") as file:
+    with (tmp_path / progress.CSV_FILE).open("a") as file:
         file.write("4")  # killed in the middle of a row
     second = curves.Curves(tmp_path, COLUMNS, 2)
     second.add(results(3, None))
     second.close()
-    table = curves.read(tmp_path / curves.CSV_FILE)
+    table = progress.read(tmp_path / progress.CSV_FILE)
     assert [row["training_iteration"] for row in table] == [1, 2, 3]
     assert [row["reward"] for row in table[:2]] == [0.5, 1.0]
     assert math.isnan(table[2]["reward"])
@@ -37,8 +38,41 @@ def test_a_fresh_run_begins_empty(tmp_path: Path) -> None:
         run = curves.Curves(tmp_path, COLUMNS, 0)
         run.add(results(1, 1.0))
         run.close()
-    assert len(curves.read(tmp_path / curves.CSV_FILE)) == 1
+    assert len(progress.read(tmp_path / progress.CSV_FILE)) == 1
     assert len(list((tmp_path / "tensorboard").glob("events.*"))) == 1
+
+
+def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="needs the extra rllib")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    settings = {"lr": 1e-4, "algorithm": "DQN", "double_q": True, "sizes": [7, 11], "seed": None}
+    named = {"reward": "env_runners/mean"}
+    run = curves.Curves(tmp_path, COLUMNS, 0, named=named, settings=settings)
+    gif = b"GIF89a" + bytes([30, 0, 20, 1]) + b"..."
+    for iteration in (1, 2):
+        config = {"lr": 1e-4, "model": {"width": 256}}
+        run.add(results(iteration, 0.5) | {"config": config, "learners": {"loss": 2.0}})
+        run.add_film(gif, iteration)
+    run.close()
+    board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert sorted(board.Tags()["scalars"]) == [
+        "curves/reward", "rllib/learners/loss", "rllib/training_iteration"
+    ]  # fmt: skip
+    assert [event.step for event in board.Scalars("curves/reward")] == [1, 2]
+    (image, _) = board.Images("game/against_itself")
+    assert (image.width, image.height, image.encoded_image_string) == (30, 276, gif)
+    found = board.PluginTagToContent("hparams")
+    began = HParamsPluginData.FromString(found["_hparams_/session_start_info"])
+    told = began.session_start_info.hparams
+    assert sorted(told) == ["algorithm", "double_q", "lr", "sizes"]
+    assert told["lr"].number_value == pytest.approx(1e-4)
+    assert told["sizes"].string_value == "[7, 11]"
+    experiment = HParamsPluginData.FromString(found["_hparams_/experiment"]).experiment
+    assert [one.name.tag for one in experiment.metric_infos] == ["curves/reward"]
+    with pytest.raises(ValueError, match="13 curves are named"):
+        curves.Curves(tmp_path, COLUMNS, 0, named={str(n): str(n) for n in range(13)})
 
 
 def test_flatten_takes_numbers_only() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sagemaker_rl import curves, training_run
+from sagemaker_rl import progress, training_run
 from sagemaker_rl.job import Job
 
 pytestmark = pytest.mark.rllib
@@ -95,4 +95,4 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
     )
     run.train(caught)
     assert concluded == ([3] if last == 2000 else [])
-    assert [row["elo"] for row in curves.read(tmp_path / "progress.csv")] == [1000, 1000, last]
+    assert [row["elo"] for row in progress.read(tmp_path / "progress.csv")] == [1000, 1000, last]

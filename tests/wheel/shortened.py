@@ -103,6 +103,8 @@ RULES = (
     Rule("curl ", looked_at(), "from a machine in the engine's region"),
     Rule("jupyter lab ", looked_at(r"lab (\S+)")),
     Rule("python benchmarks/", also("--help"), "It takes five times the minutes", slow=True),
+    Rule("battlesnake-gym runs .*--web", also("--no-browser"), server=True),
+    Rule("battlesnake-gym runs ", also("--help")),
     Rule("battlesnake-gym compare ", also("--help"), "an account of yours"),
     Rule("battlesnake-gym (deploy|undeploy)\\b", also("--help"), "in an account"),
     Rule("battlesnake-gym serve .*--endpoint", also("--help"), "the extra `aws`"),

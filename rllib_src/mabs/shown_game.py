@@ -1,0 +1,79 @@
+"""A short game of what is trained, to be looked at: a replay, and a film of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from battlesnake_gym import animation
+from battlesnake_gym.board import Board
+from battlesnake_gym.replay import Replay
+from battlesnake_gym.rules import MOVES, Game
+from battlesnake_gym.vector import VectorBattlesnake
+from heuristics.evaluation import Evaluation
+from heuristics.search import Search
+from mabs.environment import make_vector
+from mabs.policies import Values
+
+MOST_TURNS = 150
+"""A game is left after so many turns: who looks has seen enough."""
+
+CELL = 12
+"""Pixels of a cell's side in a film."""
+
+POSITIONS = 100
+"""That a search looks at for each move."""
+
+
+def play(
+    values: Values, env_config: Mapping[str, Any], seed: int, turns: int = MOST_TURNS
+) -> Replay:
+    """Let a policy play all seats of a game of ``env_config``, greedily, under its action mask."""
+    vector = make_vector(1, {**env_config, "max_turns": turns})
+    observations, infos = vector.reset(seed=seed)
+    replay = Replay(_board(vector))
+    for _ in range(turns):
+        alive = infos["alive"][0]
+        if not alive.any():
+            break
+        said = values(observations[0][alive])
+        actions = np.zeros((1, len(alive)), dtype=np.uint8)
+        actions[0, alive] = np.where(infos["action_mask"][0][alive], said, -np.inf).argmax(-1)
+        facing = vector.games.facing[0]
+        chosen = vector.observation.absolute_actions(actions[0].astype(np.int64), facing)
+        moves = {
+            snake.id: MOVES[action]
+            for snake, action in zip(replay.first.snakes, chosen, strict=True)
+        }
+        observations, _, _, _, infos = vector.step(actions)
+        replay.append(moves, after=vector.games.state(0))
+    return replay
+
+
+def duel(evaluation: Evaluation | None, seed: int, turns: int = MOST_TURNS) -> Replay:
+    """Let the search play a duel against itself with ``evaluation`` (None: hand-set weights)."""
+    replay = Replay(Board.new(11, 11, 2, game=Game(seed=seed)))
+    search = Search(evaluation=evaluation, nodes=POSITIONS)
+    while len((board := replay.last).living) > 1 and board.turn < turns:
+        moves = {}
+        for snake in board.living:
+            board.you_id = snake.id
+            moves[snake.id] = search(board).move
+        replay.append(moves)
+    return replay
+
+
+def film(replay: Replay) -> bytes:
+    """The game as a GIF."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "game.gif"
+        animation.save_gif(replay.boards(), path, CELL)
+        return path.read_bytes()
+
+
+def _board(vector: VectorBattlesnake) -> Board:
+    return Board.from_state(vector.games.state(0), vector.game)

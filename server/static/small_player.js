@@ -1,0 +1,45 @@
+// A game that plays by itself, with a button and a slider: for pages that need nothing else.
+//
+//   <svg class="board" id="board">, <button id="play">, <input id="turn" type="range">,
+//   <output id="shown">, <ul id="snakes">,
+//   <script type="application/json" id="game" data-speed="TURNS A SECOND">
+
+import { BoardView } from "./board.js";
+
+const $ = (id) => document.getElementById(id);
+const game = JSON.parse($("game").textContent);
+const view = new BoardView($("board"), game);
+let playing = !window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+$("turn").max = game.frames.length - 1;
+function show() {
+  const frame = game.frames[$("turn").value];
+  view.draw(frame);
+  $("shown").textContent = `turn ${frame.turn}`;
+  $("snakes").replaceChildren(...frame.snakes.map((snake, i) => {
+    const item = document.createElement("li");
+    const dot = document.createElement("span");
+    dot.className = "dot";
+    dot.style.background = game.snakes[i].color;
+    const fate = snake.death ? `${snake.death.cause}, turn ${snake.death.turn}`
+      : `length ${snake.body.length}, health ${snake.health}`;
+    item.append(dot, `${game.snakes[i].name}: ${fate}`);
+    return item;
+  }));
+}
+function pause(wanted) {
+  playing = !wanted;
+  $("play").textContent = playing ? "Pause" : "Play";
+}
+$("play").addEventListener("click", () => {
+  if (!playing && $("turn").value === $("turn").max) $("turn").value = 0;
+  pause(playing);
+});
+$("turn").addEventListener("input", () => { pause(true); show(); });
+setInterval(() => {
+  if (!playing) return;
+  if ($("turn").value === $("turn").max) pause(true);
+  else $("turn").stepUp();
+  show();
+}, 1000 / Number($("game").dataset.speed));
+pause(!playing);
+show();

@@ -1,0 +1,167 @@
+"""The page of ``battlesnake-gym runs --web``: runs in a table, their curves, their games, live.
+
+Nothing is loaded and nothing is trained here: the pages read what runs leave in their folders, and
+look again when somebody does.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, cast
+
+from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
+
+from server.addresses import listen
+from server.replays.analyses import Analyses
+from server.replays.library import Library
+from server.runs import charts
+from server.runs.command import left, state
+from server.runs.folder import Game, Run, Runs, differing
+from server.web import compress, watch
+from server.web.page_server import PageServer
+
+MOST_CARDS = 12
+"""Games of a run that are shown with a picture."""
+
+AXIS, SPAN = "minutes", 5
+
+blueprint = Blueprint("runs", __name__)
+
+
+class Shown(NamedTuple):
+    """A game of a run, with what the list of games tells of it."""
+
+    game: Game
+    card: watch.Card
+
+
+def create_app(runs: Runs) -> Flask:
+    """The application over a folder of runs."""
+    app = Flask("server")  # whose folders hold the templates and the board component
+    app.extensions["runs"] = runs
+    app.extensions["runs lock"] = threading.Lock()
+    app.extensions["library"] = Library([runs.folder])
+    app.extensions["analyses"] = Analyses()
+    app.config["MAY_ANALYSE"] = True
+    app.register_blueprint(blueprint)
+    app.register_blueprint(watch.blueprint, url_prefix="/games")
+    app.context_processor(lambda: {"home": "runs.index", "home_name": "Runs"})
+    app.after_request(compress.compressed)
+    app.after_request(watch.keep_to_this_server)
+    return app
+
+
+@blueprint.get("/")
+def index() -> str:
+    """All runs in a table, and the curves of those that were chosen."""
+    with _looking() as runs:
+        names = request.args.getlist("run")
+        chosen = [run for run in runs if run.name in names] or runs
+        chosen = chosen[: charts.MOST_RUNS]
+        axis, span = _axis(), _span()
+        counted = ((run.name, charts.deaths(run, axis)) for run in chosen)
+        return render_template(
+            "runs.html",
+            runs=runs,
+            chosen=[run.name for run in chosen],
+            differ=differing(runs),
+            charts=charts.charts(chosen, axis, span),
+            deaths=[(name, found) for name, found in counted if found is not None],
+            axis=axis,
+            span=span,
+            axes=charts.AXES,
+            spans=charts.SPANS,
+            most=charts.MOST_RUNS,
+            state=state,
+            left=left,
+        )
+
+
+@blueprint.get("/runs.json")
+def as_json() -> Response:
+    """The table for scripts; it changes whenever the page does."""
+    with _looking() as runs:
+        return jsonify([run.to_json() for run in runs])
+
+
+@blueprint.get("/run/<name>")
+def show(name: str) -> str:
+    """One run: its curves, strength, games and settings."""
+    with _looking() as runs:
+        run = _find(runs, name)
+        axis, span = _axis(), _span()
+        games = run.games()
+        return render_template(
+            "run.html",
+            run=run,
+            charts=charts.charts([run], axis, span),
+            deaths=charts.deaths(run, axis),
+            shown=_cards(games),
+            without=[game.iteration for game in games if game.path is None],
+            axis=axis,
+            span=span,
+            axes=charts.AXES,
+            spans=charts.SPANS,
+            state=state,
+            left=left,
+        )
+
+
+@blueprint.get("/run/<name>.json")
+def run_as_json(name: str) -> Response:
+    """One run for scripts."""
+    with _looking() as runs:
+        run = _find(runs, name)
+        return jsonify(run.to_json() | {"games": [game.iteration for game in run.games()]})
+
+
+def _cards(games: list[Game]) -> list[Shown]:
+    library = cast(Library, current_app.extensions["library"])
+    entries = {entry.path: entry for entry in library.entries()}
+    known = [game for game in games if game.path in entries][:MOST_CARDS]
+    cards = watch.cards([entries[game.path] for game in known if game.path is not None])
+    return [Shown(game, card) for game, card in zip(known, cards, strict=True)]
+
+
+@contextmanager
+def _looking() -> Iterator[list[Run]]:
+    """All runs as they stand now; one request at a time reads on in their files."""
+    with current_app.extensions["runs lock"]:
+        yield cast(Runs, current_app.extensions["runs"]).look()
+
+
+def _find(runs: list[Run], name: str) -> Run:
+    return next((run for run in runs if run.name == name), None) or abort(404)
+
+
+def _axis() -> str:
+    asked = request.args.get("axis", AXIS)
+    return asked if asked in charts.AXES else AXIS
+
+
+def _span() -> int:
+    asked = request.args.get("span", SPAN, int)
+    return asked if asked in charts.SPANS else SPAN
+
+
+def serve(runs: Runs, port: int, *, open_browser: bool) -> int:
+    """Show the page on this machine until interrupted; raises ``ValueError`` for a taken port."""
+    listener = listen("127.0.0.1", port)
+    app = create_app(runs)
+    server = PageServer(app, listener)
+    server.start()
+    address = f"http://127.0.0.1:{server.port}/"
+    sys.stdout.write(f"{len(runs.look())} runs at {address}  (Ctrl+C ends)\n")
+    sys.stdout.flush()
+    if open_browser:
+        webbrowser.open(address)
+    try:
+        server.wait()
+    finally:
+        server.stop()
+        app.extensions["analyses"].close()
+    return 0

@@ -1,0 +1,278 @@
+"""Training runs: what a folder tells, the table, curves as points, the report and the pages."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from battlesnake_gym import cli
+from battlesnake_gym.replay import Replay
+from sagemaker_rl import run_lock
+from sagemaker_rl.progress import CSV_FILE, Progress
+from server.runs import charts, report
+from server.runs.folder import Run, Runs, differing
+from server.web import runs as pages
+from tests.server import training_runs
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run that is done, one that was stopped, one that failed, one that was killed."""
+    runs = tmp_path / "runs"
+    training_runs.make(runs, "done", 18, games=(6, 18))
+    training_runs.make(runs, "stopped", 6, "stopped", map_size=7)
+    training_runs.make(runs, "failed", 2, "failed", why="RuntimeError: no <runner>", lr=1e-4)
+    training_runs.make(runs, "killed", 4, "running")
+    return runs
+
+
+def of(folder: Path, name: str) -> Run:
+    return next(run for run in Runs(folder).look() if run.name == name)
+
+
+def test_the_table_tells_how_runs_stand_and_what_differs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with run_lock.hold(training_runs.make(folder, "on", 6, "running", lr=2e-4)):
+        assert cli.main(["runs", str(folder)]) == 0
+    out = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in out.splitlines()[1:6]}
+    assert re.search(
+        r"done +- +3\.0 +18,000 +1060 \(1010 to 1120\) +map_size=11, lr=-", lines["done"]
+    )
+    assert "running 33 %  2 min" in lines["on"]
+    assert "lr=0.0002" in lines["on"]
+    assert re.search(r"stopped 33 % +- .* map_size=7", lines["stopped"])
+    assert "died 11 %" in lines["failed"]
+    assert "failed died: RuntimeError: no <runner>" in out
+    assert "killed died: its process was killed" in out
+    assert "seed" not in out
+    assert "algorithm" not in out
+
+
+def test_the_table_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["runs", str(folder / "done"), "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["run"] == "done"
+    assert told["state"] == "done"
+    assert told["part"] == 1
+    assert told["seconds_left"] is None
+    assert told["strength"] == {"elo": 1060, "low": 1010, "high": 1120, "games": 16}
+    assert told["settings"] == {"algorithm": "DQN", "map_size": "11", "minutes": "3.0"}
+
+
+def test_the_strength_is_that_of_the_weights_that_are_kept(tmp_path: Path) -> None:
+    run = training_runs.make(tmp_path, "fell", 4)
+    with (run / CSV_FILE).open("a") as file:  # weaker since, so that iteration 4's are kept
+        file.write("5,50,5000,1,1,0,0,0,1,600,550,660,20,780,0.2,0.1,0.3\n")
+    found = Run(run)
+    assert str(found.strength) == "780 (730 to 840)"
+    assert found.win_rates() == [("hungry", 0.5, 0.4, 0.6)]
+    assert Run(training_runs.make(tmp_path, "young", 2)).strength is None
+
+
+def test_no_runs_and_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["runs", str(tmp_path)]) == 2
+    assert "has no runs; `battlesnake-gym train --minutes 3`" in capsys.readouterr().err
+    assert cli.main(["runs", str(tmp_path / "none")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_a_look_is_no_reason_for_a_training_to_be_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = training_runs.make(tmp_path, "on", 1, "running")
+    assert not run_lock.is_held(run)
+    with run_lock.hold(run):
+        assert run_lock.is_held(run)
+        assert run_lock.is_held(run)
+    looking = (run / run_lock.LOCK_FILE).open()
+    assert run_lock._lock(looking, fcntl.LOCK_SH)
+    waited: list[float] = []
+
+    def look_away(seconds: float) -> None:
+        waited.append(seconds)
+        looking.close()
+
+    monkeypatch.setattr("time.sleep", look_away)
+    with run_lock.hold(run):
+        assert len(waited) == 1
+
+
+def test_only_what_was_added_is_read(tmp_path: Path) -> None:
+    run = training_runs.make(tmp_path, "long", 300)
+    path = run / CSV_FILE
+    progress = Progress(path)
+    progress.look()
+    assert len(progress) == 300
+    size = path.stat().st_size
+    with path.open("r+b") as file:  # what was read before is not looked at again
+        file.write(b"x" * (size // 2))
+    with path.open("a") as file:
+        file.write("301,3010,301000,7")  # torn
+    progress.look()
+    assert len(progress) == 300
+    with path.open("a") as file:
+        file.write(",9\r\nnonsense,3020\r\n")
+    progress.look()
+    assert len(progress) == 302
+    assert progress.column("time_total_s")[298:] == training_runs.array(2990, 3000, 3010, 3020)
+    assert progress.last("episode_reward_mean") == 7
+    assert progress.last("training_iteration") == 301
+    assert math.isnan(progress.column("elo")[-1])
+
+
+def test_a_file_that_was_begun_anew_is_read_from_its_beginning(tmp_path: Path) -> None:
+    run = training_runs.make(tmp_path, "resumed", 5)
+    found = Run(run)
+    fresh = training_runs.make(tmp_path, "fresh", 3)
+    (fresh / CSV_FILE).replace(run / CSV_FILE)
+    found.look()
+    assert found.iterations == 3
+    (run / CSV_FILE).unlink()
+    found.look()
+    assert found.iterations == 0
+
+
+def test_runs_come_and_go(folder: Path) -> None:
+    runs = Runs(folder)
+    assert len(runs.look()) == 4
+    training_runs.make(folder, "new", 1)
+    shutil.rmtree(folder / "killed")
+    assert sorted(run.name for run in runs.look()) == ["done", "failed", "new", "stopped"]
+
+
+def test_settings_of_one_run_do_not_differ(folder: Path) -> None:
+    run = of(folder, "done")
+    assert differing([run]) == {run.path: {}}
+
+
+def test_curves_lie_over_each_other_and_have_their_interval(folder: Path) -> None:
+    runs = [of(folder, name) for name in ("done", "stopped", "failed")]
+    made = charts.charts(runs, "minutes", span=1)
+    strength, reward, *_ = made
+    assert strength.title == "strength, Elo"
+    assert [line.name for line in strength.lines] == ["done", "stopped"]  # failed: not measured
+    assert [line.number for line in reward.lines] == [0, 1, 2]
+    assert strength.x.ticks == ("0", "0.5", "1", "1.5", "2", "2.5", "3")
+    points = [tuple(map(float, point.split(","))) for point in reward.lines[0].points.split()]
+    assert len(points) == 18
+    assert points[-1][0] == 1000
+    low, high = reward.y.low, reward.y.high
+    assert low + (high - low) * (1 - points[-1][1] / 400) == pytest.approx(38, abs=0.1)
+    assert len(strength.lines[0].area.split()) == 2 * len(strength.lines[0].points.split())
+    assert reward.lines[0].area == ""
+
+
+def test_long_curves_are_drawn_by_means(tmp_path: Path) -> None:
+    run = Run(training_runs.make(tmp_path, "long", 2000))
+    reward = next(c for c in charts.charts([run]) if c.title == "reward of a game")
+    points = reward.lines[0].points.split()
+    assert len(points) == charts.MOST_POINTS
+    assert float(points[-1].split(",")[0]) == pytest.approx(
+        1000 * 20000 / 60 / reward.x.high, abs=1
+    )
+
+
+def test_causes_of_death_fill_their_chart(folder: Path) -> None:
+    found = charts.deaths(of(folder, "done"))
+    assert found is not None
+    assert [layer.title for layer in found.layers] == ["hit a wall", "ran into a body", "starved"]
+    assert sum(layer.last for layer in found.layers) == pytest.approx(1)
+    top = found.layers[-1].points.split()[-18:]
+    assert {point.split(",")[1] for point in top} == {"0.0"}
+    shares = [layer.last for layer in found.layers]
+    assert shares == pytest.approx([(0.5 / 18) / (1.25 + 0.5 / 18), *(
+        one / (1.25 + 0.5 / 18) for one in (1.0, 0.25))])  # fmt: skip
+
+
+def test_the_report_is_one_file_with_a_game(folder: Path) -> None:
+    written = report.write(folder / "done")
+    text = written.read_text()
+    assert written == folder / "done" / "report.html"
+    assert not re.search(r'(src|href)="', text)
+    assert "://" not in text.replace("http://www.w3.org/", "")
+    assert "after iteration 18" in text
+    assert '"frames"' in text
+    assert "<b>1060 Elo</b>" in text
+    assert '<th scope="row">map_size</th><td>11</td>' in text
+
+
+def test_reports_of_runs_without_games_or_curves(folder: Path) -> None:
+    assert cli.main(["runs", str(folder), "--report"]) == 0
+    assert "none was recorded" in (folder / "stopped" / "report.html").read_text()
+    text = (folder / "failed" / "report.html").read_text()
+    assert "RuntimeError: no &lt;runner&gt;" in text
+    empty = training_runs.make(folder, "empty", 0, "stopped")
+    assert "no iteration was finished" in report.write(empty).read_text()
+
+
+def test_pages_answer(folder: Path) -> None:
+    client = pages.create_app(Runs(folder)).test_client()
+    text = client.get("/").get_data(as_text=True)
+    assert text.count("<figure") >= 4
+    assert "no &lt;runner&gt;" in text
+    only = client.get("/?run=stopped&axis=turns&span=25").get_data(as_text=True)
+    assert 'data-name="stopped"' in only
+    assert 'data-name="done"' not in only
+    assert "turns played" in only
+    assert client.get("/?axis=../../etc&span=x").status_code == 200
+    run = client.get("/run/done").get_data(as_text=True)
+    assert "after iteration 18, 3.0 minutes" in run
+    assert 'href="/games/replay/done/games/iteration-000018.jsonl.gz"' in run
+    assert client.get("/games/replay/done/games/iteration-000018.jsonl.gz").status_code == 200
+    assert json.loads(client.get("/games/data/done/games/iteration-000018.jsonl.gz").data)["over"]
+    assert client.get("/run/none").status_code == 404
+    assert client.get("/run/..%2Fdone").status_code == 404
+    policy = client.get("/").headers["Content-Security-Policy"]
+    assert "script-src 'self'" in policy
+
+
+def test_pages_tell_of_a_checkpoint_without_a_game(folder: Path) -> None:
+    (folder / "done" / "checkpoints" / "checkpoint_000019").mkdir(parents=True)
+    client = pages.create_app(Runs(folder)).test_client()
+    text = client.get("/run/done").get_data(as_text=True)
+    assert "No game was recorded of the checkpoint after iteration 19." in text
+    assert json.loads(client.get("/run/done.json").data)["games"] == [19, 18, 6]
+
+
+def test_pages_of_no_runs(tmp_path: Path) -> None:
+    client = pages.create_app(Runs(tmp_path)).test_client()
+    assert "No runs here yet" in client.get("/").get_data(as_text=True)
+    training_runs.make(tmp_path, "begun", 0, "running")
+    assert "No iteration is finished yet" in client.get("/").get_data(as_text=True)
+    assert client.get("/run/begun").status_code == 200
+
+
+def test_nothing_heavy_is_imported(folder: Path) -> None:
+    script = f"""
+import sys
+from pathlib import Path
+from server.runs import report
+from server.runs.folder import Runs
+from server.web import runs
+client = runs.create_app(Runs(Path({str(folder)!r}))).test_client()
+assert client.get("/").status_code == client.get("/run/done").status_code == 200
+report.write(Path({str(folder / "done")!r}))
+heavy = {{"torch", "ray", "sagemaker", "tensorboardX", "boto3", "pandas", "matplotlib"}}
+print(sorted(heavy & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_recorded_games_play(folder: Path) -> None:
+    game = Run(folder / "done").games()[0]
+    assert game.path is not None
+    assert game.iteration == 18
+    assert game.minutes == pytest.approx(3)
+    assert not game.kept
+    assert len(Replay.load(game.path).turns) == 6

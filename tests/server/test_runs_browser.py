@@ -1,0 +1,105 @@
+"""The page of training runs and a run's report in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from server.runs import report
+from server.runs.folder import Runs
+from server.web import runs as pages
+from tests.server import training_runs, web_site
+from tests.server.browser import Browser
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("training") / "runs"
+    training_runs.make(root, "long", 18, games=(6, 18))
+    training_runs.make(root, "on", 6, "running", lr=2e-4)
+    return root
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path) -> Iterator[str]:
+    app = pages.create_app(Runs(folder))
+    with web_site.serving(app) as address:
+        yield address
+    app.extensions["analyses"].close()
+
+
+@pytest.fixture
+def quiet(browser: Browser) -> Iterator[Browser]:
+    """The browser in a usual window; its console must stay empty."""
+    browser.look()
+    browser.complaints()
+    yield browser
+    assert browser.complaints() == []
+
+
+def hover(browser: Browser, part: float) -> str:
+    """What the first chart tells of a place, 0 to 1, along its axis."""
+    browser.run(
+        "(chart => { const box = chart.getBoundingClientRect(); chart.dispatchEvent("
+        "new PointerEvent('pointermove', {bubbles: true, clientX: box.left + box.width"
+        f" * {part}, clientY: box.top + 5}})); }})(document.querySelector('svg[data-chart]'))"
+    )
+    return browser.text(".plot .told")
+
+
+def test_curves_are_chosen_and_told(quiet: Browser, site: str) -> None:
+    quiet.open(f"{site}/")
+    quiet.wait("document.querySelectorAll('svg[data-chart] polyline').length >= 4")
+    box = quiet.run("document.querySelector('svg[data-chart]').getBoundingClientRect().height")
+    assert box > 100
+    told = hover(quiet, 0.3)
+    assert told.startswith("0.9 minutes of training: ")
+    assert "long 800" in told
+    assert "on 800" in told
+    quiet.run("document.querySelector('input[value=on]').click()")
+    quiet.wait("!document.querySelector('polyline[data-name=on]')")
+    assert "run=long" in quiet.run("location.href")
+    quiet.run("(s => { s.value = 'turns'; s.dispatchEvent(new Event('change', {bubbles: true}));"
+              " })(document.querySelector('select[name=axis]'))")  # fmt: skip
+    quiet.wait("document.querySelector('svg[data-chart]').dataset.title === 'turns played'")
+
+
+def test_the_page_follows_a_run(quiet: Browser, site: str, folder: Path) -> None:
+    quiet.open(f"{site}/run/on")
+    quiet.wait("document.body.innerText.includes('6 iterations')")
+    assert "No game was recorded" in quiet.text("main")
+    quiet.wait("performance.getEntriesByType('resource').some(r => r.name.endsWith('on.json'))")
+    training_runs.append(folder / "on", 7)
+    training_runs.played(7).save(folder / "on" / "games" / "iteration-000007.jsonl.gz")
+    quiet.wait("document.body.innerText.includes('7 iterations')")
+    quiet.wait("document.querySelector('svg.thumbnail').children.length > 0")
+
+
+def test_the_games_of_a_run_are_played(quiet: Browser, site: str) -> None:
+    quiet.open(f"{site}/run/long")
+    quiet.wait("document.querySelectorAll('svg.thumbnail .snake').length === 4")
+    quiet.run("document.querySelector('a.game').click()")
+    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    assert quiet.text(".brand").strip() == "Runs"
+
+
+@pytest.mark.parametrize("path", ["/", "/run/long"])
+def test_a_phone_shows_all_of_it(quiet: Browser, site: str, path: str) -> None:
+    quiet.look(390, 800)
+    quiet.open(site + path)
+    quiet.wait("document.querySelector('svg[data-chart]')")
+    assert quiet.run("document.documentElement.scrollWidth") <= 390
+    assert quiet.run("document.querySelector('svg[data-chart]').clientWidth") > 250
+
+
+def test_the_report_needs_nothing_else(quiet: Browser, folder: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone.html"
+    alone.write_bytes(report.write(folder / "long").read_bytes())
+    quiet.open(alone.as_uri())
+    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    quiet.wait("document.getElementById('shown').innerText === 'turn 6'")
+    assert hover(quiet, 1.0).startswith("3 minutes of training: long 1,060")
+    loaded = quiet.run("performance.getEntriesByType('resource').map(r => r.name)")
+    assert loaded == []

@@ -1,0 +1,91 @@
+"""Folders as training runs leave them, made without training."""
+
+from __future__ import annotations
+
+import csv
+import math
+import time
+from array import array as make_array
+from pathlib import Path
+from typing import Any
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.replay import Replay
+from battlesnake_gym.rules import MOVES, Game
+from sagemaker_rl import recorded_games, run_lock
+from sagemaker_rl.progress import CSV_FILE
+from sagemaker_rl.run_file import GAMES, RunFile
+
+COLUMNS = (
+    *("training_iteration", "time_total_s", "env_steps", "episode_reward_mean"),
+    *("episode_len_mean", "Snake_hit_wall", "Snake_hit_body", "Starved", "cpu_minutes"),
+    *("elo", "elo_low", "elo_high", "elo_games", "elo_best"),
+    *("win_rate_hungry", "win_rate_hungry_low", "win_rate_hungry_high"),
+)
+
+SETTINGS: dict[str, Any] = {"algorithm": "DQN", "map_size": 11, "minutes": 3.0, "seed": None}
+
+
+def row(iteration: int) -> list[float]:
+    """What is written after an iteration, ten seconds each; measured from the third on."""
+    n = float(iteration)
+    measured = iteration >= 3
+    elo = 700 + 20 * n if measured else math.nan
+    return [
+        *(n, 10 * n, 1000 * n, 20 + n, 30 + 2 * n, 0.5 / n, 1.0, 0.25, n / 6),
+        *(elo, elo - 50, elo + 60, 16.0 if measured else math.nan, elo),
+        *((0.5, 0.4, 0.6) if measured else (math.nan,) * 3),
+    ]
+
+
+def append(run: Path, *iterations: int) -> None:
+    """Write rows, as the trainer does."""
+    with (run / CSV_FILE).open("a", newline="") as file:
+        for iteration in iterations:
+            csv.writer(file).writerow(
+                "" if math.isnan(number) else f"{number:.10g}" for number in row(iteration)
+            )
+
+
+def make(
+    folder: Path,
+    name: str,
+    iterations: int = 6,
+    state: str = "done",
+    *,
+    why: str = "",
+    games: tuple[int, ...] = (),
+    minutes: float = 3.0,
+    **settings: Any,
+) -> Path:
+    """A run of so many iterations, with recorded games of some of them."""
+    run = folder / name
+    run.mkdir(parents=True)
+    (run / CSV_FILE).write_text(",".join(COLUMNS) + "\r\n")
+    (run / run_lock.LOCK_FILE).touch()
+    append(run, *range(1, iterations + 1))
+    now = time.time()
+    RunFile(
+        state, now - 60, None if state == "running" else now, why,
+        plan={"num_iters": None, "minutes": minutes, "timesteps": None},
+        settings=SETTINGS | {"minutes": minutes} | settings,
+        identity={"algorithm": "DQN", "board size": [11, 11]},
+        versions={"battlesnake-gym": "0.1.0"},
+    ).save(run)  # fmt: skip
+    for iteration in games:
+        played(iteration).save(recorded_games.path_of(run / GAMES, iteration))
+    return run
+
+
+def played(seed: int, turns: int = 6) -> Replay:
+    """A game of some safe turns."""
+    replay = Replay(Board.new(7, 7, 2, game=Game(seed=seed)))
+    for _ in range(turns):
+        board = replay.last
+        replay.append({s.id: (board.safe_moves(s.id) or MOVES)[0] for s in board.living})
+    return replay
+
+
+def array(*numbers: float) -> make_array[float]:
+    """As columns of a `Progress` are."""
+    return make_array("d", numbers)
