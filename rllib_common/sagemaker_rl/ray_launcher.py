@@ -125,6 +125,10 @@ class SageMakerRayLauncher:
             ValueError: something is missing, and what to do about it.
         """
 
+    def announce(self, config: AlgorithmConfig) -> str:
+        """What is told in one line before training begins, with the runners counted; or ""."""
+        return ""
+
     def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """JSON facts that a checkpoint must share with the experiment that resumes from it.
 
@@ -363,6 +367,7 @@ class SageMakerRayLauncher:
             with connected_ray(address) as (cpus, gpus):
                 self._train_on(cpus, gpus, run, plain)
         elif not run.finished:
+            self._announce(run)
             with stop_signals() as caught, started_ray():
                 run.train(caught)
         with stop_signals("the export"):
@@ -375,8 +380,13 @@ class SageMakerRayLauncher:
         check_cpus(run.config, cpus)
         check_gpus(run.config, gpus)
         if not run.finished:
+            self._announce(run)
             with stop_signals() as caught:
                 run.train(caught)
+
+    def _announce(self, run: TrainingRun) -> None:
+        if line := self.announce(run.config):
+            say(line)
 
     def _deliver(self, run: TrainingRun) -> None:
         """What came of it, from the last checkpoint, whether training has ended or was stopped."""

@@ -34,7 +34,8 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
     next level (``AutoresetMode.NEXT_STEP``).
 
     ``infos``: ``level_seed`` int32 (N,), the number of the level that is played;
-    ``prev_level_complete`` bool (N,), whether this step completed a level.
+    ``prev_level_complete`` bool (N,), whether this step completed a level; ``clock`` int64 (N,),
+    how many steps there have been since the games were made.
 
     Raises:
         ValueError: an impossible ``env_config`` (keys: `env_config.DEFAULTS`) or ``num_envs``.
@@ -80,11 +81,12 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
             self._provider = make_provider(
                 self.env_config, [int(one) for one in seeds], self._num_threads
             )
+            self._clock = np.zeros(self.num_envs, dtype=np.int64)
         step = self._provider.reset()
         self._turns = np.zeros(self.num_envs, dtype=np.int32)
         self._ended = np.zeros(self.num_envs, dtype=np.bool_)
         self._stack: NDArray[np.uint8] | None = None
-        return self._observe(step, np.ones(self.num_envs, dtype=np.bool_)), _infos(step)
+        return self._observe(step, np.ones(self.num_envs, dtype=np.bool_)), self._infos(step)
 
     def step(
         self, actions: NDArray[np.integer[Any]]
@@ -94,19 +96,27 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
             raise RuntimeError("call reset() before step()")
         begun = self._ended
         step = self._provider.step(np.asarray(actions, dtype=np.int32))
+        self._clock = self._clock + 1
         self._turns += 1
         self._turns[begun] = 0
         truncations = step.done & (self._turns >= self.max_turns) & ~step.level_complete
         self._ended = step.done
         self._turns[step.level_complete] = 0
         observations = self._observe(step, begun)
-        return observations, step.rewards, step.done & ~truncations, truncations, _infos(step)
+        return observations, step.rewards, step.done & ~truncations, truncations, self._infos(step)
 
     def close(self, **kwargs: Any) -> None:
         """Let the games go; `reset` makes new ones."""
         if self._provider is not None:
             self._provider.close()
         self._provider = None
+
+    def _infos(self, step: Step) -> Infos:
+        return {
+            "level_seed": step.level_seeds,
+            "prev_level_complete": step.level_complete,
+            "clock": self._clock,
+        }
 
     def _observe(self, step: Step, begun: NDArray[np.bool_]) -> NDArray[np.uint8]:
         """The newest frames, or the last ones; of a game that has just begun, its first alone."""
@@ -119,10 +129,6 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
             repeated[~begun, :, :, :-channels] = self._stack[~begun, :, :, channels:]
         self._stack = repeated
         return repeated
-
-
-def _infos(step: Step) -> Infos:
-    return {"level_seed": step.level_seeds, "prev_level_complete": step.level_complete}
 
 
 class ProcgenEnv(gymnasium.Env[NDArray[np.uint8], Any]):

@@ -16,7 +16,7 @@ from ray.tune.registry import register_env
 
 from battlesnake_gym.command_line import Parser
 from battlesnake_gym.nearest import unknown
-from procgen_rllib import experiments, plugins
+from procgen_rllib import experiments, generalization, plugins
 from procgen_rllib.env_config import complete
 from procgen_rllib.environment import (
     ENV_NAME,
@@ -26,8 +26,11 @@ from procgen_rllib.environment import (
     make_stacked_env,
 )
 from procgen_rllib.network import ImpalaModule, check_model_config
+from procgen_rllib.procgen_ppo import ProcgenPPOConfig
+from procgen_rllib.recipe import recipe
 from sagemaker_rl.hyperparameters import HyperparameterError, option
 from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
+from sagemaker_rl.training_run import CSV_COLUMNS
 
 ENVIRONMENTS = {ENV_NAME: make_env, STACKED_ENV_NAME: make_stacked_env}
 """The environments by the names of the competition's starter kit."""
@@ -39,7 +42,7 @@ DEFAULT_EXPERIMENT = "impala-baseline"
 class ProcgenHyperparameters(Hyperparameters):
     """What to play and how to learn; an experiment file sets most of them."""
 
-    algorithm: str = option("PPO", "one of RLlib's, or a file in algorithms/")
+    algorithm: str = option("ProcgenPPO", "ProcgenPPO, one of RLlib's, or a file in algorithms/")
     experiment: str = option(DEFAULT_EXPERIMENT, "a named experiment, or an experiment file")
     env: str = option(ENV_NAME, f"the environment: {' or '.join(ENVIRONMENTS)}")
     env_name: str | None = option(None, "the game, over that of the experiment")
@@ -67,6 +70,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
     """
 
     hyperparameters_class = ProcgenHyperparameters
+    csv_columns = CSV_COLUMNS | generalization.COLUMNS
 
     def register_env_creator(self) -> None:
         """Register the environments under the names that the starter kit has for them."""
@@ -105,8 +109,21 @@ class ProcgenLauncher(SageMakerRayLauncher):
         games.close()
 
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
-        """None where there are few CPUs: sampling and learning in turn, both use all of them."""
-        return 0 if cpus <= 4 else super().default_workers(config, cpus)
+        """None where there are few CPUs: sampling and learning in turn, both use all of them.
+
+        Of games that are to be shared each runner gets as many, so that some CPUs may be left.
+        """
+        if cpus <= 4:
+            return 0
+        most = super().default_workers(config, cpus)
+        shared = config.games if isinstance(config, ProcgenPPOConfig) else None
+        if shared is None:
+            return most
+        return max(runners for runners in range(1, most + 1) if shared % runners == 0)
+
+    def announce(self, config: AlgorithmConfig) -> str:
+        """The recipe: games, turns, batches and losses."""
+        return recipe(config)
 
     def default_name(self, hyperparameters: ProcgenHyperparameters) -> str:
         """The experiment and the game."""
@@ -115,6 +132,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
 
     def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """What decides whether a checkpoint can go on: algorithm, game and network."""
+        generalization.check(config)
         spec = config.rl_module_spec
         return {
             "algorithm": config.algo_class.__name__,
@@ -172,6 +190,7 @@ def configure(
     # One batch of games a runner, and so one forward pass for all of them.
     config.env_runners(gym_env_vectorize_mode="vector_entry_point")
     config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))
+    generalization.set_up(config)
     if custom_model is not None:
         model = plugins.find_model(custom_model)
         options = dict(custom_options or {})

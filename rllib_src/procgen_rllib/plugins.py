@@ -8,7 +8,6 @@ then beside the script that was started, then here, where the examples are.
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,7 +21,9 @@ from ray.rllib.algorithms.registry import ALGORITHMS, _get_algorithm_class
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModule
 
+from battlesnake_gym import own_files
 from procgen_rllib.network import ImpalaModule
+from procgen_rllib.procgen_ppo import ProcgenPPO
 
 EXAMPLES = Path(__file__).parent
 
@@ -43,14 +44,13 @@ def find_model(name: str) -> type[RLModule]:
 
 
 def find_algorithm(name: str) -> type[Algorithm]:
-    """The algorithm called ``name``: one of RLlib's, or a file in ``algorithms/``.
+    """The algorithm called ``name``: ProcgenPPO, one of RLlib's, or a file in ``algorithms/``.
 
     Raises:
         ValueError: as `find_model`.
     """
-    return _find(
-        "algorithms", name, {known: partial(_get_algorithm_class, known) for known in ALGORITHMS}
-    )
+    of_rllib = {known: partial(_get_algorithm_class, known) for known in ALGORITHMS}
+    return _find("algorithms", name, {"ProcgenPPO": lambda: ProcgenPPO} | of_rllib)
 
 
 def find_callbacks(name: str) -> type[RLlibCallback]:
@@ -82,14 +82,8 @@ def _find(kind: str, name: str, built_in: Mapping[str, Callable[[], type[Any]]])
 
 
 def _load(kind: str, path: Path) -> ModuleType:
-    name = f"_procgen_{kind}_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        module = own_files.module(path, kind)
     except Exception as error:
         raise ValueError(f"{path} cannot be imported: {error!r}") from error
     # Runners on other machines may not have the file: the class travels as a whole.

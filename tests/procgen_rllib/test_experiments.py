@@ -52,16 +52,55 @@ def test_all_experiments_can_be_planned(
     assert run.job.name == f"{name}-{run.config.env_config['env_name']}"
 
 
-def test_the_published_baseline(plan: Plan) -> None:
+@pytest.mark.parametrize(("cpus", "runners"), [(2, 0), (8, 4), (16, 8), (48, 32)])
+def test_the_published_baseline(
+    plan: Plan, cpus: int, runners: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from procgen_rllib.recipe import recipe
+
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cpus)))
     config = plan("--env-name", "bigfish").config
+    assert config.num_env_runners == runners
+    by = f"{runners} runners of {64 // runners}" if runners else "played by the driver"
+    assert recipe(config) == (
+        f"ProcgenPPO on bigfish (easy, all levels); 64 games ({by}) x 256 turns = 16,384 frames an "
+        "iteration; 8 minibatches of 2,048, 3 epochs, clip 0.2; value clip 0.2, rewards "
+        "normalized, clip 10; float32"
+    )
     assert config.env_config["env_name"] == "bigfish"
     assert (config.gamma, config.lambda_, config.lr) == (0.999, 0.95, 5e-4)
     assert (config.num_epochs, config.minibatch_size) == (3, 2048)
     assert config.train_batch_size_per_learner == 16384
     assert (config.clip_param, config.entropy_coeff) == (0.2, 0.01)
-    assert (config.vf_loss_coeff, config.grad_clip) == (0.5, 0.5)
-    config.num_env_runners = 0
+    assert (config.vf_clip_param, config.vf_loss_coeff, config.grad_clip) == (0.2, 0.25, 0.5)
+    assert (config.reward_normalization, config.reward_clip) == (True, 10.0)
+    assert config.adam_epsilon == 1e-5
     assert config.get_rollout_fragment_length() == 256
+
+
+def test_the_file_of_the_baseline_says_what_the_algorithm_begins_with(plan: Plan) -> None:
+    from procgen_rllib.procgen_ppo import ProcgenPPOConfig
+
+    begun = ProcgenPPOConfig()
+    said = experiments.read("impala-baseline")
+    for name, value in said.items():
+        if name.startswith("rl.training.config."):
+            field = name.removeprefix("rl.training.config.")
+            assert getattr(begun, "lambda_" if field == "lambda" else field) == value, name
+
+
+def test_the_test_is_on_all_levels_unless_told_otherwise(plan: Plan) -> None:
+    from procgen_rllib.generalization import tested_on
+
+    config = plan("-f", "easy-200", "--env-name", "maze").config
+    trained, tested = config.env_config, tested_on(config)
+    assert (trained["num_levels"], tested["num_levels"]) == (200, 0)
+    assert tested == trained | {"num_levels": 0}
+    dotted = "--rl.training.config.evaluation_config.env_config."
+    flags = [f"{dotted}num_levels", "50", f"{dotted}start_level", "200"]
+    tested = tested_on(plan("-f", "hard-500", *flags).config)
+    assert (tested["num_levels"], tested["start_level"]) == (50, 200)
+    assert tested["distribution_mode"] == "hard"
 
 
 def test_flags_go_over_the_file(plan: Plan) -> None:
@@ -128,7 +167,8 @@ def test_missing_experiments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--num-workers", "100"), "num_workers must be between 0 and"),
+        (("-f", "one-hour", "--num-workers", "100"), "num_workers must be between 0 and"),
+        (("--num-workers", "7"), "num_workers 7 cannot share 64 games evenly"),
         (
             ("--rl.training.config.num_gpus_per_learner", "3"),
             "3 GPUs are wanted in the driver",
@@ -138,6 +178,14 @@ def test_missing_experiments(tmp_path: Path) -> None:
         (("--hyperparameter", 'env_config={"levels": 3}'), "env_config has no key 'levels'"),
         (("--hyperparameter", 'custom_options={"depth": 3}'), "has no key 'depth'"),
         (("--rl.training.config.gama", "1"), "did you mean rl.training.config.gamma"),
+        (
+            ("-f", "easy-200", "--rl.training.config.evaluation_duration_unit", "timesteps"),
+            "evaluation_duration_unit is 'timesteps', but it can be 'episodes' only",
+        ),
+        (
+            ("-f", "easy-200", "--rl.training.config.evaluation_config", '{"horizon": 3}'),
+            "evaluation_config has no key 'horizon' here; its keys are env_config, explore",
+        ),
     ],
 )
 def test_impossible_plans(

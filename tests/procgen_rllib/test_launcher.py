@@ -15,10 +15,12 @@ pytestmark = [
 ]
 
 SMALL = [
-    *("-f", "starter-example", "--num-workers", "0", "--seed", "3"),
+    *("-f", "starter-example", "--num-workers", "0", "--seed", "3", "--run", "ProcgenPPO"),
     *("--rl.training.config.train_batch_size_per_learner", "256"),
     *("--rl.training.config.minibatch_size", "64", "--rl.training.config.num_epochs", "1"),
-    *("--rl.training.config.num_envs_per_env_runner", "8"),
+    *("--rl.training.config.games", "null", "--rl.training.config.num_envs_per_env_runner", "8"),
+    *("--rl.training.config.evaluation_interval", "2"),
+    *("--rl.training.config.evaluation_duration", "3"),
 ]  # fmt: skip
 
 
@@ -46,6 +48,16 @@ def test_a_run_leaves_a_curve_and_goes_on_from_its_checkpoint(trained: Path) -> 
     assert steps == sorted(steps)
     assert 250 <= steps[0] < 700 <= steps[-1]
     assert float(table[-1]["episode_len_mean"]) > 0
+    # Tested after the second of three.
+    assert [row["test_reward_mean"] != "" for row in table] == [False, True, False]
+
+
+def test_what_rewards_are_divided_by_goes_on_too(trained: Path) -> None:
+    from sagemaker_rl import states
+
+    last = sorted((trained / "checkpoints").glob("checkpoint_*"))[-1]
+    state = states.load(last / "learner_group" / "learner" / "state.pkl")
+    assert state["reward_normalization"]["count"] > 3 * 256
 
 
 def test_the_network_learns(trained: Path) -> None:
@@ -96,10 +108,10 @@ def test_callbacks_of_users(trained: Path) -> None:
 
     events = EventAccumulator(str(trained / "tensorboard"))
     events.Reload()
-    assert "env_runners/levels_completed" in events.Tags()["scalars"]
+    assert "rllib/env_runners/levels_completed" in events.Tags()["scalars"]
 
 
-def test_curves_of_several_games_in_one_picture(trained: Path, tmp_path: Path) -> None:
+def generalizations_of_several_games_in_one_picture(trained: Path, tmp_path: Path) -> None:
     from mabs.plot import main
 
     picture = tmp_path / "curves.svg"
@@ -111,7 +123,7 @@ def test_rollouts(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     from procgen_rllib.rollout import main
 
     out = tmp_path / "rollouts.npz"
-    arguments = [str(trained), "--run", "PPO", "--env", "procgen_env_wrapper"]
+    arguments = [str(trained), "--run", "ProcgenPPO", "--env", "procgen_env_wrapper"]
     arguments += ["--episodes", "5", "--num-envs", "2", "--out", str(out)]
     assert main([*arguments, "--video-dir", str(tmp_path), "--video-format", "gif"]) == 0
     assert "bossfight on training levels: reward" in capsys.readouterr().out

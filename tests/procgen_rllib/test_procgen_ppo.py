@@ -1,0 +1,290 @@
+"""The published PPO: every part of it beside a plain numpy that was written without it."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+procgen_ppo = pytest.importorskip("procgen_rllib.procgen_ppo", reason="needs the extra rllib")
+
+GAMMA, LAMBDA, CLIP = 0.9, 0.8, 0.2
+
+
+def rewards_and_ends(games: int, turns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rewards of very different sizes and the ends of episodes, both (turns, games)."""
+    draw = np.random.default_rng(3)
+    rewards = draw.normal(0, 1, (turns, games)) * draw.choice([0, 0.01, 30], (turns, games))
+    return rewards, draw.random((turns, games)) < 0.15
+
+
+def plainly_normalized(rewards: np.ndarray, ends: np.ndarray, clip: float) -> np.ndarray:
+    """What VecNormalize makes of rewards: all returns so far are kept, and none are updated."""
+    returns, seen = np.zeros(rewards.shape[1]), [(0.0, 1.0, 1e-4)]
+    scaled = np.empty_like(rewards)
+    for turn, paid in enumerate(rewards):
+        returns = GAMMA * returns + paid
+        seen.append((returns.mean(), returns.var(), len(returns)))
+        weights = np.array([count for _, _, count in seen])
+        means = np.array([mean for mean, _, _ in seen])
+        mean = (weights * means).sum() / weights.sum()
+        within = np.array([variance for _, variance, _ in seen])
+        variance = (weights * (within + (means - mean) ** 2)).sum() / weights.sum()
+        scaled[turn] = np.clip(paid / math.sqrt(variance + 1e-8), -clip, clip)
+        returns[ends[turn]] = 0
+    return scaled
+
+
+def in_parts(rewards: np.ndarray, ends: np.ndarray, first: int, last: int) -> list[Any]:
+    """The turns of an iteration as RLlib hands them over: by game, cut where episodes end."""
+    from procgen_rllib.reward_scale import Part
+
+    parts = []
+    for game in range(rewards.shape[1]):
+        begin = first
+        for turn in range(first, last):
+            if ends[turn, game] or turn == last - 1:
+                name = f"{game}-{ends[:begin, game].sum()}"
+                parts.append(
+                    Part(name, np.arange(begin, turn + 1), rewards[begin : turn + 1, game])
+                )
+                begin = turn + 1
+    return parts
+
+
+def test_rewards_are_normalized_as_numpy_does_it() -> None:
+    from procgen_rllib.reward_scale import RewardNormalizer
+
+    rewards, ends = rewards_and_ends(games=5, turns=60)
+    expected = plainly_normalized(rewards, ends, clip=1.5)
+    normalizer = RewardNormalizer(GAMMA, clip=1.5)
+    assert (np.abs(expected) == 1.5).any()
+    for first, last in ((0, 25), (25, 26), (26, 60)):
+        parts = in_parts(rewards, ends, first, last)
+        for part, scaled in zip(parts, normalizer(parts), strict=True):
+            game = int(part.episode.partition("-")[0])
+            np.testing.assert_allclose(scaled, expected[part.clocks, game], rtol=1e-6)
+
+
+def test_rewards_are_normalized_as_by_another_library() -> None:
+    vec_env = pytest.importorskip("stable_baselines3.common.vec_env", reason="needs the trainers")
+    from gymnasium.spaces import Box, Discrete
+
+    from procgen_rllib.reward_scale import RewardNormalizer
+
+    rewards, ends = rewards_and_ends(games=4, turns=40)
+
+    class Played(vec_env.DummyVecEnv):  # type: ignore[misc, name-defined]
+        """Games that pay what is written down."""
+
+        def __init__(self) -> None:
+            vec_env.VecEnv.__init__(self, 4, Box(0, 1, (1,)), Discrete(2))
+            self.turn, self.render_mode = -1, None
+
+        def reset(self) -> np.ndarray:
+            return np.zeros((4, 1), np.float32)
+
+        def step_async(self, actions: np.ndarray) -> None:
+            self.turn += 1
+
+        def step_wait(self) -> Any:
+            return self.reset(), rewards[self.turn], ends[self.turn], [{}] * 4
+
+    theirs = vec_env.VecNormalize(Played(), norm_obs=False, gamma=GAMMA, clip_reward=10.0)
+    theirs.reset()
+    expected = np.array([theirs.step(np.zeros(4))[1] for _ in range(40)])
+    parts = in_parts(rewards, ends, 0, 40)
+    for part, scaled in zip(parts, RewardNormalizer(GAMMA, clip=10.0)(parts), strict=True):
+        game = int(part.episode.partition("-")[0])
+        np.testing.assert_allclose(scaled, expected[part.clocks, game], rtol=1e-5)
+
+
+def test_a_normalizer_goes_on_where_it_was() -> None:
+    from procgen_rllib.reward_scale import RewardNormalizer
+
+    rewards, ends = rewards_and_ends(games=3, turns=20)
+    one, other = RewardNormalizer(GAMMA, 10.0), RewardNormalizer(GAMMA, 10.0)
+    one(in_parts(rewards, ends, 0, 10))
+    other.restore(one.state())
+    ends[9] = True  # all games begin anew, as they do where a run is resumed
+    late = [
+        part._replace(episode=f"new {part.episode}") for part in in_parts(rewards, ends, 10, 20)
+    ]
+    for ours, theirs in zip(one(late), other(late), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_losses_are_those_of_numpy() -> None:
+    import torch
+
+    draw = np.random.default_rng(1)
+    logp, old_logp = np.log(draw.uniform(0.05, 1, (2, 200)))
+    advantages = draw.normal(2, 7, 200)
+    values, old, targets = draw.normal(0, 1, (3, 200))
+    normalized = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    ratio = np.exp(logp - old_logp)
+    policy = [
+        max(-a * r, -a * min(max(r, 1 - CLIP), 1 + CLIP))
+        for a, r in zip(normalized, ratio, strict=True)
+    ]
+    value = [
+        max((v - t) ** 2, (o + min(max(v - o, -CLIP), CLIP) - t) ** 2)
+        for v, o, t in zip(values, old, targets, strict=True)
+    ]
+    tensors = [torch.from_numpy(one) for one in (logp, old_logp, advantages, values, old, targets)]
+    assert procgen_ppo.policy_loss(*tensors[:3], CLIP).item() == pytest.approx(np.mean(policy))
+    assert procgen_ppo.value_loss(*tensors[3:], CLIP).item() == pytest.approx(np.mean(value))
+    # Both clips were at work, and so was what they leave alone.
+    assert 0 < np.mean(np.abs(ratio - 1) > CLIP) < 1
+    assert 0 < np.mean(np.abs(values - old) > CLIP) < 1
+
+
+@pytest.fixture(scope="module")
+def learner() -> Any:
+    """A learner of small batches, as an algorithm builds it."""
+    import gymnasium
+
+    from procgen_rllib.launcher import configure
+
+    config = configure("ProcgenPPO", env_config={}, custom_options={"bfloat16": False})
+    config.training(
+        gamma=GAMMA, lambda_=LAMBDA, train_batch_size_per_learner=18, minibatch_size=6, num_epochs=2
+    )
+    config.reward_clip = 1.5
+    config.learners(num_gpus_per_learner=0)
+    pictures = gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8)
+    spaces: Any = (pictures, gymnasium.spaces.Discrete(15))
+    return config.build_learner(spaces={"default_policy": spaces})
+
+
+def episodes_of(rewards: np.ndarray, ends: np.ndarray) -> list[Any]:
+    """Parts of episodes as a runner hands them over, in the order in which it does."""
+    from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+
+    draw = np.random.default_rng(0)
+    over, going = [], []
+    for game in range(rewards.shape[1]):
+        fresh = True
+        for turn in range(len(rewards)):
+            if fresh:
+                going.append(SingleAgentEpisode())
+                going[-1].add_env_reset(picture(draw), {"clock": -1})
+            fresh = bool(ends[turn, game])
+            going[-1].add_env_step(
+                picture(draw),
+                int(draw.integers(15)),
+                rewards[turn, game],
+                {"clock": turn},
+                terminated=fresh,
+                extra_model_outputs={
+                    "action_logp": np.float32(-math.log(15)),
+                    "action_dist_inputs": np.zeros(15, np.float32),
+                },
+            )
+            if fresh:
+                over.append(going.pop())
+    return [one.to_numpy() for one in (*over, *going)]
+
+
+def picture(draw: np.random.Generator) -> np.ndarray:
+    return draw.integers(0, 256, (64, 64, 3), dtype=np.uint8)
+
+
+def test_a_batch_is_what_numpy_makes_of_the_episodes(learner: Any) -> None:
+    import torch
+
+    rewards, ends = rewards_and_ends(games=3, turns=7)
+    ends[3, 1] = True
+    episodes = episodes_of(rewards, ends)
+    scaled = plainly_normalized(rewards, ends, clip=1.5)
+    expected = {}
+    for one in episodes:
+        clocks = [info["clock"] for info in one.get_infos()[1:]]
+        (game,) = (g for g in range(3) if np.allclose(rewards[clocks, g], one.get_rewards()))
+        paid = scaled[clocks, game]
+        pictures = torch.from_numpy(np.stack(one.get_observations()))
+        values = learner.module["default_policy"].compute_values({"obs": pictures}).numpy()
+        following = 0.0
+        values[-1] *= not one.is_terminated
+        for turn in reversed(range(len(paid))):
+            wrong = paid[turn] + GAMMA * values[turn + 1] - values[turn]
+            following = wrong + GAMMA * LAMBDA * following
+            key = np.stack(one.get_observations())[turn].tobytes()
+            expected[key] = (following, following + values[turn], values[turn])
+    batch = learner._learner_connector(
+        rl_module=learner.module,
+        batch={},
+        episodes=episodes,
+        shared_data={},
+        metrics=learner.metrics,
+    )["default_policy"]
+    assert len(expected) == 21
+    assert {len(column) for column in batch.values()} == {18}
+    for row in range(18):
+        advantage, target, value = expected[batch["obs"][row].numpy().tobytes()]
+        assert batch["advantages"][row].item() == pytest.approx(advantage, abs=1e-5)
+        assert batch["value_targets"][row].item() == pytest.approx(target, abs=1e-5)
+        assert batch["vf_preds"][row].item() == pytest.approx(value, abs=1e-5)
+
+
+def test_an_update_makes_as_many_steps_as_there_are_minibatches(learner: Any) -> None:
+    episodes = episodes_of(*rewards_and_ends(games=3, turns=7))
+    before = learner._normalizer.state()["count"]
+    learner.update(episodes=episodes, num_epochs=2, minibatch_size=6, shuffle_batch_per_epoch=True)
+    (optimizer,) = learner._optimizer_parameters
+    assert optimizer.defaults["eps"] == 1e-5
+    assert {int(state["step"]) for state in optimizer.state.values()} == {2 * 3}
+    # The last layers' gradients were clipped together with all others.
+    assert learner._normalizer.state()["count"] == before + 21
+
+
+def test_a_checkpoint_has_what_rewards_are_divided_by(learner: Any) -> None:
+    state = learner.get_state()
+    kept = learner._normalizer.state()
+    learner._normalizer.restore({"mean": 9.0, "variance": 4.0, "count": 2.0})
+    learner.set_state(state)
+    assert learner._normalizer.state() == kept
+
+
+def shared(games: int, runners: int, **training: Any) -> Any:
+    """The validated configuration of so many runners."""
+    from procgen_rllib.launcher import configure
+
+    config = configure("ProcgenPPO", env_config={})
+    config.games, config.num_env_runners = games, runners
+    config.learners(num_gpus_per_learner=0)
+    config.training(**training)
+    config.validate()
+    return config
+
+
+@pytest.mark.parametrize(("runners", "each"), [(0, 64), (1, 64), (8, 8), (64, 1)])
+def test_runners_share_the_games(runners: int, each: int) -> None:
+    config = shared(64, runners)
+    assert config.num_envs_per_env_runner == each
+    assert config.get_rollout_fragment_length() == 256
+    # On a cluster the runners are counted once more.
+    config.num_env_runners = 16
+    config.validate()
+    assert config.num_envs_per_env_runner == 4
+
+
+def test_what_is_not_honoured_is_refused() -> None:
+    from procgen_rllib.launcher import configure
+
+    with pytest.raises(ValueError, match=r"num_workers 7 cannot share 64 games .* 1, 2, 4, 8, 16"):
+        shared(64, 7)
+    with pytest.raises(ValueError, match="use_kl_loss must be false"):
+        shared(64, 1, use_kl_loss=True)
+    with pytest.raises(ValueError, match="16384 must be a multiple of minibatch_size 1000"):
+        shared(64, 1, minibatch_size=1000)
+    config = configure("ProcgenPPO", env_config={})
+    config.env_runners(num_envs_per_env_runner=12, num_env_runners=2)
+    with pytest.raises(ValueError, match="num_envs_per_env_runner is 12, but the runners share"):
+        config.validate()
+    config.env_runners(num_envs_per_env_runner=1)
+    config.learners(num_learners=2, num_gpus_per_learner=0)
+    with pytest.raises(ValueError, match="reward_normalization needs all games in one learner"):
+        config.validate()
