@@ -14,7 +14,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import register_env
 
-from battlesnake_gym.command_line import Parser
+from battlesnake_gym.command_line import Parser, refuse
 from battlesnake_gym.nearest import unknown
 from procgen_rllib import experiments, generalization, plugins
 from procgen_rllib.env_config import complete
@@ -36,6 +36,7 @@ ENVIRONMENTS = {ENV_NAME: make_env, STACKED_ENV_NAME: make_stacked_env}
 """The environments by the names of the competition's starter kit."""
 
 DEFAULT_EXPERIMENT = "impala-baseline"
+PROG = "battlesnake-gym train-procgen"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
       train-procgen --env-name bigfish
       train-procgen -f starter-example --env-name starpilot
       train-procgen --run IMPALA --minutes 5 --rl.training.config.lr 1e-4
+      train-procgen --games all --frames 1000000
     """
 
     hyperparameters_class = ProcgenHyperparameters
@@ -145,6 +147,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
     def parser(self, prog: str | None) -> Parser:
         """The usual options, and the starter kit's words for two of the hyperparameters."""
         parser = super().parser(prog)
+        add_games_options(parser)
         parser.add_argument(
             *("-f", "--config-file"),
             dest="hyperparameter.experiment",
@@ -204,11 +207,36 @@ def configure(
 
 def parser() -> Parser:
     """The command's options."""
-    return ProcgenLauncher().parser("battlesnake-gym train-procgen")
+    return ProcgenLauncher().parser(PROG)
+
+
+def add_games_options(parser: argparse.ArgumentParser) -> None:
+    """The options of many games with one command; see `all_games`."""
+    group = parser.add_argument_group("many games, one after the other")
+    group.add_argument(
+        "--games",
+        help="all, or names with commas between them: each is trained and scored on training "
+        "levels and on all (the experiment is easy-200 unless another is named)",
+    )
+    group.add_argument("--frames", type=int, help="what each training sees; needs --games")
+    group.add_argument("--seeds", type=int, help="trainings of each game (default: 1)")
+    group.add_argument(
+        "--episodes", type=int, help="played on each kind of levels at the end (default: 100)"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
     """Train; the exit status is that of `SageMakerRayLauncher.train_main`."""
+    options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    add_games_options(options)
+    many, rest = options.parse_known_args(argv)
+    if many.games is not None:
+        from procgen_rllib import all_games  # which is made of the launcher
+
+        return all_games.main(many, rest)
+    for name in ("frames", "seeds", "episodes"):
+        if getattr(many, name) is not None:
+            return refuse(PROG, f"--{name} needs --games; one training takes --timesteps, --seed")
     # The learner in this process works while the runners wait, so that it may use every CPU.
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    return ProcgenLauncher.train_main(argv, prog="battlesnake-gym train-procgen")
+    return ProcgenLauncher.train_main(argv, prog=PROG)

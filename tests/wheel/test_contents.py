@@ -21,7 +21,7 @@ PACKAGES = {
     "server": {".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md", ".yaml", ".txt"},
     "mabs": {".py", ".yaml"},
     "mxnet_baseline": {".py", ".txt"},
-    "procgen_rllib": {".py", ".yaml"},
+    "procgen_rllib": {".csv", ".py", ".yaml"},
     "sagemaker_rl": {".py"},
 }
 """The packages of the wheel and the kinds of files in each."""

@@ -1,0 +1,175 @@
+"""Many games with one command: trained, scored, told, and gone on with after an interruption."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+all_games = pytest.importorskip("procgen_rllib.all_games", reason="needs the extra rllib")
+games_report = pytest.importorskip("procgen_rllib.games_report", reason="needs the extra rllib")
+
+SMALL = [
+    *("--run", "ProcgenPPO", "-f", "starter-example", "--num-workers", "0"),
+    *("--rl.training.config.train_batch_size_per_learner", "128"),
+    *("--rl.training.config.minibatch_size", "64", "--rl.training.config.num_epochs", "1"),
+    *("--rl.training.config.games", "null", "--rl.training.config.num_envs_per_env_runner", "4"),
+    *("--hyperparameter", 'env_config={"num_levels": 5}'),
+]
+
+
+def command(runs: Path, *words: str) -> int:
+    from procgen_rllib.launcher import main
+
+    return main([*words, "--runs", str(runs)])
+
+
+def test_two_games_in_two_parts(
+    ray_session: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--games", "bossfight,leaper", "--frames", "100", "--episodes", "3", *SMALL]
+    train = all_games.ProcgenLauncher.train_main
+    trained: list[str] = []
+
+    def recorded(argv: list[str], prog: str) -> int:
+        trained.append(argv[argv.index("--env-name") + 1])
+        # The second training is stopped by a signal, the first time.
+        return 143 if trained == ["bossfight", "leaper"] else int(train(argv, prog=prog))
+
+    monkeypatch.setattr(all_games.ProcgenLauncher, "train_main", recorded)
+    assert command(tmp_path, *words) == 143
+    assert command(tmp_path, *words) == 0
+    assert trained == ["bossfight", "leaper", "leaper"]
+    out = capsys.readouterr().out
+    table = (tmp_path / "starter-example-games.md").read_text()
+    assert table in out
+    assert [line.split(" | ")[0] for line in table.splitlines()[2:5]] == [
+        "| bossfight",
+        "| leaper",
+        "| mean of 2",
+    ]
+    assert "trained on 5 levels, tested on all; 1 seed; 3 episodes each" in table
+    first, second = json.loads((tmp_path / "starter-example-games.json").read_text())
+    assert (first["game"], second["game"], first["train"]["episodes"]) == ("bossfight", "leaper", 3)
+    assert first["frames"] >= 100
+    assert first["cpu_seconds"] > 0
+    assert "leaper" in (tmp_path / "starter-example-games.svg").read_text()
+    # More episodes are another measurement of the same training.
+    assert command(tmp_path, *words, "--episodes", "4") == 0
+    first, _ = json.loads((tmp_path / "starter-example-games.json").read_text())
+    assert first["test"]["episodes"] == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--games", "all"], "--games needs --frames N"),
+        (["--games", "maze,bigfisch", "--frames", "9"], "did you mean bigfish"),
+        (["--games", "maze", "--frames", "0"], "--frames must be at least 1, got 0"),
+        (
+            ["--games", "maze", "--frames", "9", "--seed", "3"],
+            "--seed cannot be given with --games",
+        ),
+        (["--games", "maze", "--frames", "9", "--minutes=3"], "--minutes cannot be given"),
+        (["--frames", "9"], "--frames needs --games"),
+    ],
+)
+def test_refused(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(tmp_path, *words) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_all_are_the_sixteen(tmp_path: Path) -> None:
+    from argparse import Namespace
+
+    from procgen_rllib.games import GAMES
+
+    plan = all_games.plan_of(Namespace(games="all", frames=7, seeds=3, episodes=None), [])
+    assert plan.games == tuple(GAMES)
+    assert (plan.experiment, plan.episodes, plan.rest) == ("easy-200", 100, ("-f", "easy-200"))
+    assert plan.run("maze", 2) == Path("runs/easy-200-maze-seed2")
+
+
+def run_of(game: str, seed: int, train: float, test: float, frames: int, **config: Any) -> Any:
+    from procgen_rllib.games import normalized_score
+
+    def score(reward: float) -> dict[str, float]:
+        normal = normalized_score(reward, game)
+        return {"reward": reward, "standard_error": 0.3, "normalized_score": normal}
+
+    return {
+        "game": game,
+        "seed": seed,
+        "frames": frames,
+        "episodes": 50,
+        "env_config": {"num_levels": 200, "distribution_mode": "easy"} | config,
+        "algorithm": "ProcgenPPO",
+        "network settings": {},
+        "cpu_seconds": 1800.0,
+        "train": score(train),
+        "test": score(test),
+    }
+
+
+def test_a_table_tells_means_over_seeds() -> None:
+    runs = [
+        run_of("bigfish", 0, 20.5, 1.0, 10**9),
+        run_of("bigfish", 1, 40.0, 1.0, 10**9),
+        run_of("maze", 0, 7.5, 7.5, 10**9),
+    ]
+    bigfish, maze, mean = games_report.table(runs).splitlines()[2:5]
+    # Each error is 0.3, so that of a mean of two is 0.3 / sqrt(2).
+    assert bigfish == (
+        "| bigfish | 1,000,000,000 | 30.25 ± 0.21 | 1.00 ± 0.21 | 0.750 | 0.000 | 0.750 | — |"
+    )
+    assert (
+        maze == "| maze | 1,000,000,000 | 7.50 ± 0.30 | 7.50 ± 0.30 | 0.500 | 0.500 | 0.000 | — |"
+    )
+    assert mean == "| mean of 2 | | | | 0.625 | 0.250 | 0.375 | — |"
+    assert "2 seeds; 50 episodes each, ± the standard error; 1.50 CPU hours" in games_report.table(
+        runs
+    )
+
+
+def test_published_figures_are_at_as_many_frames_on_the_same_levels() -> None:
+    from procgen_rllib.games import GAMES, normalized_score
+
+    figures = games_report._figures()
+    assert set(figures) == set(GAMES)
+    frames, rewards = figures["bigfish"]
+    between = int((frames[1] + frames[2]) / 2)
+    expected = normalized_score((rewards[1] + rewards[2]) / 2, "bigfish")
+    run = run_of("bigfish", 0, 3.0, 2.0, between)
+    assert games_report.published("bigfish", between, run) == pytest.approx(expected)
+    assert f"| {expected:.3f} |" in games_report.table([run])
+    others = [
+        run_of("bigfish", 0, 3.0, 2.0, between, num_levels=0),
+        run_of("bigfish", 0, 3.0, 2.0, between, distribution_mode="hard"),
+    ]
+    assert all(math.isnan(games_report.published("bigfish", between, one)) for one in others)
+    assert math.isnan(games_report.published("bigfish", 10**9, run))
+
+
+def test_a_picture_of_several_seeds(tmp_path: Path) -> None:
+    header = "training_iteration,env_steps,episode_reward_mean,test_reward_mean\n"
+    folders = []
+    for seed in range(2):
+        folders.append(tmp_path / f"run{seed}")
+        folders[-1].mkdir()
+        lines = [f"{i},{i * 100000},{i + seed},{i if i % 2 else ''}\n" for i in range(1, 5)]
+        (folders[-1] / "progress.csv").write_text(header + "".join(lines))
+    picture = tmp_path / "all.svg"
+    done = [run_of("bigfish", seed, 5.0, 4.0, 400_000) for seed in range(2)]
+    games_report.draw({"bigfish": folders, "maze": [tmp_path / "none"]}, done, picture)
+    text = picture.read_text()
+    # The band is over two seeds; the published curve is there for its levels.
+    assert all(word in text for word in ("bigfish", "maze", "test, published", "FillBetween"))
