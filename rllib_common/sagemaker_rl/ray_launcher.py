@@ -33,7 +33,7 @@ import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from battlesnake_gym.command_line import Parser
-from sagemaker_rl import checkpoints, ending, hyperparameters, run_lock
+from sagemaker_rl import checkpoints, ending, hyperparameters, run_lock, tracking
 from sagemaker_rl.checkpoints import CheckpointError
 from sagemaker_rl.cluster import leading, lend, own_cpus
 from sagemaker_rl.console import say
@@ -63,6 +63,7 @@ class TrainingHyperparameters:
     checkpoint_minutes: float = option(1.0, "time between checkpoints")
     num_workers: int | None = option(None, "runner processes; null: as many as make sense")
     seed: int | None = option(None, "random seed")
+    track: str | None = option(None, "where to log to as well: mlflow, wandb, or mlflow,wandb")
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,7 @@ class SageMakerRayLauncher:
                 self.identity(config)
                 say("the hyperparameters are fine")
                 return 0
+            tracking.check(settings.plain.track)
             check_driver(os.environ)
             self.check_machine(config)
             if membership.alone and arguments.address is None:
@@ -340,6 +342,7 @@ class SageMakerRayLauncher:
             checkpoint_minutes=plain.checkpoint_minutes,
             columns=self.csv_columns,
             named=self.named_curves,
+            track=plain.track,
             conclude=self.conclude,
             settings=without_cluster(asdict(plain)) | settings.given_config,
             record=self.record,

@@ -26,6 +26,7 @@ from sagemaker_rl.job import Job
 from sagemaker_rl.progress import CSV_FILE, ITERATION
 from sagemaker_rl.recorded_games import Games, Record
 from sagemaker_rl.run_file import FAILED, GAMES, RUNNING, STOPPED, RunFile
+from sagemaker_rl.tracking import Tracking
 
 CSV_COLUMNS = {
     ITERATION: ITERATION,
@@ -68,6 +69,8 @@ class TrainingRun:
     columns: Mapping[str, str] = field(default_factory=lambda: CSV_COLUMNS)
     named: Mapping[str, str] = field(default_factory=lambda: NAMED_CURVES)
     """TensorBoard's first curves, and the results they show."""
+    track: str | None = None
+    """Where to log to as well; see `tracking`."""
     trust: bool = False
     """Whether to read whatever the checkpoint holds, programs too."""
     checkpoint_minutes: float = 1.0
@@ -164,8 +167,9 @@ class TrainingRun:
             drawn = Curves(
                 folder, self.columns, self._iterations, named=self.named, settings=self.settings
             )
-            with closing(drawn) as curves:
-                self._iterate(algorithm, curves, games, caught)
+            told = Tracking(self.track, self.job.name, folder, self.settings, self.named)
+            with closing(drawn) as curves, told:
+                self._iterate(algorithm, curves, games, told, caught)
                 self._save(algorithm)
                 self._show_game(algorithm, curves, games, last=True)
             self.stopped_by = caught[0] if caught else 0
@@ -176,7 +180,12 @@ class TrainingRun:
         return nullcontext(checkpoint) if self.trust else states.without_code(checkpoint)
 
     def _iterate(
-        self, algorithm: Algorithm, curves: Curves, games: Games, caught: list[int]
+        self,
+        algorithm: Algorithm,
+        curves: Curves,
+        games: Games,
+        tracking: Tracking,
+        caught: list[int],
     ) -> None:
         before, began = self._seconds, time.monotonic()
         saved = began
@@ -198,6 +207,7 @@ class TrainingRun:
                     self.conclude(algorithm, results)
                 curves.add(results)
                 numbers = dict(flatten(results))
+                tracking.log(numbers, self._iterations)
                 self._show(bar, numbers)
                 if time.monotonic() - saved > 60 * self.checkpoint_minutes:
                     self._save(algorithm)

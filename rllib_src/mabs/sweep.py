@@ -26,6 +26,7 @@ from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining, TrialSch
 
 from mabs.algorithms import configure, make_multi_agent_env
 from mabs.environment import ENV_NAME
+from sagemaker_rl import tracking
 
 SCORE = "elo"
 """Not a number until the first games have been played, about a CPU minute into a training."""
@@ -62,11 +63,13 @@ def search(
     folder: Path,
     scheduler: str = "none",
     stop: Mapping[str, float] | None = None,
+    track: str | None = None,
 ) -> tune.ResultGrid:
     """Train ``samples`` draws from the distributions in ``config``, each for ``minutes``.
 
     ``stop`` are results at which one ends (None: the minutes). Trials run at the same time as far
-    as Ray has CPUs for them. Results and last checkpoints are written under ``folder``.
+    as Ray has CPUs for them. Results and last checkpoints are written under ``folder``, and logged
+    to what ``track`` names (`sagemaker_rl.tracking`).
     """
     return tune.Tuner(
         config.algo_class,
@@ -82,6 +85,7 @@ def search(
             storage_path=str(folder.resolve()),
             stop=dict(stop or {"time_total_s": minutes * 60}),
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True, num_to_keep=1),
+            callbacks=list(tracking.callbacks(track)),
             verbose=1,
         ),
     ).fit()
@@ -101,7 +105,12 @@ def main(argv: list[str] | None = None) -> int:
         default="none",
         help="who trains on: all, the stronger ones, or all from the stronger ones' weights",
     )
+    parser.add_argument("--track", help="mlflow, wandb, or mlflow,wandb: a run for each training")
     arguments = parser.parse_args(argv)
+    try:
+        tracking.check(arguments.track)
+    except ValueError as error:
+        parser.error(str(error))
     ray.init(address="local", include_dashboard=False)
     register_env(ENV_NAME, make_multi_agent_env)
     games = {
@@ -116,6 +125,7 @@ def main(argv: list[str] | None = None) -> int:
         minutes=arguments.minutes,
         folder=arguments.folder,
         scheduler=arguments.scheduler,
+        track=arguments.track,
     )
     try:
         best = results.get_best_result()

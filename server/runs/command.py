@@ -8,7 +8,7 @@ from pathlib import Path
 
 from battlesnake_gym import cli
 from battlesnake_gym.command_line import Parser, add_json, columns, refuse, write_json
-from server.runs.folder import DIED, RUNNING, Run, Runs, differing
+from server.runs.folder import DIED, DONE, RUNNING, Run, Runs, differing
 
 PROG = "battlesnake-gym runs"
 DEFAULT_PORT = 8793
@@ -37,7 +37,7 @@ def table(runs: Sequence[Run]) -> str:
 def state(run: Run) -> str:
     """Its state, and how much of it is done."""
     part = run.part
-    return run.state if part is None or part == 1 else f"{run.state} {100 * part:.0f} %"
+    return run.state if part is None or run.state == DONE else f"{run.state} {100 * part:.0f} %"
 
 
 def left(run: Run) -> str:

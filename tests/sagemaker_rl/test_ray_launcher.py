@@ -21,6 +21,7 @@ from sagemaker_rl.ray_launcher import (
     deliver,
     without_cluster,
 )
+from sagemaker_rl.run_file import RUN_FILE
 from sagemaker_rl.run_lock import LOCK_FILE
 from sagemaker_rl.training_run import TrainingRun
 
@@ -112,7 +113,7 @@ def test_a_cluster_that_is_not_there_is_told_at_once(
     assert CartPole.train_main(["--num-iters", "1", *runs, *arguments]) == status
     assert message in capsys.readouterr().err
     left = {path.name for path in (tmp_path / "runs").rglob("*") if path.is_file()}
-    assert left <= {LOCK_FILE}
+    assert left <= {LOCK_FILE, RUN_FILE}
 
 
 @pytest.mark.parametrize(

@@ -133,10 +133,12 @@ def test_only_what_was_added_is_read(tmp_path: Path) -> None:
 def test_a_file_that_was_begun_anew_is_read_from_its_beginning(tmp_path: Path) -> None:
     run = training_runs.make(tmp_path, "resumed", 5)
     found = Run(run)
-    fresh = training_runs.make(tmp_path, "fresh", 3)
+    fresh = training_runs.make(tmp_path, "fresh", 0)
+    training_runs.append(fresh, *range(101, 111))
+    assert (fresh / CSV_FILE).stat().st_size > (run / CSV_FILE).stat().st_size
     (fresh / CSV_FILE).replace(run / CSV_FILE)
     found.look()
-    assert found.iterations == 3
+    assert list(found.progress.column("training_iteration")) == list(range(101, 111))
     (run / CSV_FILE).unlink()
     found.look()
     assert found.iterations == 0
