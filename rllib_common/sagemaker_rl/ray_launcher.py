@@ -16,13 +16,14 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import os
 import shutil
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -547,6 +548,35 @@ def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
                 f"{config.num_gpus_per_env_runner:g} for {runners} runners; lower one of them, or "
                 "take instances with GPUs"
             )
+    requests = [config.num_gpus_per_env_runner] * runners
+    requests += [config.num_gpus_per_learner] * learners
+    if (needed := _whole_gpus(requests)) > gpus:
+        raise HyperparameterError(
+            f"{needed} GPUs are needed and there are {gpus}: no process gets parts of two, and "
+            f"{config.num_gpus_per_env_runner:g} a runner (num_gpus_per_env_runner, {runners} "
+            f"runners) and {config.num_gpus_per_learner:g} a learner (num_gpus_per_learner, "
+            f"{learners} learners) do not fit into fewer; lower one of them"
+        )
+
+
+def _whole_gpus(requests: Iterable[float]) -> int:
+    """How many GPUs it takes so that each process finds its part on one of them, or has whole ones.
+
+    >>> _whole_gpus([0.6, 0.6, 0.4, 0.4]), _whole_gpus([0.6, 0.6, 0.6]), _whole_gpus([2, 0.1])
+    (2, 3, 3)
+    """
+    used: list[float] = []
+    whole = 0
+    for part in sorted(requests, reverse=True):
+        if part >= 1:
+            whole += math.ceil(part)
+            continue
+        place = next((i for i, sum_ in enumerate(used) if sum_ + part <= 1 + 1e-9), None)
+        if place is None:
+            used += [part] if part > 0 else []
+        else:
+            used[place] += part
+    return whole + len(used)
 
 
 def without_cluster(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 A file holds one experiment: its name, and under it ``env``, ``run``, ``stop`` and ``config``. What
 stands in ``config`` are RLlib's settings, with ``env_config``, ``model`` and ``callbacks`` among
-them. Settings that RLlib has renamed or dropped since are refused with what to write instead.
+them. The kit's own files are read as they are (`starter_kit`), and each change is told.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 import yaml
 
 from battlesnake_gym.nearest import unknown
+from procgen_rllib.starter_kit import translated
+from sagemaker_rl.console import say
 from sagemaker_rl.hyperparameters import CONFIG_PREFIX
-from sagemaker_rl.old_names import RENAMED
 
 FOLDER = Path(__file__).with_name("experiment_files")
 
@@ -25,24 +26,6 @@ STOP = {
     "time_total_s": "minutes",
 }
 """The conditions under ``stop`` and the hyperparameters that they set."""
-
-GONE = {
-    **dict.fromkeys(("use_pytorch", "eager", "framework"), "everything is PyTorch now"),
-    **dict.fromkeys(
-        ("vf_share_layers", "preprocessor_pref", "observation_filter", "synchronize_filters"),
-        "the model decides what it does with pictures and which layers it shares",
-    ),
-    **dict.fromkeys(
-        ("horizon", "soft_horizon", "no_done_at_end"), "the games end as they should by themselves"
-    ),
-    **dict.fromkeys(
-        ("exploration_config", "log_sys_usage", "normalize_actions", "clip_actions"),
-        "it has no effect on these games",
-    ),
-}
-"""Settings of the starter kit that mean nothing any more, and why."""
-
-_CHECKPOINTS = ("checkpoint_freq", "checkpoint_at_end", "keep_checkpoints_num")
 
 
 class ExperimentError(ValueError):
@@ -70,6 +53,10 @@ def read(experiment: str) -> dict[str, Any]:
     if not isinstance(content, dict) or len(content) != 1:
         raise ExperimentError(f"{path} must hold one experiment: a name with all else under it")
     (body,) = content.values()
+    if isinstance(body, dict):
+        body, changes = translated(body)
+        for change in changes:
+            say(f"{path.name}: {change}")
     if faults := _faults(body):
         raise ExperimentError(f"{path} cannot be run:\n" + "\n".join(f"  {f}" for f in faults))
     return _hyperparameters(body)
@@ -87,22 +74,14 @@ def _faults(body: Any) -> list[str]:
     """Everything that is wrong with an experiment, so that one edit sets it right."""
     if not isinstance(body, dict):
         return ["under the name must stand env, run, stop and config"]
-    faults = []
-    for key in body:
-        if key in _CHECKPOINTS:
-            faults.append(f"{key}: delete it; a checkpoint is written each minute and at the end")
-        elif key not in ("env", "run", "stop", "config"):
-            faults.append(f"{key}: unknown; there are env, run, stop and config")
+    faults: list[str] = []
+    strange = [key for key in body if key not in ("env", "run", "stop", "config")]
+    faults += [f"{key}: unknown; there are env, run, stop and config" for key in strange]
     for part in ("stop", "config"):
         if not isinstance(body.get(part, {}), dict):
             return [*faults, f"{part}: must be a table of settings"]
     unknown = [key for key in body.get("stop", {}) if key not in STOP]
     faults += [f"stop.{key}: unknown; there are {', '.join(STOP)}" for key in unknown]
-    for key in body.get("config", {}):
-        if key in RENAMED:
-            faults.append(f"config.{key}: its name is {RENAMED[key]} now")
-        elif key in GONE:
-            faults.append(f"config.{key}: delete it; {GONE[key]}")
     model = body.get("config", {}).get("model", {})
     if not isinstance(model, dict) or set(model) - {"custom_model", "custom_options"}:
         faults.append("config.model: there are custom_model and custom_options; write a network "

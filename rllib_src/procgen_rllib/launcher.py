@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -237,6 +238,8 @@ def main(argv: list[str] | None = None) -> int:
     for name in ("frames", "seeds", "episodes"):
         if getattr(many, name) is not None:
             return refuse(PROG, f"--{name} needs --games; one training takes --timesteps, --seed")
+    # RLlib makes one more environment for the test, under the same name.
+    warnings.filterwarnings("ignore", message=".*rllib-single-agent-env-v0 already in registry")
     # The learner in this process works while the runners wait, so that it may use every CPU.
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     return ProcgenLauncher.train_main(argv, prog=PROG)

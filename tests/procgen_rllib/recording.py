@@ -1,7 +1,8 @@
-"""Recorded rewards: how they were made, to make them again."""
+"""Recorded rewards, and hashes of frames: how they were made, to make them again."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import sys
@@ -14,7 +15,9 @@ from procgen_rllib.environment import VectorProcgen
 from procgen_rllib.games import GAMES
 
 RECORDED = Path(__file__).parent.parent / "data" / "procgen" / "rewards.json"
+FRAMES = RECORDED.with_name("frames.json")
 LEVELS = range(60)
+HASHED_LEVELS, HASHED_TURNS = range(10), 80
 TURNS = 400
 RIGHT, RIGHT_UP = 7, 8
 
@@ -45,6 +48,31 @@ def play(env_config: dict[str, Any], level: int, seed: int = 0) -> dict[str, lis
     return result
 
 
+def digest(env_config: dict[str, Any], level: int) -> str:
+    """A hash of all frames, rewards and ends of a level's first turns, its last frames excepted.
+
+    The original does not show the last frame of a level.
+    """
+    games = VectorProcgen(1, env_config | {"start_level": level, "num_levels": 1})
+    observations, _ = games.reset(seed=0)
+    seen = hashlib.sha256(observations.tobytes())
+    for action in actions(level)[:HASHED_TURNS]:
+        observations, rewards, terminations, truncations, _ = games.step(np.array([action]))
+        ended = terminations | truncations
+        seen.update(b"end" if ended[0] else observations.tobytes())
+        seen.update(rewards.astype(np.float32).tobytes())
+    games.close()
+    return seen.hexdigest()[:32]
+
+
+def record_frames(provider: str) -> dict[str, list[str]]:
+    """The hashes of ten levels of each game."""
+    return {
+        name: [digest({"env_name": name, "provider": provider}, level) for level in HASHED_LEVELS]
+        for name in GAMES
+    }
+
+
 def record(provider: str) -> dict[str, dict[str, Any]]:
     """Of all games, the three levels with the most rewards."""
     games = {}
@@ -57,9 +85,14 @@ def record(provider: str) -> dict[str, dict[str, Any]]:
     return games
 
 
+def write(path: Path, games: dict[str, Any]) -> None:
+    """A game a line."""
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(games[name])}" for name in games)
+    path.write_text(f"{{\n{lines}\n}}\n")
+
+
 if __name__ == "__main__":
     # `python -m tests.procgen_rllib.recording procgen`: with the original package, once.
     RECORDED.parent.mkdir(exist_ok=True)
-    games = record(sys.argv[1])
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(games[name])}" for name in games)
-    RECORDED.write_text(f"{{\n{lines}\n}}\n")
+    write(FRAMES, record_frames(sys.argv[1]))
+    write(RECORDED, record(sys.argv[1]))

@@ -10,9 +10,10 @@ import pytest
 
 from procgen_rllib.environment import ProcgenEnv, VectorProcgen, make_env, make_stacked_env
 from procgen_rllib.games import GAMES
-from tests.procgen_rllib.recording import RECORDED, actions, play
+from tests.procgen_rllib.recording import FRAMES, HASHED_LEVELS, RECORDED, actions, digest, play
 
 ROLLED = json.loads(RECORDED.read_text())
+HASHES = json.loads(FRAMES.read_text())
 PROVIDERS = ("envpool", "procgen") if find_spec("procgen") else ("envpool",)
 """The original is tried where a user has it."""
 WAIT = 4
@@ -44,6 +45,21 @@ def test_recorded_rewards(name: str, provider: str) -> None:
     for level, recorded in ROLLED[name].items():
         assert play({"env_name": name, "provider": provider}, int(level)) == recorded
         assert recorded["rewards"] or recorded["ends"]
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_recorded_frames_of_ten_levels(name: str) -> None:
+    seen = [digest({"env_name": name}, level) for level in HASHED_LEVELS]
+    assert seen == HASHES[name]
+    assert len(set(seen)) == 10
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_frames_of_the_original(name: str) -> None:
+    if find_spec("procgen") is None:
+        pytest.skip("needs the original package procgen")
+    original = [digest({"env_name": name, "provider": "procgen"}, n) for n in HASHED_LEVELS]
+    assert original == HASHES[name]
 
 
 @pytest.mark.parametrize("name", GAMES)
