@@ -25,7 +25,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -404,6 +404,9 @@ class SageMakerRayLauncher:
         run.note(STOPPED if run.stopped_by else DONE)
         again = f"stopped; the same command resumes from {run.checkpoint}: "
         result = (again if run.stopped_by else "done: ") + run.told()
+        if run.job.in_sagemaker:
+            fetch = f"sagemaker_rl.results.fetch(estimator, Path('runs/{run.job.name}'))"
+            delivered = replace(delivered, next=f"{fetch} brings all of it to your machine")
         ending.tell(result, delivered, run.job.output_dir)
 
 

@@ -29,6 +29,7 @@ from procgen_rllib.environment import (
 from procgen_rllib.network import ImpalaModule, check_model_config
 from procgen_rllib.procgen_ppo import ProcgenPPOConfig
 from procgen_rllib.recipe import recipe
+from sagemaker_rl.ending import Delivered
 from sagemaker_rl.hyperparameters import HyperparameterError, option
 from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
 from sagemaker_rl.training_run import CSV_COLUMNS
@@ -144,6 +145,14 @@ class ProcgenLauncher(SageMakerRayLauncher):
             "network": getattr(spec.module_class, "__name__", None),
             "network settings": dict(spec.model_config or {}),
         }
+
+    def export(self, checkpoint: Path, model_dir: Path) -> Delivered:
+        """Nothing is made of the checkpoint, which plays as it is."""
+        return Delivered(
+            strength="the reward of games, in progress.csv; a rollout plays more of them",
+            model=f"{checkpoint}, a checkpoint of RLlib's",
+            next=f"battlesnake-gym rollout {checkpoint}",
+        )
 
     def parser(self, prog: str | None) -> Parser:
         """The usual options, and the starter kit's words for two of the hyperparameters."""

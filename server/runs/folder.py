@@ -156,6 +156,11 @@ class Run:
         return self.seconds * (1 - part) / part
 
     @property
+    def on_ladder(self) -> bool:
+        """Whether it is one of those that tell their Elo."""
+        return "elo" in self.progress.columns
+
+    @property
     def strength(self) -> Strength | None:
         """Of the strongest weights, those that are kept and exported; None if not measured."""
         row = self._best_row()

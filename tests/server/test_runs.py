@@ -215,6 +215,11 @@ def test_reports_of_runs_without_games_or_curves(folder: Path) -> None:
     assert "RuntimeError: no &lt;runner&gt;" in text
     empty = training_runs.make(folder, "empty", 0, "stopped")
     assert "no iteration was finished" in report.write(empty).read_text()
+    other = training_runs.make(folder, "other", 3)  # of an experiment that is not on the ladder
+    lines = (other / CSV_FILE).read_text().splitlines(keepends=True)
+    (other / CSV_FILE).write_text("".join([lines[0].replace(",elo,", ",score,"), *lines[1:]]))
+    assert "<h2>Strength</h2>" not in report.write(other).read_text()
+    assert "<h2>Strength</h2>" in text
 
 
 def test_pages_answer(folder: Path) -> None:
