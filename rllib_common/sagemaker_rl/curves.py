@@ -34,6 +34,9 @@ NAMED, GAME, OTHERS = "curves", "game", "rllib"
 CONFIG = "config/"
 """What RLlib repeats of its configuration in each result."""
 
+COPY_SECONDS = 30.0
+"""How often TensorBoard's file goes where it is uploaded from."""
+
 
 def flatten(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
     """All numbers in nested ``results``, under their keys joined by slashes."""
@@ -54,6 +57,8 @@ class Curves:
     numbers are left empty. Rows after iteration ``resumed_at`` are dropped at the start: they
     belong to work that no checkpoint has. ``named`` maps what TensorBoard's first curves are
     called, `MOST_NAMED` at most, to keys of the results, and ``settings`` are the hyperparameters.
+    Where an ``intermediate`` folder is given, it gets a copy of TensorBoard's file every
+    `COPY_SECONDS`: ``sagemaker-training`` uploads what is closed there to S3 while the job runs.
     """
 
     def __init__(
@@ -64,11 +69,13 @@ class Curves:
         *,
         named: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
+        intermediate: Path | None = None,
     ) -> None:
         self._tags = {key: f"{NAMED}/{name}" for name, key in (named or {}).items()}
         if len(self._tags) > MOST_NAMED:
             raise ValueError(f"{len(self._tags)} curves are named, and {MOST_NAMED} may be")
         folder.mkdir(parents=True, exist_ok=True)
+        self._resumed_at = resumed_at
         self._path = folder / CSV_FILE
         self._columns = dict(columns)
         rows = [row for row in read(self._path) if row[ITERATION] <= resumed_at]
@@ -87,6 +94,8 @@ class Curves:
         # Files are named by the second; the suffix keeps those of quick restarts apart. Without
         # tensorboardX's thread: where a disk is full it dies, and who writes waits for ever.
         self._board = EventsWriter(str(board / "events"), f".{resumed_at}")
+        self._intermediate = intermediate and intermediate / board.name
+        self._copied = -math.inf
         start = SessionLog(status=SessionLog.START)
         self._write_event(resumed_at + 1, session_log=start)
         given = {name: _hparam(value) for name, value in (settings or {}).items()}
@@ -106,6 +115,8 @@ class Curves:
                 tag = self._tags.get(key, f"{OTHERS}/{key}")
                 self._write_event(int(numbers[ITERATION]), summary=scalar(tag, number))
         self._board.flush()
+        if time.monotonic() - self._copied > COPY_SECONDS:
+            self._copy()
 
     def add_film(self, gif: bytes, iteration: int) -> None:
         """Show a game."""
@@ -115,6 +126,13 @@ class Curves:
         self._write_event(iteration, summary=Summary(value=[value]))
         self._board.flush()
 
+    def _copy(self) -> None:
+        if self._intermediate is not None:
+            self._intermediate.mkdir(parents=True, exist_ok=True)
+            for path in (self._path.parent / self._intermediate.name).glob(f"*.{self._resumed_at}"):
+                shutil.copy(path, self._intermediate)
+            self._copied = time.monotonic()
+
     def _write_event(self, step: int, **content: Any) -> None:
         self._board.write_event(Event(wall_time=time.time(), step=step, **content))
 
@@ -123,6 +141,7 @@ class Curves:
         with contextlib.suppress(OSError):
             self._write_event(0, summary=self._end)
             self._board.close()
+            self._copy()
 
 
 def _hparam(value: Any) -> bool | float | str | None:

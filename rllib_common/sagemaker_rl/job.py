@@ -22,6 +22,8 @@ class Job:
     model_dir: Path
     """What the job delivers: the exported policy."""
     in_sagemaker: bool
+    intermediate_dir: Path | None = None
+    """What is put here goes to S3 while the job runs."""
 
     @classmethod
     def from_environment(
@@ -39,4 +41,7 @@ class Job:
             checkpoint_dir=base / "checkpoints" if in_sagemaker else run / "checkpoints",
             model_dir=Path(environ["SM_MODEL_DIR"]) if in_sagemaker else run / "model",
             in_sagemaker=in_sagemaker,
+            intermediate_dir=Path(environ["SM_OUTPUT_INTERMEDIATE_DIR"])
+            if in_sagemaker and "SM_OUTPUT_INTERMEDIATE_DIR" in environ
+            else None,
         )

@@ -11,6 +11,7 @@ import io
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -31,6 +32,13 @@ from sagemaker_rl.sources import is_wanted, with_compiled_parts
 
 BUCKET = "sagemaker-local"
 REGION = "us-east-1"
+CHANNEL = {
+    "TrainingInputMode": "File",
+    "S3DistributionType": "FullyReplicated",
+    "RecordWrapperType": "None",
+}
+"""What ``inputdataconfig.json`` says of each channel of a rehearsal."""
+
 DEPENDENCIES = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
 
 
@@ -43,6 +51,8 @@ class Instance:
     hosts: Sequence[str]
     hyperparameters: Mapping[str, Any]
     cpus: set[int]
+    channels: Sequence[str] = ()
+    """Names of data channels; each is a folder in ``input/data``, which others fill."""
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     @property
@@ -57,6 +67,8 @@ class Instance:
             shutil.rmtree(self.folder / old, ignore_errors=True)
         config = self.folder / "input" / "config"
         config.mkdir(parents=True)
+        for channel in self.channels:
+            self.channel(channel).mkdir(parents=True)
         for folder in ("model", "output/data", "checkpoints"):
             (self.folder / folder).mkdir(parents=True, exist_ok=True)
         # SageMaker takes strings alone, so the SDK writes every value as JSON.
@@ -70,9 +82,13 @@ class Instance:
         for name, content in (
             ("hyperparameters", encoded),
             ("resourceconfig", resources),
-            ("inputdataconfig", {}),
+            ("inputdataconfig", dict.fromkeys(self.channels, CHANNEL)),
         ):
             (config / f"{name}.json").write_text(json.dumps(content, indent=2))
+
+    def channel(self, name: str) -> Path:
+        """Where the data of a channel are, once they are there."""
+        return self.folder / "input" / "data" / name
 
     def start(self, job: str, environment: Mapping[str, str]) -> None:
         """Run ``sagemaker-training``."""
@@ -141,6 +157,8 @@ class LocalJob:
     instances: int = 1
     secondary: int = 0
     """Instances of a secondary job."""
+    channels: Mapping[str, Path] = field(default_factory=dict)
+    """Data channels: the file or folder that each instance gets a copy of."""
 
     def fit(self) -> int:
         """Run to the end; returns the exit status of the first instance that failed, or 0.
@@ -173,6 +191,11 @@ class LocalJob:
         """Run all to their end; returns their exit statuses."""
         for instance in instances:
             instance.prepare()
+            for name, data in self.channels.items():
+                if data.is_dir():
+                    shutil.copytree(data, instance.channel(name), dirs_exist_ok=True)
+                else:
+                    shutil.copy(data, instance.channel(name))
             instance.start(self.folder.name, environment)
         threads = [threading.Thread(target=instance.show_log) for instance in instances]
         for thread in threads:
@@ -193,6 +216,9 @@ class LocalJob:
                     f"there is no folder {folder}; start this in the repository, or give "
                     "--dependencies"
                 )
+        for name, data in self.channels.items():
+            if not data.exists():
+                raise HyperparameterError(f"--channels {name}: there is no {data}")
         for name, count, least in (
             ("instances", self.instances, 1),
             ("secondary", self.secondary, 0),
@@ -223,9 +249,9 @@ class LocalJob:
             hosts = [f"algo-{i + 1}" for i in range(number)]
             for host in hosts:
                 cpus = share_of_cpus(len(made), count)
-                made.append(
-                    Instance(f"{prefix}{host}", self.folder / prefix / host, hosts, values, cpus)
-                )
+                folder = self.folder / prefix / host
+                names = tuple(self.channels)
+                made.append(Instance(f"{prefix}{host}", folder, hosts, values, cpus, names))
         return made
 
     @property
@@ -361,6 +387,19 @@ def read_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
     return values
 
 
+def read_channels(words: Sequence[str]) -> dict[str, Path]:
+    """``NAME=PATH`` words.
+
+    Raises:
+        HyperparameterError: a word is something else.
+    """
+    pairs = [word.partition("=") for word in words]
+    for word, (name, _, path) in zip(words, pairs, strict=True):
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or not path:
+            raise HyperparameterError(f"--channels takes NAME=PATH, got {word!r}")
+    return {name: Path(path) for name, _, path in pairs}
+
+
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
@@ -393,6 +432,13 @@ def parser() -> Parser:
         help="also JSON objects and .json files",
     )
     parser.add_argument(
+        "--channels",
+        nargs="+",
+        default=[],
+        metavar="NAME=PATH",
+        help="data channels: files or folders, such as policy=runs/first/model",
+    )
+    parser.add_argument(
         "--folder",
         type=Path,
         default=Path("sagemaker-local") / "job",
@@ -414,6 +460,7 @@ def main(argv: list[str] | None = None) -> int:
             folder=arguments.folder,
             instances=arguments.instances,
             secondary=arguments.secondary,
+            channels=read_channels(arguments.channels),
         )
         return job.fit()
     except ValueError as error:

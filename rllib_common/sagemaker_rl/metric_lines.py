@@ -7,15 +7,38 @@ from collections.abc import Mapping
 
 METRICS = (
     "training_iteration",
-    "episode_reward_mean",
-    "episode_len_mean",
+    "time_total_s",
     "env_steps",
+    "agent_steps",
+    "num_episodes",
+    "episode_reward_mean",
+    "episode_reward_min",
+    "episode_reward_max",
+    "episode_len_mean",
+    "episode_len_min",
+    "episode_len_max",
+    "Snake_hit_wall",
+    "Snake_hit_body",
+    "Snake_was_eaten",
+    "Killed_another_snake",
+    "Starved",
+    "Forbidden_move",
+    "Longest_snake",
+    "transitions_trained",
+    "loss",
+    "qf_mean",
+    "env_steps_per_s",
+    "transitions_per_s",
+    "cpu_percent",
+    "cpu_minutes",
+    "ladder_share",
     "elo",
     "elo_low",
     "elo_high",
     "elo_best",
+    "ladder_points",
 )
-"""What stands in a line, as far as the experiment knows it."""
+"""What stands in a line, as far as the experiment knows it; SageMaker takes 40 at most."""
 
 METRIC_DEFINITIONS = [
     {"Name": name, "Regex": rf"\b{name}=(-?[0-9.]+(?:e[+-]?[0-9]+)?)"} for name in METRICS
@@ -23,12 +46,12 @@ METRIC_DEFINITIONS = [
 """``metric_definitions`` of an estimator.
 
 >>> import re
->>> re.findall(METRIC_DEFINITIONS[1]["Regex"], "training_iteration=2 episode_reward_mean=-1.5")
-['-1.5']
+>>> re.findall(METRIC_DEFINITIONS[0]["Regex"], "training_iteration=2 episode_reward_mean=-1.5")
+['2']
 """
 
 
-REWARD = "episode_reward_mean"
+REWARDS = ("episode_reward_mean", "episode_reward_max")
 """What a line tells once more at its end, as RLlib did years ago: ``RLEstimator`` looks for
 that with ``default_metric_definitions(RLToolkit.RAY)``, as published examples do."""
 
@@ -43,6 +66,5 @@ def line(numbers: Mapping[str, float]) -> str:
     """
     told = {name: numbers[name] for name in METRICS if math.isfinite(numbers.get(name, math.nan))}
     words = [f"{name}={value:.8g}" for name, value in told.items()]
-    if REWARD in told:
-        words.append(f"({REWARD}: {told[REWARD]:.8g})")
+    words += [f"({name}: {told[name]:.8g})" for name in REWARDS if name in told]
     return " ".join(words)

@@ -3,6 +3,8 @@
     preflight.check(estimator)
     estimator.fit()
 
+or, with data channels, ``preflight.check(estimator, inputs)`` and ``estimator.fit(inputs)``,
+
 looks at the estimator, at the account that it is for, and asks the training script itself whether
 it can train with the hyperparameters. What the caller may not look at (roles are often closed to
 those who use them) is passed over.
@@ -10,17 +12,19 @@ those who use them) is passed over.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import ClientError, ParamValidationError
 
+from sagemaker_rl.hyperparameters import parse
 from sagemaker_rl.s3 import bucket_and_key
 from sagemaker_rl.sources import compiled_files, with_compiled_parts
 
@@ -36,16 +40,22 @@ class PreflightError(ValueError):
     """A job that cannot work; each line says what is wrong and what to do."""
 
 
-def check(estimator: Any) -> None:
+def check(estimator: Any, inputs: Any = None) -> None:
     """Refuse a job that cannot work.
 
     ``estimator`` is an ``RLEstimator`` of the SageMaker SDK; its session decides which account is
-    looked at. Takes some seconds, most of them for the training script to start.
+    looked at. ``inputs`` are what ``fit`` will be given: channels and their addresses in S3. A
+    ``HyperparameterTuner`` is checked with the first value of every range. Takes some seconds, most
+    of them for the training script to start.
 
     Raises:
         PreflightError: the job cannot work, for all the reasons that were found.
     """
+    estimator, tuned = _with_first_values(estimator)
+    addresses = _addresses(inputs)
     problems = [problem for look in CHECKS for problem in look(estimator)]
+    problems += [*_tuner(estimator, tuned), *_channels(estimator, addresses)]
+    problems += _script(estimator, addresses)
     if problems:
         raise PreflightError(
             "\n".join(["this job cannot work:", *(f"- {one}" for one in problems)])
@@ -217,8 +227,71 @@ def _network(estimator: Any) -> Iterator[str]:
         )
 
 
-def _hyperparameters(estimator: Any) -> Iterator[str]:
-    """Ask the script, which knows its hyperparameters."""
+def _addresses(inputs: Any) -> dict[str, str]:
+    """Channels and where their data are, as ``fit`` takes them."""
+    if inputs is None:
+        return {}
+    named = inputs if isinstance(inputs, Mapping) else {"training": inputs}
+    return {
+        name: str(
+            one.config["DataSource"]["S3DataSource"]["S3Uri"] if hasattr(one, "config") else one
+        )
+        for name, one in named.items()
+    }
+
+
+def _channels(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
+    s3 = estimator.sagemaker_session.boto_session.client("s3")
+    for name, address in addresses.items():
+        try:
+            bucket, key = bucket_and_key(address)
+            found = s3.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)["KeyCount"]
+        except ValueError as error:
+            yield f"channel {name!r}: {error}"
+        except ParamValidationError:
+            yield f"channel {name!r}: {bucket} cannot be the name of a bucket; give s3://BUCKET/..."
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "NoSuchBucket":
+                yield f"channel {name!r}: there is no bucket {bucket}"
+        else:
+            if not found:
+                yield f"channel {name!r}: there is nothing at {address}; name a file or a folder"
+
+
+def _with_first_values(given: Any) -> tuple[Any, Any]:
+    """The estimator, and the tuner that it is of, or None.
+
+    A tuner's has the first value of each range among its hyperparameters.
+    """
+    if not hasattr(given, "objective_metric_name"):
+        return given, None
+    estimator = copy.copy(given.estimator)
+    estimator._hyperparameters = dict(estimator._hyperparameters or {})
+    for ranges in given.hyperparameter_ranges().values():
+        for one in ranges:
+            first = one["Values"][0] if "Values" in one else one["MinValue"]
+            estimator._hyperparameters[one["Name"]] = parse(str(parse(first)))
+    return estimator, given
+
+
+def _tuner(estimator: Any, tuner: Any) -> Iterator[str]:
+    if tuner is None:
+        return
+    names = [one["Name"] for one in tuner.metric_definitions or estimator.metric_definitions or []]
+    if tuner.objective_metric_name not in names:
+        yield (
+            f"objective_metric_name is {tuner.objective_metric_name}, which is none of the "
+            f"metric_definitions: {', '.join(names) or 'there are none'}"
+        )
+    if estimator.checkpoint_s3_uri:
+        yield (
+            "a tuner's jobs would go on from each other's checkpoints; leave checkpoint_s3_uri, "
+            "and spot instances, out"
+        )
+
+
+def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
+    """Ask the script, which knows its hyperparameters and its channels."""
     script = Path(estimator.source_dir or ".") / estimator.entry_point
     if not script.is_file() or not isinstance(estimator.instance_count, int):
         return
@@ -240,6 +313,7 @@ def _hyperparameters(estimator: Any) -> Iterator[str]:
             "SM_HPS": json.dumps(given),
             "SM_HOSTS": json.dumps(hosts),
             "SM_CURRENT_HOST": hosts[0],
+            "SM_CHANNELS": json.dumps(sorted(addresses)),
             # Or what it leaves in the folders would be packed.
             "PYTHONDONTWRITEBYTECODE": "1",
         },
@@ -269,5 +343,4 @@ CHECKS: tuple[Callable[[Any], Iterator[str]], ...] = (
     _role,
     _buckets,
     _network,
-    _hyperparameters,
 )

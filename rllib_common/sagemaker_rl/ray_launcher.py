@@ -34,7 +34,7 @@ import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from battlesnake_gym.command_line import Parser
-from sagemaker_rl import checkpoints, ending, hyperparameters, run_lock, tracking
+from sagemaker_rl import channels, checkpoints, ending, hyperparameters, run_lock, tracking
 from sagemaker_rl.checkpoints import CheckpointError
 from sagemaker_rl.cluster import leading, lend, own_cpus
 from sagemaker_rl.console import say
@@ -78,6 +78,8 @@ class SageMakerRayLauncher:
     hyperparameters_class: ClassVar[type[Any]] = Hyperparameters
     csv_columns: ClassVar[Mapping[str, str]] = CSV_COLUMNS
     named_curves: ClassVar[Mapping[str, str]] = NAMED_CURVES
+    channels: ClassVar[tuple[str, ...]] = ()
+    """The data channels of a job that the experiment reads (`sagemaker_rl.channels`)."""
 
     # What an experiment says of itself
 
@@ -193,6 +195,7 @@ class SageMakerRayLauncher:
     ) -> int:
         """`train_main` with its words read; ``held`` lets the run go at the end."""
         try:
+            channels.check(self.channels)
             settings = self._read(arguments, rest)
             membership = Membership.from_environment(settings.plain)
             # On every instance, so that a mistake ends all of them at once.

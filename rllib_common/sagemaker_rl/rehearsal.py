@@ -27,7 +27,8 @@ from sagemaker.exceptions import UnexpectedStatusException
 from sagemaker.session import Session
 
 from sagemaker_rl.local import REGION, aws
-from sagemaker_rl.rehearsed_jobs import FAILED, Services, TrainingJobs
+from sagemaker_rl.rehearsed_jobs import FAILED, Services
+from sagemaker_rl.rehearsed_tuning import RehearsedSageMaker
 
 IMAGE = "battlesnake-training"
 """The repository of the training image, as docs/sagemaker.md names it."""
@@ -76,7 +77,7 @@ class RehearsalSession(Session):  # type: ignore[misc]
             region_name=REGION,
         )
         services = Services(account.client("s3"), account.client("cloudwatch"), environment)
-        self._jobs = TrainingJobs(Path(folder).absolute(), services)
+        self._jobs = RehearsedSageMaker(Path(folder).absolute(), services)
         resources.callback(self._jobs.kill_all)
         self._resources = resources
         atexit.register(self.close)
@@ -126,6 +127,25 @@ class RehearsalSession(Session):  # type: ignore[misc]
         if wait and description["TrainingJobStatus"] == FAILED:
             raise UnexpectedStatusException(
                 message=f"training job {job_name} has failed: {description['FailureReason']}",
+                allowed_statuses=["Completed", "Stopped"],
+                actual_status=FAILED,
+            )
+        return description
+
+    def wait_for_tuning_job(self, job: str, poll: int = 5) -> dict[str, Any]:
+        """Print a line for each training job that a tuning job begins or ends, to its end.
+
+        The SDK's own draws dots.
+
+        Raises:
+            UnexpectedStatusException: no training job has told the objective.
+        """
+        for line in self._jobs.tuning_job(job).news():
+            sys.stdout.write(f"{line}\n")
+        description = self._jobs.describe_hyper_parameter_tuning_job(job)
+        if description["HyperParameterTuningJobStatus"] == FAILED:
+            raise UnexpectedStatusException(
+                message=f"tuning job {job} has failed: {description['FailureReason']}",
                 allowed_statuses=["Completed", "Stopped"],
                 actual_status=FAILED,
             )

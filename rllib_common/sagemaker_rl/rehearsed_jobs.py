@@ -6,7 +6,7 @@ import re
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +25,8 @@ from sagemaker_rl.s3 import bucket_and_key
 METRICS_NAMESPACE = "/aws/sagemaker/TrainingJobs"
 MOST_METRICS = 500
 """In one request to CloudWatch, which takes 1000."""
+WHOLE = "FullyReplicated"
+"""Each instance gets all data of a channel."""
 COMPLETED, FAILED, STOPPED, IN_PROGRESS = "Completed", "Failed", "Stopped", "InProgress"
 
 
@@ -35,6 +37,10 @@ class Services:
     s3: Any
     cloudwatch: Any
     environment: Mapping[str, str]
+
+
+class DataError(Exception):
+    """The data of a channel are not there, which ends a job before its script begins."""
 
 
 class TrainingJob:
@@ -81,6 +87,10 @@ class TrainingJob:
         self._stop_asked = True
         self._send(signal.SIGKILL)
 
+    def wait(self) -> None:
+        """Until it has ended."""
+        self._thread.join()
+
     def log(self, wait: bool) -> Iterator[str]:
         """The lines printed so far, each under its instance's name; to the end if ``wait``."""
         seen = 0
@@ -98,6 +108,7 @@ class TrainingJob:
         """What ``describe_training_job`` answers."""
         description: dict[str, Any] = {
             **self._request,
+            "OutputDataConfig": {"KmsKeyId": "", **self._request["OutputDataConfig"]},
             "TrainingJobArn": f"arn:aws:sagemaker:::training-job/{self.name}",
             "TrainingJobStatus": self._status,
             "SecondaryStatus": "Training" if self._status == IN_PROGRESS else self._status,
@@ -133,6 +144,8 @@ class TrainingJob:
             self._deliver()
             self._failure = "" if self._stop_asked else self._reason(statuses)
             status = STOPPED if self._stop_asked else FAILED if self._failure else COMPLETED
+        except DataError as error:
+            self._failure, status = str(error), FAILED
         except Exception as error:
             self._say(traceback.format_exc())
             self._failure, status = f"InternalServerError: {error!r}", FAILED
@@ -146,6 +159,7 @@ class TrainingJob:
         for instance in self._instances:
             instance.prepare()
             self._move_checkpoints(instance, _download)
+            self._bring_data(instance)
             instance.start(self.name, self._environment)
         readers = [
             threading.Thread(target=self._read, args=[instance], daemon=True)
@@ -214,6 +228,21 @@ class TrainingJob:
             bucket, key = bucket_and_key(f"{self._output}/{name}")
             self._services.s3.upload_file(str(packed), bucket, key)
 
+    def _bring_data(self, instance: Instance) -> None:
+        for channel in self._request.get("InputDataConfig", []):
+            uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
+            bucket, key = bucket_and_key(uri)
+            target = instance.channel(channel["ChannelName"])
+            if _exists(self._services.s3, bucket, key):
+                self._services.s3.download_file(bucket, key, str(target / Path(key).name))
+            else:
+                _download(self._services.s3, uri, target)
+            if not any(target.iterdir()):
+                raise DataError(
+                    f"ClientError: Data download failed: there is nothing in S3 at {uri}, which "
+                    f"the channel {channel['ChannelName']!r} names"
+                )
+
     def _move_checkpoints(self, instance: Instance, move: Callable[[Any, str, Path], None]) -> None:
         uri = self._request.get("CheckpointConfig", {}).get("S3Uri")
         if uri is not None:
@@ -240,17 +269,17 @@ class TrainingJobs:
         """
         validate_parameters(request, self._shape)
         for part, hint in (
-            ("InputDataConfig", "call fit() without inputs"),
             ("AlgorithmSpecification.AlgorithmName", "give image_uri"),
             ("ResourceConfig.InstanceGroups", "give instance_type and instance_count"),
         ):
             if _get(request, part):
                 raise ValueError(f"{part} cannot be rehearsed; {hint}")
+        _check_channels(request.get("InputDataConfig", []))
         name, count = request["TrainingJobName"], request["ResourceConfig"]["InstanceCount"]
         if count < 1:
-            raise _refusal("ValidationException", f"InstanceCount must be at least 1, got {count}")
+            raise refusal("ValidationException", f"InstanceCount must be at least 1, got {count}")
         if name in self._jobs:
-            raise _refusal("ResourceInUse", f"there is a training job {name} already; take another")
+            raise refusal("ResourceInUse", f"there is a training job {name} already; take another")
         job = TrainingJob(request, self._folder, self._services)
         self._jobs[name] = job
         job.start()
@@ -264,6 +293,13 @@ class TrainingJobs:
         """End a job in order."""
         self.job(TrainingJobName).stop()
 
+    def list_tags(self, ResourceArn: str, MaxResults: int = 50) -> dict[str, Any]:  # noqa: N803
+        """None: ``attach`` asks for them."""
+        return {"Tags": []}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._jobs
+
     def job(self, name: str) -> TrainingJob:
         """The job of this name.
 
@@ -271,7 +307,7 @@ class TrainingJobs:
             ClientError: there is none.
         """
         if name not in self._jobs:
-            raise _refusal("ValidationException", f"there is no training job {name}")
+            raise refusal("ValidationException", f"there is no training job {name}")
         return self._jobs[name]
 
     def kill_all(self) -> None:
@@ -297,10 +333,44 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
         meeting = {"s3_bucket": bucket, "s3_prefix": folder.name, "aws_region": region}
         hyperparameters = meeting | hyperparameters
     hosts = [f"algo-{i + 1}" for i in range(count)]
+    channels = [channel["ChannelName"] for channel in request.get("InputDataConfig", [])]
     return [
-        Instance(host, folder / host, hosts, hyperparameters, share_of_cpus(before + i, total))
+        Instance(
+            host,
+            folder / host,
+            hosts,
+            hyperparameters,
+            share_of_cpus(before + i, total),
+            channels,
+        )
         for i, host in enumerate(hosts)
     ]
+
+
+def _check_channels(channels: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ``ValueError`` for data that do not come as copies of files in S3."""
+    for channel in channels:
+        name, source = channel["ChannelName"], channel["DataSource"].get("S3DataSource", {})
+        for what, got, wanted in (
+            ("S3DataType", source.get("S3DataType"), "S3Prefix"),
+            ("distribution", source.get("S3DataDistributionType", WHOLE), WHOLE),
+            ("input_mode", channel.get("InputMode", "File"), "File"),
+            ("compression", channel.get("CompressionType", "None"), "None"),
+            ("record_wrapping", channel.get("RecordWrapperType", "None"), "None"),
+        ):
+            if got != wanted:
+                raise ValueError(
+                    f"the channel {name!r} with {what} {got} cannot be rehearsed; take {wanted}"
+                )
+
+
+def _exists(s3: Any, bucket: str, key: str) -> bool:
+    """Whether there is an object of exactly this name, as of the packed model of a job."""
+    try:
+        s3.head_object(Bucket=bucket, Key=key or "/")
+    except ClientError:
+        return False
+    return True
 
 
 def _download(s3: Any, uri: str, folder: Path) -> None:
@@ -325,5 +395,6 @@ def _get(request: Any, path: str) -> Any:
     return request
 
 
-def _refusal(code: str, message: str) -> ClientError:
+def refusal(code: str, message: str) -> ClientError:
+    """The error with which boto3 tells that AWS refuses."""
     return ClientError({"Error": {"Code": code, "Message": message}}, "TrainingJob")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shutil
 import signal
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import psutil
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from tqdm import tqdm
@@ -35,8 +37,27 @@ CSV_COLUMNS = {
     "episode_reward_mean": "env_runners/episode_return_mean",
     "episode_len_mean": "env_runners/episode_len_mean",
     "num_episodes": "env_runners/num_episodes",
+    "episode_reward_min": "env_runners/episode_return_min",
+    "episode_reward_max": "env_runners/episode_return_max",
+    "episode_len_min": "env_runners/episode_len_min",
+    "episode_len_max": "env_runners/episode_len_max",
+    "loss": "loss",
+    "env_steps_per_s": "env_steps_per_s",
+    "transitions_per_s": "transitions_per_s",
+    "cpu_percent": "cpu_percent",
 }
-"""Columns of ``progress.csv`` that every experiment has, and the RLlib results they show."""
+"""Columns of ``progress.csv`` that every experiment has, and the RLlib results they show.
+
+The last four are told by `TrainingRun` itself: the mean of all learners' losses, turns played and
+transitions trained on in a second of this iteration, by the wall's clock, and how busy the CPUs of
+the driver's machine were meanwhile, with all that runs there.
+"""
+
+TRANSITIONS = "learners/__all_modules__/num_env_steps_trained_lifetime"
+"""The result that counts what was trained on."""
+
+LOSS = re.compile(r"learners/[^/]+/(total_loss|qf_loss)")
+"""Results of the learners: of those that tell both, the two are equal."""
 
 NAMED_CURVES = {
     "reward": "env_runners/episode_return_mean",
@@ -91,6 +112,8 @@ class TrainingRun:
         self._steps = int(then.get("env_steps", 0))
         self._spoke = time.monotonic()
         self._began = time.time()
+        # Nobody knows how much a run that is resumed has trained on before.
+        self._trained = 0.0 if self.checkpoint is None else math.nan
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -165,7 +188,12 @@ class TrainingRun:
             folder = self.job.output_dir
             games = Games(folder / GAMES, self.record, self._iterations)
             drawn = Curves(
-                folder, self.columns, self._iterations, named=self.named, settings=self.settings
+                folder,
+                self.columns,
+                self._iterations,
+                named=self.named,
+                settings=self.settings,
+                intermediate=self.job.intermediate_dir,
             )
             told = Tracking(self.track, self.job.name, folder, self.settings, self.named)
             with closing(drawn) as curves, told:
@@ -189,6 +217,7 @@ class TrainingRun:
     ) -> None:
         before, began = self._seconds, time.monotonic()
         saved = began
+        psutil.cpu_percent()  # from here on
         with self._bar() as bar:
             while not caught and not self.finished:
                 try:
@@ -199,10 +228,10 @@ class TrainingRun:
                         return
                     raise
                 self._iterations = algorithm.training_iteration
-                self._seconds = before + time.monotonic() - began
+                seconds = before + time.monotonic() - began
+                self._measure(results, max(seconds - self._seconds, 1e-9))
+                self._seconds = seconds
                 results["time_total_s"] = self._seconds
-                steps = dict(flatten(results)).get(self.columns["env_steps"], self._steps)
-                self._steps = int(steps)
                 if self._left() <= 0 and not caught:
                     self.conclude(algorithm, results)
                 curves.add(results)
@@ -220,6 +249,20 @@ class TrainingRun:
         film = games.add(algorithm, self._iterations, self._seconds, last=last)
         if film is not None:
             curves.add_film(film, self._iterations)
+
+    def _measure(self, results: dict[str, Any], seconds: float) -> None:
+        """Add what `CSV_COLUMNS` says to the results of an iteration that took so long."""
+        numbers = dict(flatten(results))
+        steps = int(numbers.get(self.columns["env_steps"], self._steps))
+        trained = numbers.get(TRANSITIONS, 0.0)
+        losses = [value for key, value in numbers.items() if LOSS.fullmatch(key)]
+        results |= {
+            "loss": sum(losses) / len(losses) if losses else math.nan,
+            "env_steps_per_s": (steps - self._steps) / seconds,
+            "transitions_per_s": (trained - self._trained) / seconds,
+            "cpu_percent": psutil.cpu_percent(),
+        }
+        self._steps, self._trained = steps, trained
 
     def _save(self, algorithm: Algorithm) -> None:
         facts = {
@@ -265,18 +308,11 @@ class TrainingRun:
         bar.set_postfix_str(told)
         if self.job.in_sagemaker:
             # CloudWatch takes its metrics out of the log.
-            metrics = {name: numbers.get(name, float("nan")) for name in metric_lines.METRICS}
-            say(
-                metric_lines.line(
-                    metrics
-                    | {
-                        ITERATION: self._iterations,
-                        "episode_reward_mean": reward,
-                        "episode_len_mean": length,
-                        "env_steps": self._steps,
-                    }
-                )
-            )
+            found = {
+                name: numbers.get(self.columns.get(name, name), math.nan)
+                for name in metric_lines.METRICS
+            }
+            say(metric_lines.line(found | {"env_steps": self._steps}))
         elif bar.disable and time.monotonic() - self._spoke > SECONDS_OF_SILENCE:
             self._spoke = time.monotonic()
             say(f"{self.job.name} {self._percent():.0f}%, {told}")

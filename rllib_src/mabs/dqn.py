@@ -72,6 +72,7 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
     ``reward_scale`` multiplies the rewards that are learned from (not those reported), so that TD
     errors stay below 1: above, the Huber loss learns the median, which ignores rare deaths;
     ``ladder_share`` is the part of the CPU time for games on the ladder (`mabs.strength`);
+    ``start_from`` is a policy whose weights it begins with (`mabs.warm_start`);
     ``symmetries`` shows each batch in one of the eight ways that a square board can lie in;
     ``demonstrations`` are the search's games to learn from (`mabs.demonstrations`).
     """
@@ -98,6 +99,7 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
         self.num_steps_sampled_before_learning_starts = 5_000
         self.min_sample_timesteps_per_iteration = 5_000
         self.ladder_share = SHARE
+        self.start_from: str | None = None
         self.symmetries = False
         self.demonstrations: dict[str, Any] = asdict(Demonstrations())
         self.replay_buffer_config = {

@@ -14,24 +14,27 @@ from ray.tune.registry import register_env
 from battlesnake_gym import build_check, engine
 from battlesnake_gym.command_line import Parser
 from battlesnake_gym.rules import MOVES
-from mabs import algorithms, experiments, shown_game, starter_pack, strength
+from mabs import algorithms, experiments, shown_game, starter_pack, strength, warm_start
 from mabs.actor_critic import PolicyNetwork
 from mabs.apex import APEX
 from mabs.dqn import DQN
 from mabs.environment import ENV_NAME, head_plane, make_vector
 from mabs.export import export_checkpoint
 from mabs.metrics import GAME_METRICS
-from mabs.network import DuelingQNetwork, network_settings
+from mabs.network import DuelingQNetwork, build, network_settings
 from mabs.network import check as check_network
-from mabs.opponents import Opponents, absolute
+from mabs.opponents import Opponents, absolute, is_file, path_of
 from mabs.past_selves import PastSelves
 from mxnet_baseline.algorithm import MXNet
-from sagemaker_rl import checkpoints
+from sagemaker_rl import channels, checkpoints
 from sagemaker_rl.console import say
 from sagemaker_rl.ending import Delivered
 from sagemaker_rl.hyperparameters import HyperparameterError, option
 from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
 from sagemaker_rl.training_run import CSV_COLUMNS
+
+POLICY, OPPONENTS = "policy", "opponents"
+"""Data channels of a job: what to go on from, and the frozen policies and bundles to play with."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,11 @@ class BattlesnakeHyperparameters(Hyperparameters):
     )
     opponents: dict[str, float] | None = option(  # noqa: RUF009  (it makes a field)
         None, 'parts of the seats for others, like {"past": 0.3, "policy:FILE.onnx": 0.2}'
+    )
+    start_from: str | None = option(
+        None,
+        "begin with the weights of this policy: a .onnx file, a run, or what a job delivered; "
+        "a job's channel `policy` is one",
     )
     ruleset: str = option("standard", "the game's ruleset")
     map: str = option("standard", "the game's map")
@@ -87,6 +95,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     """
 
     hyperparameters_class = BattlesnakeHyperparameters
+    channels = (POLICY, OPPONENTS)
     csv_columns = CSV_COLUMNS | {
         name: f"env_runners/{name}" for name in GAME_METRICS if name not in CSV_COLUMNS
     } | {
@@ -130,7 +139,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "width": hyperparameters.map_size,
                 "height": hyperparameters.map_size,
                 "curriculum": hyperparameters.curriculum or [],
-                "opponents": absolute(hyperparameters.opponents or {}),
+                "opponents": _opponents(hyperparameters.opponents or {}),
                 "ruleset": hyperparameters.ruleset,
                 "map": hyperparameters.map,
                 "observation": observation,
@@ -143,6 +152,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         )
         if hyperparameters.network is not None:
             algorithms.take_network(config, hyperparameters.network)
+        if begins := _beginning(hyperparameters.start_from):
+            warm_start.take(config, begins)
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
     def translated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -191,7 +202,11 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             )
         if config.algo_class is not MXNet:
             kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else PolicyNetwork
-            check_network(kind, environment.single_observation_space.shape, config.model_config)
+            shape = environment.single_observation_space.shape
+            check_network(kind, shape, config.model_config)
+            if config.start_from is not None:
+                network = build(kind, shape, len(MOVES), network_settings(config.model_config))
+                warm_start.check(network, environment, Path(config.start_from))
         # Frozen policies that cannot play these games are refused here, before anything starts.
         nobody = PastSelves(lambda weights: weights)
         Opponents(config.env_config["opponents"], environment, np.random.default_rng(), nobody)
@@ -243,6 +258,37 @@ def _export_champion(checkpoint: Path, model_dir: Path, strength: str) -> Delive
     champion = model_dir / CHAMPION
     Evaluation.load(checkpoint / CHAMPION).save(champion)
     return Delivered(strength, str(champion), f"battlesnake-gym runs {model_dir.parent}")
+
+
+def _beginning(given: str | None) -> str | None:
+    """What to go on from: as ``given``, or the channel `POLICY` of a job."""
+    channel = channels.folder(POLICY)
+    if given is not None and POLICY in channels.names():
+        raise HyperparameterError(
+            f"start_from is {given!r}, and there is a data channel {POLICY!r}; give one of the two"
+        )
+    return given if channel is None else str(channel)
+
+
+def _opponents(shares: Mapping[str, float]) -> dict[str, float]:
+    """``shares``, whose relative paths may be in the channel `OPPONENTS` of a job.
+
+    Raises:
+        HyperparameterError: nobody of the channel sits anywhere.
+    """
+    if OPPONENTS not in channels.names():
+        return absolute(shares)
+    folder = channels.folder(OPPONENTS)
+    brought = [name for name in shares if is_file(name) and not Path(path_of(name)).is_absolute()]
+    if not brought:
+        there = sorted(path.name for path in folder.iterdir()) if folder else []
+        raise HyperparameterError(
+            f"nobody plays who is in the data channel {OPPONENTS!r} ({', '.join(there)}); name "
+            'them in the hyperparameter opponents, such as {"policy:model": 0.2, "mine.zip": 0.1}'
+        )
+    if folder is None:  # a preflight: nobody is there yet
+        return {name: share for name, share in shares.items() if name not in brought}
+    return absolute(shares, folder)
 
 
 def _mind_the_slow_rules(hyperparameters: BattlesnakeHyperparameters) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 
 from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import MOVES
-from mabs import shown_game
+from mabs import shown_game, warm_start
 from mabs.cpu_time import FamilyClock
 from mabs.environment import make_vector
 from mabs.network import network_settings
@@ -25,7 +26,8 @@ class Measured:
 
     The algorithm's results get what `strength.Record.results` says, and its checkpoints the
     measurements and the strongest weights. ``config.ladder_share`` bounds the CPU time of it. Of
-    several policies the first by name is measured.
+    several policies the first by name is measured. ``config.start_from`` is the policy whose
+    weights it begins with, or None.
     """
 
     def setup(self: Any, config: Any) -> None:
@@ -36,6 +38,15 @@ class Measured:
             FamilyClock(),
             share=self.config.ladder_share,
             seed=self.config.seed,
+        )
+        if self.config.start_from is not None:
+            self._begin_with(Path(self.config.start_from))
+
+    def _begin_with(self: Any, path: Path) -> None:
+        begin = functools.partial(warm_start.begin, weights=warm_start.read(path), path=path)
+        self.learner_group.foreach_learner(begin)
+        self.env_runner_group.sync_weights(
+            from_worker_or_learner_group=self.learner_group, inference_only=True
         )
 
     def step(self: Any) -> dict[str, Any]:
@@ -80,11 +91,12 @@ class Measured:
 
 
 class PPOConfig(ppo.PPOConfig):  # type: ignore[misc]
-    """RLlib's, and ``ladder_share`` (`strength.SHARE`)."""
+    """RLlib's, ``ladder_share`` (`strength.SHARE`) and ``start_from`` (`mabs.warm_start`)."""
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or PPO)
         self.ladder_share = SHARE
+        self.start_from: str | None = None
 
 
 class PPO(Measured, ppo.PPO):  # type: ignore[misc]
@@ -97,11 +109,12 @@ class PPO(Measured, ppo.PPO):  # type: ignore[misc]
 
 
 class IMPALAConfig(impala.IMPALAConfig):  # type: ignore[misc]
-    """RLlib's, and ``ladder_share`` (`strength.SHARE`)."""
+    """RLlib's, ``ladder_share`` (`strength.SHARE`) and ``start_from`` (`mabs.warm_start`)."""
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or IMPALA)
         self.ladder_share = SHARE
+        self.start_from: str | None = None
 
 
 class IMPALA(Measured, impala.IMPALA):  # type: ignore[misc]

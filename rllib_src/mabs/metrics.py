@@ -5,6 +5,7 @@ Runners keep sums, since sums of several runners add up; `RecentGames` turns the
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from itertools import islice
 from typing import Any
@@ -18,6 +19,14 @@ from battlesnake_gym.rewards import EVENTS, METRICS, Turn
 EPISODE_RETURN_MEAN, EPISODE_LEN_MEAN = "episode_return_mean", "episode_len_mean"
 NUM_EPISODES = "num_episodes"
 SUM_SUFFIX = "_sum"
+
+EXTREMES = {
+    "episode_return_min": min,
+    "episode_return_max": max,
+    "episode_len_min": min,
+    "episode_len_max": max,
+}
+"""RLlib's names of the least and the most of all games, and what makes one of several."""
 
 GAME_METRICS = (EPISODE_RETURN_MEAN, EPISODE_LEN_MEAN, *METRICS, "Longest_snake")
 """Everything reported a game: the return is the mean over the game's snakes, the length is in
@@ -33,6 +42,7 @@ class GameStatistics:
         self._events = {name: np.zeros(games) for name in METRICS}
         self._longest = np.zeros(games)
         self._sums = dict.fromkeys((*GAME_METRICS, NUM_EPISODES), 0.0)
+        self._extremes: dict[str, float] = {}
         self._start(np.ones(games, dtype=np.bool_))
 
     def start(self) -> None:
@@ -66,13 +76,14 @@ class GameStatistics:
         return ended
 
     def drain(self) -> dict[str, float]:
-        """The sums since the last call, under the metric's name and `SUM_SUFFIX`."""
+        """Sums since the last call, under the metric's name and `SUM_SUFFIX`, and `EXTREMES`."""
         sums = {
             name if name == NUM_EPISODES else name + SUM_SUFFIX: value
             for name, value in self._sums.items()
         }
         self._sums = dict.fromkeys(self._sums, 0.0)
-        return sums
+        extremes, self._extremes = self._extremes, {}
+        return sums | extremes
 
     def _start(self, games: NDArray[np.bool_]) -> None:
         self._returns[games] = 0
@@ -86,6 +97,11 @@ class GameStatistics:
         self._sums[NUM_EPISODES] += float(ended.sum())
         self._sums[EPISODE_RETURN_MEAN] += float(returns.sum())
         self._sums[EPISODE_LEN_MEAN] += float(turns[ended].sum())
+        lengths = turns[ended]
+        for name, values in (("episode_return", returns), ("episode_len", lengths)):
+            for one in (f"{name}_min", f"{name}_max"):
+                kept = [self._extremes[one]] if one in self._extremes else []
+                self._extremes[one] = EXTREMES[one]([*kept, *map(float, values)])
         self._sums["Longest_snake"] += float(self._longest[ended].sum())
         for name, counts in self._events.items():
             self._sums[name] += float(counts[ended].sum())
@@ -105,20 +121,26 @@ class RecentGames:
     def __init__(self, enough: int) -> None:
         self._enough = enough
         self.iterations: deque[dict[str, float]] = deque()
-        """Sums and number of games of each, the oldest first; goes into checkpoints."""
+        """Sums, extremes and number of games of each, the oldest first; goes into checkpoints."""
 
     def average(self, results: dict[str, Any]) -> None:
         """Take in an iteration's compiled ``results`` and replace its sums by means a game.
 
-        They are NaN as long as no game has ended.
+        They are NaN as long as no game has ended, and so are the `EXTREMES`.
         """
         sums = {name: float(results.pop(name + SUM_SUFFIX, 0.0)) for name in GAME_METRICS}
-        self.iterations.append(sums | {NUM_EPISODES: float(results.get(NUM_EPISODES, 0))})
+        extremes = {name: float(results[name]) for name in EXTREMES if name in results}
+        count = {NUM_EPISODES: float(results.get(NUM_EPISODES, 0))}
+        self.iterations.append(sums | count | extremes)
         while len(self.iterations) > 1 and self._total(NUM_EPISODES, first=1) >= self._enough:
             self.iterations.popleft()
         games = self._total(NUM_EPISODES)
         for name in GAME_METRICS:
             results[name] = self._total(name) / games if games else float("nan")
+        for name, most in EXTREMES.items():
+            known = [told.get(name, math.nan) for told in self.iterations]
+            known = [value for value in known if not math.isnan(value)]
+            results[name] = most(known) if known else math.nan
 
     def _total(self, name: str, first: int = 0) -> float:
         return sum(sums[name] for sums in islice(self.iterations, first, None))

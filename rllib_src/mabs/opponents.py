@@ -31,10 +31,10 @@ LEARNER = 0
 class Opponents:
     """Who sits where in N games with S seats; drawn anew for each game.
 
-    ``shares``: name of an opponent (`PAST`, `FROZEN` with a path, or a named snake) to the part of
-    the seats it takes; the learner has the rest, and at least one seat of every game. All seats of
-    `PAST` in a game have the same one of the ``past`` selves, until the game is over; as long as
-    there is none, they are the learner's.
+    ``shares``: name of an opponent (`PAST`, `FROZEN` with a path, a bundle, or a named snake) to
+    the part of the seats it takes; the learner has the rest, and at least one seat of every game.
+    All seats of `PAST` in a game have the same one of the ``past`` selves, until the game is over;
+    as long as there is none, they are the learner's.
 
     Raises:
         ValueError: impossible shares (`check`), or a frozen policy that cannot play these games.
@@ -51,6 +51,9 @@ class Opponents:
         self.names = ("", *shares)
         """Who may sit somewhere, the learner ("") first."""
         self._frozen = {name: _frozen(name, vector) for name in shares if name.startswith(FROZEN)}
+        for name in shares:
+            if snakes.is_bundle(name):
+                snakes.factory(name)  # which refuses one that is missing or damaged
         self._chances = [1 - sum(shares.values()), *shares.values()]
         self._vector = vector
         self._random = random
@@ -151,7 +154,7 @@ def _move_by(
 
 def _frozen(name: str, vector: VectorBattlesnake) -> Values:
     """The policy that ``name`` says, if it sees what the games of ``vector`` show."""
-    path = Path(name.removeprefix(FROZEN))
+    path = Path(path_of(name))
     values, games = policies.load(path)
     observation = observations.get(games["observation"])
     shape = observation.shape(games["width"], games["height"])
@@ -167,14 +170,39 @@ def _frozen(name: str, vector: VectorBattlesnake) -> Values:
     return values
 
 
-def absolute(shares: Mapping[str, float]) -> dict[str, float]:
-    """``shares`` with the whole paths of frozen policies: runners stand in other folders."""
+def is_file(name: str) -> bool:
+    """Whether an opponent is a frozen policy or a bundle, and not a name.
+
+    >>> is_file("policy:runs/first"), is_file("mine.zip"), is_file("hungry"), is_file("past")
+    (True, True, False, False)
+    """
+    return name.startswith(FROZEN) or snakes.is_bundle(name)
+
+
+def path_of(name: str) -> str:
+    """The path in the name of an opponent that `is_file`."""
+    return name.removeprefix(FROZEN)
+
+
+def absolute(shares: Mapping[str, float], folder: Path | None = None) -> dict[str, float]:
+    """``shares`` with the whole paths of policies and bundles: runners stand in other folders.
+
+    What is in ``folder`` goes first; a policy may be named there without its ending.
+    """
     return {
-        FROZEN + str(Path(name.removeprefix(FROZEN)).absolute())
-        if name.startswith(FROZEN)
+        (FROZEN if name.startswith(FROZEN) else "") + _whole(path_of(name), folder)
+        if is_file(name)
         else name: share
         for name, share in shares.items()
     }
+
+
+def _whole(path: str, folder: Path | None) -> str:
+    if folder is not None:
+        for found in (folder / path, folder / f"{path}.onnx"):
+            if found.exists():
+                return str(found.absolute())
+    return str(Path(path).absolute())
 
 
 def check(shares: Any) -> None:
@@ -187,8 +215,8 @@ def check(shares: Any) -> None:
         raise ValueError(f'opponents must be like {{"past": 0.3, "hungry": 0.1}}, got {shares!r}')
     for name, share in shares.items():
         # Named snakes are loaded where they are asked for, not wherever games are made.
-        if name != PAST and not name.startswith(FROZEN) and name not in snakes.names():
-            known = [PAST, f"{FROZEN}PATH", *snakes.names()]
+        if name != PAST and not is_file(name) and name not in snakes.names():
+            known = [PAST, f"{FROZEN}PATH", "BUNDLE.zip", *snakes.names()]
             raise ValueError(unknown("opponent", name, known, "battlesnake-gym snakes"))
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
             raise ValueError(f"the share of {name!r} must be between 0 and 1, got {share!r}")

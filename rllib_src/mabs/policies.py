@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,11 +29,12 @@ BEST_FILE = "best.npz"
 
 
 def load(path: Path) -> tuple[Values, dict[str, Any]]:
-    """The policy in ``path`` (a ``.onnx`` file, a checkpoint or a run) and its ``env_config``.
+    """The policy in ``path`` (`find`) and its ``env_config``.
 
     Raises:
         ValueError: there is none, or it is damaged, or its metadata is missing.
     """
+    path = find(path)
     if path.suffix == ".onnx":
         # Else importing it starts a thread that reports to its maker.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -49,8 +51,27 @@ def load(path: Path) -> tuple[Values, dict[str, Any]]:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         return lambda frames: session.run(None, {"observations": frames})[0], env_config
 
-    checkpoint = checkpoints.find(path)
-    return values_of(load_network(checkpoint)), checkpoints.read_facts(checkpoint)["env_config"]
+    return values_of(load_network(path)), checkpoints.read_facts(path)["env_config"]
+
+
+def find(path: Path) -> Path:
+    """The ``.onnx`` file or the checkpoint that ``path`` is or holds.
+
+    That is a checkpoint, a run, what a job delivered (``model.tar.gz``, unpacked), or a folder with
+    a single one of these in it.
+
+    Raises:
+        CheckpointError: there is none, or more than one.
+    """
+    if path.suffix == ".onnx":
+        return path
+    for folder in (path / "checkpoint", path):
+        with contextlib.suppress(CheckpointError):
+            return checkpoints.find(folder)
+    inside = [*path.glob("*.onnx"), *(one for one in path.glob("*") if one.is_dir())]
+    if len(inside) == 1:
+        return find(inside[0])
+    return checkpoints.find(path)  # which says what is missing
 
 
 def values_of(network: nn.Module) -> Values:

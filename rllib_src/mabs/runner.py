@@ -41,7 +41,7 @@ from mabs.episodes import (
     Episodes,
 )
 from mabs.memory import keep_freed_memory, leave_new_memory_unfilled
-from mabs.metrics import GameStatistics
+from mabs.metrics import EXTREMES, GameStatistics
 from mabs.opponents import Opponents
 from mabs.past_selves import PastSelves
 from mabs.policies import Values
@@ -301,7 +301,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     def get_metrics(self) -> Any:
         """Counters, and sums over the games that ended (see `metrics.average_games`)."""
         for key, value in self._statistics.drain().items():
-            self.metrics.log_value(key, value, reduce="sum")
+            how = EXTREMES[key].__name__ if key in EXTREMES else "sum"
+            self.metrics.log_value(key, value, reduce=how)
         return self.metrics.reduce()
 
     def get_state(

@@ -81,6 +81,10 @@ class Measurement:
         """By rung, the share of the points (a draw is half a win) and its 95 % interval."""
         return {rung: win_rate(pairs) for rung, pairs in self.pairs.items()}
 
+    def points(self) -> float:
+        """The share of the points against all rungs together."""
+        return win_rate([sum(pairs) for pairs in zip(*self.pairs.values(), strict=True)])[0]
+
     def results(self) -> dict[str, Any]:
         """As training reports it."""
         rates = self.win_rates()
@@ -89,6 +93,7 @@ class Measurement:
             "elo_low": self.low,
             "elo_high": self.high,
             "elo_games": self.games,
+            "ladder_points": self.points(),
             "elo_cpu_minutes": self.cpu_minutes,
             "win_rate": {rung: rate for rung, (rate, _, _) in rates.items()},
             "win_rate_low": {rung: low for rung, (_, low, _) in rates.items()},
@@ -103,6 +108,7 @@ UNKNOWN = {
     "elo_games": math.nan,
     "elo_cpu_minutes": math.nan,
     "elo_best": math.nan,
+    "ladder_points": math.nan,
 }
 """What is reported before the first measurement."""
 

@@ -173,12 +173,13 @@ def test_the_notebook_passes_its_own_role_to_sagemaker_alone() -> None:
 
 
 def test_jobs_may_run_on_the_instances_that_were_named() -> None:
-    statement = allowed("notebook")["sagemaker:CreateTrainingJob"]
-    assert statement["Condition"] == {
-        "ForAllValues:StringEquals": {
-            "sagemaker:InstanceTypes": {"Ref": "TrainingInstanceTypes"},
+    for action in ("CreateTrainingJob", "CreateHyperParameterTuningJob"):
+        statement = allowed("notebook")[f"sagemaker:{action}"]
+        assert statement["Condition"] == {
+            "ForAllValues:StringEquals": {
+                "sagemaker:InstanceTypes": {"Ref": "TrainingInstanceTypes"},
+            }
         }
-    }
 
 
 def test_a_job_has_the_rights_that_it_needs() -> None:
@@ -187,6 +188,9 @@ def test_a_job_has_the_rights_that_it_needs() -> None:
     assert training >= {
         "s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket",
         "sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob",
+        "sagemaker:CreateHyperParameterTuningJob", "sagemaker:DescribeHyperParameterTuningJob",
+        "sagemaker:StopHyperParameterTuningJob", "sagemaker:ListTags",
+        "sagemaker:ListTrainingJobsForHyperParameterTuningJob",
         "ecr:GetAuthorizationToken", "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage",
         "ecr:GetDownloadUrlForLayer",
         "logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams",

@@ -79,23 +79,31 @@ def test_statistics_equal_a_count_by_hand(ray_session: None) -> None:
     assert results["num_episodes"] == len(lengths)
     assert results["episode_len_mean"] == pytest.approx(np.mean(lengths))
     assert results["episode_return_mean"] == pytest.approx(np.mean(returns))
+    assert (results["episode_len_min"], results["episode_len_max"]) == (min(lengths), max(lengths))
+    assert results["episode_return_min"] == pytest.approx(min(returns))
+    assert results["episode_return_max"] == pytest.approx(max(returns))
     assert results["Snake_hit_wall"] == pytest.approx(hits / len(lengths))
     assert results["Snake_hit_wall"] > 0
     empty: dict[str, Any] = dict(statistics.drain())
     assert empty["num_episodes"] == 0
     average_games(empty)
     assert np.isnan(empty["episode_len_mean"])
+    assert np.isnan(empty["episode_len_max"])
 
 
 def test_few_games_are_averaged_with_those_of_iterations_before(ray_session: None) -> None:
     from mabs.metrics import RecentGames
 
     recent = RecentGames(enough=10)
+    most: list[float] = []
 
     def mean(games: int, length: float) -> float:
         results = {"num_episodes": games, "episode_len_mean_sum": games * length}
+        if games:
+            results["episode_len_max"] = length + 1
         recent.average(results)
         assert results["num_episodes"] == games
+        most.append(results["episode_len_max"])
         return results["episode_len_mean"]
 
     assert np.isnan(mean(0, 0))
@@ -106,6 +114,8 @@ def test_few_games_are_averaged_with_those_of_iterations_before(ray_session: Non
     assert mean(6, 50) == 70
     assert mean(25, 30) == 30
     assert mean(5, 60) == 35
+    assert np.isnan(most[0])
+    assert most[1:] == [51, 101, 101, 101, 31, 61]
 
 
 def test_older_weights_are_not_taken_over(runner: Any) -> None:

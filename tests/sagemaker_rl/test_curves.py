@@ -75,6 +75,30 @@ def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
         curves.Curves(tmp_path, COLUMNS, 0, named={str(n): str(n) for n in range(13)})
 
 
+def test_what_is_uploaded_is_copied_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def size() -> int:
+        (copy,) = (tmp_path / "intermediate" / "tensorboard").iterdir()
+        return copy.stat().st_size
+
+    run = curves.Curves(tmp_path / "data", COLUMNS, 0, intermediate=tmp_path / "intermediate")
+    run.add(results(1, 1.0))
+    first = size()
+    assert first > 0
+    run.add(results(2, 1.0))
+    assert size() == first
+    monkeypatch.setattr(curves, "COPY_SECONDS", 0.0)
+    run.add(results(3, 1.0))
+    second = size()
+    assert second > first
+    monkeypatch.setattr(curves, "COPY_SECONDS", 1e9)
+    run.add(results(4, 1.0))
+    run.close()
+    (written,) = (tmp_path / "data" / "tensorboard").iterdir()
+    assert size() == written.stat().st_size > second
+
+
 def test_flatten_takes_numbers_only() -> None:
     nested = {"a": {"b": 1, "c": "x", "d": [1]}, "e": True, "f": 2.5}
     assert dict(curves.flatten(nested)) == {"a/b": 1.0, "f": 2.5}

@@ -20,6 +20,7 @@ def test_sagemaker_says_where() -> None:
     environ = {
         "SM_MODEL_DIR": "/opt/ml/model",
         "SM_OUTPUT_DATA_DIR": "/opt/ml/output/data",
+        "SM_OUTPUT_INTERMEDIATE_DIR": "/opt/ml/output/intermediate",
         "TRAINING_JOB_NAME": "job-7",
     }
     job = Job.from_environment("fast", Path("runs"), environ)
@@ -28,5 +29,6 @@ def test_sagemaker_says_where() -> None:
     assert job.checkpoint_dir == Path("/opt/ml/checkpoints")
     assert job.model_dir == Path("/opt/ml/model")
     assert job.in_sagemaker
+    assert job.intermediate_dir == Path("/opt/ml/output/intermediate")
     elsewhere = Job.from_environment("fast", environ=environ | {"SAGEMAKER_BASE_DIR": "/tmp/ml"})
     assert elsewhere.checkpoint_dir == Path("/tmp/ml/checkpoints")

@@ -19,6 +19,8 @@ import helping  # one of the dependencies
 
 assert sys.argv[1:] == ["--check"]
 hosts = json.loads(os.environ["SM_HOSTS"])
+if "training" in json.loads(os.environ["SM_CHANNELS"]):
+    sys.exit("nobody reads the data channel 'training'")
 unknown = sorted(set(json.loads(os.environ["SM_HPS"])) - helping.KNOWN)
 if unknown or len(hosts) > 2:
     print("some library's warning", file=sys.stderr)
@@ -102,6 +104,46 @@ def test_a_job_that_can_work_passes(job: Any, session: Any) -> None:
 )
 def test_mistakes_are_found(job: Any, changes: dict[str, Any], message: str) -> None:
     refused(job, message, **changes)
+
+
+def test_channels_are_looked_at(job: Any, session: Any, tmp_path: Path) -> None:
+    from sagemaker.inputs import TrainingInput
+
+    bucket = session.default_bucket()
+    key = f"{tmp_path.name}/model.tar.gz"
+    session.boto_session.client("s3").put_object(Bucket=bucket, Key=key, Body=b"")
+    there = f"s3://{bucket}/{key}"
+    preflight.check(job(), {"policy": there, "opponents": TrainingInput(there)})
+    for inputs, message in (
+        ({"policy": f"{there}.gz"}, f"channel 'policy': there is nothing at {there}.gz"),
+        ({"policy": "s3://no-such-bucket/x"}, "channel 'policy': there is no bucket no-such-bu"),
+        ({"policy": "runs/first"}, "channel 'policy': 'runs/first' is not an address in S3"),
+        (there, "nobody reads the data channel 'training'"),
+    ):
+        with pytest.raises(preflight.PreflightError, match=re.escape(message)):
+            preflight.check(job(), inputs)
+
+
+def test_a_tuner_is_checked_with_its_ranges(job: Any, session: Any) -> None:
+    from sagemaker.tuner import CategoricalParameter, ContinuousParameter, HyperparameterTuner
+
+    def tuner(objective: str = "elo", name: str = "lr", **changes: Any) -> Any:
+        ranges = {name: ContinuousParameter(1e-4, 1e-2), "aws_region": CategoricalParameter(["x"])}
+        metrics = [{"Name": "elo", "Regex": "elo=(.*)"}]
+        return HyperparameterTuner(job(**changes), objective, ranges, metric_definitions=metrics)
+
+    session_region = "hyperparameter aws_region is x, but the job runs in us-east-1"
+    for one, message in (
+        (tuner(), session_region),
+        (tuner(name="lrr"), "unknown hyperparameter ['lrr']"),
+        (tuner("rewards"), "objective_metric_name is rewards, which is none of the metric_def"),
+        (
+            tuner(checkpoint_s3_uri=f"s3://{session.default_bucket()}/x"),
+            "a tuner's jobs would go on from each other's checkpoints",
+        ),
+    ):
+        with pytest.raises(preflight.PreflightError, match=re.escape(message)):
+            preflight.check(one)
 
 
 def test_all_mistakes_are_told_at_once(job: Any) -> None:

@@ -1,5 +1,6 @@
 """The SageMaker SDK and `sagemaker-training`, with an account and instances played here."""
 
+import itertools
 import json
 import os
 from functools import partial
@@ -12,7 +13,7 @@ pytest.importorskip("botocore", reason="needs the extra sagemaker")
 
 from botocore.exceptions import ClientError, ParamValidationError
 
-from sagemaker_rl.metric_lines import METRIC_DEFINITIONS
+from sagemaker_rl.metric_lines import METRIC_DEFINITIONS, METRICS
 from sagemaker_rl.rehearsed_jobs import _instances
 from sagemaker_rl.results import fetch
 
@@ -22,6 +23,10 @@ from pathlib import Path
 import helping
 
 base = Path(os.environ["SAGEMAKER_BASE_DIR"])
+for name in json.loads(os.environ["SM_CHANNELS"]):
+    folder = Path(os.environ[f"SM_CHANNEL_{name.upper()}"])
+    told = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.txt")}
+    print(f"channel {name}: {dict(sorted(told.items()))}")
 given = json.loads(os.environ["SM_HPS"])
 (Path(os.environ["SM_MODEL_DIR"]) / "policy.onnx").write_text(json.dumps(given))
 (Path(os.environ["SM_OUTPUT_DATA_DIR"]) / "progress.csv").write_text("env_steps\\n7\\n")
@@ -38,6 +43,8 @@ if given.get("wait") and not kept.exists():
 before = kept.read_text() if kept.exists() else "nothing"
 print(f"{helping.WORD} from {before}: training_iteration=1 episode_reward_mean=-2.5")
 print("training_iteration=2 episode_reward_mean=3e2")
+if "gamma" in given and not given.get("silent"):
+    print(f"elo={given['lr'] * 1000:.8g}")
 """
 
 
@@ -119,10 +126,123 @@ def test_impossible_requests_are_refused(job: Any, session: Any) -> None:
         job(instance_count=0).fit()
     with pytest.raises(ParamValidationError, match="MaxRuntimeInSeconds, value: 0"):
         job(max_run=0).fit()
-    with pytest.raises(ValueError, match="InputDataConfig cannot be rehearsed"):
-        job().fit({"training": f"s3://{session.default_bucket()}/data"})
+    from sagemaker.inputs import TrainingInput
+
+    address = f"s3://{session.default_bucket()}/data"
+    with pytest.raises(ValueError, match="'training' with input_mode Pipe cannot be rehearsed"):
+        job().fit({"training": TrainingInput(address, input_mode="Pipe")})
     with pytest.raises(ClientError, match="there is no training job nobody"):
         session.describe_training_job("nobody")
+
+
+def test_channels_are_folders(
+    job: Any, session: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sagemaker.exceptions import UnexpectedStatusException
+
+    s3, bucket, place = session.boto_session.client("s3"), session.default_bucket(), tmp_path.name
+    for key in ("one.txt", "many/a.txt", "many/deep/b.txt", "many-others.txt"):
+        s3.put_object(Bucket=bucket, Key=f"{place}/{key}", Body=key.encode())
+    address = f"s3://{bucket}/{place}"
+    job().fit({"policy": f"{address}/one.txt", "opponents": f"{address}/many"})
+    said = capsys.readouterr().out
+    assert "channel policy: {'one.txt': 'one.txt'}" in said
+    assert "channel opponents: {'a.txt': 'many/a.txt', 'deep/b.txt': 'many/deep/b.txt'}" in said
+    with pytest.raises(UnexpectedStatusException, match=r"nothing in S3 at .*/nowhere"):
+        job().fit({"policy": f"{address}/nowhere"})
+
+
+@pytest.fixture
+def tuner(estimator: Any, tmp_path: Path) -> Any:
+    from sagemaker.tuner import (
+        CategoricalParameter,
+        ContinuousParameter,
+        HyperparameterTuner,
+        IntegerParameter,
+    )
+
+    number = itertools.count(1)
+
+    def make(objective: str = "elo", hyperparameters: Any = None, **changes: Any) -> Any:
+        one = estimator(SCRIPT, 'WORD = "going on"\n', hyperparameters=hyperparameters or {})
+        ranges = {
+            "lr": ContinuousParameter(1e-4, 1e-1, scaling_type="Logarithmic"),
+            "gamma": ContinuousParameter(0.9, 0.999, scaling_type="ReverseLogarithmic"),
+            "buffer": IntegerParameter(1000, 6000),
+            "sizes": CategoricalParameter([[8], [8, 8]]),
+        }
+        name = (
+            f"{tmp_path.name[-12:-1].strip('_')}-{next(number)}"  # the SDK's own are by the minute
+        )
+        settings = {"max_jobs": 3, "random_seed": 5, "base_tuning_job_name": name} | changes
+        return HyperparameterTuner(
+            one, objective, ranges, metric_definitions=METRIC_DEFINITIONS, **settings
+        )
+
+    return make
+
+
+def test_a_tuner_finds_the_best_job(
+    tuner: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = tuner(hyperparameters={"name": "same"})
+    one.fit()
+    said = capsys.readouterr().out
+    assert said.count(": Completed, elo ") == 3
+    table = one.analytics().dataframe()
+    assert list(table["TrainingJobStatus"]) == ["Completed"] * 3
+    assert table["lr"].between(1e-4, 1e-1).all()
+    assert table["lr"].nunique() == 3
+    assert table["gamma"].between(0.9, 0.999).all()
+    assert set(table["buffer"]) <= set(range(1000, 6001))
+    best = table.loc[table["lr"].idxmax()]
+    assert best["FinalObjectiveValue"] == pytest.approx(best["lr"] * 1000, rel=1e-6)
+    assert one.best_training_job() == best["TrainingJobName"]
+    model = fetch(one.best_estimator(), tmp_path / "best") / "model" / "policy.onnx"
+    given = json.loads(model.read_text())
+    assert given["lr"] == pytest.approx(best["lr"])
+    assert given["name"] == "same"
+    assert given["sizes"] in ("[8]", "[8, 8]")  # the SDK's text; the launcher reads it as JSON
+    assert set(given) == {"lr", "gamma", "buffer", "sizes", "name"}
+
+
+def test_the_least_can_be_the_best(tuner: Any) -> None:
+    one = tuner(objective_type="Minimize", max_jobs=2)
+    one.fit()
+    table = one.analytics().dataframe()
+    assert one.best_training_job() == table.loc[table["lr"].idxmin()]["TrainingJobName"]
+
+
+def test_a_tuner_without_a_score_fails_and_says_so(tuner: Any) -> None:
+    from sagemaker.exceptions import UnexpectedStatusException
+
+    one = tuner(hyperparameters={"silent": True}, max_jobs=1)
+    with pytest.raises(UnexpectedStatusException, match="No training job has told 'elo'"):
+        one.fit()
+    assert one.describe()["ObjectiveStatusCounters"] == {"Succeeded": 0, "Pending": 0, "Failed": 1}
+
+
+def test_a_tuner_can_be_stopped(tuner: Any, session: Any) -> None:
+    one = tuner(hyperparameters={"wait": True}, max_jobs=3)
+    one.fit(wait=False)
+    first = next(session.sagemaker_client.tuning_job(one.latest_tuning_job.name).news())
+    name = first.partition(":")[0]
+    next(line for line in session.sagemaker_client.job(name).log(wait=True) if "waiting" in line)
+    one.stop_tuning_job()
+    one.wait()
+    assert one.describe()["HyperParameterTuningJobStatus"] == "Stopped"
+    assert len(one.analytics().dataframe()) == 1
+
+
+def test_impossible_tuners_are_refused(tuner: Any, session: Any) -> None:
+    with pytest.raises(ClientError, match="the objective 'rewards' is none of the metric"):
+        tuner("rewards").fit()
+    with pytest.raises(ValueError, match="Hyperband cannot be rehearsed; take the strategy Random"):
+        tuner(strategy="Hyperband").fit()
+    one = tuner()
+    one.estimator.checkpoint_s3_uri = f"s3://{session.default_bucket()}/x"
+    with pytest.raises(ValueError, match="go on from each other's checkpoints"):
+        one.fit()
 
 
 def request(count: int, **hyperparameters: Any) -> dict[str, Any]:
@@ -153,11 +273,14 @@ def test_two_jobs_share_the_processors() -> None:
     assert first.hyperparameters["s3_bucket"] == "other"
 
 
+OF_THE_LADDER = {"elo", "elo_low", "elo_high", "elo_best", "ladder_points"}
+"""Metrics that there are after half a minute of CPU time at the earliest."""
+
+
 @pytest.mark.rllib
 @pytest.mark.timeout(1800)
-def test_the_published_job_trains_and_gives_a_table(
-    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("iterations", [3, pytest.param(60, marks=pytest.mark.slow)])
+def test_the_published_job_trains_and_gives_a_table(session: Any, iterations: int) -> None:
     """As the post on the starter pack has it: the SDK's patterns, and the names of its settings."""
     pytest.importorskip("ray", reason="needs the extra rllib")
     import sagemaker
@@ -184,15 +307,28 @@ def test_the_published_job_trains_and_gives_a_table(
         instance_count=1,
         hyperparameters={
             "rl.training.run": "DQN",
-            "rl.training.stop.training_iteration": 3,
+            "rl.training.stop.training_iteration": iterations,
             "rl.training.config.num_cpus": 1,
             "map_size": 7,
             "num_agents": 2,
+            "rl.training.config.ladder_share": 0.2,
         },
         metric_definitions=RLEstimator.default_metric_definitions(RLToolkit.RAY),
     )
+    estimator.metric_definitions += [
+        one | {"Name": f"ours_{one['Name']}"} for one in METRIC_DEFINITIONS
+    ]
     estimator.fit()
     table = estimator.training_job_analytics.dataframe()
-    rewards = table[table["metric_name"] == "episode_reward_mean"]["value"]
-    assert len(rewards) > 0
-    assert rewards.between(-1e6, 1e6).all()
+    for name in ("episode_reward_mean", "episode_reward_max"):
+        rewards = table[table["metric_name"] == name]["value"]
+        assert len(rewards) > 0
+        assert rewards.between(-1e6, 1e6).all()
+    missing = {name for name in METRICS if f"ours_{name}" not in set(table["metric_name"])}
+    assert missing <= (OF_THE_LADDER if iterations == 3 else set())
+    # Uploaded while the job ran.
+    bucket, name = session.default_bucket(), estimator.latest_training_job.name
+    found = session.boto_session.client("s3").list_objects_v2(
+        Bucket=bucket, Prefix=f"{name}/output/intermediate/tensorboard/events."
+    )
+    assert found["KeyCount"] == 1

@@ -77,7 +77,7 @@ def test_nothing_compiled_is_left_by_the_questions_before(
 
     estimator("import helping\n", "WORD = 1\n")  # writes the folders
     sources = cleaned(source_dir=tmp_path / "source", dependencies=[tmp_path / "helping"])
-    list(preflight._hyperparameters(estimator("", "", **sources)))
+    list(preflight._script(estimator("", "", **sources), {}))
     assert sorted(path.name for path in Path(sources["source_dir"]).parent.rglob("*")) == [
         "source",
         "train.py",

@@ -1,0 +1,183 @@
+"""Training that begins with the weights of an earlier policy, named or in a job's channel."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.rllib
+
+GAMES = {"num_snakes": 2, "width": 5, "height": 5}
+TINY = ["--num-agents", "2", "--map-size", "5", "--num-iters", "1", "--check"]
+
+
+@pytest.fixture
+def exported(ray_with_games: None, tmp_path: Path) -> Callable[..., Path]:
+    """Writes policy.onnx of a network that nobody has trained, as training would."""
+    import torch
+
+    from battlesnake_gym import policy_file
+    from battlesnake_gym.policy_export import write_onnx
+    from mabs import algorithms
+    from mabs.actor_critic import PolicyNetwork
+    from mabs.environment import make_vector
+    from mabs.network import DuelingQNetwork, build, network_settings
+
+    def make(algorithm: str = "DQN", **games: Any) -> Path:
+        config = algorithms.configure(algorithm, GAMES | games)
+        environment = make_vector(1, config.env_config)
+        kind = DuelingQNetwork if algorithm == "DQN" else PolicyNetwork
+        shape = environment.single_observation_space.shape
+        torch.manual_seed(1)
+        network = build(kind, shape, 4, network_settings(config.model_config))
+        folder = tmp_path / "model"
+        folder.mkdir()
+        write_onnx(network, shape, folder / "policy.onnx")
+        facts = {"env_config": config.env_config}
+        told = {"observation": environment.observation.to_dict(), "training": facts}
+        policy_file.write_metadata(folder / "policy.onnx", told)
+        torch.save(network.state_dict(), tmp_path / "weights")
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize("name", ["DQN", "PPO"])
+def test_everybody_begins_with_its_weights(
+    exported: Callable[..., Path], tmp_path: Path, name: str
+) -> None:
+    import torch
+
+    from mabs import algorithms, warm_start
+
+    config = algorithms.configure(name, GAMES).env_runners(num_env_runners=0)
+    warm_start.take(config, str(exported(name)))
+    algorithm = config.build_algo()
+    try:
+        wanted = torch.load(tmp_path / "weights")
+        (module,) = algorithm.learner_group._learner.module.values()
+        (played,) = algorithm.env_runner.module.values() if name == "PPO" else (
+            algorithm.env_runner.module["default_policy"],
+        )  # fmt: skip
+        networks = [module.unwrapped().network, played.network]
+        if name == "DQN":
+            networks += [module.unwrapped().target_network]
+        for network in networks:
+            for key, tensor in network.state_dict().items():
+                torch.testing.assert_close(tensor, wanted[key])
+        for key, array in algorithm._weights_to_export().items():
+            np.testing.assert_array_equal(array, wanted[key].numpy())
+    finally:
+        algorithm.stop()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--algorithm", "DQN"], ""),
+        (["--algorithm", "PPO"], "has no policy.weight: DQN and APEX go on from each other's"),
+        (["--map-size", "11"], "was trained on another board or with another model_config"),
+        (["--frames", "2"], "give the observation that it was trained on"),
+        (["--algorithm", "MXNET"], "start_from needs DQN, APEX, PPO or IMPALA, got MXNet"),
+        (["--start-from", "nowhere"], "nowhere is neither a checkpoint nor a folder with one"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_starts(
+    exported: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    message: str,
+) -> None:
+    from mabs.launcher import main
+
+    status = main([*TINY, "--start-from", str(exported() / "policy.onnx"), *words])
+    assert status == (2 if message else 0)
+    assert message in capsys.readouterr().err
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Makes this process a job with such channels; returns where its ``FailureReason`` will be."""
+
+    def make(**folders: Path | None) -> Path:
+        monkeypatch.setenv("SM_CHANNELS", json.dumps(sorted(folders)))
+        monkeypatch.setenv("SM_MODEL_DIR", str(tmp_path / "opt" / "model"))
+        monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path / "opt"))
+        for name, folder in folders.items():
+            if folder is not None:
+                monkeypatch.setenv(f"SM_CHANNEL_{name.upper()}", str(folder))
+        return tmp_path / "opt" / "output" / "failure"
+
+    return make
+
+
+def test_a_job_goes_on_from_the_policy_in_its_channel(
+    exported: Callable[..., Path], job: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mabs import launcher, warm_start
+
+    begun = []
+    monkeypatch.setattr(warm_start, "take", lambda config, path: begun.append(path))
+    monkeypatch.setattr(launcher.BattlesnakeLauncher, "identity", lambda *_: {})
+    folder = exported()
+    job(policy=folder)
+    assert launcher.main(TINY) == 0
+    assert begun == [str(folder)]
+    failure = job(policy=None)  # a preflight, which knows the name alone
+    monkeypatch.delenv("SM_CHANNEL_POLICY")
+    assert launcher.main(TINY) == 0
+    assert len(begun) == 1
+    assert launcher.main([*TINY, "--start-from", "x"]) == 2
+    assert "start_from is 'x', and there is a data channel 'policy'" in failure.read_text()
+
+
+def test_data_that_nobody_reads_end_a_job_with_the_reason(
+    ray_with_games: None, job: Callable[..., Path], tmp_path: Path
+) -> None:
+    from mabs.launcher import main
+
+    failure = job(training=tmp_path)
+    assert main(TINY) == 2
+    assert failure.read_text() == (
+        "the script does not read the data channel 'training'; it reads policy and opponents: "
+        "rename it or leave it out of fit()"
+    )
+
+
+def test_opponents_come_from_a_channel(
+    exported: Callable[..., Path], job: Callable[..., Path], tmp_path: Path
+) -> None:
+    from mabs.launcher import main
+    from server.pack import main as pack
+
+    folder = exported().rename(tmp_path / "brought")
+    (folder / "policy.onnx").rename(folder / "strong.onnx")
+    (folder / "policy.json").rename(folder / "strong.json")
+    assert pack(["--snake", "hungry", "-o", str(folder / "mine.zip")]) == 0
+    failure = job(opponents=folder)
+    seats = '{"policy:strong": 0.2, "mine.zip": 0.2, "cautious": 0.1}'
+    assert main([*TINY, "--opponents", seats]) == 0
+    assert not failure.exists()
+    assert main([*TINY, "--opponents", '{"cautious": 0.1}']) == 2
+    assert "in the data channel 'opponents' (mine.zip, strong.json, strong.onnx); name them" in (
+        failure.read_text()
+    )
+
+
+def test_bundles_take_seats(small_config: Any, tmp_path: Path) -> None:
+    from mabs.runner import BatchedEnvRunner
+    from server.pack import main as pack
+
+    bundle = tmp_path / "mine.zip"
+    assert pack(["--snake", "hungry", "-o", str(bundle)]) == 0
+    config = small_config("DQN", num_snakes=3, opponents={str(bundle): 0.5})
+    runner = BatchedEnvRunner(config=config, worker_index=0, num_workers=0)
+    (fragment,) = runner.sample()
+    assert fragment.num_agent_steps > 0
+    assert not runner._opponents.learning.all()
+    bundle.write_bytes(b"damaged")
+    with pytest.raises(ValueError, match=r"mine\.zip: no zip, or a damaged one"):
+        BatchedEnvRunner(config=config, worker_index=0, num_workers=0)
