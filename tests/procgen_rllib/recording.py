@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from procgen_rllib.env_config import PROVIDERS
 from procgen_rllib.environment import VectorProcgen
 from procgen_rllib.games import GAMES
 
@@ -65,12 +66,9 @@ def digest(env_config: dict[str, Any], level: int) -> str:
     return seen.hexdigest()[:32]
 
 
-def record_frames(provider: str) -> dict[str, list[str]]:
-    """The hashes of ten levels of each game."""
-    return {
-        name: [digest({"env_name": name, "provider": provider}, level) for level in HASHED_LEVELS]
-        for name in GAMES
-    }
+def digests(name: str, provider: str) -> list[str]:
+    """The hashes of ten levels of a game."""
+    return [digest({"env_name": name, "provider": provider}, level) for level in HASHED_LEVELS]
 
 
 def record(provider: str) -> dict[str, dict[str, Any]]:
@@ -94,5 +92,5 @@ def write(path: Path, games: dict[str, Any]) -> None:
 if __name__ == "__main__":
     # `python -m tests.procgen_rllib.recording procgen`: with the original package, once.
     RECORDED.parent.mkdir(exist_ok=True)
-    write(FRAMES, record_frames(sys.argv[1]))
+    write(FRAMES, {name: {by: digests(name, by) for by in PROVIDERS} for name in GAMES})
     write(RECORDED, record(sys.argv[1]))
