@@ -127,21 +127,32 @@ class Bundle:
 
 def open_factory(path: str) -> Factory:
     """What plays the bundle in ``path``; a file that has not changed is loaded once a process."""
-    try:
-        state = Path(path).stat()
-    except OSError:
-        return Bundle.open(path).factory()  # which says what is wrong
-    return _loaded(str(Path(path).resolve()), state.st_mtime_ns, state.st_size)
-
-
-@functools.lru_cache(maxsize=64)
-def _loaded(path: str, *state: int) -> Factory:
-    return Bundle.open(path).factory()
+    return _loaded(*_as_it_is(path))
 
 
 def looks_of(snake: str | None) -> dict[str, str]:
     """How the snake wants to look, where it is a bundle."""
-    return Bundle.open(snake).looks if snake and snakes.is_bundle(snake) else {}
+    return _read(*_as_it_is(snake)).looks if snake and snakes.is_bundle(snake) else {}
+
+
+def _as_it_is(path: str) -> tuple[str, int, int]:
+    """The file, and what tells whether it has changed."""
+    try:
+        state = Path(path).stat()
+    except OSError:
+        return path, 0, 0  # `Bundle.open` says what is wrong
+    return str(Path(path).resolve()), state.st_mtime_ns, state.st_size
+
+
+@functools.lru_cache(maxsize=1)
+def _read(path: str, *state: int) -> Bundle:
+    """The last one is kept: who asks for a snake's looks mostly lets it play next."""
+    return Bundle.open(path)
+
+
+@functools.lru_cache(maxsize=64)
+def _loaded(path: str, *state: int) -> Factory:
+    return _read(path, *state).factory()
 
 
 def write(facts: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:

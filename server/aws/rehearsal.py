@@ -29,6 +29,7 @@ from typing import Any, Self
 
 from battlesnake_gym import own_files
 from server.aws.publishing import DEFAULT_NAME
+from server.aws.snake_stack import check, deploy, parser
 from server.aws.stacks import Account
 
 CHILD = """
@@ -87,8 +88,6 @@ class RehearsedAccount:
 
     def deploy(self, options: argparse.Namespace) -> str:
         """As ``battlesnake-gym deploy``; returns an address of this machine that plays."""
-        from server.aws.deploy import deploy
-
         with tempfile.TemporaryDirectory() as folder:
             layer = Path(folder) / "layer.zip"
             with zipfile.ZipFile(layer, "w") as archive:
@@ -99,8 +98,6 @@ class RehearsedAccount:
 
     def play(self, bundle: str | Path, name: str = DEFAULT_NAME) -> str:
         """Deploy a bundle in its own looks; returns its address, as `deploy`."""
-        from server.aws.deploy import check, parser
-
         options = parser().parse_args([str(bundle), "--name", name])
         check(options)
         return self.deploy(options)

@@ -18,8 +18,10 @@ from typing import Any
 
 import pytest
 
+from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
+from server import pack
 from tests.server.launch import free_port, wait_for
 from tests.server.test_lambda_handler import http_api
 
@@ -53,7 +55,61 @@ def test_the_image_s_folder_is_where_the_templates_look() -> None:
         assert f"{folder}policy.onnx" in templates.text(name)
 
 
-def test_sagemaker_s_command_answers_on_its_port(tmp_path: Path, board: Board) -> None:
+RULES = """
+from battlesnake_gym import snakes
+from heuristics import SAFE, Pipeline, Preference
+
+
+@Preference
+def low(view, move):
+    return -view.targets[move][1]
+
+
+snakes.register("mine", lambda seed: Pipeline(*SAFE, low, seed=seed))
+"""
+
+
+@pytest.fixture(params=["cautious", "snake.zip"])
+def snake(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A named snake, and a bundle of rules as it is in the image's folder."""
+    if request.param == "cautious":
+        return "cautious"
+    rules, path = tmp_path / "my_rules.py", tmp_path / request.param
+    rules.write_text(RULES)
+    assert pack.main([str(rules), "--color", "#123456", "-o", str(path)]) == 0
+    rules.unlink()
+    return str(path)
+
+
+def expected(snake: str, board: Board) -> str:
+    """What it plays in this process."""
+    you = board.copy()
+    you.you_id = "snake_0"
+    return snakes.make(snake)(you).move
+
+
+def test_the_container_s_command_plays_a_bundle(tmp_path: Path, board: Board, snake: str) -> None:
+    """What Fargate and Docker run: the last CMD of the image below, in a plain folder."""
+    text = (ROOT / "deployment/server/Dockerfile").read_text()
+    port = str(free_port())
+    words = json.loads(re.findall(r"^CMD (.*)$", text, re.MULTILINE)[-1].replace("8000", port))
+    programs = Path(sys.executable).parent
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "BATTLESNAKE_SNAKE": snake}
+    server = subprocess.Popen(words, env=environment, cwd=tmp_path)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        wait_for(address, server)
+        with urllib.request.urlopen(address) as answer:
+            assert (json.load(answer)["color"] == "#123456") == (snake != "cautious")
+        body = json.dumps(board.to_api("snake_0")).encode()
+        with urllib.request.urlopen(f"{address}/move", body) as answer:
+            assert json.load(answer)["move"] == expected(snake, board)
+    finally:
+        server.terminate()
+        server.wait(PATIENCE)
+
+
+def test_sagemaker_s_command_answers_on_its_port(tmp_path: Path, board: Board, snake: str) -> None:
     """SageMaker runs the image with the word ``serve``."""
     (text, target) = re.findall(r"^RUN printf '(.*)' > (\S+)", DOCKERFILE, re.MULTILINE)[0]
     assert target == "/snake/bin/serve"
@@ -64,7 +120,7 @@ def test_sagemaker_s_command_answers_on_its_port(tmp_path: Path, board: Board) -
     script.chmod(0o755)
     programs = Path(sys.executable).parent
     assert shutil.which("battlesnake-gym", path=str(programs))
-    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "BATTLESNAKE_SNAKE": "cautious"}
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "BATTLESNAKE_SNAKE": snake}
     server = subprocess.Popen([script], env=environment, cwd=tmp_path)
     try:
         address = f"http://127.0.0.1:{port}"
@@ -73,7 +129,7 @@ def test_sagemaker_s_command_answers_on_its_port(tmp_path: Path, board: Board) -
             assert answer.status == 200
         body = json.dumps(board.to_api("snake_0")).encode()
         with urllib.request.urlopen(f"{address}/invocations", body) as answer:
-            assert json.load(answer)["move"] in board.safe_moves("snake_0")
+            assert json.load(answer)["move"] == expected(snake, board)
     finally:
         server.terminate()
         server.wait(PATIENCE)
@@ -124,14 +180,16 @@ def service() -> Iterator[Lambda]:
         server.shutdown()
 
 
-def test_lambda_s_entry_point_answers_events(service: Lambda, board: Board, tmp_path: Path) -> None:
+def test_lambda_s_entry_point_answers_events(
+    service: Lambda, board: Board, tmp_path: Path, snake: str
+) -> None:
     pytest.importorskip("awslambdaric", reason="needs the extra dev")
     (function,) = templates.resources("lambda", "AWS::Lambda::Function")
     python, *options = function["ImageConfig"]["EntryPoint"]
     assert python == "/snake/bin/python"
     environment = os.environ | {
         "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{service.server_address[1]}",
-        "BATTLESNAKE_SNAKE": "cautious",
+        "BATTLESNAKE_SNAKE": snake,
         "BATTLESNAKE_POLICY": "",
     }
     client = subprocess.Popen(
@@ -144,7 +202,7 @@ def test_lambda_s_entry_point_answers_events(service: Lambda, board: Board, tmp_
         path, answer = service.answers.get(timeout=PATIENCE)
         assert path == "/2018-06-01/runtime/invocation/request-1/response", answer
         assert answer["statusCode"] == 200
-        assert json.loads(answer["body"])["move"] in board.safe_moves("snake_0")
+        assert json.loads(answer["body"])["move"] == expected(snake, board)
     finally:
         client.kill()
         client.wait(PATIENCE)

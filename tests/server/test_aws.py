@@ -23,7 +23,7 @@ from botocore.exceptions import ClientError
 
 from battlesnake_gym.board import Board
 from server import bundle
-from server.aws import deploy, layer, publish, undeploy
+from server.aws import deploy, layer, publish, snake_stack, undeploy
 from server.aws.rehearsal import RehearsedAccount
 from server.aws.stacks import Account, StackError
 
@@ -76,8 +76,8 @@ def left(session: Any) -> dict[str, list[Any]]:
 
 
 def options(path: Path, *words: str) -> argparse.Namespace:
-    found: argparse.Namespace = deploy.parser().parse_args([str(path), *words])
-    deploy.check(found)
+    found: argparse.Namespace = snake_stack.parser().parse_args([str(path), *words])
+    snake_stack.check(found)
     return found
 
 
@@ -112,7 +112,7 @@ def test_a_link_fills_the_form_in_and_makes_nothing(
     packages = tmp_path / "layer.zip"
     packages.write_bytes(b"packages")
     words = ["--link", "--head", "evil", "--layer", str(packages)]
-    link = deploy.deploy(account.account, options(make("up"), *words))
+    link = snake_stack.deploy(account.account, options(make("up"), *words))
     place, _, query = urlsplit(link).fragment.partition("?")
     form = {name: values[0] for name, values in parse_qs(query).items()}
     assert place == "/stacks/create/review"

@@ -200,6 +200,28 @@ def test_the_looks_are_the_bundle_s_unless_others_are_given(
     assert asyncio.run(introduced()) == {"color": "#123456", "head": "evil", "tail": "bolt"}
 
 
+def test_a_server_reads_its_bundle_once(
+    make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from server.live.app import create_app
+
+    path = make("--snake", "cautious", *LOOKS)
+    opened: list[str] = []
+    read = bundle.Bundle.open
+
+    def noted(path: str | Path) -> bundle.Bundle:
+        opened.append(str(path))
+        return read(path)
+
+    monkeypatch.setattr(bundle.Bundle, "open", noted)
+    app = create_app({"SNAKE": str(path)})
+    assert app.test_client().get("/").get_json()["color"] == "#123456"
+    assert opened == [str(path)]
+    make("--snake", "hungry")  # another file of that name
+    assert create_app({"SNAKE": str(path)}).test_client().get("/").get_json()["color"] != "#123456"
+    assert len(opened) > 1
+
+
 def test_nothing_runs_before_the_snake_is_chosen(
     rules: Path, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
