@@ -103,6 +103,17 @@ def runs_jobs(test: Test, seconds: float | None = 1800) -> Test:
     return test
 
 
+@pytest.mark.slow
+@runs_jobs
+def test_tuning(workplace: Path) -> None:
+    path = workplace / "8_tuning.ipynb"
+    change(path, ("minutes = 0.5", "minutes = 0.05"))
+    said = execute(path)
+    assert said.count(": Completed, episode_reward_mean ") == 3
+    assert re.search(r"^going-on ", said, re.MULTILINE), said
+    assert re.search(r"^best ", said, re.MULTILINE), said
+
+
 @partial(runs_jobs, seconds=900)
 def test_policy_training(workplace: Path) -> None:
     path = workplace / "2_policy_training.ipynb"
@@ -113,6 +124,7 @@ def test_policy_training(workplace: Path) -> None:
     assert re.search(r"^trained +\d+\.\d ± ", said, re.MULTILINE), said
     for made in ("runs/sagemaker/curve.png", "replays/sagemaker.gif"):
         assert (workplace / made).stat().st_size > 0, said
+    check_published(said)
 
 
 @pytest.mark.slow
