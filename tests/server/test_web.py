@@ -938,3 +938,12 @@ def test_a_wrong_call_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     database = f"--database=sqlite:///{tmp_path / 'arena.sqlite'}"
     assert command.main(["--web", "--invite=nobody", "--port=0", database]) == 2
     assert "unknown snake 'nobody'" in capsys.readouterr().err
+
+
+def test_every_page_has_a_heading() -> None:
+    """By which readers of screens find their way; pages extend a base, their parts do not."""
+    folder = Path(web_site.__file__).parents[2] / "server" / "templates"
+    pages = [path for path in folder.glob("*.html") if "{% extends" in path.read_text()]
+    bases = {path for path in pages if path.stem.endswith("_base")}
+    assert len(pages) > 12
+    assert [path.name for path in set(pages) - bases if "<h1" not in path.read_text()] == []
