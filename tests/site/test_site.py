@@ -22,7 +22,7 @@ from tests.site.test_play_page import HERE, files_served
 
 __all__ = ["browser"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.rllib]
+pytestmark = [pytest.mark.slow, pytest.mark.rllib, pytest.mark.timeout(3600)]
 
 PACKAGES = ("battlesnake_gym", "heuristics", "server", "mabs", "procgen_rllib", "sagemaker_rl")
 
