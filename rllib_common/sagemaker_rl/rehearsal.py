@@ -140,7 +140,7 @@ class RehearsalSession(Session):  # type: ignore[misc]
         Raises:
             UnexpectedStatusException: no training job has told the objective.
         """
-        for line in self._jobs.tuning_job(job).news():
+        for line in self._jobs.tuning_job(job).log(wait=True):
             sys.stdout.write(f"{line}\n")
         description = self._jobs.describe_hyper_parameter_tuning_job(job)
         if description["HyperParameterTuningJobStatus"] == FAILED:

@@ -43,6 +43,40 @@ class DataError(Exception):
     """The data of a channel are not there, which ends a job before its script begins."""
 
 
+class JobLog:
+    """Lines that a job prints while others read along."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._over = False
+        self._news = threading.Condition()
+
+    def say(self, line: str) -> None:
+        """Print a line."""
+        with self._news:
+            self._lines.append(line)
+            self._news.notify_all()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        with self._news:
+            self._over = True
+            self._news.notify_all()
+
+    def read(self, wait: bool) -> Iterator[str]:
+        """The lines so far; to the end if ``wait``."""
+        seen = 0
+        while True:
+            with self._news:
+                while wait and seen == len(self._lines) and not self._over:
+                    self._news.wait()
+                lines, over = self._lines[seen:], not wait or self._over
+            yield from lines
+            seen += len(lines)
+            if over and seen == len(self._lines):
+                return
+
+
 class TrainingJob:
     """One job: its request, its instances and what becomes of them.
 
@@ -57,8 +91,7 @@ class TrainingJob:
         self._services = services
         self._environment = {**services.environment, **request.get("Environment", {})}
         self._instances = _instances(request, self._folder)
-        self._lines: list[str] = []
-        self._news = threading.Condition()
+        self._printed = JobLog()
         self._metrics: list[dict[str, Any]] = []
         self._status = IN_PROGRESS
         self._failure = ""
@@ -93,16 +126,7 @@ class TrainingJob:
 
     def log(self, wait: bool) -> Iterator[str]:
         """The lines printed so far, each under its instance's name; to the end if ``wait``."""
-        seen = 0
-        while True:
-            with self._news:
-                while wait and seen == len(self._lines) and self._status == IN_PROGRESS:
-                    self._news.wait()
-                lines, over = self._lines[seen:], not wait or self._status != IN_PROGRESS
-            yield from lines
-            seen += len(lines)
-            if over and seen == len(self._lines):
-                return
+        return self._printed.read(wait)
 
     def describe(self) -> dict[str, Any]:
         """What ``describe_training_job`` answers."""
@@ -139,7 +163,7 @@ class TrainingJob:
                 if not self._interrupt_asked or self._stop_asked:
                     break
                 self._interrupt_asked = False
-                self._say("the instances were taken away; the job goes on with new ones")
+                self._printed.say("the instances were taken away; the job goes on with new ones")
             self._publish_metrics()
             self._deliver()
             self._failure = "" if self._stop_asked else self._reason(statuses)
@@ -147,12 +171,11 @@ class TrainingJob:
         except DataError as error:
             self._failure, status = str(error), FAILED
         except Exception as error:
-            self._say(traceback.format_exc())
+            self._printed.say(traceback.format_exc())
             self._failure, status = f"InternalServerError: {error!r}", FAILED
             self.kill()
-        with self._news:
-            self._status, self._changed = status, datetime.now(UTC)
-            self._news.notify_all()
+        self._status, self._changed = status, datetime.now(UTC)
+        self._printed.end()
 
     def _run_instances(self) -> list[int]:
         """Run all instances to their end; returns their exit statuses."""
@@ -182,13 +205,8 @@ class TrainingJob:
 
     def _read(self, instance: Instance) -> None:
         for line in instance.log():
-            self._say(f"{instance.name} | {line.rstrip()}")
+            self._printed.say(f"{instance.name} | {line.rstrip()}")
             self._find_metrics(line)
-
-    def _say(self, line: str) -> None:
-        with self._news:
-            self._lines.append(line)
-            self._news.notify_all()
 
     def _find_metrics(self, line: str) -> None:
         now = datetime.now(UTC)

@@ -23,6 +23,7 @@ from sagemaker_rl.rehearsed_jobs import (
     FAILED,
     IN_PROGRESS,
     STOPPED,
+    JobLog,
     Services,
     TrainingJob,
     TrainingJobs,
@@ -49,8 +50,7 @@ class TuningJob:
         self._training = training
         self._random = random.Random(self._config.get("RandomSeed"))
         self._drawn: dict[str, dict[str, str]] = {}
-        self._lines: list[str] = []
-        self._news = threading.Condition()
+        self._printed = JobLog()
         self._status, self._failure = IN_PROGRESS, ""
         self._stop_asked = False
         self._created = self._changed = datetime.now(UTC)
@@ -66,22 +66,14 @@ class TuningJob:
         for job in self._jobs():
             job.stop()
 
-    def news(self) -> Iterator[str]:
-        """A line for each training job that begins or ends, to the end of all."""
-        seen = 0
-        while True:
-            with self._news:
-                while seen == len(self._lines) and self._status == IN_PROGRESS:
-                    self._news.wait()
-                lines, over = self._lines[seen:], self._status != IN_PROGRESS
-            yield from lines
-            seen += len(lines)
-            if over:
-                return
+    def log(self, wait: bool) -> Iterator[str]:
+        """A line for each training job that has begun or ended; to the end of all if ``wait``."""
+        return self._printed.read(wait)
 
     def describe(self) -> dict[str, Any]:
         """What ``describe_hyper_parameter_tuning_job`` answers."""
         statuses = [job.describe()["TrainingJobStatus"] for job in self._jobs()]
+        scores = self._scores()
         description = {
             **self._request,
             "HyperParameterTuningJobArn": _arn(self.name),
@@ -96,16 +88,16 @@ class TuningJob:
                 "Stopped": statuses.count(STOPPED),
             },
             "ObjectiveStatusCounters": {
-                "Succeeded": len(self._scores()),
+                "Succeeded": len(scores),
                 "Pending": statuses.count(IN_PROGRESS),
-                "Failed": len(statuses) - statuses.count(IN_PROGRESS) - len(self._scores()),
+                "Failed": len(statuses) - statuses.count(IN_PROGRESS) - len(scores),
             },
         }
         if self._status != IN_PROGRESS:
             description["HyperParameterTuningEndTime"] = self._changed
         if self._failure:
             description["FailureReason"] = self._failure
-        if scores := self._scores():
+        if scores:
             best = sorted(scores, key=scores.__getitem__)
             best_name = best[-1] if self._objective["Type"] == "Maximize" else best[0]
             description["BestTrainingJob"] = self._summary(self._training.job(best_name))
@@ -129,14 +121,13 @@ class TuningJob:
                 self._failure = f"No training job has told {self._objective['MetricName']!r}"
         except Exception as error:
             status, self._failure = FAILED, f"InternalServerError: {error!r}"
-        with self._news:
-            self._status, self._changed = status, datetime.now(UTC)
-            self._news.notify_all()
+        self._status, self._changed = status, datetime.now(UTC)
+        self._printed.end()
 
     def _train(self, name: str) -> None:
         values = dict(self._values())
         self._drawn[name] = values
-        self._say(f"{name}: {', '.join(f'{one} {text}' for one, text in values.items())}")
+        self._printed.say(f"{name}: {', '.join(f'{one} {text}' for one, text in values.items())}")
         self._training.create_training_job(**self._training_request(name, values))
         job = self._training.job(name)
         if self._stop_asked:
@@ -147,7 +138,7 @@ class TuningJob:
         what = "nothing" if score is None else f"{score:.6g}"
         why = f" ({told['FailureReason']})" if "FailureReason" in told else ""
         status = told["TrainingJobStatus"]
-        self._say(f"{name}: {status}, {self._objective['MetricName']} {what}{why}")
+        self._printed.say(f"{name}: {status}, {self._objective['MetricName']} {what}{why}")
 
     def _training_request(self, name: str, values: Mapping[str, str]) -> dict[str, Any]:
         definition = self._definition
@@ -174,11 +165,6 @@ class TuningJob:
             yield one["Name"], str(round(_between(one, self._random.random())))
         for one in ranges.get("CategoricalParameterRanges", []):
             yield one["Name"], self._random.choice(one["Values"])
-
-    def _say(self, line: str) -> None:
-        with self._news:
-            self._lines.append(line)
-            self._news.notify_all()
 
     def _jobs(self) -> list[TrainingJob]:
         return [self._training.job(name) for name in self._drawn if name in self._training]

@@ -72,7 +72,7 @@ RAY_JOB = table(
 
 def commands() -> list[list[str]]:
     """The two lines that train: of the launcher's page head, and the entry point of the job."""
-    (job,) = (one for one in read("rayjob.yaml") if one["kind"] == "RayJob")
+    _, job = read("rayjob.yaml")
     (line,) = re.findall(r'--tmux "(.*)"', (FOLDER / "cluster.yaml").read_text())
     return [shlex.split(line), shlex.split(job["spec"]["entrypoint"])]
 
@@ -134,9 +134,6 @@ def test_both_train_as_the_page_does(tmp_path: Path, capsys: pytest.CaptureFixtu
         address = options.index("--address")
         assert options[address + 1] == "auto"
         del options[address : address + 2]
-        runs = options.index("--runs") if "--runs" in options else None
-        if runs is not None:
-            del options[runs : runs + 2]
         assert main([*options, "--runs", str(tmp_path), "--check"]) == 0
         assert capsys.readouterr().out == "the hyperparameters are fine\n"
 
@@ -144,7 +141,7 @@ def test_both_train_as_the_page_does(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_the_image_adds_what_fits_to_that_of_training() -> None:
     ours = pins(FOLDER / "requirements.txt")
     below = pins(ROOT / "deployment" / "training" / "requirements.txt")
-    (job,) = (one for one in read("rayjob.yaml") if one["kind"] == "RayJob")
+    _, job = read("rayjob.yaml")
     assert ours["ray"] == below["ray"] == job["spec"]["rayClusterSpec"]["rayVersion"]
     both = set(ours) & set(below)
     assert {name: ours[name] for name in both} == {name: below[name] for name in both}

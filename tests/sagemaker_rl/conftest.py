@@ -47,3 +47,34 @@ def estimator(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return RLEstimator(**(arguments | changes))
 
     return make
+
+
+@pytest.fixture
+def training(session: Any) -> Callable[..., Any]:
+    """Makes an estimator of this project's training; ``brings`` are folders beside its own."""
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    import sagemaker
+    from sagemaker.rl import RLEstimator
+
+    from sagemaker_rl.sources import cleaned
+
+    root = Path(__file__).parents[2]
+    own = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
+    account = f"{session.account_id()}.dkr.ecr.{session.boto_region_name}.amazonaws.com"
+
+    def make(*brings: Path, **options: Any) -> Any:
+        return RLEstimator(
+            entry_point="train-mabs.py",
+            **cleaned(
+                source_dir=root / "rllib_src",
+                dependencies=[*(root / name for name in own), *brings],
+            ),
+            image_uri=f"{account}/battlesnake-training:latest",
+            role=sagemaker.get_execution_role(session),
+            sagemaker_session=session,
+            instance_type="ml.m5.xlarge",
+            instance_count=1,
+            **options,
+        )
+
+    return make

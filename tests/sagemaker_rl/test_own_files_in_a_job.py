@@ -1,6 +1,7 @@
 """Files of somebody's own, brought along by a job: a map, an observation, a network and more."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +13,16 @@ from tests.mabs.test_own_files import FILE
 pytestmark = [pytest.mark.rllib, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-def test_a_job_trains_with_what_it_brings(session: Any, tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="needs the extra rllib")
-    import sagemaker
-    from sagemaker.rl import RLEstimator
-
+def test_a_job_trains_with_what_it_brings(training: Callable[..., Any], tmp_path: Path) -> None:
     from sagemaker_rl.results import fetch
-    from sagemaker_rl.sources import cleaned
 
-    root = Path(__file__).parents[2]
     mine = tmp_path / "my_files"
     mine.mkdir()
     (mine / "mine.py").write_text(FILE)
-    folders = [root / name for name in ("rllib_common/sagemaker_rl", "battlesnake_gym")]
-    account = f"{session.account_id()}.dkr.ecr.{session.boto_region_name}.amazonaws.com"
-    estimator = RLEstimator(
-        entry_point="train-mabs.py",
-        **cleaned(
-            source_dir=root / "rllib_src", dependencies=[*folders, root / "heuristics", mine]
-        ),
-        environment={own_files.VARIABLE: "my_files/mine.py"},
-        image_uri=f"{account}/battlesnake-training:latest",
-        role=sagemaker.get_execution_role(session),
-        sagemaker_session=session,
+    estimator = training(
+        mine,
         base_job_name="own",
-        instance_type="ml.m5.xlarge",
-        instance_count=1,
+        environment={own_files.VARIABLE: "my_files/mine.py"},
         hyperparameters={
             "network": "my_files/mine.py:Net",
             "algorithm": "my_files/mine.py:OwnDQN",

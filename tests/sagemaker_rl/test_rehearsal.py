@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -225,7 +226,7 @@ def test_a_tuner_without_a_score_fails_and_says_so(tuner: Any) -> None:
 def test_a_tuner_can_be_stopped(tuner: Any, session: Any) -> None:
     one = tuner(hyperparameters={"wait": True}, max_jobs=3)
     one.fit(wait=False)
-    first = next(session.sagemaker_client.tuning_job(one.latest_tuning_job.name).news())
+    first = next(session.sagemaker_client.tuning_job(one.latest_tuning_job.name).log(wait=True))
     name = first.partition(":")[0]
     next(line for line in session.sagemaker_client.job(name).log(wait=True) if "waiting" in line)
     one.stop_tuning_job()
@@ -280,31 +281,14 @@ OF_THE_LADDER = {"elo", "elo_low", "elo_high", "elo_best", "ladder_points"}
 @pytest.mark.rllib
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("iterations", [3, pytest.param(60, marks=pytest.mark.slow)])
-def test_the_published_job_trains_and_gives_a_table(session: Any, iterations: int) -> None:
+def test_the_published_job_trains_and_gives_a_table(
+    session: Any, training: Callable[..., Any], iterations: int
+) -> None:
     """As the post on the starter pack has it: the SDK's patterns, and the names of its settings."""
-    pytest.importorskip("ray", reason="needs the extra rllib")
-    import sagemaker
     from sagemaker.rl import RLEstimator, RLToolkit
 
-    from sagemaker_rl.sources import cleaned
-
-    root = Path(__file__).parents[2]
-    account = f"{session.account_id()}.dkr.ecr.{session.boto_region_name}.amazonaws.com"
-    estimator = RLEstimator(
-        entry_point="train-mabs.py",
-        **cleaned(
-            source_dir=str(root / "rllib_src"),
-            dependencies=[
-                str(root / name)
-                for name in ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
-            ],
-        ),
-        image_uri=f"{account}/battlesnake-training:latest",
-        role=sagemaker.get_execution_role(session),
-        sagemaker_session=session,
+    estimator = training(
         base_job_name="published",
-        instance_type="ml.m5.xlarge",
-        instance_count=1,
         hyperparameters={
             "rl.training.run": "DQN",
             "rl.training.stop.training_iteration": iterations,
