@@ -328,10 +328,10 @@ class LocalPlayer:
 
     async def move(self, body: Body) -> Answer:
         """Ask the strategy, giving it what a server would of the game's timeout."""
-        if self._session.thinking is not None:
+        if (overrun := self._session.thinking) is not None:
             # Over a network turns take their time. Here the next one comes at once, and one overrun
             # would cost all the moves for which the strategy is still busy with it.
-            futures.wait([self._session.thinking], self._timeout)
+            futures.wait([overrun], self._timeout)
         began = time.perf_counter()
         board = Board.from_api(body, corpses=self._session.corpses)
         decision = self._thinker.decide(self._session, board, began)

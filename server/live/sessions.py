@@ -33,7 +33,7 @@ class Session:
     """One snake in one game.
 
     A strategy object plays one move at a time: ``playing`` is held by the thread that asks it,
-    ``thinking`` is its current work in a thread of its own, if any.
+    ``thinking`` is its current work in a thread of its own, None where there is none.
     ``board`` and ``decision`` are the latest ones, where there is a debug page to show them.
     ``failed`` is whether the strategy has raised an exception in this game, ``puzzled`` whether
     something in its requests could not be read.

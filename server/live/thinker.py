@@ -13,7 +13,7 @@ from pathlib import Path
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES
-from battlesnake_gym.snakes import Decision, Strategy
+from battlesnake_gym.snakes import Decision
 from heuristics.search import STOP
 from server.live.budget import DEFAULT_TIMEOUT, budget, margin
 from server.live.clients import Client
@@ -183,9 +183,9 @@ class Thinker:
     ) -> Future[Decision]:
         """Hand the board to the strategy, unless it is still busy with an earlier one."""
         with session.lock:
-            if session.thinking is not None and not session.thinking.done():
+            if session.thinking is not None:
                 raise OutOfTimeError
-            session.thinking = self._pool.submit(_ask, session.strategy, board, seconds, client)
+            session.thinking = self._pool.submit(_ask, session, board, seconds, client)
             return session.thinking
 
     def _fall_back(self, board: Board, why: str) -> Decision:
@@ -193,13 +193,15 @@ class Thinker:
         return safe_move(board, why)
 
 
-def _ask(strategy: Strategy, board: Board, seconds: float, client: Client) -> Decision:
+def _ask(session: Session, board: Board, seconds: float, client: Client) -> Decision:
     """What the strategy says, unless it searches and the client leaves meanwhile."""
     before = STOP.set(lambda: client.gone)
     try:
-        return strategy(board, seconds)
+        return session.strategy(board, seconds)
     finally:
         STOP.reset(before)
+        with session.lock:
+            session.thinking = None  # sessions outlive their last decision by minutes
 
 
 def _stand_back() -> None:

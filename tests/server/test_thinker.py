@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -94,10 +95,12 @@ def test_a_hanging_strategy_costs_its_moves_and_nothing_else(
         assert seconds < 0.5 * TIMEOUT
         assert decide(thinker, fine, position)[0].move == "right"
         assert count(metrics, "battlesnake_timeouts_avoided_total") == 2
+        overrun = stuck.thinking
+        assert overrun is not None
     finally:
         let_go.set()
-    assert stuck.thinking is not None
-    stuck.thinking.result(TIMEOUT)
+    futures.wait([overrun], TIMEOUT)
+    assert stuck.thinking is None, "nothing is kept of what is done"
     assert decide(thinker, stuck, position)[0].move == "left", "it has recovered"
 
 
