@@ -48,7 +48,9 @@ COMMANDS = {
     "train": Command("mabs.launcher", "train a policy with DQN or APEX on Ray RLlib", "rllib"),
     "plot": Command("mabs.plot", "draw the learning curves of several runs", "rllib"),
     "runs": Command("server.runs.command", "all training runs: a table, a page, a report"),
-    "compare": Command("sagemaker_rl.compare", "experiments in one table, also from S3", "rllib"),
+    "compare": Command(
+        "sagemaker_rl.runs.compare", "experiments in one table, also from S3", "rllib"
+    ),
     "evaluate": Command("mabs.evaluate", "measure a checkpoint against opponents", "rllib"),
     "export": Command(
         "server.replays.export", "a game as GIF, MP4, PNG, SVG or HTML; a checkpoint as policy.onnx"
@@ -60,9 +62,9 @@ COMMANDS = {
         "procgen_rllib.rollout", "let a trained agent play Procgen", "rllib,procgen"
     ),
     "sagemaker-local": Command(
-        "sagemaker_rl.local", "rehearse a SageMaker training job here", "sagemaker-local"
+        "sagemaker_rl.rehearsal.local", "rehearse a SageMaker training job here", "sagemaker-local"
     ),
-    "cost": Command("sagemaker_rl.costs", "reckon what training on rented instances costs"),
+    "cost": Command("sagemaker_rl.launch.costs", "reckon what training on rented instances costs"),
     "conformance": Command("battlesnake_gym.conformance", "check the rules against recorded games"),
     "doctor": Command("battlesnake_gym.doctor", "what is installed, what is missing, how to mend"),
     "completion": Command("battlesnake_gym.completion", "let a shell complete what you type"),

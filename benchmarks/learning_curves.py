@@ -29,7 +29,7 @@ import numpy as np
 
 from battlesnake_gym.files import write_atomically
 from heuristics import ladder
-from sagemaker_rl import progress
+from sagemaker_rl.runs import progress
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAIN = (sys.executable, str(ROOT / "rllib_src" / "train-mabs.py"))

@@ -42,7 +42,7 @@ from heuristics.sprt import Z95
 from mabs import policies
 from mabs.environment import make_vector
 from mabs.export import export_checkpoint
-from sagemaker_rl import checkpoints
+from sagemaker_rl.runs import checkpoints
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAIN = (sys.executable, str(ROOT / "rllib_src" / "train-mabs.py"))

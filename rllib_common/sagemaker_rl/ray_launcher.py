@@ -34,20 +34,21 @@ import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from battlesnake_gym.command_line import Parser
-from sagemaker_rl import channels, checkpoints, ending, hyperparameters, run_lock, tracking
-from sagemaker_rl.checkpoints import CheckpointError
-from sagemaker_rl.cluster import leading, lend, own_cpus
-from sagemaker_rl.console import say
-from sagemaker_rl.discovery import DiscoveryError, own_address
-from sagemaker_rl.ending import Delivered
-from sagemaker_rl.failure import disk_is_full, report_failure
-from sagemaker_rl.hyperparameters import HyperparameterError, option
-from sagemaker_rl.job import Job
-from sagemaker_rl.membership import ClusterHyperparameters, Membership
-from sagemaker_rl.ray_node import RayNode, RayNodeError, free_port, own_token
-from sagemaker_rl.rendezvous import ClusterError
-from sagemaker_rl.run_file import DONE, STOPPED
-from sagemaker_rl.training_run import CSV_COLUMNS, NAMED_CURVES, TrainingRun, stop_signals
+from sagemaker_rl.cluster.discovery import DiscoveryError, own_address
+from sagemaker_rl.cluster.membership import ClusterHyperparameters, Membership
+from sagemaker_rl.cluster.ray_node import RayNode, RayNodeError, free_port, own_token
+from sagemaker_rl.cluster.rendezvous import ClusterError
+from sagemaker_rl.cluster.roles import leading, lend, own_cpus
+from sagemaker_rl.launch import channels, hyperparameters
+from sagemaker_rl.launch.console import say
+from sagemaker_rl.launch.failure import disk_is_full, report_failure
+from sagemaker_rl.launch.hyperparameters import HyperparameterError, option
+from sagemaker_rl.launch.job import Job
+from sagemaker_rl.runs import checkpoints, ending, run_lock, tracking
+from sagemaker_rl.runs.checkpoints import CheckpointError
+from sagemaker_rl.runs.ending import Delivered
+from sagemaker_rl.runs.run_file import DONE, STOPPED
+from sagemaker_rl.runs.training_run import CSV_COLUMNS, NAMED_CURVES, TrainingRun, stop_signals
 
 PARAMS_FILE = "params.json"
 """Beside the model of a SageMaker job: the hyperparameters and what they made."""
@@ -79,7 +80,7 @@ class SageMakerRayLauncher:
     csv_columns: ClassVar[Mapping[str, str]] = CSV_COLUMNS
     named_curves: ClassVar[Mapping[str, str]] = NAMED_CURVES
     channels: ClassVar[tuple[str, ...]] = ()
-    """The data channels of a job that the experiment reads (`sagemaker_rl.channels`)."""
+    """The data channels of a job that the experiment reads (`sagemaker_rl.launch.channels`)."""
 
     # What an experiment says of itself
 
@@ -408,7 +409,7 @@ class SageMakerRayLauncher:
         again = f"stopped; the same command resumes from {run.checkpoint}: "
         result = (again if run.stopped_by else "done: ") + run.told()
         if run.job.in_sagemaker:
-            fetch = f"sagemaker_rl.results.fetch(estimator, Path('runs/{run.job.name}'))"
+            fetch = f"sagemaker_rl.launch.results.fetch(estimator, Path('runs/{run.job.name}'))"
             delivered = replace(delivered, next=f"{fetch} brings all of it to your machine")
         ending.tell(result, delivered, run.job.output_dir)
 

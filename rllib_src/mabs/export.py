@@ -17,7 +17,7 @@ from mabs.environment import board_sizes
 from mabs.policies import load_network, policy_identity
 from mabs.strength import Record
 from mxnet_baseline import algorithm as mxnet
-from sagemaker_rl import checkpoints
+from sagemaker_rl.runs import checkpoints
 
 
 def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Path:

@@ -26,12 +26,13 @@ from mabs.network import check as check_network
 from mabs.opponents import Opponents, absolute, is_file, path_of
 from mabs.past_selves import PastSelves
 from mxnet_baseline.algorithm import MXNet
-from sagemaker_rl import channels, checkpoints
-from sagemaker_rl.console import say
-from sagemaker_rl.ending import Delivered
-from sagemaker_rl.hyperparameters import HyperparameterError, option
+from sagemaker_rl.launch import channels
+from sagemaker_rl.launch.console import say
+from sagemaker_rl.launch.hyperparameters import HyperparameterError, option
 from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
-from sagemaker_rl.training_run import CSV_COLUMNS
+from sagemaker_rl.runs import checkpoints
+from sagemaker_rl.runs.ending import Delivered
+from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
 POLICY, OPPONENTS = "policy", "opponents"
 """Data channels of a job: what to go on from, and the frozen policies and bundles to play with."""

@@ -10,8 +10,8 @@ import matplotlib
 
 from battlesnake_gym.command_line import Parser
 from battlesnake_gym.files import write_atomically
-from sagemaker_rl import progress
-from sagemaker_rl.progress import smooth
+from sagemaker_rl.runs import progress
+from sagemaker_rl.runs.progress import smooth
 
 matplotlib.use("agg")
 from matplotlib import pyplot as plt

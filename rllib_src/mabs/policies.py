@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import policy_file
-from sagemaker_rl import checkpoints, states
-from sagemaker_rl.checkpoints import CheckpointError
+from sagemaker_rl.runs import checkpoints, states
+from sagemaker_rl.runs.checkpoints import CheckpointError
 
 if TYPE_CHECKING:
     from torch import nn

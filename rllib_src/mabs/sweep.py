@@ -26,7 +26,7 @@ from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining, TrialSch
 
 from mabs.algorithms import configure, make_multi_agent_env
 from mabs.environment import ENV_NAME
-from sagemaker_rl import tracking
+from sagemaker_rl.runs import tracking
 
 SCORE = "elo"
 """Not a number until the first games have been played, about a CPU minute into a training."""
@@ -69,7 +69,7 @@ def search(
 
     ``stop`` are results at which one ends (None: the minutes). Trials run at the same time as far
     as Ray has CPUs for them. Results and last checkpoints are written under ``folder``, and logged
-    to what ``track`` names (`sagemaker_rl.tracking`).
+    to what ``track`` names (`sagemaker_rl.runs.tracking`).
     """
     return tune.Tuner(
         config.algo_class,

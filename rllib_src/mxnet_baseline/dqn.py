@@ -29,7 +29,7 @@ from mabs.metrics import GameStatistics
 from mabs.strength import Strength
 from mxnet_baseline.network import make_network, weights_of
 from mxnet_baseline.settings import Settings
-from sagemaker_rl import states
+from sagemaker_rl.runs import states
 
 OPTIMIZER = {
     ("builtins", "bytearray"),

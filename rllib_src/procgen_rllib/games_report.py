@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 
 from battlesnake_gym.files import write_atomically
 from procgen_rllib.games import normalized_score
-from sagemaker_rl import progress
+from sagemaker_rl.runs import progress
 
 matplotlib.use("agg")
 from matplotlib import pyplot as plt

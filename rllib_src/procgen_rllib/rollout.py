@@ -22,7 +22,7 @@ from procgen_rllib.environment import VectorProcgen
 from procgen_rllib.launcher import ProcgenHyperparameters, configure
 from procgen_rllib.playing import Act, Episode, acting, play, score
 from procgen_rllib.video import FORMATS, write_video
-from sagemaker_rl import checkpoints, states
+from sagemaker_rl.runs import checkpoints, states
 
 MODULE = Path("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
 """Where the network stands in a checkpoint."""

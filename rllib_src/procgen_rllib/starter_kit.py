@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from sagemaker_rl.old_names import RENAMED
+from sagemaker_rl.launch.old_names import RENAMED
 
 GONE = {
     **dict.fromkeys(("use_pytorch", "eager", "framework"), "everything is PyTorch now"),

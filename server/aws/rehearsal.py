@@ -52,7 +52,7 @@ class RehearsedAccount:
     def __init__(self) -> None:
         import boto3
 
-        from sagemaker_rl.local import aws
+        from sagemaker_rl.rehearsal.local import aws
 
         self._resources = ExitStack()
         self._resources.enter_context(warnings.catch_warnings())

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sagemaker_rl import recorded_games, run_file, run_lock
-from sagemaker_rl.progress import CSV_FILE, ITERATION, Progress
-from sagemaker_rl.run_file import GAMES, RUN_FILE, RunFile
+from sagemaker_rl.runs import recorded_games, run_file, run_lock
+from sagemaker_rl.runs.progress import CSV_FILE, ITERATION, Progress
+from sagemaker_rl.runs.run_file import GAMES, RUN_FILE, RunFile
 
 RUNNING, STOPPED, DONE, DIED, UNKNOWN = "running", "stopped", "done", "died", "unknown"
 """``died``: its process was killed or failed; ``unknown``: nothing was noted."""

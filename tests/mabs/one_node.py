@@ -3,8 +3,8 @@
 import os
 import signal
 
-from sagemaker_rl.console import say
-from sagemaker_rl.ray_node import RayNode
+from sagemaker_rl.cluster.ray_node import RayNode
+from sagemaker_rl.launch.console import say
 
 PORT = 6379
 """Of the head, in a network namespace of its own."""

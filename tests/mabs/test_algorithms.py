@@ -138,7 +138,7 @@ def test_one_policy_for_each_snake_is_a_setting(
 ) -> None:
     from mabs import policies
     from mabs.launcher import main
-    from sagemaker_rl import checkpoints
+    from sagemaker_rl.runs import checkpoints
 
     command = [
         *("--experiment", "hill-ppo", "--num-agents", "2", "--map-size", "5", "--num-workers", "0"),

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 def configured(*arguments: str) -> tuple[str, Any]:
     """The run's name and what the command would train, without training it."""
     from mabs.launcher import BattlesnakeLauncher
-    from sagemaker_rl import hyperparameters
+    from sagemaker_rl.launch import hyperparameters
     from sagemaker_rl.ray_launcher import override_config
 
     launcher = BattlesnakeLauncher()

@@ -400,7 +400,7 @@ def test_sigterm_to_the_whole_group_delivers_what_was_trained(
 def test_one_process_a_run_and_ctrl_c_twice_is_as_good_as_once(
     command: subprocess.Popen[str], run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sagemaker_rl import checkpoints
+    from sagemaker_rl.runs import checkpoints
 
     run = run_folder / "DQN-5x5-2"
     while not ((run / "progress.csv").is_file() and rows(run)):
@@ -433,7 +433,7 @@ def test_a_full_disk_ends_a_run_with_one_line_and_a_whole_checkpoint(
     trained: Path, tmp_path: Path
 ) -> None:
     """In a file system of its own, with room for two checkpoints and a half."""
-    from sagemaker_rl import checkpoints
+    from sagemaker_rl.runs import checkpoints
 
     own = ["unshare", "--user", "--map-root-user", "--mount"]
     if subprocess.run([*own, "true"], capture_output=True).returncode:

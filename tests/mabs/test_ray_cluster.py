@@ -192,7 +192,7 @@ def check_curve(rows: list[dict[str, float]]) -> None:
 def check_resumes(cluster: Cluster) -> None:
     """The last checkpoint is whole; training goes on from it on what is left of the cluster."""
     from mabs.policies import load_network
-    from sagemaker_rl import checkpoints
+    from sagemaker_rl.runs import checkpoints
 
     before = cluster.curve()
     folder = cluster.trainer.folder / "checkpoints"

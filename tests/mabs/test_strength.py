@@ -201,7 +201,7 @@ def test_all_that_is_reported_has_a_column() -> None:
     numbers = set(strength.CSV_COLUMNS.values())
     measured = Measurement(1.0, 1, 0, 2, 2, "", {"hungry": [0, 0, 1, 0, 0]})
     record = Record([measured], 0, 60.0, 3.0)
-    from sagemaker_rl.curves import flatten
+    from sagemaker_rl.runs.curves import flatten
 
     assert {name for name, _ in flatten(record.results())} <= numbers
 
@@ -249,7 +249,7 @@ def test_dqn_tells_its_elo_and_exports_its_best(
     from mabs import policies
     from mabs.export import export_checkpoint
     from mabs.launcher import BattlesnakeLauncher
-    from sagemaker_rl import checkpoints
+    from sagemaker_rl.runs import checkpoints
 
     config = small_config("DQN", action_mask="none")
     algorithm = config.build_algo()
@@ -301,7 +301,7 @@ def test_dqn_tells_its_elo_and_exports_its_best(
 def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_path: Path) -> None:
     from mabs import policies
     from mabs.launcher import BattlesnakeLauncher
-    from sagemaker_rl import checkpoints
+    from sagemaker_rl.runs import checkpoints
 
     algorithm = small_config("DQN").build_algo()
     try:

@@ -38,8 +38,8 @@ def test_no_algorithm_runs_what_a_checkpoint_holds(
     name: str, ray_with_games: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from mabs import export
-    from sagemaker_rl import states
-    from sagemaker_rl.checkpoints import CheckpointError
+    from sagemaker_rl.runs import states
+    from sagemaker_rl.runs.checkpoints import CheckpointError
 
     assert train(tmp_path, name, 1) == 0, capsys.readouterr().err
     (checkpoint,) = (tmp_path / "it" / "checkpoints").iterdir()

@@ -167,7 +167,7 @@ def test_a_process_that_dies_is_told_of(quick_config: Any) -> None:
 def test_from_the_command_to_a_served_policy(mxnet_python: Path, tmp_path: Path) -> None:
     from battlesnake_gym.board import Board
     from mabs.launcher import main
-    from sagemaker_rl import progress
+    from sagemaker_rl.runs import progress
     from server.policy import Policy
     from server.strategies import PolicySnake
 

@@ -53,7 +53,7 @@ def test_a_run_leaves_a_curve_and_goes_on_from_its_checkpoint(trained: Path) -> 
 
 
 def test_what_rewards_are_divided_by_goes_on_too(trained: Path) -> None:
-    from sagemaker_rl import states
+    from sagemaker_rl.runs import states
 
     last = sorted((trained / "checkpoints").glob("checkpoint_*"))[-1]
     state = states.load(last / "learner_group" / "learner" / "state.pkl")
@@ -86,7 +86,7 @@ def test_a_rollout_builds_the_network_itself_and_reads_but_weights(
     import shutil
 
     from procgen_rllib.rollout import MODULE, load_policy
-    from sagemaker_rl.checkpoints import CheckpointError
+    from sagemaker_rl.runs.checkpoints import CheckpointError
     from tests.sagemaker_rl.doctored import doctor
 
     last = sorted((trained / "checkpoints").glob("checkpoint_*"))[-1]

@@ -12,11 +12,11 @@ import time
 
 import ray
 
-from sagemaker_rl.cluster import STOPPED, leading, lend
-from sagemaker_rl.console import say
-from sagemaker_rl.failure import report_failure
-from sagemaker_rl.membership import ClusterHyperparameters, Membership
-from sagemaker_rl.rendezvous import ClusterError
+from sagemaker_rl.cluster.membership import ClusterHyperparameters, Membership
+from sagemaker_rl.cluster.rendezvous import ClusterError
+from sagemaker_rl.cluster.roles import STOPPED, leading, lend
+from sagemaker_rl.launch.console import say
+from sagemaker_rl.launch.failure import report_failure
 
 
 @ray.remote(num_cpus=1)  # type: ignore[untyped-decorator]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_rl import channels
-from sagemaker_rl.hyperparameters import HyperparameterError
+from sagemaker_rl.launch import channels
+from sagemaker_rl.launch.hyperparameters import HyperparameterError
 
 
 def environment(path: Path) -> dict[str, str]:

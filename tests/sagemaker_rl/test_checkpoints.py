@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_rl import checkpoints
-from sagemaker_rl.checkpoints import CheckpointError
+from sagemaker_rl.runs import checkpoints
+from sagemaker_rl.runs.checkpoints import CheckpointError
 
 
 class Algorithm:

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from battlesnake_gym import cli
-from sagemaker_rl import costs
-from sagemaker_rl.costs import CostError, Group, Speed
+from sagemaker_rl.launch import costs
+from sagemaker_rl.launch.costs import CostError, Group, Speed
 
 PROPERTY = settings(suppress_health_check=list(HealthCheck))
 SHARES = st.floats(0, 1)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-curves = pytest.importorskip("sagemaker_rl.curves", reason="needs the extra rllib")
-from sagemaker_rl import progress  # noqa: E402
+curves = pytest.importorskip("sagemaker_rl.runs.curves", reason="needs the extra rllib")
+from sagemaker_rl.runs import progress  # noqa: E402
 
 COLUMNS = {"training_iteration": "training_iteration", "reward": "env_runners/mean"}
 

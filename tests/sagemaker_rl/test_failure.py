@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_rl.failure import report_failure
+from sagemaker_rl.launch.failure import report_failure
 
 
 def test_the_first_reason_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

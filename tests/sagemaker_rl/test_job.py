@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sagemaker_rl.job import Job
+from sagemaker_rl.launch.job import Job
 
 
 def test_a_laptop_has_everything_in_one_folder() -> None:

@@ -13,8 +13,14 @@ from typing import Any
 
 import pytest
 
-from sagemaker_rl.hyperparameters import HyperparameterError
-from sagemaker_rl.local import Instance, LocalJob, main, pack, read_hyperparameters
+from sagemaker_rl.launch.hyperparameters import HyperparameterError
+from sagemaker_rl.rehearsal.local import (
+    Instance,
+    LocalJob,
+    main,
+    pack,
+    read_hyperparameters,
+)
 from tests.sagemaker_rl.test_clusters import SMALL
 
 ROOT = Path(__file__).parents[2]

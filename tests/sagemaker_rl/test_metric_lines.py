@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from sagemaker_rl.metric_lines import METRIC_DEFINITIONS, METRICS, line
+from sagemaker_rl.runs.metric_lines import METRIC_DEFINITIONS, METRICS, line
 
 
 @pytest.mark.parametrize("number", [0.0, -1.25, 17.0, 1234567.0, 3e-7, -2.5e12])

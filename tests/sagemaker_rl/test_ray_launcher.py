@@ -12,8 +12,8 @@ import torch
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.tune.registry import register_env
 
-from sagemaker_rl.hyperparameters import HyperparameterError
-from sagemaker_rl.job import Job
+from sagemaker_rl.launch.hyperparameters import HyperparameterError
+from sagemaker_rl.launch.job import Job
 from sagemaker_rl.ray_launcher import (
     SageMakerRayLauncher,
     check_cpus,
@@ -21,9 +21,9 @@ from sagemaker_rl.ray_launcher import (
     deliver,
     without_cluster,
 )
-from sagemaker_rl.run_file import RUN_FILE
-from sagemaker_rl.run_lock import LOCK_FILE
-from sagemaker_rl.training_run import TrainingRun
+from sagemaker_rl.runs.run_file import RUN_FILE
+from sagemaker_rl.runs.run_lock import LOCK_FILE
+from sagemaker_rl.runs.training_run import TrainingRun
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -185,7 +185,7 @@ def test_gpus_that_are_paid_for_must_work(
 RAY_UNDER_A_SIGNAL = """
 import os, signal
 from sagemaker_rl.ray_launcher import started_ray
-from sagemaker_rl.training_run import stop_signals
+from sagemaker_rl.runs.training_run import stop_signals
 
 with stop_signals() as caught, started_ray(num_cpus=1):
     os.kill(os.getpid(), signal.SIGTERM)

@@ -14,9 +14,9 @@ pytest.importorskip("botocore", reason="needs the extra sagemaker")
 
 from botocore.exceptions import ClientError, ParamValidationError
 
-from sagemaker_rl.metric_lines import METRIC_DEFINITIONS, METRICS
-from sagemaker_rl.rehearsed_jobs import _instances
-from sagemaker_rl.results import fetch
+from sagemaker_rl.launch.results import fetch
+from sagemaker_rl.rehearsal.jobs import _instances
+from sagemaker_rl.runs.metric_lines import METRIC_DEFINITIONS, METRICS
 
 SCRIPT = """
 import json, os, signal, sys

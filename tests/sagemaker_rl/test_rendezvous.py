@@ -10,13 +10,20 @@ from typing import Any
 
 import pytest
 
-from sagemaker_rl import link as link_module
-from sagemaker_rl import rendezvous
-from sagemaker_rl.discovery import Bucket, BucketError, Discovery, DiscoveryError, HostNames, Run
-from sagemaker_rl.link import Link, LinkError
-from sagemaker_rl.membership import Membership
-from sagemaker_rl.ray_node import free_port
-from sagemaker_rl.rendezvous import ClusterError, Joined, Master, join
+from sagemaker_rl.cluster import link as link_module
+from sagemaker_rl.cluster import rendezvous
+from sagemaker_rl.cluster.discovery import (
+    Bucket,
+    BucketError,
+    Discovery,
+    DiscoveryError,
+    HostNames,
+    Run,
+)
+from sagemaker_rl.cluster.link import Link, LinkError
+from sagemaker_rl.cluster.membership import Membership
+from sagemaker_rl.cluster.ray_node import free_port
+from sagemaker_rl.cluster.rendezvous import ClusterError, Joined, Master, join
 
 RAY = "10.0.0.1:6379"
 PATIENCE = 60.0

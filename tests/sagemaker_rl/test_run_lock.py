@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_rl import run_lock
-from sagemaker_rl.run_lock import LockedError
+from sagemaker_rl.runs import run_lock
+from sagemaker_rl.runs.run_lock import LockedError
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from sagemaker_rl import run_lock
+from sagemaker_rl.runs import run_lock
 with run_lock.hold(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from sagemaker_rl.s3 import bucket_and_key
+from sagemaker_rl.launch.s3 import bucket_and_key
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from battlesnake_gym import engine
-from sagemaker_rl.local import DEPENDENCIES, pack
-from sagemaker_rl.s3 import bucket_and_key
-from sagemaker_rl.sources import cleaned, compiled_files, is_wanted
+from sagemaker_rl.launch.s3 import bucket_and_key
+from sagemaker_rl.launch.sources import cleaned, compiled_files, is_wanted
+from sagemaker_rl.rehearsal.local import DEPENDENCIES, pack
 
 ROOT = Path(__file__).parents[2]
 SOURCE_DIR = "rllib_src"
@@ -73,7 +73,7 @@ def test_nothing_compiled_is_left_by_the_questions_before(
     estimator: Callable[..., Any], tmp_path: Path
 ) -> None:
     """``preflight`` runs the script in the copies."""
-    from sagemaker_rl import preflight
+    from sagemaker_rl.launch import preflight
 
     estimator("import helping\n", "WORD = 1\n")  # writes the folders
     sources = cleaned(source_dir=tmp_path / "source", dependencies=[tmp_path / "helping"])

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sagemaker_rl import states
-from sagemaker_rl.checkpoints import CheckpointError
+from sagemaker_rl.runs import states
+from sagemaker_rl.runs.checkpoints import CheckpointError
 from tests.sagemaker_rl.doctored import doctor
 
 NUMBERS = collections.OrderedDict(

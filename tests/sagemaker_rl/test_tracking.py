@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("ray", reason="needs the extra rllib")
-from sagemaker_rl import tracking
-from sagemaker_rl.tracking import Tracking
+from sagemaker_rl.runs import tracking
+from sagemaker_rl.runs.tracking import Tracking
 
 SETTINGS = {"algorithm": "DQN", "lr": 1e-4, "seed": None, "rl": {"n_step": 3}}
 NAMED = {"reward": "env_runners/mean", "elo": "elo"}
@@ -90,8 +90,8 @@ def test_callbacks_for_tune(offline: Path, track: str) -> None:
 
 def test_a_training_logs_what_it_names(offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = pytest.importorskip("mlflow", reason="needs the extra tracking")
-    from sagemaker_rl import training_run
-    from sagemaker_rl.job import Job
+    from sagemaker_rl.launch.job import Job
+    from sagemaker_rl.runs import training_run
     from tests.sagemaker_rl.test_training_run import Counting
 
     caught: list[int] = []

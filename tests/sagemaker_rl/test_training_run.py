@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sagemaker_rl import progress, training_run
-from sagemaker_rl.job import Job
+from sagemaker_rl.launch.job import Job
+from sagemaker_rl.runs import progress, training_run
 
 pytestmark = pytest.mark.rllib
 

@@ -15,8 +15,8 @@ import pytest
 
 from battlesnake_gym import cli
 from battlesnake_gym.replay import Replay
-from sagemaker_rl import run_lock
-from sagemaker_rl.progress import CSV_FILE, Progress
+from sagemaker_rl.runs import run_lock
+from sagemaker_rl.runs.progress import CSV_FILE, Progress
 from server.runs import charts, report
 from server.runs.folder import Run, Runs, differing
 from server.web import runs as pages

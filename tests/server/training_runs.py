@@ -12,9 +12,9 @@ from typing import Any
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
-from sagemaker_rl import recorded_games, run_lock
-from sagemaker_rl.progress import CSV_FILE
-from sagemaker_rl.run_file import GAMES, RunFile
+from sagemaker_rl.runs import recorded_games, run_lock
+from sagemaker_rl.runs.progress import CSV_FILE
+from sagemaker_rl.runs.run_file import GAMES, RunFile
 
 COLUMNS = (
     *("training_iteration", "time_total_s", "env_steps", "episode_reward_mean"),

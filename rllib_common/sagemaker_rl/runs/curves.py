@@ -23,7 +23,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog  # type: ignore[impor
 from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
 from tensorboardX.summary import hparams, scalar  # type: ignore[import-untyped]
 
-from sagemaker_rl.progress import CSV_FILE, ITERATION, read
+from sagemaker_rl.runs.progress import CSV_FILE, ITERATION, read
 
 MOST_NAMED = 12
 """Curves on TensorBoard's first page: as many as it shows at once."""

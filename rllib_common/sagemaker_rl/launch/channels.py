@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from sagemaker_rl.hyperparameters import HyperparameterError
+from sagemaker_rl.launch.hyperparameters import HyperparameterError
 
 PACKED = ".tar.gz"
 """What a job delivers ends so; SageMaker brings it here as it is."""

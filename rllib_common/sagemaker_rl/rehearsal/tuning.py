@@ -18,7 +18,7 @@ from typing import Any
 from botocore.session import Session as Models
 from botocore.validate import validate_parameters
 
-from sagemaker_rl.rehearsed_jobs import (
+from sagemaker_rl.rehearsal.jobs import (
     COMPLETED,
     FAILED,
     IN_PROGRESS,

@@ -17,10 +17,10 @@ from botocore.exceptions import ClientError
 from botocore.session import Session as Models
 from botocore.validate import validate_parameters
 
-from sagemaker_rl.hyperparameters import parse
-from sagemaker_rl.local import Instance, pack_folder, share_of_cpus
-from sagemaker_rl.membership import SECONDARY
-from sagemaker_rl.s3 import bucket_and_key
+from sagemaker_rl.cluster.membership import SECONDARY
+from sagemaker_rl.launch.hyperparameters import parse
+from sagemaker_rl.launch.s3 import bucket_and_key
+from sagemaker_rl.rehearsal.local import Instance, pack_folder, share_of_cpus
 
 METRICS_NAMESPACE = "/aws/sagemaker/TrainingJobs"
 MOST_METRICS = 500

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sagemaker_rl.failure import base_folder
+from sagemaker_rl.launch.failure import base_folder
 
 
 @dataclass(frozen=True, slots=True)

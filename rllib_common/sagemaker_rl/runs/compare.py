@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.command_line import Parser, add_json, refuse, write_json
-from sagemaker_rl import progress
-from sagemaker_rl.s3 import bucket_and_key
+from sagemaker_rl.launch.s3 import bucket_and_key
+from sagemaker_rl.runs import progress
 
 PROG = "battlesnake-gym compare"
 OUTPUT = "output.tar.gz"

@@ -21,14 +21,14 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from tqdm import tqdm
 
-from sagemaker_rl import checkpoints, metric_lines, states
-from sagemaker_rl.console import say
-from sagemaker_rl.curves import Curves, flatten
-from sagemaker_rl.job import Job
-from sagemaker_rl.progress import CSV_FILE, ITERATION
-from sagemaker_rl.recorded_games import Games, Record
-from sagemaker_rl.run_file import FAILED, GAMES, RUNNING, STOPPED, RunFile
-from sagemaker_rl.tracking import Tracking
+from sagemaker_rl.launch.console import say
+from sagemaker_rl.launch.job import Job
+from sagemaker_rl.runs import checkpoints, metric_lines, states
+from sagemaker_rl.runs.curves import Curves, flatten
+from sagemaker_rl.runs.progress import CSV_FILE, ITERATION
+from sagemaker_rl.runs.recorded_games import Games, Record
+from sagemaker_rl.runs.run_file import FAILED, GAMES, RUNNING, STOPPED, RunFile
+from sagemaker_rl.runs.tracking import Tracking
 
 CSV_COLUMNS = {
     ITERATION: ITERATION,

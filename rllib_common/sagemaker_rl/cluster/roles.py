@@ -15,13 +15,13 @@ from typing import Any
 
 import ray
 
-from sagemaker_rl.console import say
-from sagemaker_rl.discovery import Bucket, Discovery, HostNames, own_address
-from sagemaker_rl.failure import base_folder, report_failure
-from sagemaker_rl.link import Link, LinkError
-from sagemaker_rl.membership import ClusterHyperparameters, Membership
-from sagemaker_rl.ray_node import RayNode, RayNodeError, free_port, use_token
-from sagemaker_rl.rendezvous import ClusterError, Master, join
+from sagemaker_rl.cluster.discovery import Bucket, Discovery, HostNames, own_address
+from sagemaker_rl.cluster.link import Link, LinkError
+from sagemaker_rl.cluster.membership import ClusterHyperparameters, Membership
+from sagemaker_rl.cluster.ray_node import RayNode, RayNodeError, free_port, use_token
+from sagemaker_rl.cluster.rendezvous import ClusterError, Master, join
+from sagemaker_rl.launch.console import say
+from sagemaker_rl.launch.failure import base_folder, report_failure
 
 STOPPED = 128 + signal.SIGTERM
 """Exit status of a job that was told to stop and did so in order."""

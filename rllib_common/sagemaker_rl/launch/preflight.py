@@ -24,9 +24,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ParamValidationError
 
-from sagemaker_rl.hyperparameters import parse
-from sagemaker_rl.s3 import bucket_and_key
-from sagemaker_rl.sources import compiled_files, with_compiled_parts
+from sagemaker_rl.launch.hyperparameters import parse
+from sagemaker_rl.launch.s3 import bucket_and_key
+from sagemaker_rl.launch.sources import compiled_files, with_compiled_parts
 
 DOCKERFILE = "deployment/training/Dockerfile"
 NO_SUCH_IMAGE = (
@@ -100,7 +100,8 @@ def _sources(estimator: Any) -> Iterator[str]:
     if compiled := [path for folder in folders for path in compiled_files(folder)]:
         yield (
             f"the job would bring {compiled[0].name} along, which was compiled for this machine; "
-            "give the estimator **sagemaker_rl.sources.cleaned(source_dir=..., dependencies=...)"
+            "give the estimator **sagemaker_rl.launch.sources.cleaned(source_dir=..., "
+            "dependencies=...)"
         )
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sagemaker_rl.checkpoints import CheckpointError
+from sagemaker_rl.runs.checkpoints import CheckpointError
 
 NUMBERS = {
     ("collections", "OrderedDict"),

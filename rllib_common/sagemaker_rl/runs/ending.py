@@ -6,8 +6,8 @@ import importlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from sagemaker_rl.console import say
-from sagemaker_rl.run_file import REPORT
+from sagemaker_rl.launch.console import say
+from sagemaker_rl.runs.run_file import REPORT
 
 COMMAND = "battlesnake-gym runs"
 

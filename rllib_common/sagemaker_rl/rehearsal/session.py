@@ -26,9 +26,9 @@ import boto3
 from sagemaker.exceptions import UnexpectedStatusException
 from sagemaker.session import Session
 
-from sagemaker_rl.local import REGION, aws
-from sagemaker_rl.rehearsed_jobs import FAILED, Services
-from sagemaker_rl.rehearsed_tuning import RehearsedSageMaker
+from sagemaker_rl.rehearsal.jobs import FAILED, Services
+from sagemaker_rl.rehearsal.local import REGION, aws
+from sagemaker_rl.rehearsal.tuning import RehearsedSageMaker
 
 IMAGE = "battlesnake-training"
 """The repository of the training image, as docs/sagemaker.md names it."""

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from sagemaker_rl.s3 import bucket_and_key
+from sagemaker_rl.launch.s3 import bucket_and_key
 
 
 def fetch(estimator: Any, run: Path) -> Path:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sagemaker_rl.hyperparameters import HyperparameterError, option
+from sagemaker_rl.launch.hyperparameters import HyperparameterError, option
 
 PRIMARY = "primary"
 SECONDARY = "secondary"

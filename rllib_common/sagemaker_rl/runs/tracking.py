@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from battlesnake_gym.nearest import unknown
-from sagemaker_rl import run_file
+from sagemaker_rl.runs import run_file
 
 PROJECT = "battlesnake-gym"
 """MLflow's experiment and the project at W&B, where the environment names none."""

@@ -10,9 +10,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from sagemaker_rl.discovery import BucketError, Discovery, DiscoveryError, Run
-from sagemaker_rl.link import SILENCE_SECONDS, Link, LinkError
-from sagemaker_rl.membership import Membership
+from sagemaker_rl.cluster.discovery import BucketError, Discovery, DiscoveryError, Run
+from sagemaker_rl.cluster.link import SILENCE_SECONDS, Link, LinkError
+from sagemaker_rl.cluster.membership import Membership
 
 HELLO_SECONDS = 5.0
 """How long a worker waits for an answer before it knocks again."""

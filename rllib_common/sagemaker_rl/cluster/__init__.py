@@ -1,0 +1,1 @@
+"""Instances that find each other and become one Ray."""
