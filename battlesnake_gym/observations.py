@@ -6,7 +6,8 @@ games and snakes at once (``Games.observe``). Networks divide by 255.
 
 An encoder is two choices and a number:
 
-* *values*: which planes there are and what their bytes mean (``PLANES``, ``STARTER_PLANES``);
+* *values*: which planes there are and what their bytes mean (``PLANES``, with or without
+  ``REACH_PLANES``, and ``STARTER_PLANES``);
 * *view*: where the board stands in the planes (whole board in the middle of the buffer, own head
   in the middle, or the same turned so that the snake faces up);
 * ``frames``: how many turns are stacked, newest first.
@@ -24,6 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import accumulate
+from operator import or_
 from typing import Any
 
 import gymnasium
@@ -31,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import own_files
+from battlesnake_gym.grid import claims, grid
 from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rules.stages import default_move, living
 from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake, State
@@ -51,12 +56,19 @@ PLANES = (
 )
 """The planes of "planes", "centred" and "facing", in order."""
 
+REACH_PLANES = ("own_reach", "other_reach", "up_reach", "down_reach", "left_reach", "right_reach")
+"""The planes that "reach" has after those of "planes", in order."""
+
 STARTER_PLANES = ("food", "own_snake", "other_snakes", "hazards", "health", "length", "turn")
 """The planes of the starter pack's encoders, in order."""
 
 # What `PLANES` show on the cells of a body: one that is free after the next turn; one that is
 # blocked, plus 4 for each turn until it is free, and the most of these; the head.
 _LEAVING, _BLOCKED, _MOST_BLOCKED, _HEAD = 32, 128, 224, 255
+
+# What `REACH_PLANES` show on a cell: so much where it is reached on the coming turn, less for each
+# turn later.
+_SOONEST, _TURN_LATER, _LATEST = 255, 8, 15
 
 OUTSIDE = 255
 """What the starter pack's encoders hold outside the board (the pack itself: -1)."""
@@ -66,19 +78,27 @@ MAX_BORDERED = 21
 
 # view -> number, and values -> number: what the C code is handed (csrc/observe.h).
 _VIEWS = {"board": 0, "head": 1, "facing": 2}
-_VALUES = {"planes": 0, "51s": 1, "num": 2}
+_VALUES = {"planes": 0, "51s": 1, "num": 2, "reach": 3}
 
 # name -> (values, view)
 _ENCODERS = {
     "planes": ("planes", "board"),
     "centred": ("planes", "head"),
     "facing": ("planes", "facing"),
+    "reach": ("reach", "board"),
     "flat-51s": ("51s", "board"),
     "bordered-51s": ("51s", "board"),
     "max-bordered-51s": ("51s", "board"),
     "flat-num": ("num", "board"),
     "bordered-num": ("num", "board"),
     "max-bordered-num": ("num", "board"),
+}
+
+_PLANES_OF = {
+    "planes": PLANES,
+    "51s": STARTER_PLANES,
+    "num": STARTER_PLANES,
+    "reach": PLANES + REACH_PLANES,
 }
 
 NAMES = tuple(_ENCODERS)
@@ -166,7 +186,7 @@ class Observation:
         """The names of the planes of one frame, in order."""
         if not self.in_engine:
             return _own[self.name].planes
-        return PLANES if self._values == "planes" else STARTER_PLANES
+        return _PLANES_OF[self._values]
 
     @property
     def in_engine(self) -> bool:
@@ -388,6 +408,49 @@ def _planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
     return board, outside
 
 
+def _with_reach(state: State, own: Snake) -> tuple[Bytes, Bytes]:
+    board, outside = _planes(state, own)
+    return np.concatenate([board, _reach(state, own)]), np.pad(outside, (0, len(REACH_PLANES)))
+
+
+def _reach(state: State, own: Snake) -> Bytes:
+    """Who reaches which cells first, and when: all snakes spread at once, a cell a turn."""
+    shape = grid(state.width, state.height)
+    snakes = [own, *(snake for snake in living(state) if snake is not own)]
+    lengths = [snake.length for snake in snakes]
+    # Of each body, the cells of its first 0, 1, 2, ... segments.
+    bodies = [list(accumulate(map(shape.bit, snake.body), or_, initial=0)) for snake in snakes]
+
+    def taken(turns: int) -> int:
+        return reduce(or_, (body[max(0, len(body) - 1 - turns)] for body in bodies))
+
+    exits = [shape.spread(shape.bit(snake.head)) & ~taken(1) for snake in snakes]
+    planes = np.zeros((len(REACH_PLANES), state.height * state.width), np.uint8)
+    for turn, won in enumerate(claims(shape, exits, lengths, taken)):
+        planes[0][_cells(won[0])] = _reached_after(turn)
+        planes[1][_cells(reduce(or_, won[1:], 0))] = _reached_after(turn)
+    for move, plane in zip(MOVES, planes[2:], strict=True):
+        target = shape.step(own.head, move)
+        if not shape.bit(target) & exits[0]:
+            continue
+        fronts = [shape.bit(target), *exits[1:]]
+        for turn, won in enumerate(claims(shape, fronts, lengths, taken)):
+            plane[_cells(won[0])] = _reached_after(turn)
+    return planes.reshape(-1, state.height, state.width)
+
+
+def _reached_after(turns: int) -> int:
+    return max(_LATEST, _SOONEST - _TURN_LATER * turns)
+
+
+def _cells(bits: int) -> list[int]:
+    cells = []
+    while bits:
+        cells.append((bits & -bits).bit_length() - 1)
+        bits &= bits - 1
+    return cells
+
+
 def _starter_planes(state: State, own: Snake, numbered: bool) -> tuple[Bytes, Bytes]:
     constants = dict.fromkeys(STARTER_PLANES, 0) | {
         "health": max(0, min(MAX_HEALTH, own.health)) * 255 // MAX_HEALTH,
@@ -414,6 +477,7 @@ def _starter_planes(state: State, own: Snake, numbered: bool) -> tuple[Bytes, By
 
 _VALUE_FUNCTIONS: dict[str, Callable[[State, Snake], tuple[Bytes, Bytes]]] = {
     "planes": _planes,
+    "reach": _with_reach,
     "51s": lambda state, own: _starter_planes(state, own, numbered=False),
     "num": lambda state, own: _starter_planes(state, own, numbered=True),
 }

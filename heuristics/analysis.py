@@ -30,11 +30,11 @@ from dataclasses import dataclass, field
 
 from battlesnake_gym import rules
 from battlesnake_gym.board import Board
+from battlesnake_gym.grid import grid
 from battlesnake_gym.rules.state import Snake
 from battlesnake_gym.snakes import Decision
 from heuristics import calibration
 from heuristics.evaluation import shipped
-from heuristics.grid import grid
 from heuristics.search import Search
 
 MOST_CHOICES = 3

@@ -13,15 +13,15 @@ from operator import or_
 
 from battlesnake_gym import rules
 from battlesnake_gym.board import Board
+from battlesnake_gym.grid import claims, grid
 from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake
-from heuristics.grid import grid
 
 
 class View:
     """A board as ``board.you`` sees it.
 
     ``you`` is that snake, ``rivals`` are the other living ones, ``grid`` is the shape of the board,
-    ``food`` the set of cells with food (as bits, see `heuristics.grid`), ``hazards`` how many
+    ``food`` the set of cells with food (as bits, see `battlesnake_gym.grid`), ``hazards`` how many
     hazards lie on a cell. Raises `BoardError` where the board names no ``you``.
     """
 
@@ -135,22 +135,8 @@ class View:
         fronts = [self.exits(snake) for snake in snakes]
         if first is not None:
             fronts[0] = first
-        stronger = [
-            [j for j, other in enumerate(snakes) if j != i and other.length >= snake.length]
-            for i, snake in enumerate(snakes)
-        ]
+        lengths = [snake.length for snake in snakes]
         owned = [0] * len(snakes)
-        settled = 0
-        turns = 1
-        while any(fronts):
-            won = fronts.copy()
-            for i, others in enumerate(stronger):
-                for j in others:
-                    won[i] &= ~fronts[j]
-            for i, front in enumerate(fronts):
-                settled |= front
-                owned[i] |= won[i]
-            turns += 1
-            free = ~(settled | self.taken(turns))
-            fronts = [self.grid.spread(cells) & free for cells in won]
+        for won in claims(self.grid, fronts, lengths, self.taken):
+            owned = [cells | more for cells, more in zip(owned, won, strict=True)]
         return owned

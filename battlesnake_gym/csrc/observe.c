@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "reach.h"
+
 #if defined(__GNUC__)
 #define INLINE static inline __attribute__((always_inline))
 #else
@@ -21,7 +23,7 @@ enum {
     STARTER_TURN,
     STARTER_PLANES,
 };
-enum { OUTSIDE = 255, MAX_PLANES = PLANES };
+enum { OUTSIDE = 255, MAX_PLANES = PLANES + REACH_PLANES };
 
 /* What a game shares is made in whole blocks of cells: so the planes of its record are read up to
  * BLOCK - 1 entries too far (there is room: PLANE_SLACK). What a snake sees is written to the byte:
@@ -45,6 +47,7 @@ typedef struct {
     int cells, span; /* of the board; span: in whole blocks */
     Plane food, hazards, all_bodies;
     Plane bodies[MAX_SNAKES]; /* of the living */
+    uint8_t reach[MAX_SNAKES * REACH_PLANES * MAX_CELLS]; /* as reach_planes gives them */
 } Scene;
 
 /* Where the board's cell (x, y) goes in a plane: base + y * step_y + x * step_x. */
@@ -52,7 +55,12 @@ typedef struct {
     int base, step_x, step_y;
 } Placement;
 
-int observation_planes(int values) { return values == VALUES_PLANES ? PLANES : STARTER_PLANES; }
+int observation_planes(int values) {
+    if (values == VALUES_REACH) return PLANES + REACH_PLANES;
+    return values == VALUES_PLANES ? PLANES : STARTER_PLANES;
+}
+
+INLINE bool is_starter(int values) { return values == VALUES_51S || values == VALUES_NUM; }
 
 static int largest(int a, int b) { return a > b ? a : b; }
 static int smallest(int a, int b) { return a < b ? a : b; }
@@ -88,13 +96,13 @@ typedef struct {
 } Count;
 
 INLINE int slope_of(int values) {
-    return values == VALUES_PLANES ? 4 : values == VALUES_NUM ? 5 : 50;
+    return !is_starter(values) ? 4 : values == VALUES_NUM ? 5 : 50;
 }
 
 INLINE Count count_of(int values, const Record *record, int seat) {
     const Snake *snake = &record->snakes[seat];
     uint16_t extent = snake->extent, head = (uint16_t)((seat << CLOCK_BITS) + record->clock);
-    if (values != VALUES_PLANES)
+    if (is_starter(values))
         return (Count){head, extent, values == VALUES_NUM ? 50 : 1, 0, 0};
     int stacked = smallest(snake->length - extent, FAR - 1);
     return (Count){(uint16_t)(head - extent + 1), extent, (uint16_t)(FAR - stacked),
@@ -107,8 +115,8 @@ INLINE void count_block(int values, const uint16_t *restrict marks, Count body,
     uint16_t last = (uint16_t)(body.most - 1);
     for (int cell = 0; cell < BLOCK; cell++) {
         /* Marks of other snakes differ in the high bits, so the distance is large. */
-        uint16_t distance = (uint16_t)(values == VALUES_PLANES ? marks[cell] - body.mark
-                                                               : body.mark - marks[cell]);
+        uint16_t distance = (uint16_t)(is_starter(values) ? body.mark - marks[cell]
+                                                          : marks[cell] - body.mark);
         uint16_t near = distance < last ? distance : last;
         uint16_t is_body = (uint16_t)-(distance < body.extent);
         counts[cell] = (uint8_t)((uint16_t)(near + 1) & is_body);
@@ -124,7 +132,7 @@ INLINE void make_body(int values, const uint16_t *restrict marks, int span, Coun
         for (int cell = 0; cell < BLOCK; cell++) {
             uint8_t count = counts[cell];
             uint8_t value = (uint8_t)(body.base + slope_of(values) * count);
-            if (values == VALUES_PLANES) value = count == body.leaving ? LEAVING : value;
+            if (!is_starter(values)) value = count == body.leaving ? LEAVING : value;
             value = count ? value : 0;
             own[cell] = value;
             all[cell] |= value;
@@ -159,7 +167,7 @@ INLINE void make_bodies(int values, const Layout *layout, const Record *record, 
         make_body(values, record_marks(layout, record), scene->span,
                   count_of(values, record, seat), own, all);
         int head = head_cell(record, seat);
-        if (values == VALUES_PLANES) own[head] = all[head] = A_HEAD;
+        if (!is_starter(values)) own[head] = all[head] = A_HEAD;
         if (values == VALUES_51S) own[head] = all[head] = 250;
     }
 }
@@ -168,7 +176,7 @@ INLINE void make_scene(int values, const Layout *layout, const Record *record, i
                        Scene *scene) {
     scene->cells = record->width * record->height;
     scene->span = span_of(scene->cells);
-    bool starter = values != VALUES_PLANES;
+    bool starter = is_starter(values);
     make_bodies(values, layout, record, scene);
     if (news & NEW_FOOD)
         make_flags(record_food(layout, record), scene->span, starter ? 250 : A_FOOD,
@@ -176,6 +184,7 @@ INLINE void make_scene(int values, const Layout *layout, const Record *record, i
     if (news & NEW_HAZARDS)
         make_layers(record_hazards(layout, record), scene->span, starter ? 50 : A_LAYER,
                     scene->hazards.cells);
+    if (values == VALUES_REACH) reach_planes(layout, record, scene->reach);
 }
 
 /* -- one snake -------------------------------------------------------------------------------- */
@@ -244,6 +253,13 @@ INLINE void paint_planes(const Record *before, const Record *record, const Scene
     paint_snakes(record, scene, own, size, planes);
 }
 
+/* What a seat reaches, in planes of `size` bytes, which may be more than the board has cells. */
+INLINE void paint_reach(const Scene *scene, int own, int size, uint8_t *planes) {
+    const uint8_t *from = scene->reach + own * REACH_PLANES * scene->cells;
+    for (int plane = 0; plane < REACH_PLANES; plane++)
+        memcpy(planes + plane * size, from + plane * scene->cells, (size_t)scene->cells);
+}
+
 INLINE void paint_starter_planes(const Record *record, const Scene *scene, int news, int own,
                                  int size, uint8_t *planes) {
     const Snake *snake = &record->snakes[own];
@@ -280,7 +296,7 @@ static Placement placement_of(const Observation *observation, const Record *reco
 
 /* Whether a plane is the same all over, outside the board too. */
 INLINE bool is_constant(int values, int plane) {
-    if (values == VALUES_PLANES) return plane >= TURN_PLANE && plane <= LENGTH_PLANE;
+    if (!is_starter(values)) return plane >= TURN_PLANE && plane <= LENGTH_PLANE;
     return plane >= STARTER_HEALTH;
 }
 
@@ -311,10 +327,11 @@ INLINE void place(const Placement *placement, const uint8_t *board, int width, i
 
 INLINE void paint(int values, const Record *before, const Record *record, const Scene *scene,
                   int news, int seat, int size, uint8_t *planes) {
-    if (values == VALUES_PLANES)
-        paint_planes(before, record, scene, news, seat, size, planes);
-    else
+    if (is_starter(values))
         paint_starter_planes(record, scene, news, seat, size, planes);
+    else
+        paint_planes(before, record, scene, news, seat, size, planes);
+    if (values == VALUES_REACH) paint_reach(scene, seat, size, planes + PLANES * size);
 }
 
 /* Whether the planes of a game are those of its board as they stand. */
@@ -330,7 +347,7 @@ INLINE void paint_view(int values, const Observation *observation, const Record 
     paint(values, NULL, record, scene, ALL_NEW, seat, scene->span, board);
     Placement placement = placement_of(observation, record, seat);
     int size = observation->rows * observation->columns;
-    int outside = values == VALUES_PLANES ? 0 : OUTSIDE;
+    int outside = is_starter(values) ? OUTSIDE : 0;
     for (int plane = 0; plane < observation_planes(values); plane++) {
         const uint8_t *from = board + plane * scene->span;
         bool constant = is_constant(values, plane);
@@ -403,6 +420,8 @@ INLINE void observe(const Observation *observation, const Layout *layout, const 
                     const Record *record, uint8_t *out) {
     if (observation->values == VALUES_PLANES)
         observe_values(VALUES_PLANES, observation, layout, before, record, out);
+    else if (observation->values == VALUES_REACH)
+        observe_values(VALUES_REACH, observation, layout, before, record, out);
     else if (observation->values == VALUES_51S)
         observe_values(VALUES_51S, observation, layout, before, record, out);
     else

@@ -5,7 +5,7 @@
 #include "engine.h"
 
 /* Which planes there are; the numbers of observations._VALUES. */
-enum { VALUES_PLANES, VALUES_51S, VALUES_NUM, NUM_VALUES };
+enum { VALUES_PLANES, VALUES_51S, VALUES_NUM, VALUES_REACH, NUM_VALUES };
 
 /* Where the board stands in them; the numbers of observations._VIEWS. */
 enum { VIEW_BOARD, VIEW_HEAD, VIEW_FACING, NUM_VIEWS };
@@ -18,7 +18,7 @@ typedef struct {
 
 enum { MAX_FRAMES = 8 };
 
-/* The planes of one frame of `planes`, in order. */
+/* The planes of one frame of `planes`, in order; those of `reach` are followed by reach.h's. */
 enum {
     BOARD_PLANE,
     FOOD_PLANE,

@@ -386,6 +386,33 @@ def test_engine_writes_nothing_outside_its_array(name: str) -> None:
     assert (memory[-64:] == 77).all()
 
 
+# -- who reaches what first ------------------------------------------------------------------------
+
+
+def test_reach_shows_who_is_first_and_what_each_move_leaves() -> None:
+    others = Snake("you", [(6, 0), (7, 0), (7, 0)])
+    me = Snake("me", [(2, 0), (1, 0), (0, 0)])
+    board = State(turn=5, width=8, height=2, snakes=[me, others])
+    encoded = get("reach").encode(board, "me")
+    seen = {name: plane.tolist() for name, plane in zip(get("reach").planes, encoded, strict=True)}
+    # 255 on the coming turn, 8 less for each later one; what both reach at once shows for nobody
+    assert seen["own_reach"] == [
+        [231, 239, 231, 255, 0, 0, 0, 0],
+        [239, 247, 255, 247, 0, 0, 0, 0],
+    ]
+    assert seen["other_reach"] == [
+        [0, 0, 0, 0, 0, 255, 231, 239],
+        [0, 0, 0, 0, 0, 247, 255, 247],
+    ]
+    assert seen["right_reach"] == [
+        [215, 223, 231, 255, 0, 0, 0, 0],
+        [223, 231, 239, 247, 0, 0, 0, 0],
+    ]
+    assert seen["up_reach"][1][2] == 255
+    nothing = [[0] * 8] * 2
+    assert seen["down_reach"] == seen["left_reach"] == nothing
+
+
 # -- names, spaces, errors -------------------------------------------------------------------------
 
 

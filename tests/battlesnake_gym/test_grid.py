@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from battlesnake_gym.grid import Grid, grid
 from battlesnake_gym.rules import Point
 from battlesnake_gym.rules.state import MOVES, OFFSETS
-from heuristics.grid import Grid, grid
 
 SHAPES = [
     Grid(*size, wrapped)

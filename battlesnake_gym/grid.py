@@ -7,7 +7,7 @@ at once, which makes a flood fill a short loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -88,3 +88,35 @@ class Grid:
 def grid(width: int, height: int, wrapped: bool = False) -> Grid:
     """The one `Grid` of that shape."""
     return Grid(width, height, wrapped)
+
+
+def claims(
+    grid: Grid, fronts: Sequence[int], lengths: Sequence[int], taken: Callable[[int], int]
+) -> Iterator[list[int]]:
+    """What snakes that spread at once reach first: for each turn from now, the new cells of each.
+
+    ``fronts`` are the cells that each may enter on the coming turn, ``taken(turns)`` those that
+    nobody can enter that many turns from now. A cell reached at the same time goes to the longer
+    snake, between equals to nobody.
+
+    >>> row = Grid(6, 1)
+    >>> [list(map(bin, cells)) for cells in claims(row, [0b10, 0b10000], [3, 3], lambda turns: 0)]
+    [['0b10', '0b10000'], ['0b101', '0b101000']]
+    """
+    fronts = list(fronts)
+    stronger = [
+        [j for j, other in enumerate(lengths) if j != i and other >= length]
+        for i, length in enumerate(lengths)
+    ]
+    settled = turns = 0
+    while any(fronts):
+        won = fronts.copy()
+        for i, others in enumerate(stronger):
+            for j in others:
+                won[i] &= ~fronts[j]
+        yield won
+        turns += 1
+        for front in fronts:
+            settled |= front
+        free = ~(settled | taken(turns + 1))
+        fronts = [grid.spread(cells) & free for cells in won]

@@ -1,0 +1,152 @@
+/* A position as sets of cells, and how they spread, on boards of up to 64 * WORDS cells. Included once
+ * for each size. Sets are the bits of battlesnake_gym/grid.py; the names are those of
+ * heuristics/view.py. */
+#include <string.h>
+
+#include "engine.h"
+
+enum { NOWHERE = -1 };
+
+typedef struct {
+    uint64_t w[WORDS];
+} Bits;
+
+static inline Bits bits_and(Bits a, Bits b) {
+    for (int i = 0; i < WORDS; i++) a.w[i] &= b.w[i];
+    return a;
+}
+static inline Bits bits_or(Bits a, Bits b) {
+    for (int i = 0; i < WORDS; i++) a.w[i] |= b.w[i];
+    return a;
+}
+static inline Bits bits_minus(Bits a, Bits b) {
+    for (int i = 0; i < WORDS; i++) a.w[i] &= ~b.w[i];
+    return a;
+}
+static inline bool bits_any(Bits a) {
+    uint64_t any = 0;
+    for (int i = 0; i < WORDS; i++) any |= a.w[i];
+    return any != 0;
+}
+static inline bool bits_same(Bits a, Bits b) {
+    uint64_t differ = 0;
+    for (int i = 0; i < WORDS; i++) differ |= a.w[i] ^ b.w[i];
+    return differ == 0;
+}
+static inline int bits_count(Bits a) {
+    int count = 0;
+    for (int i = 0; i < WORDS; i++) count += __builtin_popcountll(a.w[i]);
+    return count;
+}
+static inline void bits_add(Bits *a, int cell) { a->w[cell >> 6] |= 1ull << (cell & 63); }
+static inline bool bits_has(const Bits *a, int cell) { return a->w[cell >> 6] >> (cell & 63) & 1; }
+static inline Bits bits_of(int cell) {
+    Bits one = {{0}};
+    if (cell != NOWHERE) bits_add(&one, cell);
+    return one;
+}
+/* Towards higher and lower cells, by 1 to 63. */
+static inline Bits bits_up(Bits a, int n) {
+    for (int i = WORDS - 1; i > 0; i--) a.w[i] = a.w[i] << n | a.w[i - 1] >> (64 - n);
+    a.w[0] <<= n;
+    return a;
+}
+static inline Bits bits_down(Bits a, int n) {
+    for (int i = 0; i < WORDS - 1; i++) a.w[i] = a.w[i] >> n | a.w[i + 1] << (64 - n);
+    a.w[WORDS - 1] >>= n;
+    return a;
+}
+static Bits bits_far(Bits a, int n, bool up) {
+    for (; n > 32; n -= 32) a = up ? bits_up(a, 32) : bits_down(a, 32);
+    return n == 0 ? a : up ? bits_up(a, n) : bits_down(a, n);
+}
+
+/* One position; `taken` and what follows are filled when first needed. */
+typedef struct {
+    const Layout *layout;
+    const Rules *rules;
+    const Record *record;
+    int cells;
+    bool ready;
+    Bits everything, west, east, food;
+    int horizon;
+    Bits taken[MAX_CELLS + 3]; /* by turns from now, up to the horizon */
+    Bits exits[MAX_SNAKES];    /* of living snakes */
+} View;
+
+static int cell_of(const Record *record, int x, int y) { return y * record->width + x; }
+
+static Bits spread(const View *view, Bits cells) {
+    int width = view->record->width, height = view->record->height;
+    Bits steps = bits_or(bits_up(cells, width), bits_down(cells, width));
+    steps = bits_or(steps, bits_down(bits_minus(cells, view->west), 1));
+    steps = bits_or(steps, bits_up(bits_minus(cells, view->east), 1));
+    if (view->rules->wrapped) {
+        int lift = width * (height - 1), row = width - 1;
+        steps = bits_or(steps, bits_or(bits_far(cells, lift, true), bits_far(cells, lift, false)));
+        steps = bits_or(steps, bits_or(bits_far(bits_and(cells, view->west), row, true),
+                                       bits_far(bits_and(cells, view->east), row, false)));
+    }
+    return bits_and(steps, view->everything);
+}
+
+static int health_after(const View *view, int health, int cell) {
+    if (record_food(view->layout, view->record)[cell]) return MAX_HEALTH;
+    int damage = record_hazards(view->layout, view->record)[cell] * view->rules->hazard_damage;
+    int left = health - 1 - damage;
+    return left < MAX_HEALTH ? left : MAX_HEALTH;
+}
+
+static const Bits *taken(const View *view, int turns) {
+    return &view->taken[turns < view->horizon ? turns : view->horizon];
+}
+
+/* Who lies where for how long: a cell of age a is free from turn length - a on. */
+static void fill_taken(View *view) {
+    const Record *record = view->record;
+    const uint16_t *marks = record_marks(view->layout, record);
+    int last = view->horizon;
+    memset(view->taken, 0, (size_t)(last + 1) * sizeof *view->taken);
+    for (int cell = 0; cell < view->cells; cell++) {
+        int seat = mark_owner(record, marks[cell]);
+        if (seat < 0) continue;
+        int until = record->snakes[seat].length - mark_age(record, marks[cell]) - 1;
+        bits_add(&view->taken[until < last ? until : last], cell);
+    }
+    if (record->any_hazards && view->rules->hazard_damage > 0) {
+        const uint8_t *hazards = record_hazards(view->layout, record);
+        for (int cell = 0; cell < view->cells; cell++)
+            if (hazards[cell] && health_after(view, MAX_HEALTH, cell) <= 0)
+                bits_add(&view->taken[last], cell);
+    }
+    for (int turns = last - 1; turns >= 0; turns--)
+        view->taken[turns] = bits_or(view->taken[turns], view->taken[turns + 1]);
+}
+
+static void look(View *view) {
+    if (view->ready) return;
+    view->ready = true;
+    const Record *record = view->record;
+    const uint8_t *food = record_food(view->layout, record);
+    view->everything = view->west = view->east = view->food = (Bits){{0}};
+    for (int cell = 0; cell < view->cells; cell++) {
+        bits_add(&view->everything, cell);
+        if (food[cell]) bits_add(&view->food, cell);
+    }
+    for (int y = 0; y < record->height; y++) {
+        bits_add(&view->west, y * record->width);
+        bits_add(&view->east, y * record->width + record->width - 1);
+    }
+    int longest = 0;
+    for (int seat = 0; seat < record->num_snakes; seat++)
+        if (record->snakes[seat].length > longest) longest = record->snakes[seat].length;
+    /* No flood looks further than there are cells. */
+    view->horizon = view->rules->constrictor ? 1 : longest < MAX_CELLS + 2 ? longest : MAX_CELLS + 2;
+    fill_taken(view);
+    for (int seat = 0; seat < record->num_snakes; seat++) {
+        const Snake *snake = &record->snakes[seat];
+        if (!snake->alive) continue;
+        Bits head = bits_of(cell_of(record, snake->x, snake->y));
+        view->exits[seat] = bits_minus(spread(view, head), *taken(view, 1));
+    }
+}
