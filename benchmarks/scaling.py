@@ -1,34 +1,48 @@
 """What playing and learning cost each part of APEX: the figures that a large cluster is planned by.
 
     python -m benchmarks.scaling
-    python -m benchmarks.scaling --seconds 60 --runners 1 2 4 8
+    python -m benchmarks.scaling --seconds 60 --runners 1 2 4 8 16 --learners 0 1 2 4
 
-First 1, 2 and 4 runners play without learning: how much they play for a second of their processor
-time, and what a fragment costs those that count and store it. Then one runner plays for a learner
-that learns as fast as it can (a replay ratio of 2): what an update and the drawing of its batch
-cost. Games and network are those of ``training.py``. All times are CPU times, by process, because
-more runners than processors share these. `docs/scaling.md` says what follows from the figures.
+First runners play without learning: how much they play for a second of their processor time, and
+what a fragment costs those that count and store it. Then some hand out the fragment that they have
+played once, as fast as it is taken, so that the driver is as busy as it can be. Then learners learn
+from what one runner has played. Games and network are those of ``training.py``. All times are CPU
+times, by process, because more processes than processors share these. `docs/scaling.md` says what
+follows from the figures, and `cluster_simulation.py` what large clusters would do.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import sys
+import time
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.training import BATCH, Course, Setup, our_config, start_ray
+from benchmarks.cluster_simulation import Parts, simulate
+from benchmarks.training import BATCH, Course, Setup, cpu_seconds_of, our_config, start_ray
 
 PLAYING = """
-| runners | agent-steps/CPU-s of a runner | of all processes | driver, ms a fragment \
+| runners | agent-steps/CPU-s of a runner | of all processes | simulated | driver, ms a fragment \
 | shard, ms a fragment | agent-steps a fragment | bytes an agent-step |
-|---:|---:|---:|---:|---:|---:|---:|"""
+|---:|---:|---:|---:|---:|---:|---:|---:|"""
+
+HANDING_ON = """
+| runners that only hand out | fragments a look | driver's Python, ms a fragment \
+| with Ray's threads | shard, ms a fragment |
+|---:|---:|---:|---:|---:|"""
 
 LEARNING = """
-| update, ms of the learner | updates/CPU-s | batch, ms of the shard | bytes a batch \
-| bytes of weights |
-|---:|---:|---:|---:|---:|"""
+| learner processes | batch of each | driver, ms an update | a learner, ms an update \
+| all, ms a transition batch of 512 | updates/s with a core for each | transitions/s |
+|---:|---:|---:|---:|---:|---:|---:|"""
+
+CORES = 2
+"""Of the machine that is simulated beside the measurement."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,54 +56,133 @@ class Figures:
     shard_seconds: float
     fragments: float
     fragment_bytes: float
-    updates: float
-    batch_bytes: float
-    weights_bytes: float
 
 
-def measure(runners: int, learn: bool, cpu_seconds: float) -> Figures:
+def _config(runners: int) -> Any:
+    return our_config(Setup("APEX", replay_ratio=2.0, runners=runners))
+
+
+def _course(config: Any) -> Course:
+    """With iterations as long as they are by default."""
+    return Course(config, min_time_s_per_iteration=config.min_time_s_per_iteration)
+
+
+def play(runners: int, cpu_seconds: float) -> Figures:
     """Have so many runners play for ``cpu_seconds`` of all processes together."""
-    import ray
-
-    config = our_config(Setup("APEX", replay_ratio=2.0, runners=runners))
-    if learn:
-        config.training(num_steps_sampled_before_learning_starts=2_000)
-    course = Course(config)
+    course = _course(_config(runners))
     algorithm = course.algorithm
-    while learn and not algorithm.train().get("learners"):
-        pass
-    taken = _steps_of_fragments(algorithm)
-    done = course.run(cpu_seconds)
+    with _counted(algorithm, "_store") as stored:
+        done = course.run(cpu_seconds, begin=stored.clear)
+        fragments = len(stored)
     figures = Figures(
         agent_steps=done["agent_steps"],
         runner_seconds=done["cpu_runners"],
         driver_seconds=done["cpu_driver"],
         shard_seconds=done["cpu_shards"],
-        fragments=done["agent_steps"] * len(taken) / sum(taken),
+        fragments=fragments,
         fragment_bytes=algorithm.env_runner_group.foreach_env_runner(
             lambda runner: _num_bytes(runner.sample()[0]), local_env_runner=False
         )[0],
-        updates=done["trained"] / BATCH,
-        batch_bytes=_num_bytes(ray.get(algorithm._shards[0].sample.remote(BATCH))),
-        weights_bytes=sum(
-            array.nbytes for array in algorithm._weights()["rl_module"]["default_policy"].values()
-        ),
     )
     algorithm.stop()
     return figures
 
 
-def _steps_of_fragments(algorithm: Any) -> list[int]:
-    """A list that grows by the agent-steps of each fragment that is taken from now on."""
-    taken: list[int] = []
-    owe = algorithm._owe
+@contextmanager
+def _counted(owner: Any, name: str) -> Iterator[list[float]]:
+    """A list that grows by one with each call of ``owner.name``."""
+    calls: list[float] = []
+    function: Callable[..., Any] = getattr(owner, name)
 
-    def noted(agent_steps: int) -> None:
-        taken.append(agent_steps)
-        owe(agent_steps)
+    def counted(*arguments: Any) -> Any:
+        calls.append(time.thread_time())
+        return function(*arguments)
 
-    algorithm._owe = noted
-    return taken
+    setattr(owner, name, counted)
+    yield calls
+    setattr(owner, name, function)
+
+
+def hand_on(runners: int, cpu_seconds: float) -> str:
+    """The line of what the driver takes at its limit."""
+    import ray
+
+    from mabs.runner import BatchedEnvRunner
+
+    class Repeating(BatchedEnvRunner):
+        """Plays a fragment once, and hands it out from then on."""
+
+        kept: Any = None
+
+        @ray.method(num_returns=2)  # type: ignore[untyped-decorator]
+        def sample_fragment(self) -> Any:
+            if self.kept is None:
+                self.kept = self.sample()[0]
+            else:
+                self._count(self.kept)
+            steps = self.kept.num_agent_steps
+            return self.kept, {"num_agent_steps": steps, "metrics": self.get_metrics()}
+
+    config = _config(runners)
+    config.env_runner_cls = Repeating
+    course = _course(config)
+    with (
+        _counted(course.algorithm, "_store") as stored,
+        _counted(course.algorithm, "training_step") as looks,
+    ):
+
+        def begin() -> None:
+            stored.clear()
+            looks.clear()
+
+        done = course.run(cpu_seconds, begin=begin)
+        count = len(stored)
+        python = stored[-1] - stored[0]
+        each = count / len(looks)
+    course.algorithm.stop()
+    return (
+        f"| {runners} | {each:.1f} | {1e3 * python / count:.2f} "
+        f"| {1e3 * done['cpu_driver'] / count:.2f} | {1e3 * done['cpu_shards'] / count:.2f} |"
+    )
+
+
+def learn(learners: int, batch: int, cpu_seconds: float) -> str:
+    """The line of so many learner processes (0: in the driver), each with ``batch`` of a batch."""
+    config = _config(1).learners(num_learners=learners)
+    config.training(
+        num_steps_sampled_before_learning_starts=2_000, train_batch_size_per_learner=batch
+    )
+    course = _course(config)
+    algorithm = course.algorithm
+    while not algorithm.train().get("learners"):
+        pass
+    while algorithm._requests:  # from here on nobody plays
+        algorithm._take_fragments(1.0)
+    pids = [
+        answer.get() for answer in algorithm.learner_group.foreach_learner(lambda _: os.getpid())
+    ]
+    own = os.getpid()
+
+    def spent() -> tuple[float, float]:
+        of_learners = sum(cpu_seconds_of(pid) for pid in pids if pid != own)
+        return time.process_time(), of_learners
+
+    updates, (driver, of_learners) = 0, spent()
+    while sum(spent()) - driver - of_learners < cpu_seconds:
+        updates += algorithm._update()
+    algorithm._report_updates()
+    driver, of_learners = (
+        (now - then) / updates for now, then in zip(spent(), (driver, of_learners), strict=True)
+    )
+    algorithm.stop()
+    together = batch * max(learners, 1)
+    longest = driver + of_learners / max(learners, 1)
+    return (
+        f"| {learners or 'in the driver'} | {batch} | {1e3 * driver:.1f} "
+        f"| {1e3 * of_learners / max(learners, 1):.1f} "
+        f"| {1e3 * (driver + of_learners) * BATCH / together:.1f} | {1 / longest:.1f} "
+        f"| {together / longest:,.0f} |"
+    )
 
 
 def _num_bytes(arrays: Any) -> int:
@@ -98,12 +191,29 @@ def _num_bytes(arrays: Any) -> int:
     return sum(getattr(value, "nbytes", 0) for value in values)
 
 
-def playing_row(runners: int, seen: Figures) -> str:
-    """A line of the first table."""
+def parts_of(runners: int, seen: Figures) -> Parts:
+    """What a simulation takes from a measurement, for a cluster of ``runners`` that only play."""
+    return Parts(
+        runners,
+        shards=max(2, -(-runners // 8)),
+        replay_ratio=0.0,
+        cores=CORES,
+        agent_steps=seen.agent_steps / seen.fragments,
+        play=seen.runner_seconds / seen.fragments,
+        hand_on=seen.driver_seconds / seen.fragments,
+        step=0.0,
+        store=seen.shard_seconds / seen.fragments,
+    )
+
+
+def playing_row(runners: int, seen: Figures, first: Figures) -> str:
+    """A line of the first table; simulated from the ``first`` measurement."""
     everybody = seen.runner_seconds + seen.driver_seconds + seen.shard_seconds
+    simulated = simulate(parts_of(runners, first))
     return (
         f"| {runners} | {seen.agent_steps / seen.runner_seconds:,.0f} "
         f"| {seen.agent_steps / everybody:,.0f} "
+        f"| {simulated.agent_steps / simulated.cpu:,.0f} "
         f"| {1e3 * seen.driver_seconds / seen.fragments:.1f} "
         f"| {1e3 * seen.shard_seconds / seen.fragments:.1f} "
         f"| {seen.agent_steps / seen.fragments:,.0f} "
@@ -111,33 +221,30 @@ def playing_row(runners: int, seen: Figures) -> str:
     )
 
 
-def learning_row(seen: Figures, playing: Figures) -> str:
-    """The line of the second table: what learning adds to what ``playing`` cost a fragment."""
-    driver = seen.driver_seconds - playing.driver_seconds / playing.fragments * seen.fragments
-    shard = seen.shard_seconds - playing.shard_seconds / playing.fragments * seen.fragments
-    return (
-        f"| {1e3 * driver / seen.updates:.1f} | {seen.updates / driver:.1f} "
-        f"| {1e3 * shard / seen.updates:.1f} | {seen.batch_bytes:,.0f} "
-        f"| {seen.weights_bytes:,.0f} |"
-    )
-
-
 def main(argv: list[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=30, help="CPU time of each measurement")
-    parser.add_argument("--runners", nargs="+", type=int, default=[1, 2, 4], metavar="N")
+    parser.add_argument("--runners", nargs="*", type=int, default=[1, 2, 4, 8, 16], metavar="N")
+    parser.add_argument("--learners", nargs="*", type=int, default=[0, 1, 2, 4], metavar="N")
+    parser.add_argument("--hand-out", nargs="*", type=int, default=[1, 4], metavar="N")
     arguments = parser.parse_args(argv)
     warnings.simplefilter("ignore")
-    start_ray(cpus=max(arguments.runners) + 1)
+    start_ray(cpus=max([1, *arguments.runners, *arguments.learners, *arguments.hand_out]) + 2)
     print(PLAYING, flush=True)
-    playing = {}
+    first = None
     for runners in arguments.runners:
-        playing[runners] = measure(runners, learn=False, cpu_seconds=arguments.seconds)
-        print(playing_row(runners, playing[runners]), flush=True)
+        seen = play(runners, arguments.seconds)
+        first = first or seen
+        print(playing_row(runners, seen, first), flush=True)
+    print(HANDING_ON, flush=True)
+    for runners in arguments.hand_out:
+        print(hand_on(runners, arguments.seconds), flush=True)
     print(LEARNING, flush=True)
-    learning = measure(1, learn=True, cpu_seconds=arguments.seconds)
-    print(learning_row(learning, playing[arguments.runners[0]]))
+    for learners in arguments.learners:
+        batches = [BATCH] if learners < 2 else [BATCH, BATCH // learners]
+        for batch in batches:
+            print(learn(learners, batch, arguments.seconds), flush=True)
     return 0
 
 

@@ -176,8 +176,11 @@ def our_config(setup: Setup) -> Any:
 class Course:
     """An algorithm in training, and what it has done and cost since `start`."""
 
-    def __init__(self, config: Any) -> None:
-        config.reporting(min_sample_timesteps_per_iteration=1_000, min_time_s_per_iteration=0)
+    def __init__(self, config: Any, min_time_s_per_iteration: float = 0) -> None:
+        config.reporting(
+            min_sample_timesteps_per_iteration=1_000,
+            min_time_s_per_iteration=min_time_s_per_iteration,
+        )
         config.debugging(seed=1, log_level="ERROR")
         self.algorithm = config.build_algo()
         self.stopwatch = Stopwatch()
@@ -201,12 +204,18 @@ class Course:
         self._cpu, self._wall = self._cpu_seconds(), time.perf_counter()
         self.stopwatch.seconds = 0.0
 
-    def run(self, cpu_seconds: float, warm_up: float = 3.0) -> dict[str, float]:
-        """Train for so long, and a little before it starts to count."""
+    def run(
+        self,
+        cpu_seconds: float,
+        warm_up: float = 3.0,
+        begin: Callable[[], None] = lambda: None,
+    ) -> dict[str, float]:
+        """Train for so long, and a little before it starts to count, when it calls ``begin``."""
         until = self._cpu_seconds()["all"] + warm_up
         while self._cpu_seconds()["all"] < until:
             results = self.algorithm.train()
         self.start(results)
+        begin()
         while self._cpu_seconds()["all"] - self._cpu["all"] < cpu_seconds:
             results = self.algorithm.train()
         agent_steps, env_steps, trained = (
@@ -230,11 +239,12 @@ class Course:
 
     def _cpu_seconds(self) -> dict[str, float]:
         """Of the driver, the runners, the shards and all of them together."""
-        seconds = {kind: sum(map(_cpu_seconds_of, pids)) for kind, pids in self._pids.items()}
+        seconds = {kind: sum(map(cpu_seconds_of, pids)) for kind, pids in self._pids.items()}
         return seconds | {"all": sum(seconds.values())}
 
 
-def _cpu_seconds_of(pid: int) -> float:
+def cpu_seconds_of(pid: int) -> float:
+    """User and system time of a process."""
     # The name, in parentheses, may hold anything; user and system time come 12 fields on.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -7,7 +7,7 @@ count. Shards draw batches ahead of the learner. Runners get new weights while t
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,15 @@ from mabs.replay_shard import ReplayShard
 BATCHES_AHEAD = 2
 """Batches requested from each shard before they are needed."""
 
+RUNNERS_A_SHARD = 8
+"""A third of the runners at full speed that one shard can store for (`docs/scaling.md`)."""
+
+FRAGMENTS_A_SHARD = 3
+"""The least that a shard shall hold."""
+
+GATHER_SECONDS = 0.05
+"""How long fragments are gathered while the learner has nothing to do."""
+
 WAIT_SECONDS = 1.0
 """Longest wait for runners before looking after failed ones again."""
 
@@ -36,9 +45,10 @@ WAIT_SECONDS = 1.0
 class APEXConfig(DQNConfig):
     """`DQNConfig` with APEX's defaults: an epsilon ladder over all games of all runners.
 
-    ``num_replay_shards`` actors share the replay's capacity. ``broadcast_interval``: updates
-    between two sendings of weights. ``training_intensity`` holds as for DQN: runners pause when
-    the learner cannot keep up, and the other way round.
+    ``num_replay_shards`` actors share the replay's capacity; None: one for `RUNNERS_A_SHARD`
+    runners, at least two. ``broadcast_interval``: updates between two sendings of weights.
+    ``training_intensity`` holds as for DQN: runners pause when the learner cannot keep up, and the
+    other way round.
     """
 
     def __init__(self, algo_class: type | None = None) -> None:
@@ -46,8 +56,10 @@ class APEXConfig(DQNConfig):
         self.num_env_runners = 1
         self.epsilon_ladder = (0.4, 7.0)
         self.max_requests_in_flight_per_env_runner = 2
-        self.num_replay_shards = 1
+        self.num_replay_shards: int | None = None
         self.broadcast_interval = 10
+        # What an iteration costs besides its fragments shall be little beside them.
+        self.min_time_s_per_iteration = 2
         # The driver asks failed runners whether they are back; it must not stall for it.
         self.env_runner_health_probe_timeout_s = 1.0
 
@@ -69,8 +81,11 @@ class APEXConfig(DQNConfig):
     def validate(self) -> None:
         """Refuse what this algorithm cannot do, before anything starts."""
         for name in ("num_replay_shards", "broadcast_interval"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise ValueError(f"{name} must be a positive integer, got {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if value is None and name == "num_replay_shards":
+                continue
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
         super().validate()
         if self.num_env_runners < 1 and not self.in_evaluation:
             raise ValueError(
@@ -78,10 +93,24 @@ class APEXConfig(DQNConfig):
                 "or use DQN"
             )
 
+    @property
+    def replay_shards(self) -> int:
+        """``num_replay_shards``, or as many as the runners are worth and the capacity has room for.
+
+        >>> [APEXConfig().env_runners(num_env_runners=n).replay_shards for n in (1, 16, 17, 100)]
+        [2, 2, 3, 13]
+        """
+        if self.num_replay_shards is not None:
+            return self.num_replay_shards
+        worth = max(2, -(-self.num_env_runners // RUNNERS_A_SHARD))
+        capacity: int = super().replay_arguments()["capacity"]
+        room = capacity // (FRAGMENTS_A_SHARD * self.most_frames())
+        return max(1, min(worth, room))
+
     def replay_arguments(self) -> dict[str, Any]:
         """As DQN's, for one shard of the whole."""
         arguments = super().replay_arguments()
-        return arguments | {"capacity": arguments["capacity"] // self.num_replay_shards}
+        return arguments | {"capacity": arguments["capacity"] // self.replay_shards}
 
 
 def _own_node() -> str:
@@ -111,7 +140,7 @@ class APEX(DQN):
 
     def _setup_replay(self) -> None:
         observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
-        count = self.config.num_replay_shards
+        count = self.config.replay_shards
         # On the learner's machine: it needs several batches for every fragment that comes in, and
         # its end is the end of training anyway.
         shard = ray.remote(num_cpus=0, resources={_own_node(): 0.001}, max_restarts=-1)(ReplayShard)
@@ -125,7 +154,9 @@ class APEX(DQN):
         ]
         self._next_shard = itertools.cycle(range(count))
         self._requests: dict[ray.ObjectRef, _Request] = {}
+        self._asked: Counter[int] = Counter()
         self._batches: deque[tuple[int, ray.ObjectRef]] = deque()
+        self._batches_of: Counter[int] = Counter()
         self._sent_weights: ray.ObjectRef | None = None
         self._updates_since_broadcast = 0
 
@@ -156,35 +187,58 @@ class APEX(DQN):
 
     def _ask_runners(self) -> None:
         manager = self.env_runner_group._worker_manager
-        busy = [request.runner for request in self._requests.values()]
+        actors = manager.actors()
         for runner in manager.healthy_actor_ids():
-            missing = self.config.max_requests_in_flight_per_env_runner - busy.count(runner)
-            for _ in range(missing):
+            while self._asked[runner] < self.config.max_requests_in_flight_per_env_runner:
                 # This process owns both results: they outlive the runner, and if it dies, the error
                 # names it.
-                sample = manager.actors()[runner].sample_fragment
-                fragment, info = sample.options(num_returns=2).remote()
+                fragment, info = actors[runner].sample_fragment.remote()
                 self._requests[info] = _Request(runner, fragment)
+                self._asked[runner] += 1
 
     def _take_fragments(self, timeout: float) -> None:
-        if not self._requests:
+        """Hand on all fragments that are ready; if none is, wait for one."""
+        waiting = list(self._requests)
+        if not waiting:
             return
-        ready, _ = ray.wait(list(self._requests), num_returns=1, timeout=timeout)
-        if ready:
-            more, _ = ray.wait(list(self._requests), num_returns=len(self._requests), timeout=0)
-            ready = more
-        for reference in ready:
+        # Several at once cost less than each by itself, and runners have another request meanwhile.
+        ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=min(timeout, GATHER_SECONDS))
+        if not ready and timeout:
+            ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout)
+        infos = self._infos(ready)
+        if infos:
+            self.metrics.aggregate([info["metrics"] for info in infos], key=ENV_RUNNER_RESULTS)
+            self._owe(sum(info["num_agent_steps"] for info in infos))
+
+    def _infos(self, ready: list[ray.ObjectRef]) -> list[dict[str, Any]]:
+        """What is told of the fragments that are ``ready``, which go to shards in turn."""
+        try:
+            told = ray.get(ready)
+        except RayActorError:
+            told = [self._info_or_none(reference) for reference in ready]
+        infos = []
+        for reference, info in zip(ready, told, strict=True):
             request = self._requests.pop(reference)
-            try:
-                info = ray.get(reference)
-            except RayActorError:
+            self._asked[request.runner] -= 1
+            if info is None:
                 self.env_runner_group._worker_manager.set_actor_state(request.runner, healthy=False)
                 continue
-            shard = next(self._next_shard)
-            self._shards[shard].add.remote(request.fragment)
-            self._want_batches(shard)
-            self.metrics.aggregate([info["metrics"]], key=ENV_RUNNER_RESULTS)
-            self._owe(info["num_agent_steps"])
+            infos.append(info)
+            self._store(request.fragment)
+        return infos
+
+    def _info_or_none(self, reference: ray.ObjectRef) -> dict[str, Any] | None:
+        """None where the runner has died."""
+        try:
+            info: dict[str, Any] = ray.get(reference)
+        except RayActorError:
+            return None
+        return info
+
+    def _store(self, fragment: ray.ObjectRef) -> None:
+        shard = next(self._next_shard)
+        self._shards[shard].add.remote(fragment)
+        self._want_batches(shard)
 
     def restore_env_runners(self, env_runner_group: Any) -> list[int]:
         """RLlib's, and the newest weights for those that are back."""
@@ -209,14 +263,15 @@ class APEX(DQN):
 
     def _want_batches(self, shard: int) -> None:
         """Have up to `BATCHES_AHEAD` batches of a shard on their way."""
-        on_their_way = sum(1 for owner, _ in self._batches if owner == shard)
-        for _ in range(BATCHES_AHEAD - on_their_way):
+        while self._batches_of[shard] < BATCHES_AHEAD:
             batch = self._shards[shard].sample.remote(self.config.total_train_batch_size)
             self._batches.append((shard, batch))
+            self._batches_of[shard] += 1
 
     def _update(self) -> bool:
         """Learn from the batch that was asked for first; False if there is none in it after all."""
         shard, reference = self._batches.popleft()
+        self._batches_of[shard] -= 1
         try:
             with self.metrics.log_time((TIMERS, REPLAY_BUFFER_SAMPLE_TIMER)):
                 batch = ray.get(reference)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import psutil
+
+LOOK_SECONDS = 1.0
+"""How long what was seen is good for: to look at all processes takes milliseconds."""
 
 
 class FamilyClock:
@@ -15,9 +20,13 @@ class FamilyClock:
     def __init__(self) -> None:
         self._self = psutil.Process()
         self._most = 0.0
+        self._looked = -LOOK_SECONDS
 
     def __call__(self) -> float:
-        """CPU seconds so far; never less than before."""
+        """CPU seconds so far; never less than before, and at most `LOOK_SECONDS` old."""
+        if (now := time.monotonic()) < self._looked + LOOK_SECONDS:
+            return self._most
+        self._looked = now
         family = [self._self, *self._self.children(recursive=True)]
         self._most = max(self._most, sum(_seconds(process) for process in family))
         return self._most

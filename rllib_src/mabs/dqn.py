@@ -83,6 +83,8 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
         self.num_env_runners = 0
         self.num_envs_per_env_runner = 64
         self.rollout_fragment_length = 16
+        # Runners have no connectors. RLlib else waits for all of them after each iteration.
+        self.merge_env_runner_states = False
         self.epsilon = [(0, 1.0), (40_000, 0.05)]
         self.epsilon_ladder: tuple[float, float] | None = None
 
@@ -189,10 +191,14 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
                 "(ray.rllib.core.rl_module.apis); a subclass of mabs.network.SnakeQModule has both"
             )
 
+    def most_frames(self) -> int:
+        """Frames that a fragment may have."""
+        snakes = int(np.max((DEFAULTS | self.env_config)["num_snakes"]))
+        turns: int = self.get_rollout_fragment_length() + 1
+        return turns * self.num_envs_per_env_runner * snakes
+
     def _check_that_fragments_fit(self) -> None:
-        snakes = np.max((DEFAULTS | self.env_config)["num_snakes"])
-        frames = (self.get_rollout_fragment_length() + 1) * self.num_envs_per_env_runner * snakes
-        if frames > (capacity := self.replay_arguments()["capacity"]):
+        if (frames := self.most_frames()) > (capacity := self.replay_arguments()["capacity"]):
             raise ValueError(
                 f"a fragment may have {frames} frames, but a replay holds {capacity}; raise "
                 "replay_buffer_config's capacity, or lower rollout_fragment_length, "
@@ -219,6 +225,17 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
     def get_default_rl_module_spec(self) -> RLModuleSpec:
         """Our network."""
         return RLModuleSpec(module_class=SnakeQModule, model_config=self.model_config)
+
+
+def _dealt(count: int, learners: int) -> NDArray[np.int64] | slice:
+    """The order in which pieces of equal length hold what cards dealt to ``learners`` would.
+
+    >>> _dealt(7, 3)
+    array([0, 3, 6, 1, 4, 2, 5])
+    """
+    if learners == 1:
+        return slice(None)
+    return np.concatenate([np.arange(first, count, learners) for first in range(learners)])
 
 
 class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
@@ -324,14 +341,19 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
         }
         if self._demonstrations is not None:
             columns[DEMONSTRATED] = np.arange(len(batch.rows)) >= own
+        # RLlib cuts the batch into a piece for each learner: all get their part of everything.
+        order = _dealt(len(batch.rows), max(self.config.num_learners, 1))
+        dealt = {name: column[order] for name, column in columns.items()}
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
-            td_errors = self.learner_group.update(
+            told = self.learner_group.update(
                 batch=MultiAgentBatch(
-                    {DEFAULT_MODULE_ID: SampleBatch(columns)}, env_steps=len(batch.rows)
+                    {DEFAULT_MODULE_ID: SampleBatch(dealt)}, env_steps=len(batch.rows)
                 ),
                 timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled},
             )
-        return np.concatenate(list(td_errors))[:own]
+        td_errors = np.empty(len(batch.rows), dtype=np.float32)
+        td_errors[order] = np.concatenate(list(told))
+        return td_errors[:own]
 
     def _report_updates(self) -> None:
         """Take over what the learners have to say of the updates, at least one, since the last."""

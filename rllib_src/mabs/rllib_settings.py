@@ -62,6 +62,9 @@ KEPT = frozenset(
 )
 """What RLlib notes in a configuration itself, and what is there for learners of one's own."""
 
+OURS = {"merge_env_runner_states": False}
+"""What means nothing here and is set otherwise than RLlib has it."""
+
 REMEDIES = {
     "num_atoms": "values are not distributed here",
     "noisy": "explore by epsilon or epsilon_ladder",
@@ -118,7 +121,7 @@ def check(config: AlgorithmConfig) -> None:
     """
     if config.in_evaluation:
         return  # made by RLlib of the other one, which was checked
-    plain = fields(rllib_dqn.DQNConfig())
+    plain = fields(rllib_dqn.DQNConfig()) | OURS
     own = fields(type(config)()).keys() - plain.keys()
     faults = []
     for name, value in fields(config).items():

@@ -2,6 +2,7 @@
 
 import time
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -48,6 +49,17 @@ def test_runners_and_learner_keep_each_others_pace(small_config: Any) -> None:
         )
         expected = 0.4 ** (1 + 7.0 * np.arange(8) / 7)
         np.testing.assert_allclose(np.sort(rungs), np.sort(expected))
+    finally:
+        algorithm.stop()
+
+
+def test_an_iteration_waits_for_no_runner(small_config: Any) -> None:
+    """RLlib would ask each for its connectors, which runners that play for seconds answer late."""
+    algorithm = small_config("APEX").build_algo()
+    try:
+        asked = algorithm.env_runner_group.foreach_env_runner = MagicMock()
+        algorithm.train()
+        asked.assert_not_called()
     finally:
         algorithm.stop()
 
@@ -125,6 +137,18 @@ def test_a_checkpoint_can_hold_the_shards(small_config: Any, tmp_path: Any) -> N
         copy.train()
     finally:
         copy.stop()
+
+
+def test_shards_are_as_many_as_runners_are_worth_and_room_allows() -> None:
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    from mabs.apex import APEXConfig
+
+    config = APEXConfig().environment(env_config={"num_snakes": 5}).env_runners(num_env_runners=100)
+    fragment = 17 * 64 * 5
+    assert config.replay_shards == 200_000 // (3 * fragment)
+    config.training(replay_buffer_config={"capacity": 10**8})
+    assert config.replay_shards == 13
+    assert config.training(num_replay_shards=7).replay_shards == 7
 
 
 def test_it_needs_a_runner(small_config: Any) -> None:

@@ -136,3 +136,52 @@ def test_gradients_are_clipped(small_config: Any, how: str) -> None:
         assert told == (how == "global_norm")
     finally:
         algorithm.stop()
+
+
+@pytest.mark.slow
+def test_two_learners_learn_as_one(small_config: Any) -> None:
+    """Gradients are averaged: a batch moves the weights as far, and errors keep their order."""
+    from mabs.replay import Batch
+
+    def made(learners: int) -> Any:
+        config = small_config("DQN").learners(num_learners=learners)
+        config.training(demonstrations={"moves": 256, "share": 0.25}, grad_clip=None)
+        return config.rl_module(model_config=config.model_config | {"bfloat16": False}).build_algo()
+
+    def gradients(algorithm: Any) -> list[list[Any]]:
+        answers = algorithm.learner_group.foreach_learner(
+            lambda learner: [p.grad.numpy() for p in learner._params.values() if p.grad is not None]
+        )
+        return [answer.get() for answer in answers]
+
+    random = np.random.default_rng(0)
+    one, two = made(0), made(2)
+    try:
+        two.learner_group.set_state(one.learner_group.get_state())
+        shape = one.env_runner.env.single_observation_space.shape
+        batch = Batch(
+            rows=np.arange(48),
+            obs=random.integers(0, 256, (48, *shape), dtype=np.uint8),
+            new_obs=random.integers(0, 256, (48, *shape), dtype=np.uint8),
+            new_action_mask=np.ones((48, 4), dtype=np.bool_),
+            actions=random.integers(0, 4, 48),
+            rewards=random.normal(size=48).astype(np.float32),
+            terminateds=random.random(48) < 0.2,
+            n_step=np.full(48, 3, dtype=np.float32),
+            weights=np.ones(48, dtype=np.float32),
+        )
+        errors = [algorithm._learn(batch) for algorithm in (one, two)]
+        assert errors[0].shape == (48,)
+        np.testing.assert_allclose(errors[1], errors[0], rtol=1e-4)
+        (alone,) = gradients(one)
+        assert any(gradient.any() for gradient in alone)
+        # 64 transitions with 16 demonstrations, 32 with 8 for each.
+        for each in gradients(two):
+            for theirs, expected in zip(each, alone, strict=True):
+                np.testing.assert_allclose(theirs, expected, rtol=1e-3, atol=1e-6)
+        both = gradients(two)
+        for first, second in zip(*both, strict=True):
+            np.testing.assert_array_equal(first, second)
+    finally:
+        one.stop()
+        two.stop()

@@ -31,6 +31,7 @@ SMALL: dict[str, Any] = {
     "rl.training.config.train_batch_size_per_learner": 32,
     "rl.training.config.num_steps_sampled_before_learning_starts": 64,
     "rl.training.config.min_sample_timesteps_per_iteration": 128,
+    "rl.training.config.min_time_s_per_iteration": 0,
     "rl.training.config.replay_buffer_config.capacity": 2000,
     "rl.training.config.model_config.channels": [8],
     "rl.training.config.model_config.strides": [2],
