@@ -23,6 +23,7 @@ def think(
     nodes: int,
     max_depth: int,
     network: bytes,
+    exact: bool,
     first_depth: int,
     stop: Callable[[], object] | None,
     /,

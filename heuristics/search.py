@@ -156,6 +156,9 @@ class Statistics:
 class Search:
     """A strategy that searches for ``seconds``, or a fixed number of positions without a clock.
 
+    The score of the best move is exact, those of the others are bounds, unless all are to be
+    ``exact``, which takes its time.
+
     Raises ``RuntimeError`` where the compiled part is missing, ``ValueError`` for limits that are
     none.
     """
@@ -166,6 +169,7 @@ class Search:
         nodes: int = NODES_WITHOUT_CLOCK,
         max_depth: int = MAX_DEPTH,
         evaluation: Evaluation | None = None,
+        exact: bool = False,
     ) -> None:
         if _search is None:
             raise RuntimeError(NOT_COMPILED)
@@ -175,13 +179,14 @@ class Search:
         self.nodes = nodes
         self.max_depth = max_depth
         self.evaluation = evaluation
+        self.exact = exact
 
     def set_positions(self, positions: int) -> None:
         """Look at so many positions a move that comes without a clock."""
         self.nodes = positions
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Search for the best move of ``board.you``; its score is exact, the others are bounds."""
+        """Search for the best move of ``board.you``."""
         return self.think(board, seconds)[0]
 
     def think(self, board: Board, seconds: float | None = None) -> tuple[Decision, Statistics]:
@@ -199,7 +204,7 @@ class Search:
         objection = self.evaluation.objection(board) if self.evaluation else ""
         network = self.evaluation.numbers if self.evaluation and not objection else b""
         question = _question(
-            board, snakes, self.weights, seconds, self.nodes, self.max_depth, network
+            board, snakes, self.weights, seconds, self.nodes, self.max_depth, network, self.exact
         )
         if seconds is None:
             found, others = _search.think(*(*question, 1, STOP.get())), Positions(0, 0)
@@ -246,6 +251,7 @@ def _question(
     nodes: int,
     max_depth: int,
     network: bytes,
+    exact: bool = False,
 ) -> tuple[Any, ...]:
     """What the C code asks for."""
     return (
@@ -265,6 +271,7 @@ def _question(
         nodes if seconds is None else 0,
         max_depth,
         network,
+        exact,
     )
 
 

@@ -80,6 +80,7 @@ def think(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> 
         "nodes": rand.choice((1, 20, 300)),
         "max_depth": rand.choice((1, 3, 120)),
         "network": b"",
+        "exact": rand.random() < 0.3,
         "first_depth": rand.choice((1, 1, 2)),
         "stop": rand.choice((None, lambda: False)),
     }

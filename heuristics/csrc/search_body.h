@@ -107,12 +107,13 @@ static int deepen(Search *search, const Position *root, int depth, uint8_t *opti
     uint8_t moves[MAX_SNAKES] = {0}, searched[4] = {0};
     int32_t scores[4];
     int best = -WIN - 1, best_at = 0;
+    int exact = search->ask->exact;
     for (int i = 0; i < count; i++) {
         moves[0] = options[i];
         int value = best + 1;
-        if (i > 0) value = worst_answer(search, root, moves, depth, 1, best, best + 1);
-        if (!search->stopped && value > best)
-            value = worst_answer(search, root, moves, depth, 1, best, WIN + 1);
+        if (i > 0 && !exact) value = worst_answer(search, root, moves, depth, 1, best, best + 1);
+        if (!search->stopped && (exact || value > best))
+            value = worst_answer(search, root, moves, depth, 1, exact ? -WIN - 1 : best, WIN + 1);
         if (search->stopped) break;
         scores[options[i]] = value;
         searched[options[i]] = 1;
@@ -121,7 +122,7 @@ static int deepen(Search *search, const Position *root, int depth, uint8_t *opti
             best_at = i;
         }
     }
-    if (search->stopped && best_at == 0 && depth > 1) return 0;
+    if (search->stopped && (exact || best_at == 0) && depth > 1) return 0;
     uint8_t move = options[best_at];
     memmove(options + 1, options, best_at);
     options[0] = move;

@@ -207,6 +207,7 @@ def test_the_compiled_part_trusts_nothing() -> None:
             "nodes": 100,
             "max_depth": 5,
             "network": b"",
+            "exact": False,
             "first_depth": 1,
             "stop": None,
         }
@@ -343,6 +344,21 @@ def test_every_code_gives_the_same_answers(code: Callable[[str], str], size: int
 def test_a_code_that_is_unknown_is_refused(code: Callable[[str], str]) -> None:
     with pytest.raises(ValueError, match="sse9"):
         code("sse9")
+
+
+def test_every_score_is_exact_where_that_is_asked_for() -> None:
+    for seed in range(1, 5):
+        board = Board.new(7, 7, 2, game=Game(seed=seed))
+        for turn in range(10):
+            if board.is_over():
+                break
+            board.you_id = board.snakes[turn % 2].id
+            usual, exact = (Search(max_depth=3, exact=exact) for exact in (False, True))
+            bounds, scores = (search(board, seconds=200.0).scores for search in (usual, exact))
+            best = max(scores.values())
+            assert max(bounds.values()) == best
+            assert all(score <= bounds[move] for move, score in scores.items())
+            board.step({one.id: (board.safe_moves(one.id) or ["up"])[0] for one in board.living})
 
 
 def _think_twice_then_with_other_weights() -> list[Statistics]:
