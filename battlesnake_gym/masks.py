@@ -25,6 +25,7 @@ risks a head-to-head may still take one. Snakes that are out may choose every mo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +87,7 @@ def check(kind: str) -> str:
     return kind
 
 
+@cache
 def parts(kind: str) -> bytes:
     """The bits of each part of ``kind``, in order: what the C code is handed."""
     check(kind)

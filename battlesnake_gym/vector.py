@@ -103,6 +103,11 @@ class VectorBattlesnake:
             last = 2 * np.multiply(width, height, dtype=np.int32) + 1
             self._turn_limits = np.minimum(self._turn_limits, last)
 
+        # What Python does for the engine, told once: every step asks.
+        self._observe_here = isinstance(self.games, FastGames) and not self.observation.in_engine
+        self._mask_here = not masks.in_engine(self.action_mask)
+        self._need_positions = self.rewards.looks_at_positions
+
         seats = num_games, self.num_snakes
         self._seen = np.zeros((*seats, *self.observation.shape(*largest)), np.uint8)
         self._look()
@@ -183,13 +188,14 @@ class VectorBattlesnake:
         self._take(actions)
         games, reset, acted = self.games, self._ended, self._alive
         reversed_ = reversals(self._actions, games.facing)
-        heads_before = games.heads.copy() if self.rewards.looks_at_positions else None
+        heads_before = games.heads.copy() if self._need_positions else None
         if reset.any():
             games.step(self._actions, ~reset)
             self._begin(reset)
         else:
             games.step(self._actions)
-        self._encode(~reset)
+        if self._observe_here:
+            self._encode(~reset)
         alive, over = games.alive.copy(), games.over.copy()
         self.last_turn = Turn(acted, reversed_, over, alive, games.ate, games.cause, games.killer)
         if heads_before is not None:
@@ -263,19 +269,13 @@ class VectorBattlesnake:
 
     def _look(self) -> None:
         """Let the engine keep `_seen` up to date, where it knows the observation."""
-        if not self._by_python:
+        if not self._observe_here:
             self.games.observe(self.observation, self._seen)
         self._observations = self._seen.view()
         self._observations.flags.writeable = False  # the engine goes by what it wrote there
 
-    @property
-    def _by_python(self) -> bool:
-        return isinstance(self.games, FastGames) and not self.observation.in_engine
-
     def _encode(self, which: npt.NDArray[np.bool_]) -> None:
         """Write what the seats of some games see, where the engine does not know how."""
-        if not self._by_python:
-            return
         for i in np.flatnonzero(which).tolist():
             state = self.games.state(i)
             for seat, snake in enumerate(state.snakes):
@@ -292,16 +292,16 @@ class VectorBattlesnake:
                 state = self._states[(i + int(self._begun[i])) % len(self._states)]
                 self.games.load(i, state, replace(self.game, seed=int(self._seeds[i])))
             self._begun[which] += 1
-        if self._by_python:
+        if self._observe_here:
             self._seen[which] = 0
             self._encode(which)
 
     def _infos(self, acted: npt.NDArray[np.bool_], reset: npt.NDArray[np.bool_]) -> Infos:
         games = self.games
-        if masks.in_engine(self.action_mask):
-            games.action_mask(self.action_mask, self._masks)
-        else:
+        if self._mask_here:
             self._mask_by_python()
+        else:
+            games.action_mask(self.action_mask, self._masks)
         mask = self._masks
         if self.observation.relative:
             mask = self.observation.relative_mask(mask, games.facing)
