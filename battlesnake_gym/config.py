@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rewards import Scheme
 from battlesnake_gym.rules import Game, Settings, State, start
 from battlesnake_gym.rules.state import Point
-
-if TYPE_CHECKING:
-    from battlesnake_gym.vector import VectorBattlesnake
 
 
 @dataclass(frozen=True)
@@ -82,24 +79,6 @@ class EnvConfig:
         """The observation, with ``frames``."""
         encoder = observations.get(self.observation)
         return encoder if self.frames is None else replace(encoder, frames=self.frames)
-
-    def vector(self, num_games: int) -> VectorBattlesnake:
-        """``num_games`` such games. Raises ``ValueError`` for values that are out of range."""
-        from battlesnake_gym.vector import VectorBattlesnake
-
-        return VectorBattlesnake(
-            num_games,
-            self.num_snakes,
-            self.width,
-            self.height,
-            game=self.game,
-            observation=self.encoder,
-            rewards=self.rewards,
-            action_mask=self.action_mask,
-            max_turns=self.max_turns,
-            food=self.food,
-            start=self.start_state,
-        )
 
     @property
     def start_state(self) -> State | None:

@@ -25,6 +25,7 @@ from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.files import write_atomically
 from battlesnake_gym.policy_file import PolicyError
 from battlesnake_gym.rules import MOVES
+from battlesnake_gym.vector import VectorBattlesnake
 
 INPUT, OUTPUT = "observations", "q_values"
 
@@ -408,7 +409,7 @@ def _check_by_playing(
     values: Values, expected: Values | None, config: EnvConfig, shape: tuple[int, int, int]
 ) -> None:
     """Play games with the network in all seats, and compare it with what was given."""
-    games = config.vector(GAMES)
+    games = VectorBattlesnake.of(config, GAMES)
     seen, infos = games.reset(seed=1)
     for turn in range(TURNS):
         alive = infos["alive"]

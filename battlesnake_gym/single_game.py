@@ -19,7 +19,7 @@ from gymnasium.error import ResetNeeded, UnsupportedMode
 from battlesnake_gym.board import UNKNOWN_SEED, Board
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.rules import CAUSES, MOVES, State
-from battlesnake_gym.vector import Infos, start_states
+from battlesnake_gym.vector import Infos, VectorBattlesnake, start_states
 
 RENDER_MODES = ("ansi", "rgb_array", "human")
 RENDER_FPS = 8
@@ -40,7 +40,7 @@ class OneGame:
                 f"render_mode must be None or one of {', '.join(RENDER_MODES)}, got {render_mode!r}"
             )
         self.render_mode = render_mode
-        self.vector = config.vector(1)
+        self.vector = VectorBattlesnake.of(config, 1)
         self.infos: Infos = {}
 
     def reset(self, random: np.random.Generator, options: Mapping[str, Any]) -> State | None:

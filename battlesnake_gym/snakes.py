@@ -12,7 +12,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -87,6 +87,23 @@ class Bounded:
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Search, without a clock."""
         return self._search(board)
+
+
+def decide(
+    board: Board, strategies: Mapping[str, Strategy], seconds: float | None = None
+) -> dict[str, Decision]:
+    """What the living snakes that ``strategies`` has, by id, decide here; ``you`` becomes each."""
+    decisions = {}
+    for snake in board.living:
+        if snake.id in strategies:
+            board.you_id = snake.id
+            decisions[snake.id] = strategies[snake.id](board, seconds)
+    return decisions
+
+
+def choose(board: Board, strategies: Mapping[str, Strategy]) -> dict[str, str]:
+    """The moves of `decide`."""
+    return {snake: decision.move for snake, decision in decide(board, strategies).items()}
 
 
 Factory = Callable[[int], Strategy]

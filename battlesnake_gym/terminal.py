@@ -94,12 +94,8 @@ def _play(
             sys.stdout.write("you left the game\n")
             return
         moves = {YOU: default_move(board.snake(YOU).body) if wanted == "ahead" else wanted}
-        decisions = {}
-        for snake in board.living:
-            if snake.id in others:
-                board.you_id = snake.id
-                decisions[snake.id] = others[snake.id](board.copy(), seconds)
-                moves[snake.id] = decisions[snake.id].move
+        decisions = snakes.decide(board.copy(), others, seconds)
+        moves |= {snake: decision.move for snake, decision in decisions.items()}
         replay.append(moves, decisions=decisions)
     board = replay.last
     sys.stdout.write(f"{clear}{_title(board)}\n{picture(board, sys.stdout)}{_outcome(board)}\n")

@@ -125,6 +125,23 @@ class VectorBattlesnake:
         self.last_turn: Turn | None = None
         """What the last step's turn was to each seat: for `rewards.count` and its like."""
 
+    @classmethod
+    def of(cls, config: EnvConfig, num_games: int) -> VectorBattlesnake:
+        """``num_games`` games of what ``config`` says. Raises ``ValueError`` as the class does."""
+        return cls(
+            num_games,
+            config.num_snakes,
+            config.width,
+            config.height,
+            game=config.game,
+            observation=config.encoder,
+            rewards=config.rewards,
+            action_mask=config.action_mask,
+            max_turns=config.max_turns,
+            food=config.food,
+            start=config.start_state,
+        )
+
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[npt.NDArray[np.uint8], Infos]:

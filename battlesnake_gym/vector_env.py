@@ -154,7 +154,8 @@ class BattlesnakeVectorEnv(_VectorEnv):
         self._draw = num_snakes is not None
         num_snakes = seat_count(self.opponents, num_snakes)
         config = EnvConfig.of(options, num_snakes=num_snakes)
-        super().__init__(num_envs, config.vector(num_envs), autoreset_mode, render_mode)
+        games = VectorBattlesnake.of(config, num_envs)
+        super().__init__(num_envs, games, autoreset_mode, render_mode)
         self._rivals = Rivals(self.games)
         codes = [engine_code(one, self.games) for one in self.opponents]
         self._engine_codes = np.array(codes, np.uint8)
@@ -281,7 +282,7 @@ class SelfPlayVectorEnv(_VectorEnv):
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
-        games = EnvConfig.of(options).vector(num_games)
+        games = VectorBattlesnake.of(EnvConfig.of(options), num_games)
         envs = num_games * games.num_snakes
         super().__init__(envs, games, autoreset_mode, render_mode)
 

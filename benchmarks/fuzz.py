@@ -329,11 +329,7 @@ def played(seed: int, name: str) -> list[list[PlayedTurn]]:
         body = {**arena(game, board, you)}
         body["game"] = body["game"] | {"id": "game"}
         listing.append((written(body), moves))
-        chosen = {}
-        for snake in board.living:
-            board.you_id = snake.id
-            chosen[snake.id] = players[snake.id](board).move
-        board.step(chosen)
+        board.step(snakes.choose(board, players))
     return [official, listing]
 
 

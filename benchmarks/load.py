@@ -42,11 +42,7 @@ def played_games(timeout: int, count: int = 8) -> list[PlayedGame]:
         bodies = []
         while not board.is_over():
             bodies.append(json.dumps(board.to_api(board.living[0].id)).encode())
-            moves = {}
-            for snake in board.living:
-                board.you_id = snake.id
-                moves[snake.id] = players[snake.id](board).move
-            board.step(moves)
+            board.step(snakes.choose(board, players))
         games.append(bodies)
     return games
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from battlesnake_gym.board import UNKNOWN_SEED, Board
 from battlesnake_gym.replay import Replay
+from battlesnake_gym.snakes import choose
 from heuristics import selfplay
 from heuristics.evaluation import shipped
 from heuristics.search import CELL, Search
@@ -95,10 +96,7 @@ def _played_on(
     moves, _ = next(itertools.islice(selfplay.turns(setup, played), turn, None))
     replay.append({**moves, **planted})
     search = Search(evaluation=shipped(), nodes=400)
+    players = dict.fromkeys((snake.id for snake in replay.first.snakes), search)
     while not replay.last.is_over() and len(replay.turns) < turn + 100:
-        board, moves = replay.last, {}
-        for snake in board.living:
-            board.you_id = snake.id
-            moves[snake.id] = search(board).move
-        replay.append(moves)
+        replay.append(choose(replay.last, players))
     return replay

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
+from battlesnake_gym.snakes import choose
 from heuristics.search import CORES, Search, Statistics, Weights
 
 CASES = {
@@ -37,12 +38,9 @@ def positions(size: int, snakes: int, ruleset: str, count: int) -> list[Board]:
     found: list[Board] = []
     while len(found) < count:
         board = Board.new(size, size, snakes, game=Game(ruleset, seed=seed * 1_000_003))
+        players = dict.fromkeys((snake.id for snake in board.snakes), quick)
         while not board.is_over() and len(found) < count:
-            moves = {}
-            for snake in board.living:
-                board.you_id = snake.id
-                moves[snake.id] = quick(board).move
-            board.step(moves)
+            board.step(choose(board, players))
             if board.turn % TURNS_BETWEEN == 0 and len(board.living) > 1:
                 found.append(dataclasses.replace(board.copy(), you_id=board.living[0].id))
         seed += 1

@@ -25,11 +25,7 @@ def play(board: Board, strategies: Mapping[str, Strategy], max_turns: int = 1000
     ``strategies`` maps the id of every living snake to its strategy. Returns the board.
     """
     while not board.is_over() and board.turn < max_turns:
-        moves = {}
-        for snake in board.living:
-            board.you_id = snake.id
-            moves[snake.id] = strategies[snake.id](board).move
-        board.step(moves)
+        board.step(snakes.choose(board, strategies))
     board.you_id = None
     return board
 

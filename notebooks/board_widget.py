@@ -25,22 +25,12 @@ MILLISECONDS_PER_TURN = 300
 CELL = "padding: 1px 10px; text-align: left; white-space: nowrap"
 
 
-def decide(board: Board, strategies: Mapping[str, Strategy]) -> dict[str, Decision]:
-    """What each living snake, by id, would do; ``strategies`` has one for each."""
-    decisions = {}
-    for snake in board.living:
-        seen = board.copy()
-        seen.you_id = snake.id
-        decisions[snake.id] = strategies[snake.id](seen, SECONDS)
-    return decisions
-
-
 def record(board: Board, strategies: Mapping[str, Strategy], max_turns: int = 500) -> Replay:
     """Play from ``board`` until the game is over or on turn ``max_turns``, keeping all reasons."""
     replay = Replay(board)
     board = board.copy()
     while not board.is_over() and board.turn < max_turns:
-        decisions = decide(board, strategies)
+        decisions = snakes.decide(board, strategies, SECONDS)
         moves = {snake_id: decision.move for snake_id, decision in decisions.items()}
         replay.append(moves, decisions=decisions)
         board.step(moves)
@@ -219,7 +209,7 @@ class Editor(_Shown):
             return
         board = self.board.copy()
         strategies = {snake.id: snakes.make(self.name.value) for snake in board.living}
-        decisions = decide(board, strategies)
+        decisions = snakes.decide(board, strategies, SECONDS)
         board.step({snake_id: decision.move for snake_id, decision in decisions.items()})
         self._past.append(self.text.value)
         self.text.value = str(board)

@@ -60,12 +60,8 @@ def _map_figure(played: Map) -> tuple[str, str, str]:
 
 
 def _after_turn(board: Board, players: dict[str, snakes.Strategy]) -> Board:
-    moves = {}
-    for snake in board.living:
-        board.you_id = snake.id
-        moves[snake.id] = players[snake.id](board.copy()).move
     after = board.copy()
-    after.step(moves)
+    after.step(snakes.choose(board, players))
     return after
 
 

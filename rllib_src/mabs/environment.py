@@ -50,7 +50,7 @@ def make_vector(
         options = replace(
             options, width=[*others, whole["width"]], height=[*others, whole["height"]]
         )
-    return options.vector(num_games)
+    return VectorBattlesnake.of(options, num_games)
 
 
 def env_options(env_config: Mapping[str, Any]) -> EnvConfig:

@@ -7,18 +7,16 @@ no callback asks for it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 from ray.rllib.utils import force_list
-
-if TYPE_CHECKING:
-    from mabs.runner import BatchedEnvRunner
 
 CREATED, START = "on_episode_created", "on_episode_start"
 STEP, END = "on_episode_step", "on_episode_end"
@@ -52,7 +50,7 @@ class Callbacks:
 class Episodes:
     """The running games of ``runner``, told to ``callbacks`` turn by turn."""
 
-    def __init__(self, runner: BatchedEnvRunner, callbacks: Callbacks) -> None:
+    def __init__(self, runner: EnvRunner, callbacks: Callbacks) -> None:
         assert runner.env is not None
         self._runner, self._callbacks = runner, callbacks
         self._agents = [f"snake_{seat}" for seat in range(runner.env.num_snakes)]

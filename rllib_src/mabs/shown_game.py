@@ -13,6 +13,7 @@ from battlesnake_gym import animation
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
+from battlesnake_gym.snakes import choose
 from battlesnake_gym.vector import VectorBattlesnake
 from heuristics.evaluation import Evaluation
 from heuristics.search import Search
@@ -58,12 +59,9 @@ def duel(evaluation: Evaluation | None, seed: int, turns: int = MOST_TURNS) -> R
     """Let the search play a duel against itself with ``evaluation`` (None: hand-set weights)."""
     replay = Replay(Board.new(11, 11, 2, game=Game(seed=seed)))
     search = Search(evaluation=evaluation, nodes=POSITIONS)
-    while len((board := replay.last).living) > 1 and board.turn < turns:
-        moves = {}
-        for snake in board.living:
-            board.you_id = snake.id
-            moves[snake.id] = search(board).move
-        replay.append(moves)
+    players = dict.fromkeys((snake.id for snake in replay.first.snakes), search)
+    while not (board := replay.last).is_over() and board.turn < turns:
+        replay.append(choose(board, players))
     return replay
 
 

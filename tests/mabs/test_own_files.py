@@ -194,12 +194,13 @@ def test_what_is_fine_passes_the_check(file: Path) -> None:
 
 
 def test_seats_have_rewards_and_first_cells_of_their_own() -> None:
+    from battlesnake_gym import VectorBattlesnake
     from battlesnake_gym.config import EnvConfig
 
     options: dict[str, Any] = {"num_snakes": 2, "width": 7, "height": 7}
     where: dict[str, Any] = {"starts": [[1, 1], [5, 5]], "food_at": [[1, 2], [5, 4]]}
     rewards = [{"ate_food": 1.0}, {"ate_food": 5.0, "another_turn": 0.5}]
-    games = EnvConfig(**options, **where, rewards=rewards).vector(3)
+    games = VectorBattlesnake.of(EnvConfig(**options, **where, rewards=rewards), 3)
     games.reset(seed=1)
     assert games.games.heads.tolist() == [[[1, 1], [5, 5]]] * 3
     assert games.games.state(0).food == [(1, 2), (5, 4)]
@@ -213,4 +214,4 @@ def test_seats_have_rewards_and_first_cells_of_their_own() -> None:
         ({"starts": 3}, "must be a list of cells"),
     ):
         with pytest.raises(ValueError, match=message):
-            EnvConfig(**{**options, **bad}).vector(1)
+            VectorBattlesnake.of(EnvConfig(**{**options, **bad}), 1)

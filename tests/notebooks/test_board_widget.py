@@ -13,7 +13,6 @@ from battlesnake_gym.snakes import Decision, Reason, Strategy
 pytest.importorskip("ipywidgets", reason="needs the extra notebooks")
 sys.path.insert(0, str(Path(__file__).parents[2] / "notebooks"))
 
-import board_widget
 from board_widget import Editor, GameView, reasons_table, record
 
 CORRIDOR = "A . . . B"
@@ -61,7 +60,7 @@ def test_each_snake_sees_itself() -> None:
         seen[board.you_id] = board.you.head
         return Decision("up")
 
-    board_widget.decide(Board.from_text(CORRIDOR), {"a": look, "b": look})
+    snakes.decide(Board.from_text(CORRIDOR), {"a": look, "b": look})
     assert seen == {"a": (0, 0), "b": (4, 0)}
 
 

@@ -19,14 +19,10 @@ def read(path: Path) -> list[dict[str, float]]:
 
     A last line that has no end is left out: it is being written, or its writer was killed.
     """
-    if not path.is_file():
-        return []
-    with path.open(newline="") as file:
-        whole = [line for line in file if line.endswith("\n")]
-    return [
-        {name: float(text) if text else math.nan for name, text in row.items()}
-        for row in csv.DictReader(whole)
-    ]
+    progress = Progress(path)
+    progress.look()
+    rows = zip(*progress.columns.values(), strict=True)
+    return [dict(zip(progress.columns, row, strict=True)) for row in rows]
 
 
 class Progress:
