@@ -6,7 +6,6 @@ import json
 import os
 import queue
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -22,16 +21,15 @@ from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
 from server import pack
-from tests.server.launch import free_port, wait_for
+from tests.deployment.containers import PATIENCE, ROOT, container, served
+from tests.server.launch import free_port
 from tests.server.test_lambda_handler import http_api
 
 pytest.importorskip("cfnlint", reason="needs the extra dev")
 
 from tests.deployment import templates
 
-ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "deployment/server/aws.Dockerfile").read_text()
-PATIENCE = 120
 
 
 @pytest.fixture
@@ -89,24 +87,13 @@ def expected(snake: str, board: Board) -> str:
 
 
 def test_the_container_s_command_plays_a_bundle(tmp_path: Path, board: Board, snake: str) -> None:
-    """What Fargate and Docker run: the last CMD of the image below, in a plain folder."""
-    text = (ROOT / "deployment/server/Dockerfile").read_text()
-    port = str(free_port())
-    words = json.loads(re.findall(r"^CMD (.*)$", text, re.MULTILINE)[-1].replace("8000", port))
-    programs = Path(sys.executable).parent
-    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "BATTLESNAKE_SNAKE": snake}
-    server = subprocess.Popen(words, env=environment, cwd=tmp_path)
-    try:
-        address = f"http://127.0.0.1:{port}"
-        wait_for(address, server)
+    """In a plain folder."""
+    with container(snake, tmp_path) as address:
         with urllib.request.urlopen(address) as answer:
             assert (json.load(answer)["color"] == "#123456") == (snake != "cautious")
         body = json.dumps(board.to_api("snake_0")).encode()
         with urllib.request.urlopen(f"{address}/move", body) as answer:
             assert json.load(answer)["move"] == expected(snake, board)
-    finally:
-        server.terminate()
-        server.wait(PATIENCE)
 
 
 def test_sagemaker_s_command_answers_on_its_port(tmp_path: Path, board: Board, snake: str) -> None:
@@ -118,21 +105,12 @@ def test_sagemaker_s_command_answers_on_its_port(tmp_path: Path, board: Board, s
     script = tmp_path / "serve"
     script.write_text(text.replace("\\n", "\n").replace("8080", port))
     script.chmod(0o755)
-    programs = Path(sys.executable).parent
-    assert shutil.which("battlesnake-gym", path=str(programs))
-    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "BATTLESNAKE_SNAKE": snake}
-    server = subprocess.Popen([script], env=environment, cwd=tmp_path)
-    try:
-        address = f"http://127.0.0.1:{port}"
-        wait_for(address, server)
+    with served([str(script)], snake, port, tmp_path) as address:
         with urllib.request.urlopen(f"{address}/ping") as answer:
             assert answer.status == 200
         body = json.dumps(board.to_api("snake_0")).encode()
         with urllib.request.urlopen(f"{address}/invocations", body) as answer:
             assert json.load(answer)["move"] == expected(snake, board)
-    finally:
-        server.terminate()
-        server.wait(PATIENCE)
 
 
 class Lambda(ThreadingHTTPServer):

@@ -10,7 +10,8 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,33 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
+from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import Game
 from heuristics.evaluation import SHIPPED as EVALUATION
 from server import bundle, pack
+from server.addresses import Reach
+from server.arena import league_file
+from server.arena.database import open_database
+from server.arena.league import Players
 from server.arena.players import LocalPlayer
-from server.arena.tournament import Entrant, entrants, local_factory, open_players
+from server.arena.programs import Programs
+from server.arena.standing_league import League
+from server.arena.tournament import (
+    Entrant,
+    Fixture,
+    Result,
+    Setup,
+    entrants,
+    local_factory,
+    open_players,
+)
 from server.bundle import Bundle, BundleError
 from server.live.app import create_app
 from server.live.sessions import _seed
 from server.strategies import CAREFUL, SHIPPED, strategy_factory
 from server.web.roster import Roster
+from tests.deployment.containers import container
+from tests.server.fast_league import FastClock, play_here
 from tests.server.test_lambda_handler import http_api
 from tests.server.test_serve import Engine
 
@@ -129,6 +147,49 @@ def on_lambda(folder: Path, bodies: list[dict[str, Any]], patch: pytest.MonkeyPa
     return [json.loads(answer["body"])["move"] for answer in answers]
 
 
+def in_a_league(path: Path, folder: Path, count: int) -> Iterator[tuple[Replay, int]]:
+    """A bundle's games in a standing league, so many moves of it or more, with its seeds there."""
+    told = {
+        "name": "Club",
+        "snakes": {"mine": str(path), "other": "cautious"},
+        "boards": [{"width": 11, "height": 11, "max_turns": 300}],
+        "timeout": 10_000,
+    }
+    plan = league_file.read(told, folder)
+    engine = open_database(f"sqlite:///{folder / 'arena.sqlite'}")
+    seeds: dict[str, int] = {}
+
+    def play(setup: Setup, fixture: Fixture, replays: Path | None) -> Future[Result]:
+        future = play_here(setup, fixture, replays)
+        seats = [entrant.label for entrant in entrants(setup.snakes)]
+        seeds[str(future.result().replay)] = fixture.seed + seats.index("mine")
+        return future
+
+    with Programs({}) as programs:
+        players = Players(plan, programs, Reach())
+        league = League(
+            plan, players.sources, engine, players.ailments, replays=folder, clock=FastClock()
+        )
+        while count > 0:
+            league.step(play)
+            for name in [*seeds]:
+                replay = Replay.load(name)
+                yield replay, seeds.pop(name)
+                count -= sum(replay.snake_id("mine") in turn.moves for turn in replay.turns)
+    engine.dispose()
+
+
+def assert_the_league_plays(build: snakes.Factory, replay: Replay, seed: int) -> None:
+    """The moves of "mine" in a league's game are those of a strategy of that seed."""
+    mine = replay.snake_id("mine")
+    player = LocalPlayer(build(seed), 10.0)
+    for board, turn in zip(replay.boards(), replay.turns, strict=False):
+        if mine in turn.moves:
+            assert not turn.problems
+            answer = asyncio.run(player.move(board.to_api(mine)))
+            assert turn.moves[mine] == answer.move, f"the league, {board}"
+
+
 OVER_A_POLICY = (
     RULES
     + """
@@ -181,6 +242,10 @@ def test_the_same_moves_everywhere(
     with zipfile.ZipFile(path) as archive:
         archive.extractall(tmp_path / "task")
     assert on_lambda(tmp_path / "task", bodies, monkeypatch) == moves, "Lambda"
+    with container(str(path), tmp_path) as address:
+        assert over_http(address, "/move", bodies) == moves, "the image's command"
+    for replay, seed in in_a_league(path, tmp_path, count):
+        assert_the_league_plays(build, replay, seed)
 
 
 def test_the_looks_are_the_bundle_s_unless_others_are_given(
