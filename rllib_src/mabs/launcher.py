@@ -31,6 +31,7 @@ from sagemaker_rl.launch.console import say
 from sagemaker_rl.launch.hyperparameters import HyperparameterError, option
 from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
 from sagemaker_rl.runs import checkpoints
+from sagemaker_rl.runs.curves import PLAYED
 from sagemaker_rl.runs.ending import Delivered
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
@@ -119,7 +120,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         "lost_head_to_head": "env_runners/Snake_was_eaten",
         "starved": "env_runners/Starved",
         "loss_of_q_values": "learners/default_policy/qf_loss",
-        "turns_played": "env_runners/num_env_steps_sampled_lifetime",
+        "turns_played": PLAYED,
     }
 
     def register_env_creator(self) -> None:

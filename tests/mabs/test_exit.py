@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import ending
 from tests.progress import rows
+from tests.sagemaker_rl import first_page
 from tests.sagemaker_rl.doctored import doctor, mark_whole
 
 pytest.importorskip("heuristics._search")
@@ -60,7 +62,16 @@ def test_a_run_leaves_curves_checkpoints_and_an_evaluation(trained: Path) -> Non
     evaluation = Evaluation.load(trained / "model" / "champion.evaluation")
     assert evaluation.facts["command"] == "train --algorithm EXIT"
     assert [11, 11] in evaluation.facts["trained_for"]["sizes"]
-    assert list((trained / "tensorboard").iterdir())
+    assert "elo" in first_page.check(trained / "tensorboard")
+
+
+def test_it_ends_with_five_lines(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(trained.parent, "--num-iters", "3") == 0
+    told = ending.told(capsys.readouterr().out, trained)
+    assert told["result"].startswith("done: EXIT, 3 iterations and ")
+    assert " Elo" in told["strength"] or "not measured" in told["strength"]
+    assert told["model"] == f"{trained}/model/champion.evaluation"
+    assert told["next"] == f"battlesnake-gym runs {trained}"
 
 
 def test_a_resumed_run_goes_on_with_all_that_was_learned(trained: Path) -> None:

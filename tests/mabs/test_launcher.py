@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import ending
 from tests.progress import rows
+from tests.sagemaker_rl import first_page
 from tests.sagemaker_rl.doctored import doctor, mark_whole
 
 pytestmark = [
@@ -63,7 +65,8 @@ def test_a_run_leaves_curves_checkpoints_and_a_policy(trained: Path) -> None:
         assert values[0] > 0
     assert all(float(row["episode_len_mean"]) > 0 for row in table)
     assert "Snake_was_eaten" in table[0]
-    assert list((trained / "tensorboard").glob("events.*"))
+    curves = first_page.check(trained / "tensorboard")
+    assert {"reward", "length", "longest_snake", "hit_a_wall", "loss_of_q_values"} <= set(curves)
     checkpoints = sorted(path.name for path in (trained / "checkpoints").iterdir())
     assert checkpoints == ["checkpoint_000002", "checkpoint_000004"]
     assert (trained / "model" / "policy.onnx").is_file()
@@ -75,12 +78,11 @@ def test_a_finished_run_is_not_trained_again_and_ends_with_five_lines(
     before = rows(trained)
     assert train(trained.parent, "--num-iters", "4") == 0
     assert rows(trained) == before
-    result, strength, model, report, following = capsys.readouterr().out.splitlines()[-5:]
-    assert result.startswith("result: done: DQN-5x5-2, 4 iterations and ")
-    assert strength.startswith("strength: not measured")
-    assert model == f"model: {trained}/model/policy.onnx"
-    assert report.startswith(f"report: {trained}/report.html, ")
-    assert following == f"next: battlesnake-gym serve --policy {trained}/model/policy.onnx"
+    told = ending.told(capsys.readouterr().out, trained)
+    assert told["result"].startswith("done: DQN-5x5-2, 4 iterations and ")
+    assert told["strength"].startswith("not measured")
+    assert told["model"] == f"{trained}/model/policy.onnx"
+    assert told["next"] == f"battlesnake-gym serve --policy {trained}/model/policy.onnx"
 
 
 def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
@@ -370,6 +372,7 @@ SMALL_EXIT = [
     *("--rl.training.config.match_pairs", "2", "--rl.training.config.first_epochs", "5"),
 ]
 GAMES = ["--num-agents", "2", "--map-size", "7", "--seed", "3", "--num-workers", "1"]
+IMPALA = ["--algorithm", "IMPALA", *GAMES, "--num-workers", "0"]  # its learner is a process too
 
 
 @pytest.mark.parametrize(
@@ -378,9 +381,10 @@ GAMES = ["--num-agents", "2", "--map-size", "7", "--seed", "3", "--num-workers",
         (SMALL, "policy.onnx"),
         pytest.param(["--algorithm", "APEX", *GAMES], "policy.onnx", marks=pytest.mark.slow),
         pytest.param(["--algorithm", "PPO", *GAMES], "policy.onnx", marks=pytest.mark.slow),
+        pytest.param(IMPALA, "policy.onnx", marks=pytest.mark.slow),
         pytest.param(SMALL_EXIT, None, marks=pytest.mark.slow),
     ],
-    ids=["DQN", "APEX", "PPO", "EXIT"],
+    ids=["DQN", "APEX", "PPO", "IMPALA", "EXIT"],
 )
 def test_sigterm_to_the_whole_group_delivers_what_was_trained(
     command: subprocess.Popen[str], run_folder: Path, delivered: str | None
@@ -390,9 +394,11 @@ def test_sigterm_to_the_whole_group_delivers_what_was_trained(
         assert command.poll() is None, command.communicate()
         time.sleep(0.05)
     os.killpg(command.pid, signal.SIGTERM)
-    _, err = command.communicate()
+    out, err = command.communicate()
     assert command.returncode == 143, err
     (run,) = run_folder.iterdir()
+    assert ending.told(out, run)["result"].startswith("stopped; the same command resumes from ")
+    assert first_page.check(run / "tensorboard")
     assert list((run / "checkpoints").iterdir())
     assert delivered is None or (run / "model" / delivered).is_file()
 

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import ending
 from tests.progress import rows
+from tests.sagemaker_rl import first_page
 
 pytestmark = [
     pytest.mark.rllib,
@@ -50,6 +52,18 @@ def test_a_run_leaves_a_curve_and_goes_on_from_its_checkpoint(trained: Path) -> 
     assert float(table[-1]["episode_len_mean"]) > 0
     # Tested after the second of three.
     assert [row["test_reward_mean"] != "" for row in table] == [False, True, False]
+
+
+def test_it_ends_with_five_lines(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    game = json.dumps({"env_name": "bossfight", "num_levels": 3})
+    again = [*SMALL, "--hyperparameter", f"env_config={game}", "--timesteps", "700"]
+    assert train(trained.parent, *again) == 0
+    told = ending.told(capsys.readouterr().out, trained)
+    assert told["result"].startswith("done: starter-example-bossfight, 3 iterations and ")
+    checkpoint = f"{trained}/checkpoints/checkpoint_000003"
+    assert told["model"].startswith(checkpoint)
+    assert told["next"] == f"battlesnake-gym rollout {checkpoint}"
+    assert first_page.check(trained / "tensorboard") == ["length", "reward", "turns_played"]
 
 
 def test_what_rewards_are_divided_by_goes_on_too(trained: Path) -> None:
@@ -111,7 +125,7 @@ def test_callbacks_of_users(trained: Path) -> None:
     assert "rllib/env_runners/levels_completed" in events.Tags()["scalars"]
 
 
-def generalizations_of_several_games_in_one_picture(trained: Path, tmp_path: Path) -> None:
+def test_curves_of_several_games_in_one_picture(trained: Path, tmp_path: Path) -> None:
     from mabs.plot import main
 
     picture = tmp_path / "curves.svg"

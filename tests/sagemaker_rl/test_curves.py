@@ -7,7 +7,9 @@ import pytest
 
 curves = pytest.importorskip("sagemaker_rl.runs.curves", reason="needs the extra rllib")
 from sagemaker_rl.runs import progress  # noqa: E402
+from tests.sagemaker_rl import first_page  # noqa: E402
 
+PLAYED = {"num_env_steps_sampled_lifetime": 800}
 COLUMNS = {"training_iteration": "training_iteration", "reward": "env_runners/mean"}
 
 
@@ -50,16 +52,20 @@ def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
     settings = {"lr": 1e-4, "algorithm": "DQN", "double_q": True, "sizes": [7, 11], "seed": None}
     named = {"reward": "env_runners/mean"}
     run = curves.Curves(tmp_path, COLUMNS, 0, named=named, settings=settings)
+    played = {"env_runners": {"mean": 0.5} | PLAYED}
     gif = b"GIF89a" + bytes([30, 0, 20, 1]) + b"..."
     for iteration in (1, 2):
         config = {"lr": 1e-4, "model": {"width": 256}}
-        run.add(results(iteration, 0.5) | {"config": config, "learners": {"loss": 2.0}})
+        learners = {"loss": 2.0}
+        run.add(results(iteration, None) | played | {"config": config, "learners": learners})
         run.add_film(gif, iteration)
     run.close()
     board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert sorted(board.Tags()["scalars"]) == [
-        "curves/reward", "rllib/learners/loss", "rllib/training_iteration"
+        "curves/reward", "progress/turns_played",
+        "rllib/learners/loss", "rllib/training_iteration",
     ]  # fmt: skip
+    assert first_page.check(tmp_path / "tensorboard") == ["reward"]
     assert [event.step for event in board.Scalars("curves/reward")] == [1, 2]
     (image, _) = board.Images("game/against_itself")
     assert (image.width, image.height, image.encoded_image_string) == (30, 276, gif)
@@ -70,9 +76,19 @@ def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
     assert told["lr"].number_value == pytest.approx(1e-4)
     assert told["sizes"].string_value == "[7, 11]"
     experiment = HParamsPluginData.FromString(found["_hparams_/experiment"]).experiment
-    assert [one.name.tag for one in experiment.metric_infos] == ["curves/reward"]
+    assert sorted(one.name.tag for one in experiment.metric_infos) == [
+        "curves/reward", "progress/turns_played"
+    ]  # fmt: skip
     with pytest.raises(ValueError, match="13 curves are named"):
-        curves.Curves(tmp_path, COLUMNS, 0, named={str(n): str(n) for n in range(13)})
+        curves.Curves(tmp_path, COLUMNS, 0, named={str(n): str(n) for n in range(12)})
+
+
+def test_where_no_game_is_filmed_tensorboard_opens_with_the_turns_too(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="needs the extra rllib")
+    run = curves.Curves(tmp_path, COLUMNS, 0, named={"reward": "env_runners/mean"})
+    run.add({"training_iteration": 1, "env_runners": {"mean": 0.5, "max": 1.0} | PLAYED})
+    run.close()
+    assert first_page.check(tmp_path / "tensorboard") == ["reward", "turns_played"]
 
 
 def test_what_is_uploaded_is_copied_now_and_then(

@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from sagemaker_rl.launch.results import fetch
 from sagemaker_rl.rehearsal.jobs import _instances
 from sagemaker_rl.runs.metric_lines import METRIC_DEFINITIONS, METRICS
+from tests import ending
 
 SCRIPT = """
 import json, os, signal, sys
@@ -282,7 +283,11 @@ OF_THE_LADDER = {"elo", "elo_low", "elo_high", "elo_best", "ladder_points"}
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("iterations", [3, pytest.param(60, marks=pytest.mark.slow)])
 def test_the_published_job_trains_and_gives_a_table(
-    session: Any, training: Callable[..., Any], iterations: int
+    session: Any,
+    training: Callable[..., Any],
+    iterations: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """As the post on the starter pack has it: the SDK's patterns, and the names of its settings."""
     from sagemaker.rl import RLEstimator, RLToolkit
@@ -316,3 +321,13 @@ def test_the_published_job_trains_and_gives_a_table(
         Bucket=bucket, Prefix=f"{name}/output/intermediate/tensorboard/events."
     )
     assert found["KeyCount"] == 1
+    # It ends as a run here does, and the report comes with the rest.
+    log = [line.partition("algo-1 | ") for line in capsys.readouterr().out.splitlines()]
+    said = [line.partition(": ") for start, mark, line in log if mark and not start]
+    begins = next(n for n, (word, _, _) in enumerate(said) if word == "result")
+    told = {word: what for word, _, what in said[begins : begins + len(ending.WORDS)]}
+    assert tuple(told) == ending.WORDS
+    assert told["report"].partition(",")[0].endswith("/report.html")
+    assert told["next"].startswith("sagemaker_rl.launch.results.fetch(estimator, ")
+    run = fetch(estimator, tmp_path / "run")
+    assert "</html>" in (run / "report.html").read_text()

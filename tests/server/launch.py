@@ -14,13 +14,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
+def wait_for(address: str, process: subprocess.Popen[bytes], path: str = "/healthz") -> None:
     """Until the server answers; its own death is an error at once."""
     limit = time.monotonic() + 120
     while time.monotonic() < limit:
         assert process.poll() is None, "the server ended"
         try:
-            urllib.request.urlopen(f"{address}/healthz", timeout=60).close()
+            urllib.request.urlopen(f"{address}{path}", timeout=60).close()
         except OSError:
             time.sleep(0.05)
         else:

@@ -1,8 +1,9 @@
 """Curves of a run: ``progress.csv`` and TensorBoard, both going on where a resumed run left off.
 
 TensorBoard opens with the curves that an experiment names (the group ``curves``) and a game as a
-film (``game``); all other results are in the group ``rllib``, below. The hyperparameters are in its
-HPARAMS tab, and nowhere else.
+film (``game``), or, where no game is filmed, how much was played (``progress``); all other results
+are in the group ``rllib``, folded below. The hyperparameters are in its HPARAMS tab, and nowhere
+else.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ from sagemaker_rl.runs.progress import CSV_FILE, ITERATION, read
 MOST_NAMED = 12
 """Curves on TensorBoard's first page: as many as it shows at once."""
 
-NAMED, GAME, OTHERS = "curves", "game", "rllib"
-"""Groups in TensorBoard, which shows them by the alphabet."""
+NAMED, GAME, PROGRESS, OTHERS = "curves", "game", "progress", "rllib"
+"""Groups in TensorBoard, which shows them by the alphabet and opens the first two."""
+
+PLAYED = "env_runners/num_env_steps_sampled_lifetime"
+"""The result in the group `PROGRESS`; where there is no `GAME`, it stands before `OTHERS`."""
 
 CONFIG = "config/"
 """What RLlib repeats of its configuration in each result."""
@@ -56,7 +60,8 @@ class Curves:
     ``columns`` maps the CSV's column names to keys of the results as `flatten` gives them; absent
     numbers are left empty. Rows after iteration ``resumed_at`` are dropped at the start: they
     belong to work that no checkpoint has. ``named`` maps what TensorBoard's first curves are
-    called, `MOST_NAMED` at most, to keys of the results, and ``settings`` are the hyperparameters.
+    called, `MOST_NAMED` at most with that of `PLAYED`, to keys of the results, and ``settings`` are
+    the hyperparameters.
     Where an ``intermediate`` folder is given, it gets a copy of TensorBoard's file every
     `COPY_SECONDS`: ``sagemaker-training`` uploads what is closed there to S3 while the job runs.
     """
@@ -71,7 +76,9 @@ class Curves:
         settings: Mapping[str, Any] | None = None,
         intermediate: Path | None = None,
     ) -> None:
-        self._tags = {key: f"{NAMED}/{name}" for name, key in (named or {}).items()}
+        self._tags = {PLAYED: f"{PROGRESS}/turns_played"} | {
+            key: f"{NAMED}/{name}" for name, key in (named or {}).items() if key != PLAYED
+        }
         if len(self._tags) > MOST_NAMED:
             raise ValueError(f"{len(self._tags)} curves are named, and {MOST_NAMED} may be")
         folder.mkdir(parents=True, exist_ok=True)

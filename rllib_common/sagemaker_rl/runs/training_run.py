@@ -24,7 +24,7 @@ from tqdm import tqdm
 from sagemaker_rl.launch.console import say
 from sagemaker_rl.launch.job import Job
 from sagemaker_rl.runs import checkpoints, metric_lines, states
-from sagemaker_rl.runs.curves import Curves, flatten
+from sagemaker_rl.runs.curves import PLAYED, Curves, flatten
 from sagemaker_rl.runs.progress import CSV_FILE, ITERATION
 from sagemaker_rl.runs.recorded_games import Games, Record
 from sagemaker_rl.runs.run_file import FAILED, GAMES, RUNNING, STOPPED, RunFile
@@ -33,7 +33,7 @@ from sagemaker_rl.runs.tracking import Tracking
 CSV_COLUMNS = {
     ITERATION: ITERATION,
     "time_total_s": "time_total_s",
-    "env_steps": "env_runners/num_env_steps_sampled_lifetime",
+    "env_steps": PLAYED,
     "episode_reward_mean": "env_runners/episode_return_mean",
     "episode_len_mean": "env_runners/episode_len_mean",
     "num_episodes": "env_runners/num_episodes",
@@ -62,7 +62,7 @@ LOSS = re.compile(r"learners/[^/]+/(total_loss|qf_loss)")
 NAMED_CURVES = {
     "reward": "env_runners/episode_return_mean",
     "length": "env_runners/episode_len_mean",
-    "turns_played": "env_runners/num_env_steps_sampled_lifetime",
+    "turns_played": PLAYED,
 }
 """What TensorBoard opens with, of every experiment."""
 

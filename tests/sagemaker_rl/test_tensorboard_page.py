@@ -1,0 +1,74 @@
+"""TensorBoard's first page, in a browser."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+curves = pytest.importorskip("sagemaker_rl.runs.curves", reason="needs the extra rllib")
+pytest.importorskip("tensorboard", reason="needs the extra rllib")
+from tests.sagemaker_rl import first_page  # noqa: E402
+from tests.server.browser import Browser, browser  # noqa: E402
+from tests.server.launch import free_port, wait_for  # noqa: E402
+
+__all__ = ["browser"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.rllib]
+
+NAMED = {f"curve_{n:02}": f"env_runners/{n}" for n in range(curves.MOST_NAMED - 1)}
+GIF = (
+    b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff!\xf9\x04\x00\x00\x00\x00\x00"
+    b",\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"
+)
+
+
+@contextmanager
+def tensorboard(folder: Path) -> Iterator[str]:
+    """TensorBoard over a folder; gives its address."""
+    port = str(free_port())
+    program = Path(sys.executable).with_name("tensorboard")
+    server = subprocess.Popen(
+        [program, "--logdir", folder, "--host", "127.0.0.1", "--port", port],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(f"http://127.0.0.1:{port}", server, "/")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+@pytest.mark.parametrize("filmed", [True, False], ids=["with-a-film", "without"])
+def test_it_opens_with_the_named_curves(filmed: bool, tmp_path: Path, browser: Browser) -> None:
+    settings = {"lr": 1e-4, "algorithm": "DQN"}
+    run = curves.Curves(tmp_path, {}, 0, named=NAMED, settings=settings)
+    for iteration in (1, 2, 3):
+        runners = dict.fromkeys(map(str, range(40)), 0.5 * iteration)
+        run.add({
+            "training_iteration": iteration,
+            "env_runners": {**runners, "num_env_steps_sampled_lifetime": 100 * iteration},
+            "config": {"lr": 1e-4, "model": {"width": 256}},
+        })  # fmt: skip
+        if filmed:
+            run.add_film(GIF, iteration)
+    run.close()
+    expected = first_page.cards(tmp_path / "tensorboard")
+    assert first_page.check(tmp_path / "tensorboard")
+    with tensorboard(tmp_path / "tensorboard") as address:
+        browser.look(1280, 5000)  # cards are drawn where they are seen
+        browser.open(address)
+        names = (
+            "[...document.querySelectorAll('card-view tb-truncated-path')].map(tag => tag.title)"
+        )
+        browser.wait(f"{names}.length >= {len(expected)}")
+        shown = list(map(str, browser.run(names)))
+        headers = "[...document.querySelectorAll('.group-title')].map(name => name.textContent)"
+        groups = [str(name).strip() for name in browser.run(headers)]
+    assert sorted(shown) == expected
+    assert groups == ["Pinned", "curves", *(["game"] if filmed else []), "progress", "rllib"]
