@@ -1,0 +1,86 @@
+"""The README's first link leads to where the page that plays was published."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "tools/link_the_page.sh"
+ADDRESS = "https://owner.example/name/docs/play/index.html"
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(
+        ["git", *words], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def link(folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if key != "GITHUB_REF_NAME"}
+    return subprocess.run(
+        [SCRIPT, ADDRESS], cwd=folder, env=environment, capture_output=True, text=True
+    )
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    """A repository that takes pushes."""
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "published")
+    return tmp_path / "published"
+
+
+@pytest.fixture
+def clone(published: Path) -> Path:
+    """A clone with the README as it is."""
+    git(published.parent, "clone", "-q", "published", "clone")
+    folder = published.parent / "clone"
+    shutil.copy(ROOT / "README.md", folder)
+    git(folder, "add", "README.md")
+    git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "First")
+    git(folder, "push", "-q", "origin", "HEAD:main")
+    return folder
+
+
+def test_the_link_is_committed_and_pushed_once(clone: Path, published: Path) -> None:
+    before = (clone / "README.md").read_text()
+    assert link(clone).returncode == 0
+    after = git(published, "show", "main:README.md")
+    lines = zip(before.strip().splitlines(), after.splitlines(), strict=True)
+    changed = [new for old, new in lines if old != new]
+    assert len(changed) == 1
+    assert changed[0].startswith(f"**[Play against the champion]({ADDRESS})**")
+    again = link(clone)
+    assert (again.returncode, "already" in again.stdout) == (0, True)
+    assert git(published, "rev-list", "--count", "main") == "2"
+
+
+def test_a_branch_that_takes_no_pushes_says_what_to_do(clone: Path, published: Path) -> None:
+    hook = published / "hooks/pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    done = link(clone)
+    assert done.returncode == 1
+    assert f"put {ADDRESS} into README.md by hand" in done.stderr
+
+
+def test_a_readme_without_the_link_is_told(clone: Path) -> None:
+    (clone / "README.md").write_text("# Nothing\n")
+    done = link(clone)
+    assert done.returncode == 1
+    assert "must have one line" in done.stderr
+
+
+def test_ci_links_the_page_that_it_published() -> None:
+    workflow = (ROOT / ".github/workflows/ci.yml").read_text()
+    publish = workflow.partition("\n  publish:")[2].partition("\n  images:")[0]
+    assert (
+        "tools/link_the_page.sh ${{ steps.pages.outputs.page_url }}docs/play/index.html" in publish
+    )
+    assert "if: ${{ !github.event.repository.fork }}" in publish
+    assert "contents: write" in publish

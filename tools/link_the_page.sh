@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# link_the_page.sh ADDRESS: let the README's first link lead to the page that plays, where CI has published it.
+#
+# Commits and pushes that one line if it has changed; whoever reads the README then plays after one click.
+set -euo pipefail
+address=$1
+cd "$(git rev-parse --show-toplevel)"
+
+if [ "$(grep -c '^\*\*\[Play against the champion\](.*)\*\*' README.md)" != 1 ]; then
+  echo "link_the_page.sh: README.md must have one line that begins with **[Play against the champion](ADDRESS)**" >&2
+  exit 1
+fi
+sed -i "s|^\*\*\[Play against the champion\]([^)]*)\*\*|**[Play against the champion]($address)**|" README.md
+if git diff --quiet README.md; then
+  echo "README.md leads to $address already"
+  exit
+fi
+git -c user.name="continuous integration" -c user.email="ci@localhost" \
+  commit -q -m "The README's first link leads to the page that plays" README.md
+git push -q origin HEAD:"${GITHUB_REF_NAME:-$(git branch --show-current)}" || {
+  echo "link_the_page.sh: the branch takes no pushes from here; put $address into README.md by hand" >&2
+  exit 1
+}
