@@ -80,6 +80,10 @@ def test_the_page_follows_a_run(quiet: Browser, site: str, folder: Path) -> None
 def test_the_games_of_a_run_are_played(quiet: Browser, site: str) -> None:
     quiet.open(f"{site}/run/long")
     quiet.wait("document.querySelectorAll('svg.thumbnail .snake').length === 4")
+    # Each card stays in its place of the grid, below its caption.
+    assert quiet.run("""[...document.querySelectorAll('.games > li')].every(place => place
+        .querySelector('a.game').getBoundingClientRect().bottom
+        <= place.getBoundingClientRect().bottom + 1)""")
     quiet.run("document.querySelector('a.game').click()")
     quiet.wait("document.querySelectorAll('#board .snake').length === 2")
     assert quiet.text(".brand").strip() == "Runs"
