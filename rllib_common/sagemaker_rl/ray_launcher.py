@@ -43,12 +43,16 @@ from sagemaker_rl.launch import channels, hyperparameters
 from sagemaker_rl.launch.console import say
 from sagemaker_rl.launch.failure import disk_is_full, report_failure
 from sagemaker_rl.launch.hyperparameters import HyperparameterError, option
+from sagemaker_rl.launch.instance_types import has_gpu, instance_groups, vcpus
 from sagemaker_rl.launch.job import Job
 from sagemaker_rl.runs import checkpoints, ending, run_lock, tracking
 from sagemaker_rl.runs.checkpoints import CheckpointError
 from sagemaker_rl.runs.ending import Delivered
 from sagemaker_rl.runs.run_file import DONE, STOPPED
 from sagemaker_rl.runs.training_run import CSV_COLUMNS, NAMED_CURVES, TrainingRun, stop_signals
+
+FINE = "the hyperparameters are fine"
+"""What ``--check`` says at its end."""
 
 PARAMS_FILE = "params.json"
 """Beside the model of a SageMaker job: the hyperparameters and what they made."""
@@ -203,7 +207,8 @@ class SageMakerRayLauncher:
             config = self._configure(settings, membership, arguments.address)
             if arguments.check:
                 self.identity(config)
-                say("the hyperparameters are fine")
+                self._check_instances(config, settings.plain)
+                say(FINE)
                 return 0
             tracking.check(settings.plain.track)
             check_driver(os.environ)
@@ -316,6 +321,23 @@ class SageMakerRayLauncher:
         config.validate()
         return config
 
+    def _check_instances(self, config: AlgorithmConfig, plain: Any) -> None:
+        """Refuse, and tell, what can be known of a job by the names of its instance types."""
+        groups = instance_groups(os.environ)
+        cpus = 0
+        for group in groups:
+            count = vcpus(group["instance_type"])
+            if count is None:
+                return
+            cpus += count * len(group["hosts"])
+        if not groups:
+            return
+        config.num_env_runners = self._workers(config, plain.num_workers, cpus)
+        config.num_gpus_per_learner = int(any(has_gpu(group["instance_type"]) for group in groups))
+        check_cpus(config, cpus)
+        if line := self.announce(config):
+            say(line)
+
     def _plan(
         self,
         arguments: argparse.Namespace,
@@ -368,7 +390,7 @@ class SageMakerRayLauncher:
         run.bring_back_curves()
         if not membership.alone:
             with leading(membership, plain) as leader:
-                self._train_on(leader.cpus, leader.gpus, run, plain)
+                self._train_on(leader.cpus, leader.gpus, run, plain, leader.all_here)
                 if run.stopped_by:
                     leader.stopped()
         elif address is not None:
@@ -382,9 +404,24 @@ class SageMakerRayLauncher:
             self._deliver(run)
         return 128 + run.stopped_by if run.stopped_by else 0
 
-    def _train_on(self, cpus: int, gpus: int, run: TrainingRun, plain: Hyperparameters) -> None:
-        """Train with as many runners as a cluster's CPUs are good for."""
-        run.config.num_env_runners = self._workers(run.config, plain.num_workers, cpus)
+    def _train_on(
+        self,
+        cpus: int,
+        gpus: int,
+        run: TrainingRun,
+        plain: Hyperparameters,
+        all_here: bool = True,
+    ) -> None:
+        """Train with as many runners as a cluster's CPUs are good for, now and later."""
+
+        def room(cpus: int) -> int:
+            wanted = self._workers(run.config, plain.num_workers, cpus)
+            return min(wanted, most_workers(run.config, cpus))
+
+        run.config.num_env_runners = (
+            self._workers(run.config, plain.num_workers, cpus) if all_here else room(cpus)
+        )
+        run.room = lambda: room(int(ray.cluster_resources().get("CPU", 0)))
         check_cpus(run.config, cpus)
         check_gpus(run.config, gpus)
         if not run.finished:
@@ -502,17 +539,27 @@ def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
     Raises:
         HyperparameterError: there are not enough CPUs.
     """
-    learners = config.num_learners if config.num_gpus_per_learner == 0 else 0
-    others = learners + (config.evaluation_num_env_runners or 0)
-    # On a single CPU one runner may share it with the driver.
-    most = int((max(cpus - 1, 1) - others) / (config.num_cpus_per_env_runner or 1))
+    most, others = most_workers(config, cpus), _other_processes(config)
     if not 0 <= config.num_env_runners <= most:
         also = f", {others} go to learners and evaluation" if others else ""
         raise HyperparameterError(
-            f"num_workers must be between 0 and {max(most, 0)}, got {config.num_env_runners}: "
+            f"num_workers must be between 0 and {most}, got {config.num_env_runners}: "
             f"there are {cpus} CPUs, and one is the driver's{also} "
             "(with 0 workers the driver plays the games itself)"
         )
+
+
+def most_workers(config: AlgorithmConfig, cpus: int) -> int:
+    """How many runners there is room for on so many CPUs, one of which is the driver's."""
+    # On a single CPU one runner may share it with the driver.
+    left = max(cpus - 1, 1) - _other_processes(config)
+    return max(int(left / (config.num_cpus_per_env_runner or 1)), 0)
+
+
+def _other_processes(config: AlgorithmConfig) -> int:
+    """CPUs that learners and evaluation take."""
+    learners: int = config.num_learners if config.num_gpus_per_learner == 0 else 0
+    return learners + (config.evaluation_num_env_runners or 0)
 
 
 def check_driver(environ: Mapping[str, str]) -> None:

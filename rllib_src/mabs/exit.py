@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 import ray
 import torch
-from ray.exceptions import RayActorError
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from battlesnake_gym.files import write_atomically
@@ -243,10 +242,19 @@ class EXIT:
         self._fragments: dict[ray.ObjectRef, _Asked] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="exit-"))
         torch.set_num_threads(1)
-        runner = ray.remote(num_cpus=CPUS_OF_RUNNER, max_restarts=-1)(Runner)
-        self._runners = [runner.remote() for _ in range(config.num_env_runners)]
+        # What a runner that dies was asked for, Ray asks of the one that it starts in its place.
+        self._runner = ray.remote(num_cpus=CPUS_OF_RUNNER, max_restarts=-1, max_task_retries=-1)(
+            Runner
+        )
+        self._runners: list[Any] = []
+        self.grow(config.num_env_runners)
 
     # What the launcher calls
+
+    def grow(self, runners: int) -> None:
+        """Have so many runners, unless there are more."""
+        while len(self._runners) < runners:
+            self._runners.append(self._runner.remote())
 
     def train(self) -> dict[str, Any]:
         """One iteration: play, fit, let the candidate play for the champion's place."""
@@ -330,13 +338,7 @@ class EXIT:
             self._ask_runners()
             ready, _ = ray.wait(list(self._fragments), num_returns=1)
             asked = self._fragments.pop(ready[0])
-            try:
-                fragment: Fragment = ray.get(ready[0])
-            except RayActorError:
-                # Ray starts the runner again, and it is asked for another one.
-                self._schedule.played(asked.kind, -self._fragment)
-                continue
-            fragment = replace(fragment, champion=asked.champion)
+            fragment = replace(ray.get(ready[0]), champion=asked.champion)
             searched = int((fragment.games.rows["kind"] != AT_RANDOM).sum())
             self._schedule.played(asked.kind, searched - self._fragment)
             self.progress.games += len(fragment.games.points)
@@ -395,10 +397,7 @@ class EXIT:
                 runner = self._runners[number % len(self._runners)]
                 snakes = (2, 4)[number % 2]
                 references.append(runner.pair.remote(one, other, snakes, base + number))
-            try:
-                outcome, seconds = ray.get(references[index])
-            except RayActorError:
-                continue
+            outcome, seconds = ray.get(references[index])
             self.progress.cpu_seconds += seconds
             yield outcome
 
@@ -417,10 +416,7 @@ class EXIT:
             self.champion, self.settings.ladder_positions, owed, self.progress.rounds
         )
         self._ask_runners()  # the others do not wait for it
-        try:
-            placement, seconds = ray.get(placing)
-        except RayActorError:
-            return
+        placement, seconds = ray.get(placing)
         self.progress.cpu_seconds += seconds
         self.strength.ladder_seconds += seconds
         self.strength.training_seconds = self.progress.cpu_seconds

@@ -26,7 +26,7 @@ from mabs.network import check as check_network
 from mabs.opponents import Opponents, absolute, is_file, path_of
 from mabs.past_selves import PastSelves
 from mxnet_baseline.algorithm import MXNet
-from sagemaker_rl.launch import channels
+from sagemaker_rl.launch import channels, costs
 from sagemaker_rl.launch.console import say
 from sagemaker_rl.launch.hyperparameters import HyperparameterError, option
 from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
@@ -179,6 +179,22 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             config.algo_class, APEX
         )
         return 0 if alone else super().default_workers(config, cpus)
+
+    def announce(self, config: AlgorithmConfig) -> str:
+        """How busy learner and runners of DQN and APEX will be, and what to rent instead."""
+        kind = config.algo_class
+        if not issubclass(kind, DQN) or config.num_learners > 0:
+            return ""
+        speed = costs.Speed("APEX" if issubclass(kind, APEX) else "DQN", config.training_intensity)
+        if config.num_gpus_per_learner:
+            wanted = config.num_env_runners * costs.SAMPLED_PER_CPU_SECOND["APEX"]
+            times = wanted * speed.replay_ratio / speed.trained_per_second
+            return (
+                f"{config.num_env_runners} runners keep a GPU busy that learns {times:.2g} times "
+                "as fast as a CPU; a faster one waits for them, and they for a slower one"
+            )
+        told = speed.forecast(config.num_env_runners + 1)
+        return f"to be expected (as docs/costs.md reckons): {told}"
 
     def default_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
         """The experiment, or else algorithm, board and snakes."""

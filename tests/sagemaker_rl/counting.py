@@ -30,8 +30,9 @@ def count(settings: ClusterHyperparameters, membership: Membership, num_iters: i
     with leading(membership, settings) as leader:
         signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
         for iteration in range(1, num_iters + 1):
-            nodes = ray.get([node_id.remote() for _ in range(leader.cpus)])
-            say(f"training_iteration={iteration} nodes={len(set(nodes))} cpus={leader.cpus}")
+            cpus = int(ray.cluster_resources()["CPU"])
+            nodes = ray.get([node_id.remote() for _ in range(cpus)])
+            say(f"training_iteration={iteration} nodes={len(set(nodes))} cpus={cpus}")
             if told:
                 leader.stopped()
                 return STOPPED

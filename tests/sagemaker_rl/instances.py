@@ -193,6 +193,8 @@ class Instance:
                 cwd=self.folder,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                # A process group of its own, as a container's: a signal may go to all of it.
+                start_new_session=True,
             )
         # One CPU for each: what they have to do is small, and so may this machine be.
         cpus = sorted(os.sched_getaffinity(0))
@@ -225,14 +227,27 @@ class Instance:
                 f"{self.folder} still runs; its log:\n{self.log[-3000:]}"
             ) from None
 
-    def kill_all(self) -> None:
-        """As when the machine loses its power: everything in the namespace ends at once."""
+    def pids(self) -> list[int]:
+        """All processes in the namespace."""
         listed = subprocess.run(
             ["ip", "netns", "pids", self.namespace], capture_output=True, text=True
         )
-        for pid in listed.stdout.split():
+        return [int(pid) for pid in listed.stdout.split()]
+
+    def kill_one(self, program: str) -> None:
+        """End the one process whose program's path ends so."""
+        (pid,) = [
+            pid
+            for pid in self.pids()
+            if Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0].endswith(program)
+        ]
+        os.kill(pid, signal.SIGKILL)
+
+    def kill_all(self) -> None:
+        """As when the machine loses its power: everything in the namespace ends at once."""
+        for pid in self.pids():
             with suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
         if self._process is not None:
             self._process.wait(10)
 

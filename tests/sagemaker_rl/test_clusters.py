@@ -118,31 +118,36 @@ def cluster(request: pytest.FixtureRequest, network: Network, tmp_path: Path) ->
 # The cluster itself, with a script that only counts
 
 
-@pytest.mark.parametrize("victim", [0, 2], ids=["master", "worker"])
-def test_one_that_never_comes_is_named(cluster: Cluster, victim: int) -> None:
-    everybody = cluster.start(COUNT, 3, without=victim, rl_join_minutes=0.5)
-    for number, one in enumerate(everybody):
-        if number != victim:
-            assert one.wait(STARTED) == 1, one.log
-            assert f"{cluster.names[victim]} did not come" in one.failure
-            others = set(cluster.names) - {cluster.names[victim]}
-            assert not any(f"{other} did not come" in one.failure for other in others)
+def test_a_master_that_never_comes_is_named(cluster: Cluster) -> None:
+    everybody = cluster.start(COUNT, 3, without=0, rl_join_minutes=0.5)
+    for one in everybody[1:]:
+        assert one.wait(STARTED) == 1, one.log
+        assert f"{cluster.names[0]} did not come" in one.failure
 
 
-@pytest.mark.parametrize("victim", [0, 2], ids=["master", "worker"])
+def test_who_is_late_joins(cluster: Cluster) -> None:
+    everybody = cluster.start(COUNT, ENDLESS, without=2, rl_join_minutes=0.5)
+    master = everybody[0]
+    until(lambda: master.iterations >= 2, STARTED, master)
+    assert f"{cluster.names[2]} did not come; beginning without" in master.log
+    assert "nodes=2 cpus=2" in master.log
+    everybody[2].start()
+    until(lambda: "nodes=3 cpus=3" in master.log, STARTED, master)
+    stop(everybody)
+
+
 @pytest.mark.parametrize("moment", ["joined", "counting"])
-def test_a_kill_ends_all(cluster: Cluster, moment: str, victim: int) -> None:
+def test_the_loss_of_the_master_ends_all(cluster: Cluster, moment: str) -> None:
     everybody = cluster.start(COUNT, ENDLESS)
     if moment == "joined":
         until(lambda: all("has joined" in one.log for one in everybody[1:]), STARTED, everybody[0])
     else:
         until(lambda: everybody[0].iterations >= 2, STARTED, everybody[0])
-    everybody[victim].kill_all()
+    everybody[0].kill_all()
     killed = time.monotonic()
-    for number, one in enumerate(everybody):
-        if number != victim:
-            assert one.wait(NOTICED) == 1, one.log
-            assert f"{cluster.names[victim]} was lost" in one.failure
+    for one in everybody[1:]:
+        assert one.wait(NOTICED) == 1, one.log
+        assert f"{cluster.names[0]} was lost" in one.failure
     assert time.monotonic() - killed < NOTICED
     if moment == "joined":
         # With two jobs, the note of a killed master is still there: nobody must follow it.
@@ -150,6 +155,40 @@ def test_a_kill_ends_all(cluster: Cluster, moment: str, victim: int) -> None:
         for one in everybody:
             assert one.wait(STARTED) == 0, one.log
         assert "training_iteration=2 nodes=3 cpus=3" in everybody[0].log
+
+
+def test_a_lost_worker_is_done_without_and_comes_again(cluster: Cluster) -> None:
+    everybody = cluster.start(COUNT, ENDLESS)
+    master = everybody[0]
+    until(lambda: "nodes=3 cpus=3" in master.log, STARTED, master)
+    everybody[2].kill_all()
+    until(lambda: f"{cluster.names[2]} was lost" in master.log, STARTED, master)
+    until(lambda: "nodes=2 cpus=2" in master.log, STARTED, master)
+    before = master.iterations
+    everybody[2].start()
+    until(lambda: "nodes=3 cpus=3" in master.log.partition("is ready: 2 of 2")[2], STARTED, master)
+    assert master.iterations > before
+    stop(everybody)
+
+
+def test_a_worker_starts_its_ray_node_again(cluster: Cluster) -> None:
+    everybody = cluster.start(COUNT, ENDLESS)
+    master, worker = everybody[0], everybody[1]
+    until(lambda: "nodes=3 cpus=3" in master.log, STARTED, master)
+    worker.kill_one("raylet/raylet")
+    until(lambda: "has ended; starting it again" in worker.log, STARTED, worker)
+    until(lambda: "is ready: 2 of 2" in master.log, STARTED, master)
+    until(lambda: "nodes=3 cpus=3" in master.log.partition("is ready: 2 of 2")[2], STARTED, master)
+    stop(everybody)
+
+
+def stop(everybody: list[Instance]) -> None:
+    """Stop the job, as SageMaker does."""
+    for one in everybody:
+        one.process.send_signal(signal.SIGTERM)
+    for one in everybody:
+        assert one.wait(60) == 143, one.log
+        assert not one.failure
 
 
 def test_a_worker_that_is_killed_after_the_end_harms_nobody(cluster: Cluster) -> None:
@@ -161,14 +200,26 @@ def test_a_worker_that_is_killed_after_the_end_harms_nobody(cluster: Cluster) ->
         assert not one.failure
 
 
-@pytest.mark.parametrize("told", [0, 1], ids=["master", "worker"])
-def test_sigterm_stops_all_in_order(cluster: Cluster, told: int) -> None:
+@pytest.mark.parametrize("told", [[0], [0, 1, 2]], ids=["the master", "all"])
+def test_sigterm_stops_all_in_order(cluster: Cluster, told: list[int]) -> None:
     everybody = cluster.start(COUNT, ENDLESS)
     until(lambda: everybody[0].iterations >= 2, STARTED, everybody[0])
-    everybody[told].process.send_signal(signal.SIGTERM)
+    for number in told:
+        everybody[number].process.send_signal(signal.SIGTERM)
     for one in everybody:
         assert one.wait(60) == 143, one.log
         assert not one.failure
+
+
+def test_a_worker_that_is_taken_away_leaves_alone(cluster: Cluster) -> None:
+    everybody = cluster.start(COUNT, ENDLESS)
+    master = everybody[0]
+    until(lambda: "nodes=3 cpus=3" in master.log, STARTED, master)
+    everybody[1].process.send_signal(signal.SIGTERM)
+    until(lambda: f"{cluster.names[1]} leaves: it was told to stop" in master.log, STARTED, master)
+    assert everybody[1].wait(STARTED) == 143, everybody[1].log
+    until(lambda: "nodes=2 cpus=2" in master.log, STARTED, master)
+    stop([master, everybody[2]])
 
 
 # Training
@@ -206,13 +257,10 @@ def test_a_master_killed_at_the_end_delivers_when_started_again(cluster: Cluster
 def test_training_resumes_after_a_kill(cluster: Cluster) -> None:
     everybody = cluster.start(TRAIN, ENDLESS)
     until(lambda: everybody[0].iterations >= 4, STARTED, everybody[0])
-    # Master or worker, in turn.
-    victim = 0 if cluster.s3 is None else 1
-    everybody[victim].kill_all()
-    for number, one in enumerate(everybody):
-        if number != victim:
-            assert one.wait(NOTICED) == 1, one.log
-            assert f"{cluster.names[victim]} was lost" in one.failure
+    everybody[0].kill_all()
+    for one in everybody[1:]:
+        assert one.wait(NOTICED) == 1, one.log
+        assert f"{cluster.names[0]} was lost" in one.failure
     folder = everybody[0].folder / "checkpoints"
     done = max(int(path.name[-6:]) for path in folder.glob("checkpoint_??????"))
     cluster.start(TRAIN, done + 2)

@@ -26,6 +26,7 @@ GROUPS = st.builds(
     spot_share=SHARES,
     spot_saving=SHARES,
 )
+CPUS = st.integers(1, 200)
 SPEEDS = st.builds(
     Speed,
     algorithm=st.sampled_from(list(costs.SAMPLED_PER_CPU_SECOND)),
@@ -55,19 +56,39 @@ def test_an_hour_costs_between_nothing_and_the_list_price(group: Group) -> None:
 
 
 @PROPERTY
-@given(st.lists(GROUPS, min_size=1, max_size=3), GROUPS, SPEEDS)
-def test_more_instances_never_play_less(groups: list[Group], more: Group, speed: Speed) -> None:
-    before, _ = speed.agent_steps_per_second(groups)
-    after, _ = speed.agent_steps_per_second([*groups, more])
-    assert after >= before * (1 - 1e-9)
+@given(CPUS, CPUS, SPEEDS)
+def test_more_instances_never_play_less(cpus: int, more: int, speed: Speed) -> None:
+    before, after = speed.forecast(cpus), speed.forecast(cpus + more)
+    assert after.agent_steps >= before.agent_steps * (1 - 1e-9)
 
 
 @PROPERTY
-@given(st.lists(GROUPS, min_size=1, max_size=3), SPEEDS)
-def test_a_job_learns_no_faster_than_its_learner(groups: list[Group], speed: Speed) -> None:
-    played, bound = speed.agent_steps_per_second(groups)
-    assert 0 < played * speed.replay_ratio <= speed.trained_per_second * (1 + 1e-9)
-    assert bound
+@given(CPUS, SPEEDS)
+def test_a_job_learns_no_faster_than_its_learner(cpus: int, speed: Speed) -> None:
+    told = speed.forecast(cpus)
+    assert 0 < told.agent_steps * speed.replay_ratio <= speed.trained_per_second * (1 + 1e-9)
+    assert told.bound
+    assert 0 < told.learner <= 1 + 1e-9
+    assert 0 < told.runners <= 1 + 1e-9
+    if speed.algorithm == "APEX" and cpus > 1:
+        assert max(told.learner, told.runners) == pytest.approx(1)
+    else:
+        assert told.learner + told.runners == pytest.approx(1)
+
+
+@PROPERTY
+@given(st.integers(2, 200), SPEEDS.filter(lambda speed: speed.algorithm == "APEX"))
+def test_what_is_advised_does_as_much_for_less(cpus: int, speed: Speed) -> None:
+    told = speed.forecast(cpus)
+    fewer = re.match(r"(\d+) CPUs in all", told.instead)
+    if fewer is not None:
+        assert int(fewer[1]) < cpus
+        assert speed.forecast(int(fewer[1])).agent_steps == pytest.approx(told.agent_steps)
+    more = re.match(r"more CPUs that play, up to (\d+)", told.instead)
+    if more is not None:
+        enough = speed.forecast(int(more[1]) + 1)
+        assert enough.agent_steps > told.agent_steps
+        assert enough.learner == pytest.approx(1)
 
 
 @PROPERTY

@@ -88,3 +88,41 @@ def test_contradictions_are_refused_by_name(settings: dict[str, Any], message: s
     with pytest.raises(HyperparameterError) as error:
         member(["algo-1"], "algo-1", **settings)
     assert message in str(error.value)
+
+
+def grouped(*groups: tuple[str, list[str]]) -> dict[str, str]:
+    """What SageMaker tells of a job of these instance types and hosts."""
+    return {
+        "SM_HOSTS": json.dumps([host for _, hosts in groups for host in hosts]),
+        "SM_RESOURCE_CONFIG": json.dumps(
+            {
+                "instance_groups": [
+                    {"instance_group_name": f"g{i}", "instance_type": kind, "hosts": hosts}
+                    for i, (kind, hosts) in enumerate(groups)
+                ]
+            }
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("groups", "master"),
+    [
+        ([("ml.c5.4xlarge", ["algo-1", "algo-2"]), ("ml.g5.xlarge", ["algo-4", "algo-3"])], 3),
+        ([("ml.g5.xlarge", ["algo-2"]), ("ml.c5.4xlarge", ["algo-1"])], 2),
+        ([("ml.g5.xlarge", ["algo-3"]), ("ml.p3.2xlarge", ["algo-1", "algo-2"])], 3),
+        ([("ml.c5.4xlarge", ["algo-2"]), ("ml.m5.xlarge", ["algo-1"])], 1),
+        ([("ml.c5.4xlarge", ["algo-2", "algo-1"])], 1),
+    ],
+)
+def test_the_master_is_of_the_group_with_gpus(
+    groups: list[tuple[str, list[str]]], master: int
+) -> None:
+    environ = grouped(*groups)
+    hosts = json.loads(environ["SM_HOSTS"])
+    for host in hosts:
+        me = Membership.from_environment(
+            ClusterHyperparameters(), environ | {"SM_CURRENT_HOST": host}
+        )
+        assert me.master == me.master_host == f"algo-{master}"
+        assert sorted([me.master, *me.others]) == sorted(hosts)

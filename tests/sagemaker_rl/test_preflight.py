@@ -106,6 +106,31 @@ def test_mistakes_are_found(job: Any, changes: dict[str, Any], message: str) -> 
     refused(job, message, **changes)
 
 
+def test_instance_groups_are_looked_at(job: Any) -> None:
+    from sagemaker.instance_group import InstanceGroup
+
+    def grouped(*groups: tuple[str, int]) -> dict[str, Any]:
+        made = [InstanceGroup(f"group-{i}", *group) for i, group in enumerate(groups)]
+        return {"instance_type": None, "instance_count": None, "instance_groups": made}
+
+    preflight.check(job(**grouped(("ml.g5.xlarge", 1), ("ml.c5.xlarge", 1))))
+    refused(
+        job,
+        "instances ['algo-1', 'algo-2', 'algo-3']",
+        **grouped(("ml.g5.xlarge", 1), ("ml.c5.xlarge", 2)),
+    )
+    refused(
+        job,
+        "instance_count of group 'group-1' must be at least 1, got 0",
+        **grouped(("ml.g5.xlarge", 1), ("ml.c5.xlarge", 0)),
+    )
+    refused(
+        job,
+        "none of the instance_groups has a GPU",
+        **grouped(("ml.c5.xlarge", 1), ("ml.m5.xlarge", 1)),
+    )
+
+
 def test_channels_are_looked_at(job: Any, session: Any, tmp_path: Path) -> None:
     from sagemaker.inputs import TrainingInput
 

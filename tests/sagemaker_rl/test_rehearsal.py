@@ -249,7 +249,7 @@ def test_impossible_tuners_are_refused(tuner: Any, session: Any) -> None:
 
 def request(count: int, **hyperparameters: Any) -> dict[str, Any]:
     return {
-        "ResourceConfig": {"InstanceCount": count},
+        "ResourceConfig": {"InstanceType": "ml.c5.xlarge", "InstanceCount": count},
         "OutputDataConfig": {"S3OutputPath": "s3://mine/"},
         "HyperParameters": {name: json.dumps(value) for name, value in hyperparameters.items()},
     }
@@ -273,6 +273,29 @@ def test_two_jobs_share_the_processors() -> None:
     assert first.cpus | second.cpus == os.sched_getaffinity(0)
     assert first.cpus.isdisjoint(second.cpus) or len(os.sched_getaffinity(0)) == 1
     assert first.hyperparameters["s3_bucket"] == "other"
+
+
+GROUPS = """
+import json, os
+told = json.loads(os.environ["SM_RESOURCE_CONFIG"])
+mine = [one["instance_type"] for one in told["instance_groups"]
+        if one["instance_group_name"] == os.environ["SM_CURRENT_INSTANCE_GROUP"]]
+print(os.environ["SM_CURRENT_HOST"], "is", mine[0], "of", os.environ["SM_HOSTS"])
+"""
+
+
+def test_a_job_of_instance_groups(estimator: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from sagemaker.instance_group import InstanceGroup
+
+    groups = [
+        InstanceGroup("plays", "ml.c5.4xlarge", 2),
+        InstanceGroup("learns", "ml.g5.xlarge", 1),
+    ]
+    estimator(GROUPS, "", instance_type=None, instance_count=None, instance_groups=groups).fit()
+    said = capsys.readouterr().out
+    hosts = '["algo-1","algo-2","algo-3"]'
+    for host, kind in (("1", "c5.4xlarge"), ("2", "c5.4xlarge"), ("3", "g5.xlarge")):
+        assert f"algo-{host} is ml.{kind} of {hosts}" in said
 
 
 OF_THE_LADDER = {"elo", "elo_low", "elo_high", "elo_best", "ladder_points"}

@@ -127,16 +127,29 @@ def test_all_meet_and_learn_the_same(meeting: Meeting, names: HostNames) -> None
 
 
 def test_a_timeout_names_who_is_missing(meeting: Meeting, names: HostNames) -> None:
-    everybody = ["algo-10", *PAIR]
-    master = meeting.master(everybody, names)
-    meeting.joining("algo-10", names, others=everybody).result()
-    meeting.joining("algo-3", names, others=everybody).result().link.send({"ready": True})
-    until(lambda: len(master._peers) == 2 and master._peers["algo-3"].ready)
+    master = meeting.master(PAIR, names)
+    meeting.joining("algo-3", names, others=PAIR).result()
+    until(lambda: master._peers)
     with pytest.raises(ClusterError) as error:
         master.wait(0.5)
     assert "algo-2 did not come" in str(error.value)
-    assert "algo-10 came but did not start Ray" in str(error.value)
-    assert "algo-3" not in str(error.value)
+    assert "algo-3 came but did not start Ray" in str(error.value)
+
+
+def test_who_is_late_is_named_and_joins_all_the_same(meeting: Meeting, names: HostNames) -> None:
+    everybody = ["algo-10", *PAIR]
+    master = meeting.master(everybody, names)
+    late = meeting.joining("algo-10", names, others=everybody).result().link
+    meeting.joining("algo-3", names, others=everybody).result().link.send({"ready": True})
+    until(lambda: len(master._peers) == 2 and master._peers["algo-3"].ready)
+    shown: list[str] = []
+    assert master.wait(0.5, shown.append) == 4
+    assert not master.all_here
+    assert "algo-2 did not come; algo-10 came but did not start Ray; beginning" in shown[-1]
+    late.send({"ready": True})
+    meeting.joining("algo-2", names, others=everybody).result().link.send({"ready": True})
+    until(lambda: master.all_here)
+    until(lambda: shown[-1].endswith("is ready: 3 of 3 other instances are ready"))
 
 
 def test_a_worker_waits_only_so_long_for_the_master(meeting: Meeting, names: HostNames) -> None:
@@ -186,7 +199,7 @@ def test_noise_on_the_port_disturbs_nobody(meeting: Meeting, names: HostNames) -
 
 def test_workers_notice_at_once_when_the_master_ends(meeting: Meeting, names: HostNames) -> None:
     master, joined = formed(meeting, names, PAIR)
-    for peer in master._peers.values():
+    for peer in list(master._peers.values()):
         peer.link.close()
     for one in joined.values():
         with pytest.raises(LinkError, match="closed the connection without a word"):
@@ -194,38 +207,47 @@ def test_workers_notice_at_once_when_the_master_ends(meeting: Meeting, names: Ho
 
 
 def test_the_master_notices_at_once_when_a_worker_ends(meeting: Meeting, names: HostNames) -> None:
-    master, joined = formed(meeting, names, PAIR)
-    told: list[tuple[str, bool]] = []
-    master.watch(lambda reason, asks: told.append((reason, asks)))
-    joined["algo-3"].link.close()
-    until(lambda: told)
-    (reason, asks) = told[0]
-    assert reason.startswith("algo-3 was lost: ")
-    assert "it has said nothing" not in reason, "it was not the silence that told"
-    assert not asks
-    joined["algo-2"].link.close()
-    until(master._peers["algo-2"].link._closed.is_set)
-    assert len(told) == 1, "one reason is enough"
-
-
-def test_a_loss_before_all_are_ready_ends_the_waiting(meeting: Meeting, names: HostNames) -> None:
     master = meeting.master(PAIR, names)
-    one = meeting.joining("algo-2", names, others=PAIR).result()
-    until(lambda: master._peers)
-    threading.Timer(0.1, one.link.close).start()
-    with pytest.raises(ClusterError, match="algo-2 was lost"):
-        master.wait(PATIENCE)
+    joined = {name: meeting.joining(name, names, others=PAIR).result() for name in PAIR}
+    for one in joined.values():
+        one.link.send({"ready": True})
+    shown: list[str] = []
+    assert master.wait(PATIENCE, shown.append) == 8
+    joined["algo-3"].link.close()
+    until(lambda: "algo-3 was lost: " in shown[-1])
+    assert "it may come again. 1 of 2 other instances are ready" in shown[-1]
+    assert "it has said nothing" not in shown[-1], "it was not the silence that told"
+    again = meeting.joining("algo-3", names, others=PAIR).result()
+    again.link.send({"ready": True})
+    until(lambda: shown[-1] == "algo-3 is ready: 2 of 2 other instances are ready")
+    master.end(0, "done")
+    for one in (joined["algo-2"], again):
+        assert one.link.receive() == {"end": 0, "reason": "done"}
 
 
-def test_a_worker_may_ask_to_stop_or_fail(meeting: Meeting, names: HostNames) -> None:
-    master, joined = formed(meeting, names, PAIR)
-    told: list[tuple[str, bool]] = []
-    master.watch(lambda reason, asks: told.append((reason, asks)))
-    joined["algo-2"].link.send({"stopping": True})
-    until(lambda: told)
-    joined["algo-3"].link.send({"failed": "no memory"})
-    until(lambda: len(told) == 2)
-    assert told == [("algo-2 was told to stop", True), ("algo-3 failed: no memory", False)]
+def test_who_is_lost_before_all_are_ready_may_come_again(
+    meeting: Meeting, names: HostNames
+) -> None:
+    master = meeting.master(PAIR, names)
+    meeting.joining("algo-3", names, others=PAIR).result().link.send({"ready": True})
+    meeting.joining("algo-2", names, others=PAIR).result().link.close()
+    until(lambda: master._lost)
+    shown: list[str] = []
+    assert master.wait(0.1, shown.append) == 4
+    assert "algo-2 did not come; algo-2 was lost: " in shown[-1]
+    meeting.joining("algo-2", names, others=PAIR).result().link.send({"ready": True})
+    until(lambda: master.all_here)
+    assert not master._lost
+
+
+def test_a_worker_says_that_it_leaves(meeting: Meeting, names: HostNames) -> None:
+    master = meeting.master(["algo-2"], names)
+    link = meeting.joining("algo-2", names).result().link
+    link.send({"ready": True})
+    shown: list[str] = []
+    master.wait(PATIENCE, shown.append)
+    link.send({"leaving": "it was told to stop"})
+    until(lambda: shown[-1] == "algo-2 leaves: it was told to stop")
 
 
 def test_silence_is_a_loss_and_heartbeats_are_not() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sagemaker_rl.launch.hyperparameters import HyperparameterError, option
+from sagemaker_rl.launch.instance_types import has_gpu, instance_groups
 
 PRIMARY = "primary"
 SECONDARY = "secondary"
@@ -60,12 +61,15 @@ class Membership:
     def from_environment(
         cls, settings: ClusterHyperparameters, environ: Mapping[str, str] = os.environ
     ) -> Membership:
-        """From ``SM_HOSTS``, ``SM_CURRENT_HOST`` and the hyperparameters; alone without them.
+        """From SageMaker's environment and the hyperparameters; alone without them.
+
+        ``SM_HOSTS`` names the instances of all instance groups of a job, ``SM_RESOURCE_CONFIG``
+        the groups. The master is of the first group with GPUs, so that these learn.
 
         Raises:
             HyperparameterError: they contradict each other, or one is missing.
         """
-        hosts = sorted(json.loads(environ.get("SM_HOSTS") or '["localhost"]'))
+        hosts = _master_first(environ)
         host = environ.get("SM_CURRENT_HOST") or hosts[0]
         if host not in hosts:
             raise HyperparameterError(
@@ -86,6 +90,15 @@ class Membership:
             f"{SECONDARY}/algo-{i + 1}" for i in range(settings.rl_num_instances_secondary)
         ]
         return cls(me, host, mine[0], hosts[0], (*mine[1:], *secondary))
+
+
+def _master_first(environ: Mapping[str, str]) -> list[str]:
+    hosts = sorted(json.loads(environ.get("SM_HOSTS") or '["localhost"]'))
+    learning = [group for group in instance_groups(environ) if has_gpu(group["instance_type"])]
+    if not learning:
+        return hosts
+    master = min(learning[0]["hosts"])
+    return [master, *(host for host in hosts if host != master)]
 
 
 def _check(settings: ClusterHyperparameters, instances: int) -> None:

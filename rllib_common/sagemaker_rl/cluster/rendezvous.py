@@ -32,11 +32,7 @@ class _Peer:
 
 
 class Master:
-    """The master's side: who has come, who is ready, who was lost.
-
-    ``on_trouble`` is called, in a thread of this class and once, when an instance is lost or asks
-    to stop after all had been ready; it gets the reason, and whether the instance only asks.
-    """
+    """The master's side: who has come, who is ready, who was lost and may come again."""
 
     def __init__(
         self, others: Sequence[str], discovery: Discovery, address: str, ray_address: str
@@ -48,10 +44,11 @@ class Master:
         self._others = tuple(others)
         self._peers: dict[str, _Peer] = {}
         self._refused: dict[str, str] = {}
+        self._lost: dict[str, str] = {}
         self._changed = threading.Condition()
-        self._trouble = ""
-        self._on_trouble: Callable[[str, bool], None] | None = None
-        self._ended = False
+        self._impossible = ""
+        self._show: Callable[[str], None] = lambda text: None
+        self._begun = self._ended = False
 
     def open(self) -> None:
         """Let the others come.
@@ -63,33 +60,42 @@ class Master:
         self._discovery.announce(self.run)
 
     def wait(self, seconds: float, show: Callable[[str], None] = lambda text: None) -> int:
-        """Wait until all others have joined and are ready; returns their CPUs.
+        """Wait until all others are ready, but not longer; returns the CPUs of those that are.
+
+        Whoever is ready later belongs to the cluster too. ``show`` is told of everyone who is ready
+        or was lost, from now to the end, in a thread of this class.
 
         Raises:
-            ClusterError: naming who is missing, or who was lost.
+            ClusterError: nobody is ready, or somebody can never join; naming who.
         """
         deadline = time.monotonic() + seconds
+        self._show = show
         shown = -1
         with self._changed:
             while True:
-                if self._trouble:
-                    raise ClusterError(self._trouble)
-                ready = [name for name, peer in self._peers.items() if peer.ready]
+                if self._impossible:
+                    raise ClusterError(self._impossible)
+                ready = [peer for peer in self._peers.values() if peer.ready]
                 if len(ready) > shown:
                     shown = len(ready)
-                    show(f"{shown} of {len(self._others)} other instances are ready")
-                if shown == len(self._others):
-                    return sum(peer.cpus for peer in self._peers.values())
+                    show(self._count())
+                if len(ready) == len(self._others):
+                    break
                 if not self._changed.wait(deadline - time.monotonic()):
-                    raise ClusterError(f"after {seconds:g} s: {self._who_is_missing()}")
+                    missing = f"after {seconds:g} s: {self._who_is_missing()}"
+                    if not ready:
+                        raise ClusterError(missing)
+                    show(f"{missing}; beginning without, and whoever comes later joins")
+                    break
+            self._begun = True
+            return sum(peer.cpus for peer in ready)
 
-    def watch(self, on_trouble: Callable[[str, bool], None]) -> None:
-        """From now on tell about trouble, also about one that has just come."""
+    @property
+    def all_here(self) -> bool:
+        """Whether all others are ready now."""
         with self._changed:
-            self._on_trouble = on_trouble
-            trouble = self._trouble
-        if trouble:
-            on_trouble(trouble, False)
+            peers = list(self._peers.values())
+        return len(peers) == len(self._others) and all(peer.ready for peer in peers)
 
     def end(self, status: int, reason: str) -> None:
         """Tell all that it is over (0: as planned), and stop listening."""
@@ -119,6 +125,7 @@ class Master:
             parts.append(f"{', '.join(never)} did not come")
         if late:
             parts.append(f"{', '.join(late)} came but did not start Ray")
+        parts += [f"{name} was lost: {reason}" for name, reason in self._lost.items()]
         parts += [f"refused {name}: {reason}" for name, reason in self._refused.items()]
         return "; ".join(parts)
 
@@ -163,6 +170,7 @@ class Master:
             if self._ended:
                 return ""
             self._peers[name] = _Peer(link, int(hello["cpus"]))
+            self._lost.pop(name, None)
             self._changed.notify_all()
         return name
 
@@ -187,8 +195,8 @@ class Master:
     def _refuse(self, name: str, reason: str, for_good: bool) -> None:
         with self._changed:
             self._refused[name] = reason
-            if for_good and self._on_trouble is None and not self._trouble:
-                self._trouble = reason
+            if for_good:
+                self._impossible = reason
                 self._changed.notify_all()
 
     def _listen(self, name: str, link: Link) -> None:
@@ -196,28 +204,29 @@ class Master:
             try:
                 message = link.receive()
             except LinkError as error:
-                self._tell(f"{name} was lost: {error}", asks=False)
+                self._lose(name, link, str(error))
                 return
             if "ready" in message:
                 with self._changed:
                     self._peers[name].ready = True
                     self._changed.notify_all()
-            elif "failed" in message:
-                self._tell(f"{name} failed: {message['failed']}", asks=False)
-                return
-            elif "stopping" in message:
-                self._tell(f"{name} was told to stop", asks=True)
+                if self._begun:
+                    self._show(f"{name} is ready: {self._count()}")
+            elif "leaving" in message:
+                self._show(f"{name} leaves: {message['leaving']}")
 
-    def _tell(self, reason: str, asks: bool) -> None:
+    def _lose(self, name: str, link: Link, reason: str) -> None:
         with self._changed:
-            if self._ended or self._trouble:
+            if self._ended or self._peers[name].link is not link:
                 return
-            if self._on_trouble is None or not asks:
-                self._trouble = reason
+            del self._peers[name]
+            self._lost[name] = reason
             self._changed.notify_all()
-            tell = self._on_trouble
-        if tell is not None:
-            tell(reason, asks)
+        self._show(f"{name} was lost: {reason}; it may come again. {self._count()}")
+
+    def _count(self) -> str:
+        ready = sum(peer.ready for peer in list(self._peers.values()))
+        return f"{ready} of {len(self._others)} other instances are ready"
 
 
 @dataclass(frozen=True, slots=True)

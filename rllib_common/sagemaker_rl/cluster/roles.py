@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,13 +17,19 @@ import ray
 from sagemaker_rl.cluster.discovery import Bucket, Discovery, HostNames, own_address
 from sagemaker_rl.cluster.link import Link, LinkError
 from sagemaker_rl.cluster.membership import ClusterHyperparameters, Membership
-from sagemaker_rl.cluster.ray_node import RayNode, RayNodeError, free_port, use_token
+from sagemaker_rl.cluster.ray_node import RayNode, free_port, use_token
 from sagemaker_rl.cluster.rendezvous import ClusterError, Master, join
 from sagemaker_rl.launch.console import say
-from sagemaker_rl.launch.failure import base_folder, report_failure
+from sagemaker_rl.launch.failure import base_folder
 
 STOPPED = 128 + signal.SIGTERM
 """Exit status of a job that was told to stop and did so in order."""
+
+LEAVE_SECONDS = 90.0
+"""How long an instance that was told to stop still helps; SageMaker ends it after 120."""
+
+NODE_SECONDS = 1.0
+"""How often an instance looks after its Ray node."""
 
 
 def own_cpus() -> int:
@@ -35,29 +40,18 @@ def own_cpus() -> int:
 class Leader:
     """The master's cluster, up and running."""
 
-    def __init__(self, master: Master, node: RayNode, cpus: int, gpus: int) -> None:
+    def __init__(self, master: Master, cpus: int, gpus: int, all_here: bool) -> None:
         self._master = master
-        self._node = node
         self.cpus = cpus
-        """CPUs of all instances together."""
+        """CPUs of all instances together that are there at the beginning."""
         self.gpus = gpus
         """GPUs of all instances together."""
+        self.all_here = all_here
+        """Whether nobody was missing at the beginning."""
 
     def stopped(self) -> None:
         """Tell the others that the job was told to stop."""
         self._master.end(STOPPED, "it was told to stop")
-
-    def on_trouble(self, reason: str, asks: bool) -> None:
-        """End this process: in order if an instance asks for it, at once if one was lost."""
-        if asks:
-            say(f"{reason}; stopping all")
-            os.kill(os.getpid(), signal.SIGTERM)
-            return
-        # Training may wait for the lost instance for ever, so it is not asked.
-        report_failure(f"the cluster has broken: {reason}")
-        self._master.end(1, reason)
-        self._node.stop()
-        os._exit(1)
 
 
 @contextmanager
@@ -65,7 +59,7 @@ def leading(membership: Membership, settings: ClusterHyperparameters) -> Iterato
     """Ray on all instances, with this process connected to it.
 
     Raises:
-        ClusterError: somebody did not come in time, or was lost on the way.
+        ClusterError: nobody came in time, or somebody can never join.
         DiscoveryError: the others cannot be told where the master is.
         RayNodeError: Ray does not start here.
     """
@@ -81,9 +75,8 @@ def leading(membership: Membership, settings: ClusterHyperparameters) -> Iterato
         master.open()
         cpus += master.wait(60 * settings.rl_join_minutes, say)
         ray.init(address=ray_address, logging_level=logging.ERROR)
-        leader = Leader(master, node, cpus, int(ray.cluster_resources().get("GPU", 0)))
-        master.watch(leader.on_trouble)
-        yield leader
+        gpus = int(ray.cluster_resources().get("GPU", 0))
+        yield Leader(master, cpus, gpus, master.all_here)
     except BaseException as error:
         master.end(1, str(error) or type(error).__name__)
         raise
@@ -114,31 +107,34 @@ def lend(membership: Membership, settings: ClusterHyperparameters) -> int:
     node = RayNode.member(joined.link.own_address, joined.ray_address, own_cpus())
     try:
         return _serve(membership, joined.link, node)
-    except RayNodeError as error:
-        with suppress(LinkError):
-            joined.link.send({"failed": str(error)})
-        raise
     finally:
         node.stop()
         joined.link.close()
 
 
 def _serve(membership: Membership, link: Link, node: RayNode) -> int:
-    with _asking_to_stop(link):
-        last_word = _LastWord(link)
-        last_word.start()
-        try:
+    """Keep a Ray node until the master's last word, or until it is time to leave."""
+    last_word = _LastWord(link)
+    last_word.start()
+    with _leaving(link, last_word):
+        while not last_word.has_come():
             node.start(give_up=last_word.has_come)
             if not last_word.has_come():
-                link.send({"ready": True})
-                threading.Thread(target=_watch, args=(node, link), daemon=True).start()
-            end = last_word.wait()
-        except LinkError as error:
-            raise ClusterError(f"the master {membership.master} was lost: {error}") from None
+                with suppress(LinkError):  # then that is the last word
+                    link.send({"ready": True})
+            while node.running and not last_word.has_come():
+                last_word.wait(NODE_SECONDS)
+            if not last_word.has_come():
+                say(f"the Ray node of {membership.me} has ended; starting it again")
+                node.stop()
+    try:
+        end = last_word.word()
+    except LinkError as error:
+        raise ClusterError(f"the master {membership.master} was lost: {error}") from None
     status = int(end.get("end", 1))
     if status not in (0, STOPPED):
         raise ClusterError(f"the master {membership.master} has failed: {end.get('reason')}")
-    say(f"the master {membership.master} ends the cluster: {end.get('reason')}")
+    say(f"{membership.me} ends: {end.get('reason')}")
     return status
 
 
@@ -153,49 +149,56 @@ class _LastWord(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._word = self._link.receive()
+            self.say(self._link.receive())
         except LinkError as error:
-            self._word = error
+            self.say(error)
+
+    def say(self, word: dict[str, Any] | LinkError) -> None:
+        """This is it, unless there was one."""
+        if not self._come.is_set():
+            self._word = word
         self._come.set()
 
     def has_come(self) -> bool:
         """Whether there is nothing to wait for any more."""
         return self._come.is_set()
 
-    def wait(self) -> dict[str, Any]:
+    def wait(self, seconds: float) -> None:
+        """Wait for it, but no longer than so."""
+        self._come.wait(seconds)
+
+    def word(self) -> dict[str, Any]:
         """The message, or LinkError if the master was lost."""
-        self._come.wait()
         if isinstance(self._word, LinkError):
             raise self._word
         return self._word
 
 
-def _watch(node: RayNode, link: Link) -> None:
-    while node.running:
-        time.sleep(1.0)
-    with suppress(LinkError):
-        link.send({"failed": "its Ray node has ended"})
-
-
 @contextmanager
-def _asking_to_stop(link: Link) -> Iterator[None]:
-    """Within, SIGTERM asks the master to stop all in order; a second one ends this process."""
+def _leaving(link: Link, last_word: _LastWord) -> Iterator[None]:
+    """Within, after a SIGTERM this instance stays for `LEAVE_SECONDS` at most, then leaves alone.
 
-    def ask(number: int, frame: FrameType | None) -> None:
+    If all are told to stop, the master ends them before, with a checkpoint that needs their help;
+    if the machine is taken away, training goes on without it. A second one ends this process.
+    """
+
+    def leave(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         # In a thread of its own: this one may be sending.
-        threading.Thread(target=_say_stopping, args=(link,), daemon=True).start()
+        threading.Thread(target=_say_leaving, args=(link, last_word), daemon=True).start()
 
-    before = signal.signal(signal.SIGTERM, ask)
+    before = signal.signal(signal.SIGTERM, leave)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _say_stopping(link: Link) -> None:
+def _say_leaving(link: Link, last_word: _LastWord) -> None:
     with suppress(LinkError):
-        link.send({"stopping": True})
+        link.send({"leaving": f"it was told to stop, and stays for {LEAVE_SECONDS:g} s at most"})
+    last_word.wait(LEAVE_SECONDS)
+    last_word.say({"end": STOPPED, "reason": "it was told to stop"})
 
 
 def _discovery(membership: Membership, settings: ClusterHyperparameters) -> Discovery:

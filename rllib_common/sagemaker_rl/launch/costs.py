@@ -77,21 +77,64 @@ class Speed:
         _check_positive("replay_ratio", self.replay_ratio, "the job's training_intensity")
         _check_positive("trained_per_second", self.trained_per_second, "what your learner does")
 
-    def agent_steps_per_second(self, groups: Sequence[Group]) -> tuple[float, str]:
-        """Agent-steps a second on these instances, and what bounds them.
+    def forecast(self, cpus: int) -> Forecast:
+        """What so many CPUs do.
 
         DQN plays and learns by turns on one CPU; APEX learns on one and plays on the others.
         """
         sampled = SAMPLED_PER_CPU_SECOND[self.algorithm]
         learned = self.trained_per_second / self.replay_ratio
-        cpus = sum(group.instances * group.cpus for group in groups)
         if self.algorithm == "DQN" or cpus == 1:
-            return 1 / (1 / sampled + 1 / learned), "one CPU plays and learns by turns"
+            steps = 1 / (1 / sampled + 1 / learned)
+            idle = cpus - 1
+            return Forecast(
+                steps,
+                "one CPU plays and learns by turns",
+                learner=steps / learned,
+                runners=steps / sampled,
+                instead=f"the other {idle} CPUs do nothing: rent one of 1 or 2, or take APEX"
+                if idle > 1
+                else "",
+            )
         played = (cpus - 1) * sampled
-        if played < learned:
-            return played, f"bound by playing, on {cpus - 1} of {cpus} CPUs"
         enough = math.ceil(learned / sampled)
-        return learned, f"bound by learning; {enough} of the {cpus - 1} CPUs that play would do"
+        balanced = self.trained_per_second / played
+        steps = min(played, learned)
+        if played < learned:
+            bound = f"bound by playing, on {cpus - 1} of {cpus} CPUs"
+            instead = (
+                f"more CPUs that play, up to {enough}, or more learning for nothing, "
+                f"training_intensity {balanced:.2g}"
+            )
+        else:
+            bound = f"bound by learning; {enough} of the {cpus - 1} CPUs that play would do"
+            instead = (
+                f"{enough + 1} CPUs in all, or a learner {played / learned:.2g} times as fast, or "
+                f"training_intensity {balanced:.2g}"
+            )
+        few = enough >= cpus - 1 and played >= learned
+        return Forecast(steps, bound, steps / learned, steps / played, "" if few else instead)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a job will do; ``learner`` and ``runners`` are how busy they are, 0 to 1."""
+
+    agent_steps: float
+    """Played in a second."""
+    bound: str
+    """What bounds them, in words."""
+    learner: float
+    runners: float
+    instead: str
+    """What else to rent or to set, or ""."""
+
+    def __str__(self) -> str:
+        told = (
+            f"{self.agent_steps:,.0f} agent-steps a second, {self.bound}: learner "
+            f"{self.learner:.0%} busy, playing {self.runners:.0%}"
+        )
+        return f"{told}. Instead: {self.instead}" if self.instead else told
 
 
 def price_per_million(groups: Sequence[Group], agent_steps_per_second: float) -> float:
@@ -113,14 +156,22 @@ def _check_positive(name: str, value: float, remedy: str) -> None:
         raise CostError(f"{name} must be a number above 0, got {value}; give {remedy}")
 
 
-def reckon(groups: Sequence[Group], speed: float, bound: str, hours: float) -> dict[str, Any]:
-    """What the job costs, as ``--json`` prints it; speeds are agent-steps a second."""
+def reckon(
+    groups: Sequence[Group], speed: float, forecast: Forecast | None, hours: float
+) -> dict[str, Any]:
+    """What the job costs, as ``--json`` prints it; speeds are agent-steps a second.
+
+    Without a ``forecast`` the speed is the user's.
+    """
     _check_positive("hours", hours, "how long the job runs")
     hourly = sum(group.cost_per_hour for group in groups)
     return {
         "per_hour": hourly,
         "agent_steps_per_second": speed,
-        "bound": bound,
+        "bound": forecast.bound if forecast else "yours",
+        "learner_busy": forecast.learner if forecast else None,
+        "runners_busy": forecast.runners if forecast else None,
+        "instead": forecast.instead if forecast else "",
         "per_million_agent_steps": price_per_million(groups, speed),
         "hours": hours,
         "cost": hourly * hours,
@@ -140,6 +191,13 @@ def report(groups: Sequence[Group], told: Mapping[str, Any]) -> str:
     lines += [
         ("together", f"{told['per_hour']:.4g} an hour"),
         ("agent-steps", f"{told['agent_steps_per_second']:,.0f} a second ({told['bound']})"),
+    ]
+    if told["learner_busy"] is not None:
+        busy = f"learner {told['learner_busy']:.0%}, playing {told['runners_busy']:.0%}"
+        lines.append(("busy", busy))
+    if told["instead"]:
+        lines.append(("instead", told["instead"]))
+    lines += [
         ("a million agent-steps", f"{told['per_million_agent_steps']:.3g}"),
         (
             f"{told['hours']:g} h",
@@ -161,8 +219,9 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         groups = _groups(arguments)
-        speed, bound = _speed(arguments, groups)
-        told = reckon(groups, speed, bound, arguments.hours)
+        forecast = _forecast(arguments, groups)
+        speed = forecast.agent_steps if forecast else arguments.agent_steps_per_second
+        told = reckon(groups, speed, forecast, arguments.hours)
     except CostError as error:
         return refuse("battlesnake-gym cost", error)
     if arguments.json:
@@ -199,11 +258,11 @@ def _groups(arguments: argparse.Namespace) -> list[Group]:
     return [first, second]
 
 
-def _speed(arguments: argparse.Namespace, groups: Sequence[Group]) -> tuple[float, str]:
+def _forecast(arguments: argparse.Namespace, groups: Sequence[Group]) -> Forecast | None:
     if arguments.agent_steps_per_second is not None:
-        return arguments.agent_steps_per_second, "yours"
+        return None
     speed = Speed(arguments.algorithm, arguments.replay_ratio, arguments.trained_per_second)
-    return speed.agent_steps_per_second(groups)
+    return speed.forecast(sum(group.instances * group.cpus for group in groups))
 
 
 def parser() -> Parser:

@@ -24,7 +24,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ParamValidationError
 
+from sagemaker_rl.launch.console import say
 from sagemaker_rl.launch.hyperparameters import parse
+from sagemaker_rl.launch.instance_types import has_gpu
 from sagemaker_rl.launch.s3 import bucket_and_key
 from sagemaker_rl.launch.sources import compiled_files, with_compiled_parts
 
@@ -46,7 +48,8 @@ def check(estimator: Any, inputs: Any = None) -> None:
     ``estimator`` is an ``RLEstimator`` of the SageMaker SDK; its session decides which account is
     looked at. ``inputs`` are what ``fit`` will be given: channels and their addresses in S3. A
     ``HyperparameterTuner`` is checked with the first value of every range. Takes some seconds, most
-    of them for the training script to start.
+    of them for the training script to start. What that expects is printed: how busy the instances
+    will be, and what to rent instead.
 
     Raises:
         PreflightError: the job cannot work, for all the reasons that were found.
@@ -63,14 +66,17 @@ def check(estimator: Any, inputs: Any = None) -> None:
 
 
 def _instances(estimator: Any) -> Iterator[str]:
-    count = estimator.instance_count
-    if estimator.instance_groups:
+    groups = _groups(estimator)
+    for group in groups:
+        count = group["count"]
+        if not isinstance(count, int) or count < 1:
+            of = f" of group {group['name']!r}" if group["name"] else ""
+            yield f"instance_count{of} must be at least 1, got {count!r}"
+    if len(groups) > 1 and not any(has_gpu(group["type"]) for group in groups):
         yield (
-            "instance_groups is set, but the instances would not find each other; start two jobs, "
-            "with rl_cluster_type primary and secondary"
+            "none of the instance_groups has a GPU, and without one it does not matter which "
+            "learns: give instance_type and instance_count instead, or one group with a GPU"
         )
-    elif not isinstance(count, int) or count < 1:
-        yield f"instance_count must be at least 1, got {count!r}"
     if estimator.use_spot_instances:
         if estimator.max_wait is None or estimator.max_wait < estimator.max_run:
             yield (
@@ -82,6 +88,38 @@ def _instances(estimator: Any) -> Iterator[str]:
                 "use_spot_instances needs checkpoint_s3_uri, or an interrupted job begins anew; "
                 "give a folder of its own in your bucket"
             )
+
+
+def _groups(estimator: Any) -> list[dict[str, Any]]:
+    """Name, type and number of the instances of each group; of one group there is no name."""
+    if estimator.instance_groups:
+        return [
+            {
+                "name": group.instance_group_name,
+                "type": str(group.instance_type),
+                "count": group.instance_count,
+            }
+            for group in estimator.instance_groups
+        ]
+    return [{"name": "", "type": str(estimator.instance_type), "count": estimator.instance_count}]
+
+
+def _resources(groups: list[dict[str, Any]]) -> dict[str, Any]:
+    """What SageMaker would tell the first instance of the job of all of them."""
+    hosts = [f"algo-{i + 1}" for i in range(sum(max(group["count"], 1) for group in groups))]
+    left = iter(hosts)
+    return {
+        "current_host": hosts[0],
+        "hosts": hosts,
+        "instance_groups": [
+            {
+                "instance_group_name": group["name"] or "homogeneousCluster",
+                "instance_type": group["type"],
+                "hosts": [next(left) for _ in range(max(group["count"], 1))],
+            }
+            for group in groups
+        ],
+    }
 
 
 def _sources(estimator: Any) -> Iterator[str]:
@@ -294,7 +332,8 @@ def _tuner(estimator: Any, tuner: Any) -> Iterator[str]:
 def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
     """Ask the script, which knows its hyperparameters and its channels."""
     script = Path(estimator.source_dir or ".") / estimator.entry_point
-    if not script.is_file() or not isinstance(estimator.instance_count, int):
+    groups = _groups(estimator)
+    if not script.is_file() or not all(isinstance(group["count"], int) for group in groups):
         return
     given = {
         name: json.loads(text)
@@ -302,7 +341,7 @@ def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
         if not name.startswith("sagemaker_")
     }
     folders = [str(Path(folder).absolute().parent) for folder in estimator.dependencies]
-    hosts = [f"algo-{i + 1}" for i in range(max(estimator.instance_count, 1))]
+    resources = _resources(groups)
     done = subprocess.run(
         [sys.executable, script.name, "--check"],
         cwd=script.parent,
@@ -312,8 +351,9 @@ def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
                 os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
             ),
             "SM_HPS": json.dumps(given),
-            "SM_HOSTS": json.dumps(hosts),
-            "SM_CURRENT_HOST": hosts[0],
+            "SM_HOSTS": json.dumps(resources["hosts"]),
+            "SM_CURRENT_HOST": resources["current_host"],
+            "SM_RESOURCE_CONFIG": json.dumps(resources),
             "SM_CHANNELS": json.dumps(sorted(addresses)),
             # Or what it leaves in the folders would be packed.
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -324,6 +364,9 @@ def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"{script} ended with {done.returncode}"]
         yield lines[-1]
+        return
+    for line in done.stdout.splitlines():
+        say(line)
 
 
 def _error(call: Callable[..., Any], **arguments: Any) -> str:

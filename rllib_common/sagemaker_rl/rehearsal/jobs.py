@@ -286,16 +286,17 @@ class TrainingJobs:
             ValueError: a rehearsal cannot do what the request asks for.
         """
         validate_parameters(request, self._shape)
-        for part, hint in (
-            ("AlgorithmSpecification.AlgorithmName", "give image_uri"),
-            ("ResourceConfig.InstanceGroups", "give instance_type and instance_count"),
-        ):
-            if _get(request, part):
-                raise ValueError(f"{part} cannot be rehearsed; {hint}")
+        if request["AlgorithmSpecification"].get("AlgorithmName"):
+            raise ValueError(
+                "AlgorithmSpecification.AlgorithmName cannot be rehearsed; give image_uri"
+            )
         _check_channels(request.get("InputDataConfig", []))
-        name, count = request["TrainingJobName"], request["ResourceConfig"]["InstanceCount"]
-        if count < 1:
-            raise refusal("ValidationException", f"InstanceCount must be at least 1, got {count}")
+        name = request["TrainingJobName"]
+        for group in _groups(request):
+            if (count := group["InstanceCount"]) < 1:
+                raise refusal(
+                    "ValidationException", f"InstanceCount must be at least 1, got {count}"
+                )
         if name in self._jobs:
             raise refusal("ResourceInUse", f"there is a training job {name} already; take another")
         job = TrainingJob(request, self._folder, self._services)
@@ -339,7 +340,8 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
     hyperparameters = {
         name: parse(text) for name, text in request.get("HyperParameters", {}).items()
     }
-    count = request["ResourceConfig"]["InstanceCount"]
+    groups = _groups(request)
+    count = sum(group["InstanceCount"] for group in groups)
     before = 1 if hyperparameters.get("rl_cluster_type") == SECONDARY else 0
     total = before + count
     if "rl_cluster_type" in hyperparameters and before == 0:
@@ -351,6 +353,15 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
         meeting = {"s3_bucket": bucket, "s3_prefix": folder.name, "aws_region": region}
         hyperparameters = meeting | hyperparameters
     hosts = [f"algo-{i + 1}" for i in range(count)]
+    left = iter(hosts)
+    told = [
+        {
+            "instance_group_name": group.get("InstanceGroupName", "homogeneousCluster"),
+            "instance_type": group["InstanceType"],
+            "hosts": [next(left) for _ in range(group["InstanceCount"])],
+        }
+        for group in groups
+    ]
     channels = [channel["ChannelName"] for channel in request.get("InputDataConfig", [])]
     return [
         Instance(
@@ -360,9 +371,16 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
             hyperparameters,
             share_of_cpus(before + i, total),
             channels,
+            told if len(told) > 1 else (),
         )
         for i, host in enumerate(hosts)
     ]
+
+
+def _groups(request: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The instance groups of a job; equal instances are one."""
+    resources = request["ResourceConfig"]
+    return resources.get("InstanceGroups") or [resources]
 
 
 def _check_channels(channels: Sequence[Mapping[str, Any]]) -> None:
@@ -405,12 +423,6 @@ def _upload(s3: Any, uri: str, folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             s3.upload_file(str(path), bucket, f"{prefix}/{path.relative_to(folder).as_posix()}")
-
-
-def _get(request: Any, path: str) -> Any:
-    for name in path.split("."):
-        request = request.get(name, {})
-    return request
 
 
 def refusal(code: str, message: str) -> ClientError:

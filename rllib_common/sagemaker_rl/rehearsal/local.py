@@ -53,6 +53,8 @@ class Instance:
     cpus: set[int]
     channels: Sequence[str] = ()
     """Names of data channels; each is a folder in ``input/data``, which others fill."""
+    groups: Sequence[Mapping[str, Any]] = ()
+    """The job's instance groups, as ``resourceconfig.json`` tells of them."""
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     @property
@@ -73,12 +75,17 @@ class Instance:
             (self.folder / folder).mkdir(parents=True, exist_ok=True)
         # SageMaker takes strings alone, so the SDK writes every value as JSON.
         encoded = {name: json.dumps(value) for name, value in self.hyperparameters.items()}
-        resources = {
+        resources: dict[str, Any] = {
             "current_host": self.folder.name,
             "hosts": list(self.hosts),
             "current_instance_type": "local",
             "network_interface_name": "lo",
         }
+        for group in self.groups:
+            if self.folder.name in group["hosts"]:
+                resources["current_instance_type"] = group["instance_type"]
+                resources["current_group_name"] = group["instance_group_name"]
+                resources["instance_groups"] = list(self.groups)
         for name, content in (
             ("hyperparameters", encoded),
             ("resourceconfig", resources),

@@ -66,6 +66,9 @@ NAMED_CURVES = {
 }
 """What TensorBoard opens with, of every experiment."""
 
+GROWTH_SECONDS = 5.0
+"""How often is looked whether machines have come."""
+
 RUNNERS_SECONDS = 300.0
 """How long there may be no runner before the job ends."""
 
@@ -100,6 +103,8 @@ class TrainingRun:
     """Called after the last iteration with its results, which it may add to."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """All hyperparameters, for `run_file.RunFile`."""
+    room: Callable[[], int] | None = None
+    """How many runners there is room for now, in a cluster to which machines may come."""
     record: Record | None = None
     """Lets the algorithm play a game, to be looked at; see `recorded_games`."""
     stopped_by: int = 0
@@ -110,7 +115,7 @@ class TrainingRun:
         self._iterations = int(then.get(ITERATION, 0))
         self._seconds = float(then.get("time_total_s", 0.0))
         self._steps = int(then.get("env_steps", 0))
-        self._spoke = time.monotonic()
+        self._spoke = self._grew = time.monotonic()
         self._began = time.time()
         # Nobody knows how much a run that is resumed has trained on before.
         self._trained = 0.0 if self.checkpoint is None else math.nan
@@ -220,6 +225,7 @@ class TrainingRun:
         psutil.cpu_percent()  # from here on
         with self._bar() as bar:
             while not caught and not self.finished:
+                self._grow(algorithm)
                 try:
                     results = algorithm.train()
                 except Exception:
@@ -242,6 +248,19 @@ class TrainingRun:
                     self._save(algorithm)
                     self._show_game(algorithm, curves, games)
                     saved = time.monotonic()
+
+    def _grow(self, algorithm: Algorithm) -> None:
+        """Have runners on machines that have come since."""
+        if self.room is None or time.monotonic() < self._grew + GROWTH_SECONDS:
+            return
+        self._grew = time.monotonic()
+        room = self.room()
+        group = algorithm.env_runner_group
+        if group is None:
+            algorithm.grow(room)
+        elif (more := room - group.num_remote_env_runners()) > 0:
+            say(f"there is room for {more} more runners, {room} in all")
+            add_runners(group, more)
 
     def _show_game(
         self, algorithm: Algorithm, curves: Curves, games: Games, *, last: bool = False
@@ -314,8 +333,20 @@ class TrainingRun:
             }
             say(metric_lines.line(found | {"env_steps": self._steps}))
         elif bar.disable and time.monotonic() - self._spoke > SECONDS_OF_SILENCE:
-            self._spoke = time.monotonic()
+            self._spoke = self._grew = time.monotonic()
             say(f"{self.job.name} {self._percent():.0f}%, {told}")
+
+
+def add_runners(group: Any, more: int) -> None:
+    """Start so many runners more, and wait for none.
+
+    RLlib takes them for runners that have died: it gives them the state of the others once they
+    answer, and until then asks nothing of them.
+    """
+    group.add_workers(more)
+    manager = group._worker_manager
+    for runner in manager.actor_ids()[-more:]:
+        manager.set_actor_state(runner, healthy=False)
 
 
 def _versions(*names: str) -> dict[str, str]:
