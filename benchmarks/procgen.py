@@ -29,7 +29,7 @@ from tqdm import tqdm
 from procgen_rllib.environment import VectorProcgen
 from procgen_rllib.games import GAMES
 from procgen_rllib.launcher import configure, register
-from procgen_rllib.network import ImpalaModule
+from procgen_rllib.network import ImpalaModule, ImpalaTrunk
 
 
 def rate(step: Callable[[Any], Any], num_envs: int, seconds: float) -> float:
@@ -75,7 +75,7 @@ class PlainImpalaModule(ImpalaModule):
         super().setup()
         self.to(memory_format=torch.contiguous_format)
 
-    def _features(self, pictures: Tensor) -> Tensor:
+    def _features(self, pictures: Tensor, trunk: ImpalaTrunk | None = None) -> Tensor:
         planes = pictures.permute(0, 3, 1, 2).contiguous().float() / 255
         layers: nn.Module = self.trunk.layers
         features: Tensor = layers(planes)

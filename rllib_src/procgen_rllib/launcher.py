@@ -45,7 +45,11 @@ PROG = "battlesnake-gym train-procgen"
 class ProcgenHyperparameters(Hyperparameters):
     """What to play and how to learn; an experiment file sets most of them."""
 
-    algorithm: str = option("ProcgenPPO", "ProcgenPPO, one of RLlib's, or a file in algorithms/")
+    algorithm: str = option(
+        "ProcgenPPO",
+        f"{', '.join(one.__name__ for one in plugins.OURS)}, one of RLlib's, or a file in "
+        "algorithms/",
+    )
     experiment: str = option(DEFAULT_EXPERIMENT, "a named experiment, or an experiment file")
     env: str = option(ENV_NAME, f"the environment: {' or '.join(ENVIRONMENTS)}")
     env_name: str | None = option(None, "the game, over that of the experiment")
@@ -209,6 +213,7 @@ def configure(
         options = dict(custom_options or {})
         if model is ImpalaModule:
             check_model_config(options)
+            model = config.network if isinstance(config, ProcgenPPOConfig) else model
         config.rl_module(rl_module_spec=RLModuleSpec(module_class=model, model_config=options))
     if callbacks is not None:
         config.callbacks(plugins.find_callbacks(callbacks))

@@ -22,10 +22,16 @@ from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModule
 
 from battlesnake_gym import own_files
+from procgen_rllib.drac import DrAC
+from procgen_rllib.idaac import DAAC, IDAAC
 from procgen_rllib.network import ImpalaModule
+from procgen_rllib.ppg import PPG
 from procgen_rllib.procgen_ppo import ProcgenPPO
 
 EXAMPLES = Path(__file__).parent
+
+OURS: tuple[type[ProcgenPPO], ...] = (ProcgenPPO, DrAC, PPG, DAAC, IDAAC)
+"""The algorithms that RLlib does not have."""
 
 _BASES: dict[str, type[Any]] = {
     "models": RLModule,
@@ -44,13 +50,16 @@ def find_model(name: str) -> type[RLModule]:
 
 
 def find_algorithm(name: str) -> type[Algorithm]:
-    """The algorithm called ``name``: ProcgenPPO, one of RLlib's, or a file in ``algorithms/``.
+    """The algorithm called ``name``: one of `OURS`, one of RLlib's, or a file in ``algorithms/``.
 
     Raises:
         ValueError: as `find_model`.
     """
-    of_rllib = {known: partial(_get_algorithm_class, known) for known in ALGORITHMS}
-    return _find("algorithms", name, {"ProcgenPPO": lambda: ProcgenPPO} | of_rllib)
+    built_in: dict[str, Callable[[], type[Any]]] = {
+        known: partial(_get_algorithm_class, known) for known in ALGORITHMS
+    }
+    built_in |= {one.__name__: partial(lambda one: one, one) for one in OURS}
+    return _find("algorithms", name, built_in)
 
 
 def find_callbacks(name: str) -> type[RLlibCallback]:

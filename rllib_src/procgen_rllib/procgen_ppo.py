@@ -3,13 +3,14 @@
 It is `baselines.ppo2` as the repository openai/train-procgen calls it (Cobbe et al. 2020): 64
 games of 256 turns an iteration, however many runners share them; rewards normalized
 (`reward_scale`); a value that moves by at most the clip; advantages normalized in each minibatch.
-RLlib's own PPO has none of these four.
+RLlib's own PPO has none of these four. `level_replay` and `rad` are options of it; `drac`, `ppg`
+and `idaac` are algorithms made of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -27,10 +28,17 @@ from ray.rllib.utils.postprocessing.value_predictions import compute_value_targe
 from ray.rllib.utils.torch_utils import explained_variance
 from torch import Tensor
 
+from procgen_rllib import level_replay, rad
+from procgen_rllib.network import ImpalaModule
 from procgen_rllib.reward_scale import Part, RewardNormalizer
 
 _STATE = "reward_normalization"
 """Under this key a checkpoint's learner has the state of the `RewardNormalizer`."""
+_LEVELS = "level_replay"
+"""And under this that of the `LevelSampler`."""
+
+Table = dict[str, Any]
+"""The columns of a batch: tensors of as many rows."""
 
 
 class ProcgenPPOConfig(PPOConfig):  # type: ignore[misc]
@@ -41,7 +49,13 @@ class ProcgenPPOConfig(PPOConfig):  # type: ignore[misc]
     ``adam_epsilon``: of the optimizer. ``vf_clip_param`` is how far the value may move from what it
     was when the turn was played; RLlib's PPO cuts the loss there instead. The value's loss is the
     mean square: `baselines` halves it, so that its coefficient of 0.5 is 0.25 here.
+
+    ``level_replay``, ``level_replay_temperature`` and ``level_replay_staleness``: see
+    `level_replay`; ``rad``: see `rad`.
     """
+
+    network: ClassVar[type[ImpalaModule]] = ImpalaModule
+    """What ``impala_cnn`` is for this algorithm."""
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or ProcgenPPO)
@@ -49,6 +63,10 @@ class ProcgenPPOConfig(PPOConfig):  # type: ignore[misc]
         self.reward_normalization = True
         self.reward_clip = 10.0
         self.adam_epsilon = 1e-5
+        self.level_replay = False
+        self.level_replay_temperature = level_replay.TEMPERATURE
+        self.level_replay_staleness = level_replay.STALENESS
+        self.rad = False
         self._shared = 1
         self.training(
             gamma=0.999,
@@ -82,7 +100,27 @@ class ProcgenPPOConfig(PPOConfig):  # type: ignore[misc]
                 f"train_batch_size_per_learner {batch} must be a multiple of minibatch_size "
                 f"{minibatch}"
             )
+        begun = []
+        if self.level_replay and not self.in_evaluation:
+            level_replay.check(self)
+            begun.append(level_replay.begin)
+        if self.rad and not self.in_evaluation:
+            begun.append(rad.begin)
+        self.callbacks(on_environment_created=begun or None)
         super().validate()
+
+    def told(self) -> Iterator[str]:
+        """What it makes of its batches, in the words of `recipe`."""
+        yield f"value clip {self.vf_clip_param:g}"
+        scaled = f"normalized, clip {self.reward_clip:g}"
+        yield f"rewards {scaled if self.reward_normalization else 'as they are'}"
+        if self.level_replay:
+            yield (
+                f"levels replayed, temperature {self.level_replay_temperature:g}, "
+                f"staleness {self.level_replay_staleness:g}"
+            )
+        if self.rad:
+            yield f"frames shifted by up to {rad.REACH} pixels (RAD)"
 
     def _share_games(self) -> None:
         if self.games is None:
@@ -110,6 +148,12 @@ class ProcgenPPOConfig(PPOConfig):  # type: ignore[misc]
 class ProcgenPPO(PPO):  # type: ignore[misc]
     """PPO with the settings of `ProcgenPPOConfig`."""
 
+    def training_step(self) -> None:
+        """RLlib's; before it, all runners are told which levels to play."""
+        if self.config.level_replay:
+            level_replay.spread(self.learner_group, self.env_runner_group)
+        super().training_step()
+
     @classmethod
     def get_default_config(cls) -> ProcgenPPOConfig:
         """The configuration to start from."""
@@ -122,17 +166,27 @@ class ProcgenPPOLearner(PPOTorchLearner):  # type: ignore[misc]
     def build(self) -> None:
         """Put our advantages in the place of RLlib's."""
         super().build()
-        normalizer = RewardNormalizer(self.config.gamma, self.config.reward_clip)
-        self._normalizer = normalizer if self.config.reward_normalization else None
+        config = self.config
+        self._normalizer = (
+            RewardNormalizer(config.gamma, config.reward_clip)
+            if config.reward_normalization
+            else None
+        )
         self._learner_connector.remove(GeneralAdvantageEstimation.__name__)
         self._learner_connector.append(
-            Advantages(
-                gamma=self.config.gamma,
-                lambda_=self.config.lambda_,
-                size=self.config.train_batch_size_per_learner,
-                normalizer=self._normalizer,
-            )
+            Advantages(gamma=config.gamma, lambda_=config.lambda_, normalizer=self._normalizer)
         )
+        self.level_sampler = level_replay.sampler(config) if config.level_replay else None
+        if self.level_sampler:
+            self._learner_connector.append(level_replay.Scores(self.level_sampler))
+        self._learner_connector.append(
+            Played(config.train_batch_size_per_learner, self.about_to_learn)
+        )
+
+    def about_to_learn(self, columns: Table) -> Table:
+        """Called with each batch, of this iteration's turns in a random order; what it gives is
+        learned from."""
+        return columns
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """Adam with the published epsilon; RLlib sets its learning rate."""
@@ -177,30 +231,32 @@ class ProcgenPPOLearner(PPOTorchLearner):  # type: ignore[misc]
         return loss
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """RLlib's, and what rewards are divided by."""
+        """RLlib's, with what rewards are divided by and what is known of the levels."""
         state: dict[str, Any] = super().get_state(*args, **kwargs)
-        return state | ({_STATE: self._normalizer.state()} if self._normalizer else {})
+        state |= {_STATE: self._normalizer.state()} if self._normalizer else {}
+        return state | ({_LEVELS: self.level_sampler.state()} if self.level_sampler else {})
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from what `get_state` gave."""
         super().set_state(state)
         if self._normalizer and _STATE in state:
             self._normalizer.restore(state[_STATE])
+        if self.level_sampler and _LEVELS in state:
+            self.level_sampler.restore(state[_LEVELS])
 
 
 class Advantages(ConnectorV2):  # type: ignore[misc]
-    """Adds advantages, value targets and values to a batch of exactly ``size`` turns.
+    """Adds advantages, value targets and values to a batch.
 
-    It comes last in the learner's pipeline, where each part of an episode has got one turn more
-    for the value of what follows it. Those turns go, and so do the few that the games have played
-    beyond ``size`` in their last step, spread evenly.
+    In the learner's pipeline each part of an episode has got one turn more by now, for the value of
+    what follows it. Those turns have False in the column ``LOSS_MASK``; `Played` takes them out.
     """
 
     def __init__(
-        self, *, gamma: float, lambda_: float, size: int, normalizer: RewardNormalizer | None
+        self, *, gamma: float, lambda_: float, normalizer: RewardNormalizer | None
     ) -> None:
         super().__init__()
-        self._gamma, self._lambda, self._size = gamma, lambda_, size
+        self._gamma, self._lambda = gamma, lambda_
         self._normalizer = normalizer
 
     def __call__(
@@ -209,7 +265,7 @@ class Advantages(ConnectorV2):  # type: ignore[misc]
         """``batch`` with the new columns; there is one module, and so one table of columns."""
         ((module_id, columns),) = batch.items()
         values = convert_to_numpy(rl_module[module_id].compute_values(columns))
-        real = convert_to_numpy(columns.pop(Columns.LOSS_MASK)).astype(bool)
+        real = convert_to_numpy(columns[Columns.LOSS_MASK]).astype(bool)
         rewards = convert_to_numpy(columns[Columns.REWARDS]).astype(np.float32)
         if self._normalizer is not None:
             rewards[real] = np.concatenate(self._normalizer([_part(one) for one in episodes]))
@@ -229,9 +285,27 @@ class Advantages(ConnectorV2):  # type: ignore[misc]
         }
         device = columns[Columns.OBS].device
         columns |= {name: torch.from_numpy(one).to(device) for name, one in added.items()}
-        kept = torch.from_numpy(spread(np.flatnonzero(real), self._size)).to(device)
-        batch[module_id] = {name: column[kept] for name, column in columns.items()}
         return batch
+
+
+class Played(ConnectorV2):  # type: ignore[misc]
+    """Leaves exactly ``size`` turns that were played, in a random order; comes last.
+
+    The few that the games have played beyond ``size`` in their last step go, spread evenly. RLlib
+    shuffles a batch only after it went through it once, game by game.
+    """
+
+    def __init__(self, size: int, then: Callable[[Table], Table]) -> None:
+        super().__init__()
+        self._size, self._then = size, then
+
+    def __call__(self, *, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """``batch`` with those rows, and with what ``then`` makes of them."""
+        ((module_id, columns),) = batch.items()
+        real = convert_to_numpy(columns.pop(Columns.LOSS_MASK)).astype(bool)
+        kept = torch.from_numpy(spread(np.flatnonzero(real), self._size))
+        kept = kept[torch.randperm(len(kept))].to(columns[Columns.OBS].device)
+        return {module_id: self._then({name: column[kept] for name, column in columns.items()})}
 
 
 def _part(episode: Any) -> Part:
@@ -255,15 +329,19 @@ def spread(rows: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     return np.delete(rows, np.linspace(0, len(rows) - 1, surplus).astype(np.int64))
 
 
-def policy_loss(logp: Tensor, old_logp: Tensor, advantages: Tensor, clip: float) -> Tensor:
+def policy_loss(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, clip: float, *, normalize: bool = True
+) -> Tensor:
     """PPO's clipped loss of the policy, with the advantages of this minibatch normalized; all (B,).
 
-    ``logp`` of the actions now and when they were played.
+    ``logp`` of the actions now and when they were played. ``normalize`` is False where the
+    advantages have been normalized already.
     """
-    normalized = (advantages - advantages.mean()) / (advantages.std(unbiased=False) + 1e-8)
+    if normalize:
+        advantages = (advantages - advantages.mean()) / (advantages.std(unbiased=False) + 1e-8)
     ratio = torch.exp(logp - old_logp)
     clipped = ratio.clamp(1 - clip, 1 + clip)
-    return torch.maximum(-normalized * ratio, -normalized * clipped).mean()
+    return torch.maximum(-advantages * ratio, -advantages * clipped).mean()
 
 
 def value_loss(values: Tensor, old: Tensor, targets: Tensor, clip: float) -> Tensor:

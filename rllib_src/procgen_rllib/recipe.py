@@ -40,12 +40,8 @@ def _parts(config: AlgorithmConfig) -> Iterator[str]:
             f", {config.num_epochs} epochs, clip {config.clip_param:g}"
         )
     if isinstance(config, ProcgenPPOConfig):
-        scaled = f"normalized, clip {config.reward_clip:g}"
-        yield (
-            f"value clip {config.vf_clip_param:g}, "
-            f"rewards {scaled if config.reward_normalization else 'as they are'}"
-        )
-    if config.rl_module_spec.module_class is ImpalaModule:
+        yield ", ".join(config.told())
+    if issubclass(config.rl_module_spec.module_class or object, ImpalaModule):
         yield _precision(config.rl_module_spec.model_config or {}, config.num_gpus_per_learner > 0)
     if config.evaluation_interval:
         yield (

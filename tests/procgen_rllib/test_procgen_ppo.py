@@ -6,18 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.procgen_rllib.episodes import episodes_of, learner_of, rewards_and_ends
+
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 procgen_ppo = pytest.importorskip("procgen_rllib.procgen_ppo", reason="needs the extra rllib")
 
 GAMMA, LAMBDA, CLIP = 0.9, 0.8, 0.2
-
-
-def rewards_and_ends(games: int, turns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rewards of very different sizes and the ends of episodes, both (turns, games)."""
-    draw = np.random.default_rng(3)
-    rewards = draw.normal(0, 1, (turns, games)) * draw.choice([0, 0.01, 30], (turns, games))
-    return rewards, draw.random((turns, games)) < 0.15
 
 
 def plainly_normalized(rewards: np.ndarray, ends: np.ndarray, clip: float) -> np.ndarray:
@@ -144,52 +139,15 @@ def test_losses_are_those_of_numpy() -> None:
 @pytest.fixture(scope="module")
 def learner() -> Any:
     """A learner of small batches, as an algorithm builds it."""
-    import gymnasium
-
-    from procgen_rllib.launcher import configure
-
-    config = configure("ProcgenPPO", env_config={}, custom_options={"bfloat16": False})
-    config.training(
-        gamma=GAMMA, lambda_=LAMBDA, train_batch_size_per_learner=18, minibatch_size=6, num_epochs=2
+    return learner_of(
+        "ProcgenPPO",
+        gamma=GAMMA,
+        lambda_=LAMBDA,
+        train_batch_size_per_learner=18,
+        minibatch_size=6,
+        num_epochs=2,
+        reward_clip=1.5,
     )
-    config.reward_clip = 1.5
-    config.learners(num_gpus_per_learner=0)
-    pictures = gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8)
-    spaces: Any = (pictures, gymnasium.spaces.Discrete(15))
-    return config.build_learner(spaces={"default_policy": spaces})
-
-
-def episodes_of(rewards: np.ndarray, ends: np.ndarray) -> list[Any]:
-    """Parts of episodes as a runner hands them over, in the order in which it does."""
-    from ray.rllib.env.single_agent_episode import SingleAgentEpisode
-
-    draw = np.random.default_rng(0)
-    over, going = [], []
-    for game in range(rewards.shape[1]):
-        fresh = True
-        for turn in range(len(rewards)):
-            if fresh:
-                going.append(SingleAgentEpisode())
-                going[-1].add_env_reset(picture(draw), {"clock": -1})
-            fresh = bool(ends[turn, game])
-            going[-1].add_env_step(
-                picture(draw),
-                int(draw.integers(15)),
-                rewards[turn, game],
-                {"clock": turn},
-                terminated=fresh,
-                extra_model_outputs={
-                    "action_logp": np.float32(-math.log(15)),
-                    "action_dist_inputs": np.zeros(15, np.float32),
-                },
-            )
-            if fresh:
-                over.append(going.pop())
-    return [one.to_numpy() for one in (*over, *going)]
-
-
-def picture(draw: np.random.Generator) -> np.ndarray:
-    return draw.integers(0, 256, (64, 64, 3), dtype=np.uint8)
 
 
 def test_a_batch_is_what_numpy_makes_of_the_episodes(learner: Any) -> None:
@@ -222,6 +180,9 @@ def test_a_batch_is_what_numpy_makes_of_the_episodes(learner: Any) -> None:
     )["default_policy"]
     assert len(expected) == 21
     assert {len(column) for column in batch.values()} == {18}
+    # In another order, so that the first minibatch is not of the first game alone.
+    places = [list(expected).index(row.numpy().tobytes()) for row in batch["obs"]]
+    assert places != sorted(places)
     for row in range(18):
         advantage, target, value = expected[batch["obs"][row].numpy().tobytes()]
         assert batch["advantages"][row].item() == pytest.approx(advantage, abs=1e-5)
