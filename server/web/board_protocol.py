@@ -20,9 +20,9 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.replay import ReplayError
 from battlesnake_gym.rules import RULESETS
 from battlesnake_gym.rules.state import Point, Snake
-from server.web.context import number, refusal
 from server.web.games import MissingError, course
 from server.web.page_server import Receive, Send
+from server.web.pages import number, refusal
 from server.web.timeline import Course
 
 MOST_FRAMES = 1000

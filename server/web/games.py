@@ -19,8 +19,9 @@ from server.arena.database import Game, Seat
 from server.arena.results import ALIVE
 from server.replays import analyses, film, positions
 from server.replays.what_if import BusyError
-from server.web.context import arena, body, number, refusal
+from server.web.context import arena
 from server.web.leaderboard import ENDINGS, asked_tournament, tournaments
+from server.web.pages import body, number, refusal
 from server.web.timeline import Course, recorded
 
 PER_PAGE = 24

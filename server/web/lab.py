@@ -19,8 +19,9 @@ from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake
 from heuristics import scenarios
 from heuristics.scenarios import Scenario
 from server import frames
-from server.web.context import arena, body, number, refusal
+from server.web.context import arena
 from server.web.games import MissingError, course
+from server.web.pages import body, number, refusal
 from server.web.roster import ask
 
 blueprint = Blueprint("lab", __name__)

@@ -16,8 +16,9 @@ from sqlalchemy.orm import Session, selectinload
 
 from server.arena.database import Game, Tournament
 from server.arena.results import ALIVE, History, Line, Standings, to_json
-from server.web.context import arena, number
+from server.web.context import arena
 from server.web.matches import SETUP
+from server.web.pages import number
 
 blueprint = Blueprint("leaderboard", __name__)
 

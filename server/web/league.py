@@ -14,8 +14,9 @@ from server.arena.database import LeagueSnake
 from server.arena.league_file import Plan
 from server.arena.results import Line
 from server.arena.standing_league import Season, bench, end_season, notes, seasons
-from server.web.context import arena, body, refusal
+from server.web.context import arena
 from server.web.leaderboard import standings
+from server.web.pages import body, refusal
 
 blueprint = Blueprint("league", __name__)
 

@@ -9,8 +9,9 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.json_fields import BoardError, shown
 from battlesnake_gym.rules import MOVES
 from server import frames
-from server.web.context import arena, body, refusal
+from server.web.context import arena
 from server.web.matches import LONGEST, USUAL_TURNS, BusyError, Wish
+from server.web.pages import body, refusal
 
 blueprint = Blueprint("play", __name__)
 

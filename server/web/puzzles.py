@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,9 +20,7 @@ from heuristics.coaching import EFFORTS, puzzle
 from heuristics.scenarios import Scenario
 from server import frames
 from server.addresses import listen
-from server.web import compress
-from server.web.page_server import PageServer
-from server.web.watch import keep_to_this_server
+from server.web.pages import application, show
 
 blueprint = Blueprint("puzzles", __name__)
 APART = 5
@@ -52,11 +49,8 @@ def found(path: Path) -> Iterator[Scenario]:
 
 def create_app(of: list[Scenario]) -> Flask:
     """The page on which these puzzles are solved by hand."""
-    app = Flask("server")  # whose folders hold the templates and the board component
+    app = application(blueprint)
     app.config["PUZZLES"] = of
-    app.register_blueprint(blueprint)
-    app.after_request(keep_to_this_server)
-    app.after_request(compress.compressed)
     return app
 
 
@@ -89,16 +83,8 @@ def main(argv: list[str] | None = None) -> int:
         listener = listen("127.0.0.1", options.port)
     except ValueError as error:
         return refuse("battlesnake-gym puzzles", error)
-    server = PageServer(create_app(made), listener)
-    server.start()
-    address = f"http://127.0.0.1:{server.port}/"
-    sys.stdout.write(f"{len(made)} puzzles at {address}  (Ctrl+C ends)\n")
-    sys.stdout.flush()
-    if not options.no_browser:
-        webbrowser.open(address)
-    server.wait()
-    server.stop()
-    return 0
+    app, what = create_app(made), f"{len(made)} puzzles"
+    return show(app, listener, what, open_browser=not options.no_browser)
 
 
 def _made(options: argparse.Namespace) -> list[Scenario]:

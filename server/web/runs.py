@@ -6,9 +6,7 @@ look again when somebody does.
 
 from __future__ import annotations
 
-import sys
 import threading
-import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, cast
@@ -21,8 +19,7 @@ from server.replays.library import Library
 from server.runs import charts
 from server.runs.command import left, state
 from server.runs.folder import Game, Run, Runs, differing
-from server.web import compress, watch
-from server.web.page_server import PageServer
+from server.web import pages, watch
 
 MOST_CARDS = 12
 """Games of a run that are shown with a picture."""
@@ -41,17 +38,14 @@ class Shown(NamedTuple):
 
 def create_app(runs: Runs) -> Flask:
     """The application over a folder of runs."""
-    app = Flask("server")  # whose folders hold the templates and the board component
+    app = pages.application(blueprint)
     app.extensions["runs"] = runs
     app.extensions["runs lock"] = threading.Lock()
     app.extensions["library"] = Library([runs.folder])
     app.extensions["analyses"] = Analyses()
     app.config["MAY_ANALYSE"] = True
-    app.register_blueprint(blueprint)
     app.register_blueprint(watch.blueprint, url_prefix="/games")
     app.context_processor(lambda: {"home": "runs.index", "home_name": "Runs"})
-    app.after_request(compress.compressed)
-    app.after_request(watch.keep_to_this_server)
     return app
 
 
@@ -151,17 +145,5 @@ def _span() -> int:
 def serve(runs: Runs, port: int, *, open_browser: bool) -> int:
     """Show the page on this machine until interrupted; raises ``ValueError`` for a taken port."""
     listener = listen("127.0.0.1", port)
-    app = create_app(runs)
-    server = PageServer(app, listener)
-    server.start()
-    address = f"http://127.0.0.1:{server.port}/"
-    sys.stdout.write(f"{len(runs.look())} runs at {address}  (Ctrl+C ends)\n")
-    sys.stdout.flush()
-    if open_browser:
-        webbrowser.open(address)
-    try:
-        server.wait()
-    finally:
-        server.stop()
-        app.extensions["analyses"].close()
-    return 0
+    what = f"{len(runs.look())} runs"
+    return pages.show(create_app(runs), listener, what, open_browser=open_browser)

@@ -12,7 +12,7 @@ import secrets
 
 from flask import Flask, Response, current_app, redirect, request
 
-from server.web.context import refusal
+from server.web.pages import refusal
 
 COOKIE = "arena"
 COOKIE_SECONDS = 30 * 24 * 3600

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-import sys
 import time
-import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,8 +26,8 @@ from server.replays import analyses, film, positions
 from server.replays.analyses import Analyses
 from server.replays.library import Entry, Library, TooLittleMemoryError
 from server.replays.what_if import BusyError
-from server.web import compress
-from server.web.page_server import PageServer
+from server.web import pages
+from server.web.pages import number, refusal
 from server.web.visitors import is_loopback
 
 PER_PAGE = 24
@@ -71,13 +69,10 @@ def create_app(roots: Sequence[Path], *, may_analyse: bool = True) -> Flask:
     With ``may_analyse`` who looks may have them analysed. Raises ``ValueError`` where a root does
     not exist.
     """
-    app = Flask("server")  # whose folders hold the templates and the board component
+    app = pages.application(blueprint)
     app.extensions["library"] = Library(roots)
     app.extensions["analyses"] = Analyses()
     app.config["MAY_ANALYSE"] = may_analyse
-    app.register_blueprint(blueprint)
-    app.after_request(compress.compressed)
-    app.after_request(keep_to_this_server)
     return app
 
 
@@ -86,7 +81,7 @@ def index() -> str:
     """The list of games, a page at a time, the newest first."""
     entries = _library().entries()
     pages = max(1, -(-len(entries) // PER_PAGE))
-    page = min(max(1, request.args.get("page", 1, int)), pages)
+    page = number("page", 1, least=1, most=pages)
     shown = entries[(page - 1) * PER_PAGE : page * PER_PAGE]
     return render_template(
         "watch_list.html",
@@ -110,7 +105,7 @@ def data(key: str) -> Response:
     try:
         return film.answer(_entry(key).path) or abort(404)
     except ReplayError as error:
-        return _refusal(str(error), 422)
+        return refusal(str(error), 422)
 
 
 @blueprint.get("/turn/<int:turn>/<form>/<path:key>")
@@ -119,16 +114,15 @@ def position(turn: int, form: str, key: str) -> Response:
     try:
         return positions.answer(_entry(key).load().board(turn), form)
     except ValueError as error:
-        return _refusal(str(error), 404)
+        return refusal(str(error), 404)
     except BusyError as error:
-        return _refusal(str(error), 503)
+        return refusal(str(error), 503)
 
 
 @blueprint.get("/analysis/<path:key>")
 def analysis(key: str) -> Response:
     """How far the game is analysed, and what was found from the ``?since=``-th turn on."""
-    since = max(0, request.args.get("since", 0, int))
-    return jsonify(_analyses().tell(_entry(key).path, since))
+    return jsonify(_analyses().tell(_entry(key).path, number("since", 0)))
 
 
 @blueprint.post("/analysis/<path:key>")
@@ -136,13 +130,13 @@ def analyse(key: str) -> Response:
     """Have the game analysed, in the background."""
     entry = _entry(key)
     if not current_app.config["MAY_ANALYSE"]:
-        return _refusal(ONLY_LOOK, 403)
+        return refusal(ONLY_LOOK, 403)
     if not request.is_json:  # which no other site's page can send unasked
-        return _refusal("request must have the content type application/json", 400)
+        return refusal("request must have the content type application/json", 400)
     try:
         _analyses().start(entry.path)
     except analyses.BusyError as error:
-        return _refusal(str(error), 503)
+        return refusal(str(error), 503)
     return jsonify(_analyses().tell(entry.path))
 
 
@@ -203,22 +197,6 @@ def _entry(key: str) -> Entry:
     return _library().find(key) or abort(404)
 
 
-def _refusal(message: str, status: int) -> Response:
-    response = jsonify(error=message)
-    response.status_code = status
-    return response
-
-
-def keep_to_this_server(response: Response) -> Response:
-    """Let browsers refuse anything that these pages do not hold themselves."""
-    response.headers["Content-Security-Policy"] = "default-src 'none'; " + "; ".join(
-        f"{kind}-src 'self'" for kind in ("script", "style", "img", "connect")
-    )
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Cache-Control"] = "no-cache"
-    return response
-
-
 # --- the command --------------------------------------------------------------------------------
 
 
@@ -230,25 +208,16 @@ def main(argv: list[str] | None = None) -> int:
         listener = listen(arguments.host, arguments.port)
     except ValueError as error:
         return refuse("battlesnake-gym watch", error)
-    server = PageServer(app, listener, names=[arguments.host, *arguments.allow_host])
-    server.start()
-    try:
-        _announce(app, arguments.host, server.port, open_browser=not arguments.no_browser)
-        server.wait()
-    finally:
-        server.stop()
-        app.extensions["analyses"].close()
-    return 0
-
-
-def _announce(app: Flask, host: str, port: int, *, open_browser: bool) -> None:
-    """Tell where the games are; a single game is opened at once."""
     games = app.extensions["library"].entries()
-    address = f"http://{host}:{port}/" + (f"replay/{games[0].key}" if len(games) == 1 else "")
-    sys.stdout.write(f"{len(games)} recorded games at {address}  (Ctrl+C ends)\n")
-    sys.stdout.flush()
-    if open_browser:
-        webbrowser.open(address)
+    return pages.show(
+        app,
+        listener,
+        f"{len(games)} recorded games",
+        host=arguments.host,
+        names=arguments.allow_host,
+        path=f"replay/{games[0].key}" if len(games) == 1 else "",  # which is opened at once
+        open_browser=not arguments.no_browser,
+    )
 
 
 def parser() -> Parser:
