@@ -1,4 +1,4 @@
-"""Computes the constant table of Go's ``math/rand`` and writes it for Python and for C.
+"""Computes the constant table of Go's ``math/rand`` and writes it.
 
 Go seeds its generator with 607 words, each mixed with a word of a fixed table. That table is the
 state of the same generator, seeded with 1 in a simpler way, after 7.8e12 outputs. An output is the
@@ -6,9 +6,7 @@ sum of the outputs 273 and 607 before it (modulo 2**64), so instead of running s
 ``x -> x**7.8e12`` is taken by repeated squaring modulo ``x**607 - x**334 - 1``: half a second.
 
 Run ``python tools/make_gorand_table.py`` after changing this file. It rewrites
-
-* ``battlesnake_gym/rules/gorand_table.py`` (``TABLE``) and
-* ``battlesnake_gym/csrc/gorand_table.h`` (``GO_RAND_TABLE``).
+``battlesnake_gym/rules/gorand_table.py``, which the compiled engine reads too.
 """
 
 from __future__ import annotations
@@ -99,9 +97,9 @@ def table() -> list[int]:
     return words
 
 
-def as_lines(words: list[int], suffix: str) -> str:
+def as_lines(words: list[int]) -> str:
     """The words in hexadecimal, three a line."""
-    numbers = [f"0x{word:016X}{suffix}," for word in words]
+    numbers = [f"0x{word:016X}," for word in words]
     return "".join(f"    {' '.join(numbers[i : i + 3])}\n" for i in range(0, WORDS, 3))
 
 
@@ -113,21 +111,13 @@ def write(path: Path, text: str) -> None:
 
 
 def main() -> None:
-    """Write both forms of the table."""
+    """Write the table."""
     words = table()
     origin = "written by tools/make_gorand_table.py, do not edit"
     write(
         PACKAGE / "rules" / "gorand_table.py",
         f'"""The constant table of Go\'s ``math/rand``; {origin}."""\n\n'
-        f"# fmt: off\nTABLE = (\n{as_lines(words, '')})\n",
-    )
-    write(
-        PACKAGE / "csrc" / "gorand_table.h",
-        f"/* The constant table of Go's math/rand; {origin}. */\n"
-        "#ifndef BATTLESNAKE_GORAND_TABLE_H\n#define BATTLESNAKE_GORAND_TABLE_H\n\n"
-        "#include <stdint.h>\n\n"
-        f"static const uint64_t GO_RAND_TABLE[{WORDS}] = {{\n{as_lines(words, 'ULL')}}};\n\n"
-        "#endif\n",
+        f"# fmt: off\nTABLE = (\n{as_lines(words)})\n",
     )
 
 

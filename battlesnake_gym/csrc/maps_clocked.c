@@ -1,7 +1,7 @@
 #include <string.h>
 
-#include "map_tables.h"
 #include "maps.h"
+#include "tables.h"
 
 /* A disc in the centre that gets one layer more, and one cell wider, with every ring. */
 void update_sinkholes(Game *game) {
@@ -62,13 +62,11 @@ void update_pools(Game *game) {
     game->cold->pools_drawn = (int32_t)rand.used;
 }
 
-enum { NUM_PITS = sizeof PITS_HAZARDS / sizeof *PITS_HAZARDS };
-
 int setup_pits(Game *game) {
     Rand rand;
     game_rand(game, &rand);
     Point starts[4];
-    memcpy(starts, PITS_STARTS, sizeof starts);
+    memcpy(starts, PITS_STARTS.at, sizeof starts);
     if (game->record->num_snakes > 4) return -1;
     put_snakes_shuffled(game, &rand, starts, 4);
     return start_food(game, &rand);
@@ -82,8 +80,8 @@ void update_pits(Game *game) {
     int depth = turn / every % CYCLE;
     clear_hazards(game);
     for (int layer = 0; layer < depth && layer < MOST_LAYERS; layer++) {
-        for (int i = 0; i < NUM_PITS; i++) {
-            add_hazard(game, PITS_HAZARDS[i].x, PITS_HAZARDS[i].y, 1);
+        for (int i = 0; i < PITS_HAZARDS.count; i++) {
+            add_hazard(game, PITS_HAZARDS.at[i].x, PITS_HAZARDS.at[i].y, 1);
         }
     }
 }

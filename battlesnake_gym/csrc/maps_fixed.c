@@ -1,12 +1,12 @@
 #include <string.h>
 
-#include "map_tables.h"
 #include "maps.h"
+#include "tables.h"
 
-#define COUNT(table) ((int)(sizeof(table) / sizeof *(table)))
-
-static void add_hazards(Game *game, const Point *points, int count) {
-    for (int i = 0; i < count; i++) add_hazard(game, points[i].x, points[i].y, 1);
+static void add_hazards(Game *game, const Places *places) {
+    for (int i = 0; i < places->count; i++) {
+        add_hazard(game, places->at[i].x, places->at[i].y, 1);
+    }
 }
 
 /* ---- cells that food avoids here: all bodies, dead ones included ---- */
@@ -50,13 +50,11 @@ static void feed_first_free(Game *game, const uint8_t *taken, const Point *point
 /* ---- castles ---- */
 
 typedef struct {
-    const Point *hazards, *starts, *gates;
-    int num_hazards, num_starts, num_gates, most_food;
+    const Places *hazards, *starts, *gates;
+    int most_food;
 } Castle;
 
-#define CASTLE_OF(name, most_food) \
-    {name##_HAZARDS, name##_STARTS, name##_GATES, COUNT(name##_HAZARDS), COUNT(name##_STARTS), \
-     COUNT(name##_GATES), most_food}
+#define CASTLE_OF(name, most_food) {&name##_HAZARDS, &name##_STARTS, &name##_GATES, most_food}
 
 static const Castle SMALL = CASTLE_OF(CASTLE, 2), LARGE = CASTLE_OF(CASTLE_LG, 2),
                     EXTRA_LARGE = CASTLE_OF(CASTLE_XL, 4);
@@ -64,12 +62,12 @@ static const Castle SMALL = CASTLE_OF(CASTLE, 2), LARGE = CASTLE_OF(CASTLE_LG, 2
 static int start_castle(Game *game, const Castle *castle) {
     Point starts[MAX_SNAKES];
     int needed = (game->record->num_snakes + 3) / 4 * 4; /* start places come in groups of four */
-    if (needed > castle->num_starts) return -1;
-    memcpy(starts, castle->starts, sizeof *starts * (size_t)needed);
+    if (needed > castle->starts->count) return -1;
+    memcpy(starts, castle->starts->at, sizeof *starts * (size_t)needed);
     Rand rand;
     game_rand(game, &rand);
     put_snakes_shuffled(game, &rand, starts, needed);
-    add_hazards(game, castle->hazards, castle->num_hazards);
+    add_hazards(game, castle->hazards);
     return 0;
 }
 
@@ -81,8 +79,8 @@ static void feed_castle(Game *game, const Castle *castle) {
     Cold *cold = game->cold;
     if (record->turn < FIRST_FOOD_TURN || record->num_food == castle->most_food) return;
     if (!cold->num_gates) {
-        cold->num_gates = castle->num_gates;
-        memcpy(cold->gates, castle->gates, sizeof(Point) * (size_t)castle->num_gates);
+        cold->num_gates = castle->gates->count;
+        memcpy(cold->gates, castle->gates->at, sizeof(Point) * (size_t)cold->num_gates);
     }
     Rand rand;
     turn_rand(game, &rand);
@@ -108,40 +106,39 @@ void update_castle_xl(Game *game) { feed_castle(game, &EXTRA_LARGE); }
 
 /* ---- rivers and islands ---- */
 
-static int start_rivers(Game *game, const Point (*starts)[4], int places, const Point *hazards,
-                        int num_hazards) {
+static int start_rivers(Game *game, const Places *starts, int places, const Places *hazards) {
     Rand rand;
     game_rand(game, &rand);
-    if (place_in_quadrants(game, &rand, starts, places) < 0) return -1;
-    add_hazards(game, hazards, num_hazards);
+    if (place_in_quadrants(game, &rand, (const Point(*)[4])starts->at, places) < 0) return -1;
+    add_hazards(game, hazards);
     return food_beside_snakes(game, &rand, true);
 }
 
-#define START_RIVERS(game, name, places) \
-    start_rivers(game, name##_STARTS, places, name##_HAZARDS, COUNT(name##_HAZARDS))
+#define START_RIVERS(name, places) start_rivers(game, &name##_STARTS, places, &name##_HAZARDS)
 
-int setup_rivers(Game *game) { return START_RIVERS(game, RIVERS, 2); }
-int setup_rivers_lg(Game *game) { return START_RIVERS(game, RIVERS_LG, 4); }
-int setup_rivers_xl(Game *game) { return START_RIVERS(game, RIVERS_XL, 4); }
-int setup_islands(Game *game) { return START_RIVERS(game, ISLANDS, 2); }
-int setup_islands_lg(Game *game) { return START_RIVERS(game, ISLANDS_LG, 4); }
+int setup_rivers(Game *game) { return START_RIVERS(RIVERS, 2); }
+int setup_rivers_lg(Game *game) { return START_RIVERS(RIVERS_LG, 4); }
+int setup_rivers_xl(Game *game) { return START_RIVERS(RIVERS_XL, 4); }
+int setup_islands(Game *game) { return START_RIVERS(ISLANDS, 2); }
+int setup_islands_lg(Game *game) { return START_RIVERS(ISLANDS_LG, 4); }
 void update_rivers(Game *game) { standard_food(game, true); }
 
 /* ---- arcade ---- */
 
 int setup_arcade(Game *game) {
     enum { FIRST_FOOD_X = 9, FIRST_FOOD_Y = 11 };
-    Point starts[6];
-    memcpy(starts, ARCADE_CORNERS, sizeof ARCADE_CORNERS);
-    memcpy(starts + 4, ARCADE_LATER_STARTS, sizeof ARCADE_LATER_STARTS);
-    if (game->record->num_snakes > 6) return -1;
+    int corners = ARCADE_CORNERS.count, later = ARCADE_LATER_STARTS.count;
+    Point starts[MAX_SNAKES];
+    memcpy(starts, ARCADE_CORNERS.at, sizeof(Point) * (size_t)corners);
+    memcpy(starts + corners, ARCADE_LATER_STARTS.at, sizeof(Point) * (size_t)later);
+    if (game->record->num_snakes > corners + later) return -1;
     Rand rand;
     game_rand(game, &rand);
-    shuffle_points(&rand, starts, COUNT(ARCADE_CORNERS));
+    shuffle_points(&rand, starts, corners);
     for (int seat = 0; seat < game->record->num_snakes; seat++) {
         put_snake(game, seat, starts[seat].x, starts[seat].y);
     }
-    add_hazards(game, ARCADE_HAZARDS, COUNT(ARCADE_HAZARDS));
+    add_hazards(game, &ARCADE_HAZARDS);
     if (game->rules->minimum_food > 0) {
         add_food(game, cell_at(game->record, FIRST_FOOD_X, FIRST_FOOD_Y));
     }
@@ -155,10 +152,10 @@ void update_arcade(Game *game) {
     Rand rand;
     turn_rand(game, &rand);
     if (rand_percent(&rand) > chance) return;
-    Point places[COUNT(ARCADE_FOOD)];
-    memcpy(places, ARCADE_FOOD, sizeof places);
-    shuffle_points(&rand, places, COUNT(places));
+    Point places[MAX_GATES];
+    memcpy(places, ARCADE_FOOD.at, sizeof(Point) * (size_t)ARCADE_FOOD.count);
+    shuffle_points(&rand, places, ARCADE_FOOD.count);
     uint8_t taken[MAX_CELLS];
     take_food_and_bodies(game, taken);
-    feed_first_free(game, taken, places, COUNT(places));
+    feed_first_free(game, taken, places, ARCADE_FOOD.count);
 }

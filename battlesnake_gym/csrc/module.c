@@ -2,6 +2,7 @@
 #include "batch.h"
 #include "named.h"
 #include "observe.h"
+#include "tables.h"
 
 /* For tests: all give the same bytes. */
 static PyObject *module_observe_by(PyObject *module, PyObject *vectors) {
@@ -35,7 +36,7 @@ static PyMethodDef METHODS[] = {
 #endif
 
 static int execute(PyObject *module) {
-    rand_init();
+    if (tables_init()) return -1;
     named_init();
     observe_by("best");
     PyObject *type = PyType_FromSpec(&batch_spec);

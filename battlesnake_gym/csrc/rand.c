@@ -1,8 +1,7 @@
 #include "rand.h"
 
 #include <stddef.h>
-
-#include "gorand_table.h"
+#include <string.h>
 
 enum { WORDS = 607, TAP_LAG = 273, MODULUS = 2147483647, MULTIPLIER = 48271 };
 
@@ -12,7 +11,8 @@ enum { WORDS = 607, TAP_LAG = 273, MODULUS = 2147483647, MULTIPLIER = 48271 };
 static uint32_t FACTORS[3][WORDS];
 static uint64_t CONSTANTS[WORDS];
 
-void rand_init(void) {
+int rand_init(const char *constants, size_t size) {
+    if (size != sizeof CONSTANTS) return -1;
     uint64_t power = 1;
     for (int i = 0; i < 21; i++) power = power * MULTIPLIER % MODULUS;
     for (int i = 0; i < WORDS; i++) {
@@ -20,8 +20,10 @@ void rand_init(void) {
             FACTORS[t][WORDS - 1 - i] = (uint32_t)power;
             power = power * MULTIPLIER % MODULUS;
         }
-        CONSTANTS[WORDS - 1 - i] = GO_RAND_TABLE[i];
+        memcpy(&CONSTANTS[WORDS - 1 - i], constants + sizeof *CONSTANTS * (size_t)i,
+               sizeof *CONSTANTS);
     }
+    return 0;
 }
 
 void rand_seeded(Rand *rand, int64_t seed) {

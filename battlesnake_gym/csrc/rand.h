@@ -5,6 +5,7 @@
 #define BATTLESNAKE_RAND_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { RAND_RING = 1024 }; /* a power of two above the generator's memory of 607 outputs */
@@ -18,8 +19,9 @@ typedef struct {
     uint64_t ring[RAND_RING]; /* output k (from 1) stands at k % RAND_RING */
 } Rand;
 
-/* Computes the tables of the seeded stream; call once before any other function. */
-void rand_init(void);
+/* Computes the tables of the seeded stream from the 607 constants of Go, words of 64 bits; call once
+ * before any other function. Returns 0, or -1 if they are not as many. */
+int rand_init(const char *constants, size_t size);
 
 /* Go's rand.New(rand.NewSource(seed)). Cheap: outputs are computed when asked for. */
 void rand_seeded(Rand *rand, int64_t seed);

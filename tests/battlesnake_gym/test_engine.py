@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -498,10 +497,3 @@ def test_a_map_that_cannot_go_on_says_so(games_type: Any) -> None:
     with pytest.raises(rules.RulesError, match="hz_scatter"):
         games.step(np.array([[2]], np.uint8))
     assert games.turn[0] == 99
-
-
-@needs_compiled
-def test_the_layouts_in_c_are_those_of_the_rules() -> None:
-    tool = Path(__file__).parents[2] / "tools/make_map_tables.py"
-    written = runpy.run_path(str(tool))
-    assert written["TARGET"].read_text(encoding="utf-8") == written["render"]()
