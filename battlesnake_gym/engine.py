@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import build_check, engine_input, masks, packing
+from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.engine_input import (
     FOODS,
     GAME_ARRAYS,
@@ -93,11 +94,11 @@ class FastGames(Batch, GameArrays):
         cls,
         num_games: int,
         *,
-        width: Sizes = 11,
-        height: Sizes = 11,
-        num_snakes: Sizes = 4,
+        width: Sizes = EnvConfig.width,
+        height: Sizes = EnvConfig.height,
+        num_snakes: Sizes = EnvConfig.num_snakes,
         game: Game = STANDARD_GAME,
-        food: str = "fast",
+        food: str = EnvConfig.food,
     ) -> FastGames:
         """Check everything, then make the games."""
         sizes, numbers = engine_input.check_games(num_games, width, height, num_snakes, game, food)
@@ -107,11 +108,11 @@ class FastGames(Batch, GameArrays):
         self,
         num_games: int,
         *,
-        width: Sizes = 11,
-        height: Sizes = 11,
-        num_snakes: Sizes = 4,
+        width: Sizes = EnvConfig.width,
+        height: Sizes = EnvConfig.height,
+        num_snakes: Sizes = EnvConfig.num_snakes,
         game: Game = STANDARD_GAME,
-        food: str = "fast",
+        food: str = EnvConfig.food,
     ) -> None:
         super().__init__(num_games, width, height, num_snakes, game, food)
         self._ids: dict[int, list[str]] = {}

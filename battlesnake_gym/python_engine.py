@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import engine_input, masks
+from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.engine_input import (
     GAME_ARRAYS,
     NO_MOVE,
@@ -32,11 +33,11 @@ class SlowGames(GameArrays):
         self,
         num_games: int,
         *,
-        width: Sizes = 11,
-        height: Sizes = 11,
-        num_snakes: Sizes = 4,
+        width: Sizes = EnvConfig.width,
+        height: Sizes = EnvConfig.height,
+        num_snakes: Sizes = EnvConfig.num_snakes,
         game: Game = STANDARD_GAME,
-        food: str = "fast",
+        food: str = EnvConfig.food,
     ) -> None:
         sizes, _ = engine_input.check_games(num_games, width, height, num_snakes, game, food)
         super().__init__(num_games, width, height, num_snakes, game, food)
