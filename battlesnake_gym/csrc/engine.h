@@ -142,12 +142,9 @@ enum {
     HALT_MAZE_PLAYERS,
 };
 
-/* One turn of the ruleset alone: moves, damage, food eaten, eliminations, growth; then turn + 1 and
- * the test for the end. No food appears and no map acts. For searches: needs only the record.
- * actions[s] is 0..3 or NO_MOVE; those of dead snakes are not read. */
-void step_rules(const Layout *layout, const Rules *rules, Record *record, const uint8_t *actions);
-
-/* The whole turn: as step_rules, then shrinking, the map's food and hazards. */
+/* One turn: moves, damage, food eaten, eliminations, growth, shrinking, the map's food and hazards;
+ * then turn + 1 and the test for the end. actions[s] is 0..3 or NO_MOVE; those of dead snakes are not
+ * read. */
 void step_game(const Layout *layout, const Rules *rules, Record *record, Cold *cold,
                const uint8_t *actions);
 

@@ -8,17 +8,14 @@ void add_food(Game *game, int cell) {
     game->record->food_changes++;
 }
 
-/* Works without the list too, for searches. */
 void remove_food(Game *game, int cell) {
     uint8_t *food = record_food(game->layout, game->record);
     if (!food[cell]) return;
     int left = game->record->num_food - food[cell];
     food[cell] = 0;
-    if (game->cold) {
-        int16_t *list = cold_food(game->cold);
-        for (int from = 0, to = 0; from < game->record->num_food; from++) {
-            if (list[from] != cell) list[to++] = list[from];
-        }
+    int16_t *list = cold_food(game->cold);
+    for (int from = 0, to = 0; from < game->record->num_food; from++) {
+        if (list[from] != cell) list[to++] = list[from];
     }
     game->record->num_food = (uint16_t)left;
     game->record->food_changes++;

@@ -92,7 +92,7 @@ static bool take_damage(Snake *snake, int layers, int damage) {
 /* The hazards that a head off the board meets: maps may remember things there. */
 static int layers_off_board(const Layout *layout, Record *record, Cold *cold, int x, int y) {
     Game game = {layout, NULL, record, cold};
-    return cold && cold->off_board ? hazards_at(&game, x, y) : 0;
+    return cold->off_board ? hazards_at(&game, x, y) : 0;
 }
 
 /* Move, starve, hazard, feed, and the first part of the elimination, for one snake: none of them
@@ -220,7 +220,6 @@ static void bury(const Layout *layout, const Record *record, Cold *cold, int sea
 }
 
 static void bury_all(const Layout *layout, const Record *record, Cold *cold, unsigned dead) {
-    if (!cold) return;
     for (; dead; dead &= dead - 1) bury(layout, record, cold, __builtin_ctz(dead));
 }
 
@@ -253,7 +252,7 @@ static void always_grow(Record *record, Cold *cold) {
         snake->health = MAX_HEALTH;
         if (snake->alive) {
             snake->length += snake->extent == snake->length;
-        } else if (cold) {
+        } else {
             Grave *grave = &cold->graves[seat];
             grave->length += grave->cells == grave->length;
         }
@@ -286,13 +285,6 @@ static inline void play_turn(const Layout *layout, const Rules *rules, Record *r
         clear_food(&game);
         always_grow(record, cold);
     }
-}
-
-void step_rules(const Layout *layout, const Rules *rules, Record *record, const uint8_t *actions) {
-    if (record->over) return;
-    play_turn(layout, rules, record, NULL, actions);
-    record->turn++;
-    record->over = is_over(rules, record);
 }
 
 void step_game(const Layout *layout, const Rules *rules, Record *record, Cold *cold,
