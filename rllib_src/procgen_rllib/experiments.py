@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from battlesnake_gym.nearest import unknown
-from procgen_rllib.starter_kit import translated
+from procgen_rllib.starter_kit import MODEL_KEYS, translated
 from sagemaker_rl.launch.console import say
 from sagemaker_rl.launch.hyperparameters import CONFIG_PREFIX
 
@@ -83,9 +83,9 @@ def _faults(body: Any) -> list[str]:
     unknown = [key for key in body.get("stop", {}) if key not in STOP]
     faults += [f"stop.{key}: unknown; there are {', '.join(STOP)}" for key in unknown]
     model = body.get("config", {}).get("model", {})
-    if not isinstance(model, dict) or set(model) - {"custom_model", "custom_options"}:
-        faults.append("config.model: there are custom_model and custom_options; write a network "
-                      "of your own into models/")  # fmt: skip
+    if not isinstance(model, dict) or set(model) - set(MODEL_KEYS):
+        faults.append(f"config.model: there are {', '.join(MODEL_KEYS)}; write a "
+                      "network of your own into models/")  # fmt: skip
     return faults
 
 

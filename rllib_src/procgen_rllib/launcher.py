@@ -26,7 +26,8 @@ from procgen_rllib.environment import (
     make_env,
     make_stacked_env,
 )
-from procgen_rllib.network import ImpalaModule, check_model_config
+from procgen_rllib.kit_files import preprocessed
+from procgen_rllib.network import ImpalaModule, SeparateImpalaModule, check_model_config
 from procgen_rllib.procgen_ppo import ProcgenPPOConfig
 from procgen_rllib.recipe import recipe
 from sagemaker_rl.launch.hyperparameters import HyperparameterError, option
@@ -62,7 +63,10 @@ class ProcgenHyperparameters(Hyperparameters):
     custom_options: dict[str, Any] | None = option(  # noqa: RUF009
         None, "settings of the network"
     )
-    callbacks: str | None = option(None, "a file in callbacks/")
+    custom_preprocessor: str | None = option(
+        None, "what observations go through before the network: a file in preprocessors/"
+    )
+    callbacks: str | None = option(None, "a file in callbacks/, or the path of a .py")
 
 
 class ProcgenLauncher(SageMakerRayLauncher):
@@ -101,6 +105,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
             env_config=(hyperparameters.env_config or {}) | game,
             custom_model=hyperparameters.custom_model,
             custom_options=hyperparameters.custom_options,
+            custom_preprocessor=hyperparameters.custom_preprocessor,
             callbacks=hyperparameters.callbacks,
         ).debugging(seed=hyperparameters.seed, log_level="ERROR")
 
@@ -192,6 +197,7 @@ def configure(
     env_config: Mapping[str, Any],
     custom_model: str | None = "impala_cnn",
     custom_options: Mapping[str, Any] | None = None,
+    custom_preprocessor: str | None = None,
     callbacks: str | None = None,
 ) -> AlgorithmConfig:
     """RLlib's configuration of an algorithm on a game.
@@ -208,12 +214,24 @@ def configure(
     config.env_runners(gym_env_vectorize_mode="vector_entry_point")
     config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))
     generalization.set_up(config)
+    if custom_model is None and custom_preprocessor is not None:
+        raise ValueError(
+            f"custom_preprocessor is {custom_preprocessor}, but custom_model is null: it goes "
+            "before a network of ours or of a file in models/"
+        )
     if custom_model is not None:
         model = plugins.find_model(custom_model)
         options = dict(custom_options or {})
         if model is ImpalaModule:
             check_model_config(options)
             model = config.network if isinstance(config, ProcgenPPOConfig) else model
+        if custom_preprocessor is not None:
+            if issubclass(model, SeparateImpalaModule):
+                raise ValueError(
+                    f"custom_preprocessor {custom_preprocessor} cannot go with {algorithm}, whose "
+                    "two networks see the frames as they are; ProcgenPPO has preprocessors"
+                )
+            model = preprocessed(model, plugins.find_preprocessor(custom_preprocessor))
         config.rl_module(rl_module_spec=RLModuleSpec(module_class=model, model_config=options))
     if callbacks is not None:
         config.callbacks(plugins.find_callbacks(callbacks))

@@ -3,7 +3,8 @@
 ``models/my_vision_network.py`` holds one subclass of RLlib's ``RLModule`` and is called
 ``my_vision_network``; in the same way ``algorithms/`` holds subclasses of ``Algorithm`` and
 ``callbacks/`` subclasses of ``RLlibCallback``. Folders are looked for in the current directory,
-then beside the script that was started, then here, where the examples are.
+then beside the script that was started, then here, where the examples are. Files of the
+competition's starter kit, with classes of RLlib's of then, go as well (`kit_files`).
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.registry import ALGORITHMS, _get_algorithm_class
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModule
+from ray.rllib.models.preprocessors import Preprocessor
+from ray.rllib.models.torch.torch_modelv2 import TorchModelV2
 
 from battlesnake_gym import own_files
+from procgen_rllib import kit_files
 from procgen_rllib.drac import DrAC
 from procgen_rllib.idaac import DAAC, IDAAC
 from procgen_rllib.network import ImpalaModule
@@ -33,11 +37,13 @@ EXAMPLES = Path(__file__).parent
 OURS: tuple[type[ProcgenPPO], ...] = (ProcgenPPO, DrAC, PPG, DAAC, IDAAC)
 """The algorithms that RLlib does not have."""
 
-_BASES: dict[str, type[Any]] = {
-    "models": RLModule,
-    "algorithms": Algorithm,
-    "callbacks": RLlibCallback,
+_BASES: dict[str, tuple[type[Any], ...]] = {
+    "models": (RLModule, TorchModelV2),
+    "algorithms": (Algorithm,),
+    "callbacks": (RLlibCallback, kit_files.DefaultCallbacks),
+    "preprocessors": (Preprocessor,),
 }
+"""What the classes of each folder are made of: today, and where there are two, then."""
 
 
 def find_model(name: str) -> type[RLModule]:
@@ -46,7 +52,19 @@ def find_model(name: str) -> type[RLModule]:
     Raises:
         ValueError: there is none (those there are get named), or its file is not as it must be.
     """
-    return _find("models", name, {"impala_cnn": lambda: ImpalaModule})
+    found = _find("models", name, {"impala_cnn": lambda: ImpalaModule})
+    return kit_files.module_of(found) if issubclass(found, TorchModelV2) else found
+
+
+def find_preprocessor(name: str) -> type[Preprocessor]:
+    """The preprocessor called ``name``: a file in ``preprocessors/``, or its class.
+
+    The kit names it by a key of ``CUSTOM_PREPROCESSORS`` in ``preprocessors/__init__.py``.
+
+    Raises:
+        ValueError: as `find_model`.
+    """
+    return _find("preprocessors", kit_files.preprocessor_file(name, Path.cwd()), {})
 
 
 def find_algorithm(name: str) -> type[Algorithm]:
@@ -63,12 +81,13 @@ def find_algorithm(name: str) -> type[Algorithm]:
 
 
 def find_callbacks(name: str) -> type[RLlibCallback]:
-    """The callbacks called ``name``: a file in ``callbacks/``.
+    """The callbacks called ``name``: a file in ``callbacks/``, or the path of a ``.py``.
 
     Raises:
         ValueError: as `find_model`.
     """
-    return _find("callbacks", name, {})
+    found = _find("callbacks", name, {})
+    return kit_files.callbacks_of(found) if not issubclass(found, RLlibCallback) else found
 
 
 def _find(kind: str, name: str, built_in: Mapping[str, Callable[[], type[Any]]]) -> type[Any]:
@@ -80,6 +99,8 @@ def _find(kind: str, name: str, built_in: Mapping[str, Callable[[], type[Any]]])
         for path in sorted((folder / kind).glob("*.py"))
         if not path.stem.startswith("_")
     }
+    if name.endswith(".py"):
+        files[name] = Path(name)
     if name not in files:
         there = ", ".join(sorted([*files, *built_in])) or "none"
         raise ValueError(
@@ -92,26 +113,31 @@ def _find(kind: str, name: str, built_in: Mapping[str, Callable[[], type[Any]]])
 
 def _load(kind: str, path: Path) -> ModuleType:
     try:
-        module = own_files.module(path, kind)
+        if path.is_file():
+            kit_files.check(path)
+        with kit_files.old_names():
+            module = own_files.module(path, kind)
     except Exception as error:
-        raise ValueError(f"{path} cannot be imported: {error!r}") from error
+        why = error if isinstance(error, ValueError) else repr(error)
+        raise ValueError(f"{path} cannot be imported: {why}") from error
     # Runners on other machines may not have the file: the class travels as a whole.
     cloudpickle.register_pickle_by_value(module)
     return module
 
 
-def _only_class(module: ModuleType, base: type[Any], path: Path) -> type[Any]:
+def _only_class(module: ModuleType, bases: tuple[type[Any], ...], path: Path) -> type[Any]:
     classes = [
         value
         for value in vars(module).values()
         if isinstance(value, type)
-        and issubclass(value, base)
+        and issubclass(value, bases)
         and value.__module__ == module.__name__
     ]
     if len(classes) != 1:
         found = ", ".join(one.__name__ for one in classes) or "none"
         raise ValueError(
-            f"{path} must define exactly one subclass of {base.__module__}.{base.__name__}; "
+            f"{path} must define exactly one subclass of "
+            f"{bases[0].__module__}.{bases[0].__name__}; "
             f"it defines {found}"
         )
     return classes[0]

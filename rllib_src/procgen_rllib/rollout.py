@@ -49,13 +49,14 @@ def _build(facts: Mapping[str, Any]) -> RLModule:
     identity = facts["identity"]
     given = {
         name: facts["hyperparameters"].get(name, getattr(ProcgenHyperparameters, name))
-        for name in ("algorithm", "custom_model")
+        for name in ("algorithm", "custom_model", "custom_preprocessor")
     }
     config = configure(
         given["algorithm"],
         env=identity["env"],
         env_config=identity["env_config"],
         custom_model=given["custom_model"],
+        custom_preprocessor=given["custom_preprocessor"],
         custom_options=identity["network settings"],
     )
     games = VectorProcgen(1, identity["env_config"])

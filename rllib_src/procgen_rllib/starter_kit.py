@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from sagemaker_rl.launch.old_names import RENAMED
@@ -33,6 +34,9 @@ CHECKPOINTS = ("checkpoint_freq", "checkpoint_at_end", "keep_checkpoints_num")
 ALGORITHMS = {"RandomPolicy": "random_agent", "custom/CustomRandomAgent": "random_agent"}
 MODELS = {"impala_cnn_tf": "impala_cnn", "impala_cnn_torch": "impala_cnn"}
 """Names of the kit's own files, and what does the same here."""
+
+MODEL_KEYS = ("custom_model", "custom_options", "custom_preprocessor")
+"""What there is under ``model``."""
 
 OLD = {*RENAMED, *GONE} - {"horizon", "framework"}
 """A file that has one of these under ``config`` is of the kit's time."""
@@ -86,14 +90,15 @@ def _config(config: Mapping[str, Any], told: list[str]) -> dict[str, Any]:
 
 def _model(model: Mapping[str, Any], told: list[str]) -> dict[str, Any]:
     """The kit's networks by their names here; of RLlib's own options the filters go to ours."""
-    new = {key: model[key] for key in ("custom_model", "custom_options") if key in model}
-    if new.get("custom_model") in MODELS:
+    new = {key: model[key] for key in MODEL_KEYS if model.get(key) is not None}
+    own = Path("models", f"{new.get('custom_model')}.py").is_file()
+    if new.get("custom_model") in MODELS and not (own and "torch" in new["custom_model"]):
         told.append(f"config.model.custom_model: {new['custom_model']} is impala_cnn")
         new["custom_model"] = MODELS[new["custom_model"]]
     if "conv_filters" in model and new.get("custom_model") == "my_vision_network":
         options = new.get("custom_options") or {}
         new["custom_options"] = {"conv_filters": model["conv_filters"]} | options
-    unused = sorted(set(model) - {"custom_model", "custom_options", "conv_filters"})
+    unused = sorted(set(model) - {*MODEL_KEYS, "conv_filters"})
     if unused:
         told.append(f"config.model: left out {', '.join(unused)}; the network has its own options")
     return new

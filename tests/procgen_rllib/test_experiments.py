@@ -137,7 +137,7 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
     message = str(caught.value)
     assert "color: unknown; there are env, run, stop and config" in message
     assert "stop.episodes: unknown; there are timesteps_total" in message
-    assert "config.model: there are custom_model and custom_options" in message
+    assert "config.model: there are custom_model, custom_options, custom_preprocessor" in message
 
 
 OF_THE_KIT = """
