@@ -27,7 +27,7 @@ NOTEBOOKS = HERE / "notebooks"
 SOURCES = ("battlesnake_gym", "heuristics", "rllib_src", "rllib_common", "docs")
 """What the notebooks show, or send to training jobs."""
 
-SECONDS_A_CELL = 1500
+SECONDS_A_CELL = 3600
 LARGEST = 300_000
 """Bytes of a notebook with its outputs."""
 
