@@ -46,4 +46,4 @@ def write_report(folder: Path) -> str:
             f"none, since the package {error.name!r} is not here; where this folder and the "
             f"package are, `{COMMAND} {folder} --report` writes {REPORT}"
         )
-    return f"{made}, a page with the settings, curves, causes of death and a game"
+    return f"{made}, a page that shows how it went, with all settings"
