@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sagemaker_rl.launch.hyperparameters import CONFIG_PREFIX, HyperparameterError
-from sagemaker_rl.launch.old_names import RENAMED
+from sagemaker_rl.launch.hyperparameters import CONFIG_PREFIX, RENAMED, HyperparameterError
 
 ADDITIONAL = "additional_configs"
 """A dictionary of RLlib's settings."""

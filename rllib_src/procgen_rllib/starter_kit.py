@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sagemaker_rl.launch.old_names import RENAMED
+from sagemaker_rl.launch.hyperparameters import RENAMED
 
 GONE = {
     **dict.fromkeys(("use_pytorch", "eager", "framework"), "everything is PyTorch now"),
