@@ -28,7 +28,7 @@ from typing import Any
 from tests.sagemaker_rl.instances import TRAIN, Instance, Network, until
 from tests.sagemaker_rl.test_clusters import ENDLESS, SMALL
 
-PATIENCE = 900
+PATIENCE = 2400
 """Seconds in which a job is trained for the first time, on a busy machine."""
 
 PLAIN = {key: SMALL[key] for key in ("seed", "checkpoint_minutes", "rl_join_minutes")}

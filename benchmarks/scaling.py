@@ -41,6 +41,9 @@ LEARNING = """
 | all, ms a transition batch of 512 | updates/s with a core for each | transitions/s |
 |---:|---:|---:|---:|---:|---:|---:|"""
 
+WARM_UP = 3.0
+"""CPU seconds of each runner, of whose first fragments everything is new, that do not count."""
+
 CORES = 2
 """Of the machine that is simulated beside the measurement."""
 
@@ -68,11 +71,11 @@ def _course(config: Any) -> Course:
 
 
 def play(runners: int, cpu_seconds: float) -> Figures:
-    """Have so many runners play for ``cpu_seconds`` of all processes together."""
+    """Have so many runners play, each for about ``cpu_seconds``, when all have played before."""
     course = _course(_config(runners))
     algorithm = course.algorithm
     with _counted(algorithm, "_store") as stored:
-        done = course.run(cpu_seconds, begin=stored.clear)
+        done = course.run(cpu_seconds * runners, WARM_UP * runners, begin=stored.clear)
         fragments = len(stored)
     figures = Figures(
         agent_steps=done["agent_steps"],
@@ -224,7 +227,9 @@ def playing_row(runners: int, seen: Figures, first: Figures) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=30, help="CPU time of each measurement")
+    parser.add_argument(
+        "--seconds", type=float, default=10, help="CPU time of each runner or learner"
+    )
     parser.add_argument("--runners", nargs="*", type=int, default=[1, 2, 4, 8, 16], metavar="N")
     parser.add_argument("--learners", nargs="*", type=int, default=[0, 1, 2, 4], metavar="N")
     parser.add_argument("--hand-out", nargs="*", type=int, default=[1, 4], metavar="N")

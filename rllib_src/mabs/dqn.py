@@ -11,6 +11,7 @@ import functools
 from collections import deque
 from collections.abc import Collection
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ from ray.rllib.utils.metrics import (
 )
 
 from battlesnake_gym import observations
-from mabs import demonstrations, rllib_settings
+from mabs import demonstrations, recorded, rllib_settings
 from mabs.demonstrations import Demonstrations
 from mabs.environment import DEFAULTS, ENV_NAME
 from mabs.learner import DEMONSTRATED, SnakeDQNLearner
@@ -74,7 +75,7 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
     ``ladder_share`` is the part of the CPU time for games on the ladder (`mabs.strength`);
     ``start_from`` is a policy whose weights it begins with (`mabs.warm_start`);
     ``symmetries`` shows each batch in one of the eight ways that a square board can lie in;
-    ``demonstrations`` are the search's games to learn from (`mabs.demonstrations`).
+    ``demonstrations`` are the search's, or others', games to learn from (`mabs.demonstrations`).
     """
 
     def __init__(self, algo_class: type | None = None) -> None:
@@ -148,7 +149,8 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
             )
         if not self.reward_scale > 0:
             raise ValueError(f"reward_scale must be a positive number, got {self.reward_scale!r}")
-        Demonstrations.of(self.demonstrations)
+        if Demonstrations.of(self.demonstrations).games is not None:
+            recorded.check(self.env_config)
         if self.symmetries:
             self._check_that_boards_can_be_turned()
         known = {"no_local_replay_buffer", "type", "capacity", "alpha", "beta"}
@@ -253,7 +255,7 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
         super().setup(config)
         self._steps_owed = 0.0
         self._learning_starts = self.config.num_steps_sampled_before_learning_starts
-        self._demonstrations = self._play_demonstrations()
+        self._demonstrations = self._find_demonstrations()
         self._recent_games = RecentGames(self.config.metrics_num_episodes_for_smoothing)
         self._setup_replay()
         self._next_past_self = 0
@@ -267,18 +269,19 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
             **self.config.replay_arguments(),
         )
 
-    def _play_demonstrations(self) -> Replay | None:
-        self._wanted_demonstrations = Demonstrations.of(self.config.demonstrations)
-        if not self._wanted_demonstrations.moves:
-            return None
-        return demonstrations.play(
-            self._wanted_demonstrations,
-            self.config.env_config,
-            n_step=self.config.n_step,
-            gamma=self.config.gamma,
-            reward_scale=self.config.reward_scale,
-            seed=self.config.seed or 0,
-        )
+    def _find_demonstrations(self) -> Replay | None:
+        self._wanted_demonstrations = wanted = Demonstrations.of(self.config.demonstrations)
+        arguments: dict[str, Any] = {
+            "n_step": self.config.n_step,
+            "gamma": self.config.gamma,
+            "reward_scale": self.config.reward_scale,
+            "seed": self.config.seed or 0,
+        }
+        if wanted.games is not None:
+            return recorded.learn(Path(wanted.games), self.config.env_config, **arguments)
+        if wanted.moves:
+            return demonstrations.play(wanted, self.config.env_config, **arguments)
+        return None
 
     def training_step(self) -> None:
         """Play one fragment on every runner, then train on as many transitions as are owed."""

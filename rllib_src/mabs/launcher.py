@@ -17,7 +17,7 @@ from battlesnake_gym.rules import MOVES
 from mabs import algorithms, experiments, shown_game, starter_pack, strength, warm_start
 from mabs.actor_critic import PolicyNetwork
 from mabs.apex import APEX
-from mabs.dqn import DQN
+from mabs.dqn import DQN, DQNConfig
 from mabs.environment import ENV_NAME, head_plane, make_vector
 from mabs.export import export_checkpoint
 from mabs.metrics import GAME_METRICS
@@ -35,8 +35,9 @@ from sagemaker_rl.runs.curves import PLAYED
 from sagemaker_rl.runs.ending import Delivered
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
-POLICY, OPPONENTS = "policy", "opponents"
-"""Data channels of a job: what to go on from, and the frozen policies and bundles to play with."""
+POLICY, OPPONENTS, GAMES = "policy", "opponents", "games"
+"""Data channels of a job: what to go on from, the frozen policies and bundles to play with, and
+recorded games to learn from."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     """
 
     hyperparameters_class = BattlesnakeHyperparameters
-    channels = (POLICY, OPPONENTS)
+    channels = (POLICY, OPPONENTS, GAMES)
     csv_columns = CSV_COLUMNS | {
         name: f"env_runners/{name}" for name in GAME_METRICS if name not in CSV_COLUMNS
     } | {
@@ -156,6 +157,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             algorithms.take_network(config, hyperparameters.network)
         if begins := _beginning(hyperparameters.start_from):
             warm_start.take(config, begins)
+        _take_games(config)
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
     def translated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -286,6 +288,24 @@ def _beginning(given: str | None) -> str | None:
             f"start_from is {given!r}, and there is a data channel {POLICY!r}; give one of the two"
         )
     return given if channel is None else str(channel)
+
+
+def _take_games(config: AlgorithmConfig) -> None:
+    """Learn from the recorded games of the channel `GAMES` of a job, if there is one.
+
+    Raises:
+        HyperparameterError: the algorithm does not learn from games of others.
+    """
+    if GAMES not in channels.names():
+        return
+    if not isinstance(config, DQNConfig):
+        raise HyperparameterError(
+            f"the data channel {GAMES!r} is for DQN and APEX: they learn from recorded games, "
+            f"{config.algo_class.__name__} does not; leave it out of fit()"
+        )
+    folder = channels.folder(GAMES)
+    # In a preflight nothing is there yet.
+    config.training(demonstrations={"games": str(folder or GAMES)})
 
 
 def _opponents(shares: Mapping[str, float]) -> dict[str, float]:

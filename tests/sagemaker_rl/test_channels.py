@@ -20,7 +20,7 @@ def test_what_nobody_reads_is_refused() -> None:
     channels.check(("policy", "training"), given)
     channels.check((), {})
     channels.check((), {"SM_CHANNELS": "[]"})
-    with pytest.raises(HyperparameterError, match=r"'training'; it reads policy and opponents: "):
+    with pytest.raises(HyperparameterError, match=r"'training'; it reads policy, opponents: "):
         channels.check(("policy", "opponents"), given)
     with pytest.raises(HyperparameterError, match="'policy'; it reads none: "):
         channels.check((), given)

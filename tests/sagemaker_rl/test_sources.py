@@ -13,7 +13,7 @@ import pytest
 
 from battlesnake_gym import engine
 from sagemaker_rl.launch.s3 import bucket_and_key
-from sagemaker_rl.launch.sources import cleaned, compiled_files, is_wanted
+from sagemaker_rl.launch.sources import cleaned, compiled_files, is_wanted, together
 from sagemaker_rl.rehearsal.local import DEPENDENCIES, pack
 
 ROOT = Path(__file__).parents[2]
@@ -125,3 +125,12 @@ def test_folders_that_are_none_or_overwrite_each_other_are_refused(tmp_path: Pat
         cleaned(source_dir=tmp_path / "src", dependencies=["nowhere"])
     with pytest.raises(ValueError, match=r"two folders are called lib; rename one"):
         cleaned(source_dir=tmp_path / "src", dependencies=[tmp_path / "a/lib", tmp_path / "b/lib"])
+
+
+def test_one_folder_holds_what_a_tarball_would() -> None:
+    folders = [ROOT / name for name in DEPENDENCIES]
+    folder = Path(together(source_dir=ROOT / SOURCE_DIR, dependencies=folders))
+    there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    prefix = f"{SOURCE_DIR}/"
+    assert {name.removeprefix(prefix) for name in tracked()} <= there
+    assert not list(compiled_files(folder))

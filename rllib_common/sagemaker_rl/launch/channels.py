@@ -13,6 +13,9 @@ from pathlib import Path
 
 from sagemaker_rl.launch.hyperparameters import HyperparameterError
 
+OF_THE_SDK = ("code", "sm_drivers")
+"""Channels in which the SageMaker SDK 3's `ModelTrainer` brings the sources and their starter."""
+
 PACKED = ".tar.gz"
 """What a job delivers ends so; SageMaker brings it here as it is."""
 
@@ -20,7 +23,7 @@ PACKED = ".tar.gz"
 def names(environ: Mapping[str, str] = os.environ) -> list[str]:
     """The channels of this job; a preflight names them too, before there are folders."""
     found: list[str] = json.loads(environ.get("SM_CHANNELS") or "[]")
-    return found
+    return [name for name in found if name not in OF_THE_SDK]
 
 
 def check(read: Collection[str], environ: Mapping[str, str] = os.environ) -> None:
@@ -31,7 +34,7 @@ def check(read: Collection[str], environ: Mapping[str, str] = os.environ) -> Non
     """
     for name in names(environ):
         if name not in read:
-            known = f"it reads {' and '.join(read)}" if read else "it reads none"
+            known = f"it reads {', '.join(read)}" if read else "it reads none"
             raise HyperparameterError(
                 f"the script does not read the data channel {name!r}; {known}: rename it or leave "
                 "it out of fit()"

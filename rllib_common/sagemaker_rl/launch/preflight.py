@@ -24,11 +24,12 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ParamValidationError
 
+from sagemaker_rl.launch import model_trainer
 from sagemaker_rl.launch.console import say
 from sagemaker_rl.launch.hyperparameters import parse
 from sagemaker_rl.launch.instance_types import has_gpu
 from sagemaker_rl.launch.s3 import bucket_and_key
-from sagemaker_rl.launch.sources import compiled_files, with_compiled_parts
+from sagemaker_rl.launch.sources import START, compiled_files, with_compiled_parts
 
 DOCKERFILE = "deployment/training/Dockerfile"
 NO_SUCH_IMAGE = (
@@ -45,16 +46,16 @@ class PreflightError(ValueError):
 def check(estimator: Any, inputs: Any = None) -> None:
     """Refuse a job that cannot work.
 
-    ``estimator`` is an ``RLEstimator`` of the SageMaker SDK; its session decides which account is
-    looked at. ``inputs`` are what ``fit`` will be given: channels and their addresses in S3. A
-    ``HyperparameterTuner`` is checked with the first value of every range. Takes some seconds, most
-    of them for the training script to start. What that expects is printed: how busy the instances
-    will be, and what to rent instead.
+    ``estimator`` is an ``RLEstimator`` of the SageMaker SDK 2 or a ``ModelTrainer`` of 3; its
+    session decides which account is looked at. ``inputs`` are what ``fit`` (``train``) will be
+    given: channels and their addresses in S3. A ``HyperparameterTuner`` is checked with the first
+    value of every range. Takes some seconds, most of them for the training script to start. What
+    that expects is printed: how busy the instances will be, and what to rent instead.
 
     Raises:
         PreflightError: the job cannot work, for all the reasons that were found.
     """
-    estimator, tuned = _with_first_values(estimator)
+    estimator, tuned = _with_first_values(model_trainer.as_estimator(estimator))
     addresses = _addresses(inputs)
     problems = [problem for look in CHECKS for problem in look(estimator)]
     problems += [*_tuner(estimator, tuned), *_channels(estimator, addresses)]
@@ -126,6 +127,12 @@ def _sources(estimator: Any) -> Iterator[str]:
     script = Path(estimator.source_dir or ".") / estimator.entry_point
     if not script.is_file():
         yield f"there is no {script}; entry_point is a file in source_dir"
+    elif getattr(estimator, "deaf", False):
+        command = START.format(script=script.name)
+        yield (
+            "a shell would stand between SageMaker and the script, so that a job that is told to "
+            f"stop delivers nothing; give SourceCode the command {command!r}"
+        )
     for folder in estimator.dependencies:
         if not Path(folder).is_dir():
             yield f"there is no folder {folder}, which dependencies names"
@@ -270,6 +277,8 @@ def _addresses(inputs: Any) -> dict[str, str]:
     """Channels and where their data are, as ``fit`` takes them."""
     if inputs is None:
         return {}
+    if isinstance(inputs, list):  # of version 3
+        return {one.channel_name: str(one.data_source) for one in inputs}
     named = inputs if isinstance(inputs, Mapping) else {"training": inputs}
     return {
         name: str(

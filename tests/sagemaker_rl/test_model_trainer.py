@@ -1,0 +1,120 @@
+"""Jobs of the SageMaker SDK 3, which cannot be installed beside version 2, as preflight sees them.
+
+``sdk3_job.py`` makes one with the real SDK; the tests of it run where ``SAGEMAKER_SDK3_PYTHON``
+names a Python that has it (``pip install sagemaker-train``).
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("botocore", reason="needs the extra sagemaker")
+
+from sagemaker_rl.launch import channels, preflight
+from sagemaker_rl.launch.model_trainer import as_estimator
+from tests.sagemaker_rl.conftest import IMAGE
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+import json, os, sys
+groups = json.loads(os.environ["SM_RESOURCE_CONFIG"])["instance_groups"]
+print("seen", [(one["instance_type"], one["hosts"]) for one in groups], os.environ["SM_HPS"])
+if "lrr" in json.loads(os.environ["SM_HPS"]):
+    sys.exit("unknown hyperparameter lrr")
+"""
+
+
+@pytest.fixture
+def trainer(session: Any, tmp_path: Path) -> Callable[..., Any]:
+    """Makes what has the fields of a `ModelTrainer` that are read."""
+    from sagemaker import get_execution_role
+
+    (tmp_path / "train.py").write_text(SCRIPT)
+
+    def make(**changes: Any) -> Any:
+        groups = [
+            SimpleNamespace(instance_group_name=name, instance_type=kind, instance_count=count)
+            for name, kind, count in (("learns", "ml.g5.xlarge", 1), ("plays", "ml.c5.xlarge", 2))
+        ]
+        fields = {
+            "source_code": SimpleNamespace(
+                source_dir=str(tmp_path), entry_script=None, command="exec python3 train.py"
+            ),
+            "compute": SimpleNamespace(instance_groups=groups, enable_managed_spot_training=False),
+            "stopping_condition": SimpleNamespace(max_runtime_in_seconds=60),
+            "networking": None,
+            "checkpoint_config": None,
+            "output_data_config": None,
+            "training_image": f"{IMAGE}:latest",
+            "role": get_execution_role(session),
+            "sagemaker_session": session,
+            "hyperparameters": {"algorithm": "APEX", "minutes": 5, "sizes": "[8]"},
+        }
+        return SimpleNamespace(**(fields | changes))
+
+    return make
+
+
+def test_a_job_that_can_work_passes(
+    trainer: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    preflight.check(trainer())
+    said = capsys.readouterr().out
+    assert "('ml.g5.xlarge', ['algo-1']), ('ml.c5.xlarge', ['algo-2', 'algo-3'])" in said
+    given = json.loads(said.partition("] ")[2].partition("] ")[2] or said[said.index("{") :])
+    assert given == {"algorithm": "APEX", "minutes": 5, "sizes": [8]}
+
+
+def test_mistakes_are_found(trainer: Callable[..., Any]) -> None:
+    spot = SimpleNamespace(
+        instance_type="ml.c5.xlarge", instance_count=0, enable_managed_spot_training=True
+    )
+    source = trainer().source_code
+    shell = SimpleNamespace(source_dir=source.source_dir, entry_script="train.py", command=None)
+    for changes, message in (
+        ({"compute": spot}, "instance_count must be at least 1, got 0"),
+        ({"compute": spot}, "use_spot_instances needs checkpoint_s3_uri"),
+        ({"hyperparameters": {"lrr": 1}}, "unknown hyperparameter lrr"),
+        ({"training_image": None}, "image_uri is missing"),
+        ({"source_code": shell}, "give SourceCode the command 'exec python3 train.py'"),
+    ):
+        with pytest.raises(preflight.PreflightError, match=message):
+            preflight.check(trainer(**changes))
+
+
+def test_an_estimator_stays_what_it_is() -> None:
+    one = SimpleNamespace(entry_point="train.py", instance_count=1)
+    assert as_estimator(one) is one
+
+
+def test_the_channels_of_the_sdk_are_nobodys_data() -> None:
+    told = {"SM_CHANNELS": '["code", "sm_drivers", "policy"]'}
+    assert channels.names(told) == ["policy"]
+    channels.check(["policy"], told)
+
+
+@pytest.mark.slow
+def test_the_real_sdk_has_these_fields() -> None:
+    python = os.environ.get("SAGEMAKER_SDK3_PYTHON")
+    if python is None:
+        pytest.skip("needs SAGEMAKER_SDK3_PYTHON")
+    done = subprocess.run(
+        [python, Path(__file__).with_name("sdk3_job.py"), ROOT / "rllib_src"],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "rllib_common")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["groups"] == [["learns", "ml.g5.2xlarge", 1], ["plays", "ml.c5.4xlarge", 2]]
+    assert told["hyperparameters"] == {"algorithm": '"APEX"', "minutes": "60"}
+    assert told["entry_point"] == "train-mabs.py"
+    assert told["max_run"] == 7200
+    assert not told["deaf"]
+    assert told["instance_count"] is None
