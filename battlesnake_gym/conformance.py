@@ -37,7 +37,7 @@ SORTED_UNSTABLY = 12
 SHOWN_GAMES = 20
 
 
-class Law(Protocol):
+class Rules(Protocol):
     """One game in play by one of the two implementations."""
 
     def start(self, recording: Recording) -> None:
@@ -60,7 +60,7 @@ class CannotHoldError(Exception):
     """A position that the engine refuses to hold; the message is its reason."""
 
 
-class PythonLaw:
+class PythonRules:
     """The rules in plain Python."""
 
     game: Game
@@ -91,7 +91,7 @@ class PythonLaw:
         return rules.is_over(self.game, self._state)
 
 
-class EngineLaw:
+class EngineRules:
     """The engine, as a batch of one game with the reference's food."""
 
     games: engine.Games
@@ -151,7 +151,7 @@ class EngineLaw:
         return bool(self.games.over[0])
 
 
-LAWS: dict[str, Callable[[], Law]] = {"python": PythonLaw, "engine": EngineLaw}
+RULES: dict[str, Callable[[], Rules]] = {"python": PythonRules, "engine": EngineRules}
 
 
 def copy_state(state: State) -> State:
@@ -174,13 +174,13 @@ def copy_state(state: State) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first place where a law and a recording part.
+    """The first place where the rules and a recording part.
 
     ``details`` name what differs; the two positions are there where they can be compared.
     """
 
     where: str
-    law: str
+    rules: str
     turn: int
     details: tuple[str, ...]
     game: Game
@@ -190,7 +190,7 @@ class Difference:
     def __str__(self) -> str:
         title = (
             f"{self.where} (ruleset {self.game.ruleset}, map {self.game.map or 'none'}, "
-            f"seed {self.game.seed}): the {self.law} law differs at turn {self.turn}"
+            f"seed {self.game.seed}): the {self.rules} rules differ at turn {self.turn}"
         )
         lines = [title, *(f"  {detail}" for detail in self.details)]
         if self.recorded and self.played:
@@ -199,7 +199,7 @@ class Difference:
 
     def _side_by_side(self, recorded: State, played: State) -> Iterator[str]:
         left = ["recorded", *board_text.write(self.game, recorded, None).splitlines()]
-        right = [f"{self.law} law", *board_text.write(self.game, played, None).splitlines()]
+        right = [f"{self.rules} rules", *board_text.write(self.game, played, None).splitlines()]
         width = min(max(map(len, left)), 90)
         for a, b in zip_longest(left, right, fillvalue=""):
             yield f"  {a:<{width}} | {b}".rstrip()
@@ -207,12 +207,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the replay of one game by one law gave.
+    """What the replay of one game by one form of the rules gave.
 
-    ``refused`` is why the engine could not hold it; the Python law has replayed it then.
+    ``refused`` is why the engine could not hold it; the Python rules have replayed it then.
     """
 
-    law: str
+    rules: str
     map: str
     ruleset: str
     transitions: int
@@ -283,79 +283,79 @@ def differs(label: str, recorded: object, played: object, name: str) -> str:
     )
 
 
-def replay(recording: Recording, where: str, law_name: str, law: Law) -> Outcome:
+def replay(recording: Recording, where: str, rules_name: str, referee: Rules) -> Outcome:
     """Play one recorded game again, up to the first difference.
 
-    Raises `CannotHoldError` where the law is the engine and refuses the game.
+    Raises `CannotHoldError` where the rules are the engine's and it refuses the game.
     """
     transitions = 0
 
     def outcome(turn: int, details: Sequence[str], *states: State) -> Outcome:
         difference = (
-            Difference(where, law_name, turn, tuple(details), recording.game, *states)
+            Difference(where, rules_name, turn, tuple(details), recording.game, *states)
             if details
             else None
         )
         game = recording.game
-        return Outcome(law_name, game.map, game.ruleset, transitions, difference)
+        return Outcome(rules_name, game.map, game.ruleset, transitions, difference)
 
     compare = Comparison(recording)
     first = recording.frames[0].state
     turn = first.turn
     try:
         if recording.game.map:
-            law.start(recording)
-            details = compare.details(first, law.state(), with_food=recording.setup_exact)
+            referee.start(recording)
+            details = compare.details(first, referee.state(), with_food=recording.setup_exact)
             if details:
-                return outcome(turn, details, first, law.state())
+                return outcome(turn, details, first, referee.state())
         if not recording.setup_exact:
-            law.load(recording, first)
+            referee.load(recording, first)
         for frame in recording.frames[1:]:
-            if law.is_over():
+            if referee.is_over():
                 return outcome(turn, ["the game is over, but the recording goes on"])
             turn = frame.state.turn
-            law.step(frame.moves)
+            referee.step(frame.moves)
             transitions += 1
-            played = law.state()
+            played = referee.state()
             details = compare.details(frame.state, played)
             if details:
                 return outcome(turn, details, frame.state, played)
     except RulesError as error:
-        return outcome(turn, [f"the law refuses to go on: {error}"])
-    return outcome(turn, list(end_details(recording, law)))
+        return outcome(turn, [f"the rules refuse to go on: {error}"])
+    return outcome(turn, list(end_details(recording, referee)))
 
 
-def end_details(recording: Recording, law: Law) -> Iterator[str]:
+def end_details(recording: Recording, referee: Rules) -> Iterator[str]:
     """What differs at the end of a game whose positions all agree."""
-    state = law.state()
+    state = referee.state()
     alive = tuple(snake.id for snake in state.snakes if snake.alive)
     if alive != recording.alive:
         yield f"survivors: recorded {recording.alive}, played {alive}"
-    over = law.is_over()
+    over = referee.is_over()
     if recording.reason == "over" and not over:
-        yield "the recorded game is over, but the law goes on"
+        yield "the recorded game is over, but the rules go on"
     # At the cap the recorder stops without looking whether the game has ended as well.
     at_cap = recording.reason == "cap" and recording.turns == recording.max_turns
     if recording.reason != "over" and over and not at_cap:
         yield f"the game is over, but the recording ends for another reason: {recording.reason}"
     if recording.reason == "panic":
         try:
-            law.step(dict.fromkeys(alive, "up"))
+            referee.step(dict.fromkeys(alive, "up"))
         except RulesError:
             return
-        yield "the reference crashes on the next turn, but the law plays it"
+        yield "the reference crashes on the next turn, but the rules play it"
 
 
-def check_game(lines: Sequence[str], where: str, law_names: Sequence[str]) -> list[Outcome]:
-    """Replay one game by each law; what the engine cannot hold, the Python law replays."""
+def check_game(lines: Sequence[str], where: str, rules_names: Sequence[str]) -> list[Outcome]:
+    """Replay one game by each form of the rules; what the engine cannot hold, Python replays."""
     recording = recordings.parse(lines, where)
     where = f"{where}: {recording.id}"
     outcomes = []
-    for name in law_names:
+    for name in rules_names:
         try:
-            outcomes.append(replay(recording, where, name, LAWS[name]()))
+            outcomes.append(replay(recording, where, name, RULES[name]()))
         except CannotHoldError as error:
-            instead = replay(recording, where, "python", PythonLaw())
+            instead = replay(recording, where, "python", PythonRules())
             outcomes.append(
                 Outcome(
                     name,
@@ -377,14 +377,14 @@ def _check_task(task: Task) -> list[Outcome]:
 
 
 def check_folder(
-    folder: Path, law_names: Sequence[str], jobs: int = 1, progress: bool = False
+    folder: Path, rules_names: Sequence[str], jobs: int = 1, progress: bool = False
 ) -> list[Outcome]:
     """Replay all recorded games under ``folder``, in ``jobs`` processes.
 
     Raises `RecordingError` where there are none or a file holds something else.
     """
     tasks: list[Task] = [
-        (lines, str(path.relative_to(folder)), law_names)
+        (lines, str(path.relative_to(folder)), rules_names)
         for path in recordings.find_files(folder)
         for lines in recordings.read_lines(path)
     ]
@@ -410,18 +410,18 @@ def _run(tasks: list[Task], jobs: int) -> Iterator[list[Outcome]]:
 
 
 def summary(outcomes: Iterable[Outcome]) -> str:
-    """Games and transitions by map and ruleset, refusals, and the first difference of each law."""
-    by_law: dict[str, list[Outcome]] = {}
+    """Games and transitions by map and ruleset, refusals, and the first difference."""
+    by_rules: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        by_law.setdefault(outcome.law, []).append(outcome)
-    return "\n\n".join(_law_summary(name, found) for name, found in by_law.items()) + "\n"
+        by_rules.setdefault(outcome.rules, []).append(outcome)
+    return "\n\n".join(_summary_of(name, found) for name, found in by_rules.items()) + "\n"
 
 
 def to_json(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
-    """Each game by each law, as ``--json`` prints it."""
+    """Each game by each form of the rules, as ``--json`` prints it."""
     return [
         {
-            "law": outcome.law,
+            "rules": outcome.rules,
             "map": outcome.map,
             "ruleset": outcome.ruleset,
             "transitions": outcome.transitions,
@@ -432,8 +432,8 @@ def to_json(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
     ]
 
 
-def _law_summary(name: str, outcomes: list[Outcome]) -> str:
-    lines = [f"{name} law: games/transitions by map and ruleset", *_table(outcomes)]
+def _summary_of(name: str, outcomes: list[Outcome]) -> str:
+    lines = [f"{name} rules: games/transitions by map and ruleset", *_table(outcomes)]
     refused = Counter(
         re.sub(r"\d+", "N", outcome.refused) for outcome in outcomes if outcome.refused
     )
@@ -482,8 +482,8 @@ def parser() -> Parser:
     )
     parser.add_argument("folder", type=Path, metavar="DIR", help="where the recorded games lie")
     parser.add_argument(
-        "--law",
-        choices=[*LAWS, "both"],
+        "--rules",
+        choices=[*RULES, "both"],
         default="both",
         help="the plain-Python rules, the engine, or both",
     )
@@ -506,14 +506,14 @@ def main(argv: list[str] | None = None) -> int:
         options.error(f"DIR must be a folder, got {str(arguments.folder)!r}")
     if arguments.jobs < 1:
         options.error(f"--jobs must be 1 or more, got {arguments.jobs}")
-    law_names = list(LAWS) if arguments.law == "both" else [arguments.law]
-    if "engine" in law_names and not engine.COMPILED:
+    rules_names = list(RULES) if arguments.rules == "both" else [arguments.rules]
+    if "engine" in rules_names and not engine.COMPILED:
         options.error(
-            f"--law {arguments.law} needs the compiled engine, which was not built: "
-            "install the package again with a C compiler, or choose --law python"
+            f"--rules {arguments.rules} needs the compiled engine, which was not built: "
+            "install the package again with a C compiler, or choose --rules python"
         )
     try:
-        outcomes = check_folder(arguments.folder, law_names, arguments.jobs, progress=True)
+        outcomes = check_folder(arguments.folder, rules_names, arguments.jobs, progress=True)
     except RecordingError as error:
         options.error(str(error))
     if arguments.json:

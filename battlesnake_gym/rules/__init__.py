@@ -1,4 +1,4 @@
-"""The rules of the game in plain Python: the law that everything else here is held to.
+"""The rules of the game in plain Python: everything else here is held to them.
 
 >>> game = Game(seed=7)
 >>> state = start(game, 11, 11, ["one", "two"])

@@ -1,4 +1,4 @@
-"""The law agrees with every recorded game, and conformance notices every broken rule."""
+"""The rules agree with every recorded game, and conformance notices every broken rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from battlesnake_gym import conformance, engine, recordings, rules
-from battlesnake_gym.conformance import Comparison, PythonLaw, replay
+from battlesnake_gym.conformance import Comparison, PythonRules, replay
 from battlesnake_gym.recordings import Recording, RecordingError
 
 TRACES = Path(__file__).parents[1] / "data/traces"
@@ -43,8 +43,8 @@ def test_the_recordings_cover_every_map_and_ruleset() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_law_agrees_with_the_reference(name: str) -> None:
-    outcomes = [replay(game, name, "python", PythonLaw()) for game in games(name)]
+def test_the_rules_agree_with_the_reference(name: str) -> None:
+    outcomes = [replay(game, name, "python", PythonRules()) for game in games(name)]
     assert [str(outcome.difference) for outcome in outcomes if outcome.difference] == []
     assert sum(o.transitions for o in outcomes) == sum(game.turns for game in games(name))
 
@@ -319,7 +319,7 @@ def mutant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
 def first_difference(name: str) -> conformance.Difference | None:
     files = FILES if name == "*" else [name]
-    found = (replay(game, name, "python", PythonLaw()) for name in files for game in games(name))
+    found = (replay(game, name, "python", PythonRules()) for name in files for game in games(name))
     return next((outcome.difference for outcome in found if outcome.difference), None)
 
 
@@ -425,7 +425,7 @@ class TestEnds:
 
     def difference(self, recording: Recording, **fields: Any) -> str:
         changed = dataclasses.replace(recording, **fields)
-        return str(replay(changed, "here", "python", PythonLaw()).difference)
+        return str(replay(changed, "here", "python", PythonRules()).difference)
 
     def test_over_never_before_the_end(self) -> None:
         game = next(g for g in games("standard") if g.reason == "over")
@@ -437,7 +437,7 @@ class TestEnds:
         frames = game.frames[:-1]
         state = frames[-1].state
         alive = tuple(snake.id for snake in state.snakes if snake.alive)
-        assert "but the law goes on" in self.difference(game, frames=frames, alive=alive)
+        assert "but the rules go on" in self.difference(game, frames=frames, alive=alive)
 
     def test_a_cap_is_not_over(self) -> None:
         game = next(g for g in games("standard") if g.reason == "over")
@@ -450,7 +450,7 @@ class TestEnds:
 
     def test_a_panic_is_refused(self) -> None:
         game = next(g for g in games("hz_rivers_bridges") if g.reason == "cap")
-        assert "the law plays it" in self.difference(game, reason="panic")
+        assert "the rules play it" in self.difference(game, reason="panic")
 
 
 class TestProgram:
@@ -473,19 +473,19 @@ class TestProgram:
         (folder / "standard.jsonl").write_text(text)
 
     @needs_engine
-    @pytest.mark.parametrize("law", ["python", "engine", "both"])
+    @pytest.mark.parametrize("rules", ["python", "engine", "both"])
     def test_agreement_is_status_0(
-        self, folder: Path, law: str, capsys: pytest.CaptureFixture[str]
+        self, folder: Path, rules: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert conformance.main([str(folder), "--law", law, "--jobs", "1"]) == 0
+        assert conformance.main([str(folder), "--rules", rules, "--jobs", "1"]) == 0
         out = capsys.readouterr().out
-        assert out.count("0 games differ.") == (2 if law == "both" else 1)
+        assert out.count("0 games differ.") == (2 if rules == "both" else 1)
         assert "72/827" in out
 
     def test_more_processes_find_the_same(
         self, folder: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        arguments = [str(folder), "--law", "python"]
+        arguments = [str(folder), "--rules", "python"]
         assert conformance.main([*arguments, "--jobs", "1"]) == 0
         alone = capsys.readouterr().out
         assert conformance.main([*arguments, "--jobs", "2"]) == 0
@@ -495,7 +495,7 @@ class TestProgram:
     def test_what_the_engine_refuses_is_counted_and_replayed(
         self, folder: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert conformance.main([str(folder), "--law", "engine", "--jobs", "1"]) == 0
+        assert conformance.main([str(folder), "--rules", "engine", "--jobs", "1"]) == 0
         out = capsys.readouterr().out
         assert "games refused by the engine, replayed in Python instead:" in out
 
@@ -506,13 +506,13 @@ class TestProgram:
             objects[2]["s"][0]["hp"] -= 3
 
         self.rewrite(folder, hurt)
-        assert conformance.main([str(folder), "--law", "python", "--jobs", "1"]) == 1
+        assert conformance.main([str(folder), "--rules", "python", "--jobs", "1"]) == 1
         out = capsys.readouterr().out
         assert "1 games differ." in out
         assert "standard.jsonl: pub-00144" in out
-        assert "the python law differs at turn 1" in out
+        assert "the python rules differ at turn 1" in out
         assert "s0 health: recorded 96, played 99" in out
-        assert "| python law" in out
+        assert "| python rules" in out
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -536,7 +536,7 @@ class TestProgram:
     ) -> None:
         self.rewrite(folder, change)
         with pytest.raises(SystemExit) as caught:
-            conformance.main([str(folder), "--law", "python", "--jobs", "1"])
+            conformance.main([str(folder), "--rules", "python", "--jobs", "1"])
         assert caught.value.code == 2
         error = capsys.readouterr().err
         assert message in error
@@ -547,7 +547,10 @@ class TestProgram:
         [
             (["nowhere"], "DIR must be a folder, got 'nowhere'"),
             ([".", "--jobs", "0"], "--jobs must be 1 or more, got 0"),
-            ([".", "--law", "moral"], "unknown law 'moral'; choose one of python, engine, both"),
+            (
+                [".", "--rules", "moral"],
+                "unknown rules 'moral'; choose one of python, engine",
+            ),
             (["."], "holds no recorded games"),
         ],
     )
@@ -565,15 +568,15 @@ class TestProgram:
         assert caught.value.code == 2
         assert message in capsys.readouterr().err
 
-    def test_the_engine_law_needs_the_engine(
+    def test_the_engine_s_rules_need_the_engine(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setattr(engine, "COMPILED", False)
         with pytest.raises(SystemExit) as caught:
             conformance.main([str(folder), "--jobs", "1"])
         assert caught.value.code == 2
-        assert "--law both needs the compiled engine" in capsys.readouterr().err
-        assert conformance.main([str(folder), "--law", "python", "--jobs", "1"]) == 0
+        assert "--rules both needs the compiled engine" in capsys.readouterr().err
+        assert conformance.main([str(folder), "--rules", "python", "--jobs", "1"]) == 0
 
     def test_a_torn_archive_is_an_error(self, folder: Path) -> None:
         path = folder / "standard.jsonl.gz"

@@ -224,7 +224,7 @@ def test_recorded_games_are_played_again(name: str) -> None:
     refused = 0
     for recording in recordings.read(TRACES / name):
         try:
-            outcome = conformance.replay(recording, name, "engine", conformance.EngineLaw())
+            outcome = conformance.replay(recording, name, "engine", conformance.EngineRules())
         except conformance.CannotHoldError:
             assert not recording.game.map
             refused += 1

@@ -1,4 +1,4 @@
-"""The vector environment against the law: `rules` plays every game beside it."""
+"""The vector environment against the Python rules: `rules` plays every game beside it."""
 
 from __future__ import annotations
 
