@@ -2,9 +2,9 @@
 
 ``python benchmarks/procgen.py`` prints both tables. The games are stepped with random actions, our
 environment and envpool's own in turns, each for a fraction of a second, so that both see the same
-load of the machine; the middle of the ratios is what the wrapper costs. Training is PPO with the
-same network and settings twice: ours (all games of a runner in one batch, bfloat16 where the
-processor has it, channels last), and stock RLlib (float32, one environment object a game).
+load of the machine; the middle of the ratios is what the wrapper costs. Training is PPO on the same
+network with the published settings, from RLlib's own as it is usually written to ours, a thing at a
+time, and the same iteration in raw torch; all of them in turns, by CPU time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import argparse
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -21,8 +22,10 @@ import envpool
 import numpy as np
 import ray
 import torch
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from gymnasium.spaces import Box, Discrete
+from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from torch import Tensor, nn
 from tqdm import tqdm
 
@@ -30,6 +33,7 @@ from procgen_rllib.environment import VectorProcgen
 from procgen_rllib.games import GAMES
 from procgen_rllib.launcher import configure, register
 from procgen_rllib.network import ImpalaModule, ImpalaTrunk
+from procgen_rllib.procgen_ppo import ProcgenPPOConfig, policy_loss, value_loss
 
 
 def rate(step: Callable[[Any], Any], num_envs: int, seconds: float) -> float:
@@ -68,7 +72,7 @@ def measure_games(num_envs: int, rounds: int, seconds: float) -> None:
 
 
 class PlainImpalaModule(ImpalaModule):
-    """The same network as it is usually written: float32, channels first, whole batches."""
+    """The same network as it is usually written: channels first, whole batches."""
 
     def setup(self) -> None:
         """Build the network and give its weights their usual order."""
@@ -90,75 +94,183 @@ class PlainImpalaModule(ImpalaModule):
             return super().compute_values(batch, torch.cat(parts))
 
 
-def training_config(kind: str, batch: int, num_envs: int, env_name: str) -> AlgorithmConfig:
-    """The baseline's settings, on batches small enough to measure several."""
-    config = configure("PPO", env_config={"env_name": env_name})
+@dataclass(frozen=True)
+class Size:
+    """How much an iteration is: the published one is 64 games, 256 turns, minibatches of 2,048."""
+
+    env_name: str
+    games: int
+    turns: int
+    minibatch: int
+
+    @property
+    def frames(self) -> int:
+        """Of an iteration."""
+        return self.games * self.turns
+
+
+class RawTorch:
+    """PPO's iteration by hand: envpool, torch and nothing else around the same network."""
+
+    def __init__(self, size: Size, *, bfloat16: bool) -> None:
+        self._size = size
+        name = f"{size.env_name.capitalize()}Easy-v0"
+        self._games = envpool.make_gymnasium(
+            name, num_envs=size.games, num_threads=1, seed=1, channel_first=False
+        )
+        self._seen, _ = self._games.reset()
+        self._network = RLModuleSpec(
+            module_class=ImpalaModule,
+            observation_space=Box(0, 255, (64, 64, 3), np.uint8),
+            action_space=Discrete(15),
+            model_config={"bfloat16": bfloat16},
+        ).build()
+        self._optimizer = torch.optim.Adam(self._network.parameters(), lr=5e-4, eps=1e-5)
+
+    def __call__(self) -> None:
+        """Play and learn once."""
+        shape = (self._size.turns, self._size.games)
+        pictures = torch.empty((*shape, 64, 64, 3), dtype=torch.uint8)
+        actions = torch.empty(shape, dtype=torch.int64)
+        logp, values = torch.empty(shape), torch.empty(shape)
+        rewards, ended = torch.empty(shape), torch.empty(shape)
+        for turn in range(self._size.turns):
+            pictures[turn] = torch.from_numpy(self._seen)
+            with torch.no_grad():
+                policy, values[turn] = self._policy_and_values(pictures[turn])
+                actions[turn] = torch.multinomial(policy.exp(), 1)[:, 0]
+                logp[turn] = policy.gather(1, actions[turn][:, None])[:, 0]
+            self._seen, paid, terminated, truncated, _ = self._games.step(
+                actions[turn].numpy().astype(np.int32)
+            )
+            rewards[turn] = torch.from_numpy(paid)
+            ended[turn] = torch.from_numpy((terminated | truncated).astype(np.float32))
+        with torch.no_grad():
+            _, following = self._policy_and_values(torch.from_numpy(self._seen))
+        advantages = torch.empty(shape)
+        advantage = torch.zeros(self._size.games)
+        for turn in reversed(range(self._size.turns)):
+            goes_on = 1 - ended[turn]
+            wrong = rewards[turn] + 0.999 * goes_on * following - values[turn]
+            advantages[turn] = advantage = wrong + 0.999 * 0.95 * goes_on * advantage
+            following = values[turn]
+        self._learn(pictures, actions, logp, values, advantages)
+
+    def _learn(self, *columns: Tensor) -> None:
+        pictures, actions, old_logp, old, advantages = (one.flatten(0, 1) for one in columns)
+        targets = advantages + old
+        for _ in range(3):
+            for rows in torch.split(torch.randperm(self._size.frames), self._size.minibatch):
+                policy, values = self._policy_and_values(pictures[rows])
+                logp = policy.gather(1, actions[rows][:, None])[:, 0]
+                loss = (
+                    policy_loss(logp, old_logp[rows], advantages[rows], 0.2)
+                    + 0.25 * value_loss(values, old[rows], targets[rows], 0.2)
+                    + 0.01 * (policy.exp() * policy).sum(1).mean()
+                )
+                self._optimizer.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                nn.utils.clip_grad_norm_(self._network.parameters(), 0.5)
+                self._optimizer.step()
+
+    def _policy_and_values(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
+        """Logarithms of the actions' chances (B, 15), and values (B,)."""
+        batch = {Columns.OBS: pictures}
+        out = self._network.forward_train(batch)
+        values = self._network.compute_values(batch, out[Columns.EMBEDDINGS])
+        return out[Columns.ACTION_DIST_INPUTS].log_softmax(1), values
+
+
+def algorithm(
+    size: Size, run: str, *, bfloat16: bool, plain: bool = False, one_by_one: bool = False
+) -> Algorithm:
+    """RLlib's PPO or ours with the published settings, in this process.
+
+    ``plain``: the network as it is usually written; ``one_by_one``: an environment object a game.
+    """
+    config = configure(
+        run, env_config={"env_name": size.env_name}, custom_options={"bfloat16": bfloat16}
+    )
     config.training(
         gamma=0.999,
         lambda_=0.95,
         lr=5e-4,
         num_epochs=3,
-        minibatch_size=min(batch, 1024),
-        train_batch_size_per_learner=batch,
+        minibatch_size=size.minibatch,
+        train_batch_size_per_learner=size.frames,
         use_kl_loss=False,
         entropy_coeff=0.01,
-        vf_clip_param=float("inf"),
         grad_clip=0.5,
     )
-    config.env_runners(num_env_runners=0, num_envs_per_env_runner=num_envs)
-    if kind == "stock":
+    config.env_runners(num_env_runners=0, num_envs_per_env_runner=size.games)
+    config.learners(num_gpus_per_learner=0)
+    if isinstance(config, ProcgenPPOConfig):
+        config.games = None
+    else:
+        config.training(vf_clip_param=float("inf"))
+    if one_by_one:
         config.env_runners(gym_env_vectorize_mode="sync")
-        config.rl_module(rl_module_spec=type(config.rl_module_spec)(module_class=PlainImpalaModule))
-    return config.debugging(log_level="ERROR", seed=1)
+    if plain:
+        config.rl_module(rl_module_spec=RLModuleSpec(module_class=PlainImpalaModule))
+    return config.debugging(log_level="ERROR", seed=1).build_algo()
 
 
-def measure_training(rounds: int, batch: int, num_envs: int, env_name: str) -> None:
-    """Print frames a second of both, and where ours spends its time."""
+ROWS: dict[str, Callable[[Size], Callable[[], Any]]] = {
+    "RLlib's PPO, plain": lambda size: (
+        algorithm(size, "PPO", bfloat16=False, plain=True, one_by_one=True).train
+    ),
+    "+ games in a batch": lambda size: algorithm(size, "PPO", bfloat16=False, plain=True).train,
+    "+ colours last, pieces": lambda size: algorithm(size, "PPO", bfloat16=False).train,
+    "ProcgenPPO, float32": lambda size: algorithm(size, "ProcgenPPO", bfloat16=False).train,
+    "raw torch, float32": lambda size: RawTorch(size, bfloat16=False),
+    "ProcgenPPO, bfloat16": lambda size: algorithm(size, "ProcgenPPO", bfloat16=True).train,
+    "raw torch, bfloat16": lambda size: RawTorch(size, bfloat16=True),
+}
+"""Each adds one thing to the row before; raw torch has the network of the row above it."""
+
+
+def measure_training(rounds: int, size: Size, names: Sequence[str]) -> None:
+    """Print frames a second of CPU time of each row, and of each by how much the last is faster."""
     register()
     ray.init(address="local", include_dashboard=False, logging_level=logging.ERROR)
-    algorithms = {
-        kind: training_config(kind, batch, num_envs, env_name).build_algo()
-        for kind in ("stock", "ours")
-    }
-    seconds: dict[str, list[float]] = {kind: [] for kind in algorithms}
-    wall: dict[str, list[float]] = {kind: [] for kind in algorithms}
-    results: dict[str, Any] = {}
+    iterations = {name: ROWS[name](size) for name in names}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in tqdm(range(rounds + 1), disable=None):
-        for kind, algorithm in algorithms.items():
-            began, clock = time.process_time(), time.perf_counter()
-            results[kind] = algorithm.train()
+        for name, iterate in iterations.items():
+            began = time.process_time()
+            iterate()
             # The first one also warms up.
             if turn > 0:
-                seconds[kind].append(time.process_time() - began)
-                wall[kind].append(time.perf_counter() - clock)
-    for algorithm in algorithms.values():
-        algorithm.stop()
+                seconds[name].append(time.process_time() - began)
+                tqdm.write(f"{name}: {seconds[name][-1]:.2f} CPU seconds")
     print(
-        f"PPO on {env_name}: {num_envs} games, batches of {batch}, three epochs, "
-        f"{torch.get_num_threads()} threads"
+        f"{size.env_name}: {size.games} games x {size.turns} turns, minibatches of "
+        f"{size.minibatch:,}, 3 epochs, {torch.get_num_threads()} threads"
     )
-    for kind in algorithms:
-        print(
-            f"{kind:6} {batch / median(wall[kind]):7.0f} frames/s, "
-            f"{batch / median(seconds[kind]):7.0f} frames a second of CPU time"
-        )
-    for name, parts in (("time", wall), ("CPU time", seconds)):
-        ratio = median(s / o for s, o in zip(parts["stock"], parts["ours"], strict=True))
-        print(f"ours is {ratio:.2f} times as fast by {name}")
-    timers = results["ours"]["timers"]
-    sampling, learning = timers["env_runner_sampling_timer"], timers["learner_update_timer"]
-    print(f"learning takes {learning / (sampling + learning):.0%} of ours, sampling the rest")
+    before = None
+    for name, spent in seconds.items():
+        line = f"{name:24} {size.frames / median(spent):7.0f} frames a second of CPU time"
+        if before is not None:
+            ratio = median(b / s for b, s in zip(seconds[before], spent, strict=True))
+            line += f", {ratio:5.2f} times the row before"
+        print(line, flush=True)
+        before = name
 
 
 def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="*", choices=["games", "training"], default=[])
-    parser.add_argument("--num-envs", type=int, default=64)
+    parser.add_argument("--num-envs", type=int, default=64, help="games at once (default: 64)")
     parser.add_argument("--rounds", type=int, default=7, help="measurements (default: 7)")
     parser.add_argument("--seconds", type=float, default=0.3, help="of each in the games' table")
-    parser.add_argument("--batch", type=int, default=2048, help="frames of a training iteration")
+    parser.add_argument("--turns", type=int, default=256, help="of an iteration (default: 256)")
+    parser.add_argument("--minibatch", type=int, default=2048, help="frames (default: 2048)")
     parser.add_argument("--env-name", default="bigfish")
+    every = range(1, len(ROWS) + 1)
+    parser.add_argument(
+        "--rows", nargs="+", type=int, choices=every, default=every, help="of the training's table"
+    )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -166,7 +278,9 @@ def main() -> None:
     if "games" in arguments.what or not arguments.what:
         measure_games(arguments.num_envs, arguments.rounds, arguments.seconds)
     if "training" in arguments.what or not arguments.what:
-        measure_training(arguments.rounds, arguments.batch, arguments.num_envs, arguments.env_name)
+        size = Size(arguments.env_name, arguments.num_envs, arguments.turns, arguments.minibatch)
+        names = [list(ROWS)[row - 1] for row in arguments.rows]
+        measure_training(arguments.rounds, size, names)
 
 
 if __name__ == "__main__":
