@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, cast
+from dataclasses import dataclass
+from typing import cast
 
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
 
@@ -29,7 +30,8 @@ AXIS, SPAN = "minutes", 5
 blueprint = Blueprint("runs", __name__)
 
 
-class Shown(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Shown:
     """A game of a run, with what the list of games tells of it."""
 
     game: Game
