@@ -446,9 +446,9 @@ def test_the_classifier_learns_the_order_and_the_policys_network_doubt() -> None
 
     plain = DAACLearner.compute_loss_for_module(learner, config=learner.config, **given)
     assert (loss - plain).item() == pytest.approx(3.0 * doubt, rel=1e-4)
-    # It reaches the network.
+    # It reaches the network; what is left where the other terms cancel is far less.
     (gradient_of_trunk,) = torch.autograd.grad(loss - plain, module.trunk.layers[-2].weight)
-    assert gradient_of_trunk.abs().max() > 0
+    assert gradient_of_trunk.abs().max() > 1e-4
 
 
 def test_the_classifier_goes_on_where_it_was() -> None:

@@ -181,7 +181,8 @@ def test_a_batch_is_what_numpy_makes_of_the_episodes(learner: Any) -> None:
     assert len(expected) == 21
     assert {len(column) for column in batch.values()} == {18}
     # In another order, so that the first minibatch is not of the first game alone.
-    places = [list(expected).index(row.numpy().tobytes()) for row in batch["obs"]]
+    played = [picture.tobytes() for one in episodes for picture in one.get_observations()]
+    places = [played.index(row.numpy().tobytes()) for row in batch["obs"]]
     assert places != sorted(places)
     for row in range(18):
         advantage, target, value = expected[batch["obs"][row].numpy().tobytes()]
