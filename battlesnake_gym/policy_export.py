@@ -45,10 +45,11 @@ def export(
     path: str | Path = "policy.onnx",
     *,
     scale: float | None = None,
-    ruleset: str = EnvConfig.ruleset,
+    ruleset: str | Sequence[str] = EnvConfig.ruleset,
     map: str = EnvConfig.map,
     action_mask: str = EnvConfig.action_mask,
     num_snakes: int = 2,
+    any_size: bool = False,
 ) -> Path:
     """Write ``path`` and, beside it, the same name ending in ``.json``; returns ``path``.
 
@@ -56,21 +57,27 @@ def export(
     Stable-Baselines3 or sb3-contrib; an `RLModule` or the folder of a checkpoint of RLlib's, which
     is unpickled, so take none from strangers; the path of an ONNX file, or an onnxruntime session.
     ``boards`` are the (width, height) that it plays, one or several; ``observation`` is what it was
-    trained on, made for the largest of them. Networks that take floats say by ``scale`` what a byte
-    is multiplied by before (``1 / 255`` for 0 to 1); None hands over the bytes.
-    Stable-Baselines3 scales by itself. The rest says which games it was trained for.
+    trained on, made for the largest of them; or, where the network takes ``any_size``, for the
+    board at hand. Networks that take floats say by ``scale`` what a byte is multiplied by before
+    (``1 / 255`` for 0 to 1); None hands over the bytes. Stable-Baselines3 scales by itself. The
+    rest says which games it was trained for; where that are several ``ruleset``s or boards, it is
+    checked, and evaluated unless other games are named, on the first of them.
 
     Raises:
         PolicyError: it is none of these, does not fit the observation, or answers otherwise once it
             is written; nothing is written then.
     """
     sizes = _sizes(boards)
-    width, height = (max(side) for side in zip(*sizes, strict=True))
+    rulesets = [ruleset] if isinstance(ruleset, str) else list(ruleset)
+    if any_size:
+        width, height = sizes[0]
+    else:
+        width, height = (max(side) for side in zip(*sizes, strict=True))
     config = EnvConfig(
         num_snakes=num_snakes,
         width=width,
         height=height,
-        ruleset=ruleset,
+        ruleset=rulesets[0],
         map=map,
         observation=observation,
         action_mask=action_mask,
@@ -86,19 +93,21 @@ def export(
         def check(expected: Values | None) -> None:
             _check_by_playing(_session_values(draft.read_bytes()), expected, config, shape)
 
-        kind = _write(policy, shape, scale, draft, check)
+        kind = _write(policy, shape, scale, draft, check, any_size)
         content = draft.read_bytes()
     write_atomically(path, lambda part: part.write_bytes(content))
     metadata = {
         "observation": encoder.to_dict(),
-        "board_sizes": [list(size) for size in sizes],
+        "board_sizes": [list(size) for size in sorted(sizes)],
+        "any_size": any_size,
+        "rulesets": rulesets,
         "training": {
             "algorithm": kind,
             "env_config": {
                 "num_snakes": num_snakes,
                 "width": width,
                 "height": height,
-                "ruleset": ruleset,
+                "ruleset": rulesets[0],
                 "map": map,
                 "settings": {},
                 "observation": encoder.to_dict(),
@@ -115,7 +124,7 @@ def export(
 def _sizes(boards: Any) -> list[tuple[int, int]]:
     pairs = [boards] if np.ndim(boards) == 1 else list(boards)
     try:
-        sizes = sorted((int(width), int(height)) for width, height in pairs)
+        sizes = [(int(width), int(height)) for width, height in pairs]
     except (TypeError, ValueError):
         sizes = []
     if not sizes or any(side < 1 for size in sizes for side in size):
@@ -139,6 +148,7 @@ def _write(
     scale: float | None,
     path: Path,
     check: Callable[[Values | None], None],
+    any_size: bool,
 ) -> str:
     """Write the ONNX file and let ``check`` compare it; returns what it was made of."""
     if hasattr(policy, "get_inputs") and hasattr(policy, "run"):
@@ -189,7 +199,7 @@ def _write(
                 raise PolicyError(
                     f"{kind} must give [batch, 4] for {', '.join(MOVES)}, got {got} of 3"
                 )
-        write_onnx(module, shape, path)
+        write_onnx(module, shape, path, any_size)
 
         def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
             with torch.no_grad():
@@ -203,8 +213,11 @@ def _write(
     return kind
 
 
-def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
-    """Write a module of torch's for any number of boards of (C, H, W) ``shape``, uint8."""
+def write_onnx(network: Any, shape: Sequence[int], path: Path, any_size: bool = False) -> None:
+    """Write a module of torch's for any number of boards of (C, H, W) ``shape``, uint8.
+
+    With ``any_size`` H and W are those of an example.
+    """
     import onnx
     import torch
 
@@ -218,7 +231,7 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
             (example,),
             input_names=[INPUT],
             output_names=[OUTPUT],
-            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            dynamic_shapes=(dict.fromkeys((0, 2, 3) if any_size else (0,), torch.export.Dim.AUTO),),
             dynamo=True,
             verbose=False,
         )

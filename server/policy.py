@@ -31,7 +31,7 @@ INPUT, OUTPUT = "observations", "q_values"
 class Policy:
     """A loaded policy, free of memory: one serves any number of games and threads.
 
-    ``shape`` is (C, H, W) of one observation; ``board_sizes`` are the (width, height) it plays.
+    ``board_sizes`` are the (width, height) it plays, ``rulesets`` by which rules.
     """
 
     observation: Observation
@@ -63,10 +63,19 @@ class Policy:
         return policy
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of one observation: room for the largest of the board sizes."""
-        widths, heights = zip(*self.board_sizes, strict=True)
-        return self.observation.shape(max(widths), max(heights))
+    def rulesets(self) -> tuple[str, ...]:
+        """The rulesets it was trained for."""
+        told = self.metadata.get("rulesets", [self.metadata["training"]["env_config"]["ruleset"]])
+        return tuple(told)
+
+    def shape(self, width: int, height: int) -> tuple[int, int, int]:
+        """(C, H, W) of one observation of a board.
+
+        It has room for the largest of the board sizes, unless the network takes any size.
+        """
+        if not self.metadata.get("any_size", False):
+            width, height = (max(sides) for sides in zip(*self.board_sizes, strict=True))
+        return self.observation.shape(width, height)
 
     def q_values(self, batch: NDArray[np.uint8]) -> NDArray[np.float32]:
         """The value of every move, float32 [B, 4], for observations uint8 [B, C, H, W]."""
@@ -88,22 +97,24 @@ class Policy:
         """
         self.check_size(board.width, board.height)
         trained, game = self.metadata["training"]["env_config"], board.game
-        if game.ruleset != trained["ruleset"] or (game.map or "standard") != trained["map"]:
+        if game.ruleset not in self.rulesets or (game.map or "standard") != trained["map"]:
+            rules = " and ".join(map(repr, self.rulesets))
             raise PolicyError(
-                f"the policy plays the rules {trained['ruleset']!r} on the map {trained['map']!r}, "
+                f"the policy plays the rules {rules} on the map {trained['map']!r}, "
                 f"not {shown(game.ruleset)} on {shown(game.map)}; train it on them"
             )
 
     def _check_answer(self, path: Path) -> None:
-        """Ask once, which also warms the session up."""
-        try:
-            values = self.q_values(np.zeros((1, *self.shape), np.uint8))
-        except Exception as error:  # onnxruntime's exceptions have no common base
-            raise PolicyError(
-                f"{path}: does not take {INPUT!r} of shape {(1, *self.shape)}: {error}"
-            ) from error
-        if values.shape != (1, len(MOVES)):
-            raise PolicyError(f"{path}: {OUTPUT!r} must have shape (1, 4), got {values.shape}")
+        """Ask once for each size, which also warms the session up."""
+        for shape in sorted({(1, *self.shape(*size)) for size in self.board_sizes}):
+            try:
+                values = self.q_values(np.zeros(shape, np.uint8))
+            except Exception as error:  # onnxruntime's exceptions have no common base
+                raise PolicyError(
+                    f"{path}: does not take {INPUT!r} of shape {shape}: {error}"
+                ) from error
+            if values.shape != (1, len(MOVES)):
+                raise PolicyError(f"{path}: {OUTPUT!r} must have shape (1, 4), got {values.shape}")
 
 
 def _read_observation(metadata: Mapping[str, Any], path: Path) -> Observation:

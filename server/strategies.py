@@ -55,13 +55,15 @@ class PolicySnake:
         self._policy = policy
         self._rules = rules
         self._filters = tuple(dict.fromkeys((*ALIVE, *filters)))
-        self._frames = np.zeros(policy.shape, np.uint8)
+        self._frames = np.zeros((0, 0, 0), np.uint8)
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
         """Choose a move for ``board.you``; raises `PolicyError` on a board of another size."""
         policy = self._policy
         policy.check_size(board.width, board.height)
         you = board.you
+        if not self._frames.size:
+            self._frames = np.zeros(policy.shape(board.width, board.height), np.uint8)
         policy.observation.encode(board, you.id, out=self._frames)
         values = policy.q_values(self._frames[np.newaxis])[0]
         actions = policy.observation.absolute_actions(

@@ -38,7 +38,9 @@ from torch import Tensor
 from torch.nn.functional import huber_loss, mse_loss
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from battlesnake_gym import observations
 from mabs import symmetry
+from mabs.environment import DEFAULTS
 from mabs.network import NEW_ACTION_MASK, SnakeQModule
 
 DEMONSTRATED = "demonstrated"
@@ -73,6 +75,8 @@ class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
         self._unreported: list[tuple[Tensor, Tensor, Tensor]] = []
         self._norms: list[Tensor] = []
         self._random = np.random.default_rng(self.config.seed)
+        seen = (DEFAULTS | self.config.env_config)["observation"]
+        self._observation = observations.get(seen)
 
     def configure_optimizers_for_module(
         self, module_id: str, config: AlgorithmConfig | None = None
@@ -96,7 +100,7 @@ class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
         columns = training_data.batch[DEFAULT_MODULE_ID]
         if self.config.symmetries:
             way = int(self._random.integers(symmetry.WAYS))
-            columns = symmetry.turned(columns, way, NEW_ACTION_MASK)
+            columns = symmetry.turned(columns, way, NEW_ACTION_MASK, self._observation)
         batch = {DEFAULT_MODULE_ID: {name: self._tensor(columns[name]) for name in columns}}
         outputs = self.module.forward_train(batch)
         gradients = self.compute_gradients(self.compute_losses(fwd_out=outputs, batch=batch))

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from battlesnake_gym import own_files
+from mabs.pooled_network import around
 
 NETWORK = "network."
 """What the names of the network's weights begin with, in a module's state."""
@@ -185,8 +186,9 @@ class ConvTrunk(nn.Module):
         if not self.glimpse:
             return scaled, None
         # Bytes are compared three times as fast as what they are scaled to.
-        heads = planes[:, self.head_plane].flatten(1).argmax(1, keepdim=True)
-        return scaled, self._look_around(scaled, heads)
+        heads = planes[:, self.head_plane].flatten(1).argmax(1)
+        width = planes.shape[3]
+        return scaled, around(scaled, heads // width, heads % width, self.glimpse)
 
     def think(self, scaled: Tensor, near: Tensor | None) -> Tensor:
         """Features of what `look` saw."""
@@ -194,18 +196,6 @@ class ConvTrunk(nn.Module):
         if near is not None:
             features = torch.cat((features, near), dim=1)
         return torch.relu(self.dense(features))
-
-    def _look_around(self, planes: Tensor, heads: Tensor) -> Tensor:
-        """The cells around the own head, the ``heads``-th cell: (B, glimpse * glimpse * C)."""
-        margin = self.glimpse // 2
-        padded = nn.functional.pad(planes.permute(0, 2, 3, 1), (0, 0, *(margin,) * 4))
-        boards, height, width, count = padded.shape
-        window = torch.arange(self.glimpse, device=planes.device)
-        offsets = (window[:, None] * width + window).flatten()
-        side = planes.shape[3]
-        starts = torch.arange(boards, device=planes.device)[:, None] * (height * width)
-        cells = starts + heads // side * width + heads % side + offsets
-        return padded.reshape(-1, count).index_select(0, cells.flatten()).reshape(boards, -1)
 
 
 class DuelingQNetwork(nn.Module):

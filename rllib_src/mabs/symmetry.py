@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from ray.rllib.core.columns import Columns
 
+from battlesnake_gym.observations import Observation
 from battlesnake_gym.rules import MOVES
 
 WAYS = 8
@@ -45,13 +46,32 @@ def turned_boards(boards: NDArray[Any], way: int) -> NDArray[Any]:
     return np.ascontiguousarray(boards)
 
 
-def turned(columns: Mapping[str, NDArray[Any]], way: int, mask: str) -> dict[str, NDArray[Any]]:
+def turned_frames(frames: NDArray[Any], way: int, observation: Observation) -> NDArray[Any]:
+    """Observations [..., C, H, W] of square boards as they lie in one of the `WAYS`.
+
+    A plane that is about a move is then about that move's new name.
+    """
+    names = list(observation.planes) * observation.frames
+    order = list(range(len(names)))
+    for old, name in enumerate(names):
+        move, _, rest = name.partition("_")
+        if move in MOVES:
+            turned_name = f"{MOVES[ACTIONS[way, MOVES.index(move)]]}_{rest}"
+            begin = old // len(observation.planes) * len(observation.planes)
+            order[begin + observation.planes.index(turned_name)] = old
+    boards = turned_boards(frames, way)
+    return boards if order == sorted(order) else boards[..., order, :, :]
+
+
+def turned(
+    columns: Mapping[str, NDArray[Any]], way: int, mask: str, observation: Observation
+) -> dict[str, NDArray[Any]]:
     """A batch of transitions, all boards lying in another way; ``mask`` is its column of moves."""
     moves_back = np.argsort(ACTIONS[way])
     return {
         **columns,
-        Columns.OBS: turned_boards(columns[Columns.OBS], way),
-        Columns.NEXT_OBS: turned_boards(columns[Columns.NEXT_OBS], way),
+        Columns.OBS: turned_frames(columns[Columns.OBS], way, observation),
+        Columns.NEXT_OBS: turned_frames(columns[Columns.NEXT_OBS], way, observation),
         Columns.ACTIONS: ACTIONS[way][columns[Columns.ACTIONS]],
         mask: columns[mask][:, moves_back],
     }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sys
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from server.live.fallback import LATE, is_ordinary, safe_move
 from server.live.metrics import Metrics
 from server.live.seats import CROWDED_SECONDS, NoSeatError, Seats
 from server.live.sessions import Session
+from server.live.threads import Threads
 
 LEAST_BUDGET = 0.002
 """Seconds; with less than this no strategy is even started."""
@@ -89,10 +91,8 @@ class Thinker:
         stands_back: bool = False,
     ) -> None:
         self._quick = quick
-        self._pool = ThreadPoolExecutor(
-            MOST_THREADS,
-            thread_name_prefix="thinker",
-            initializer=_stand_back if stands_back else None,
+        self._threads = Threads(
+            "thinker", MOST_THREADS, begin=_stand_back if stands_back else lambda: None
         )
         self._metrics = metrics
         self._seats = Seats(seats, long=CORES, most_waiting=MOST_WAITING)
@@ -185,23 +185,37 @@ class Thinker:
         with session.lock:
             if session.thinking is not None:
                 raise OutOfTimeError
-            session.thinking = self._pool.submit(_ask, session, board, seconds, client)
-            return session.thinking
+            work: Future[Decision] = Future()
+            session.thinking = work
+        self._threads.submit(functools.partial(_ask, work, session, board, seconds, client))
+        return work
 
     def _fall_back(self, board: Board, why: str) -> Decision:
         self._metrics.moves.labels("fallback").inc()
         return safe_move(board, why)
 
 
-def _ask(session: Session, board: Board, seconds: float, client: Client) -> Decision:
-    """What the strategy says, unless it searches and the client leaves meanwhile."""
+def _ask(
+    work: Future[Decision], session: Session, board: Board, seconds: float, client: Client
+) -> None:
+    """Have the strategy do the ``work``; a search gives up where the client leaves meanwhile."""
     before = STOP.set(lambda: client.gone)
     try:
-        return session.strategy(board, seconds)
+        decision = session.strategy(board, seconds)
+    except BaseException as error:
+        _let_go(session)
+        work.set_exception(error)
+    else:
+        _let_go(session)
+        work.set_result(decision)
     finally:
         STOP.reset(before)
-        with session.lock:
-            session.thinking = None  # sessions outlive their last decision by minutes
+
+
+def _let_go(session: Session) -> None:
+    """Keep nothing of a move that is done: sessions outlive it by minutes."""
+    with session.lock:
+        session.thinking = None
 
 
 def _stand_back() -> None:

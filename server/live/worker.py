@@ -22,16 +22,14 @@ import os
 import resource
 import signal
 import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
-from queue import SimpleQueue
 from typing import Any
 
 from gunicorn.workers.base import Worker as BaseWorker
 
 from server.live.connections import TEXT, Answer, Headers, Hub, Limits, Request
+from server.live.threads import Threads
 
 OUTSIZED = 1 << 14
 """Bytes of a body; a crowded board of 19x19 needs less."""
@@ -57,8 +55,6 @@ M_ARENA_MAX, ARENAS = -8, 2
 """Parameters of the C library, from its ``malloc.h``, and their values: bytes, and a number."""
 
 Application = Callable[..., Iterable[bytes]]
-
-Work = Callable[[], None]
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +135,7 @@ class Lanes:
             answer(BUSY, TEXT, b"too many requests")
             return
         lane.asked += 1
-        lane.submit(functools.partial(self._work, request, lane, answer))
+        lane.threads.submit(functools.partial(self._work, request, lane, answer))
 
     def _lane(self, request: Request) -> Lane:
         if request.method != "POST":
@@ -156,59 +152,15 @@ class Lanes:
     def close(self) -> None:
         """Begin nothing more."""
         for lane in (self._pages, self._outsized, self._usual):
-            lane.close()
+            lane.threads.close()
 
 
 class Lane:
-    """Threads that all run from the beginning: starting one takes as long as the others let it.
-
-    Work goes to the one that was busy last, so that no more of them are ever used than are busy at
-    once: each keeps some memory of what it has done. ``asked`` counts the requests that have come
-    and are not answered.
-    """
+    """Threads that all run from the beginning, and how many requests they have not answered."""
 
     def __init__(self, name: str, threads: int) -> None:
         self.asked = 0
-        self._lock = threading.Lock()
-        self._waiting: deque[Work] = deque()
-        self._idle: list[SimpleQueue[Work | None]] = [SimpleQueue() for _ in range(threads)]
-        self._closed = False
-        for number, inbox in enumerate(self._idle):
-            # Daemons: a strategy that hangs does not keep the process.
-            threading.Thread(
-                target=self._run, args=(inbox,), name=f"{name}-{number}", daemon=True
-            ).start()
-
-    def submit(self, work: Work) -> None:
-        """Have ``work`` done by a thread that is free, or the next one that is."""
-        with self._lock:
-            if not self._idle:
-                self._waiting.append(work)
-                return
-            inbox = self._idle.pop()
-        inbox.put(work)
-
-    def close(self) -> None:
-        """Let the threads end when they have done what is waiting."""
-        with self._lock:
-            self._closed = True
-            for inbox in self._idle:
-                inbox.put(None)
-
-    def _run(self, inbox: SimpleQueue[Work | None]) -> None:
-        while (work := inbox.get()) is not None:
-            work()
-            self._next(inbox)
-
-    def _next(self, inbox: SimpleQueue[Work | None]) -> None:
-        """Give a thread that is done what has waited longest, or let it wait."""
-        with self._lock:
-            if self._waiting:
-                inbox.put(self._waiting.popleft())
-            elif self._closed:
-                inbox.put(None)
-            else:
-                self._idle.append(inbox)
+        self.threads = Threads(name, threads, ready=threads)
 
 
 def _hand_over(lane: Lane, answer: Answer, status: str, headers: Headers, body: bytes) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
 
@@ -30,8 +29,7 @@ AXIS, SPAN = "minutes", 5
 blueprint = Blueprint("runs", __name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """A game of a run, with what the list of games tells of it."""
 
     game: Game

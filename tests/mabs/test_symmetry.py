@@ -28,7 +28,7 @@ def test_to_turn_and_to_move_is_to_move_and_to_turn(way: int) -> None:
         "obs": before[alive], "new_obs": after[alive], "actions": actions[alive].astype(np.int64),
         "new_action_mask": mask[alive], "rewards": np.zeros(alive.sum()),
     }  # fmt: skip
-    turned = symmetry.turned(columns, way, "new_action_mask")
+    turned = symmetry.turned(columns, way, "new_action_mask", vector.observation)
     steps = {"up": (1, 0), "down": (-1, 0), "left": (0, -1), "right": (0, 1)}
     for seen, then, action in zip(
         turned["obs"][:, own], turned["new_obs"][:, own], turned["actions"], strict=True
@@ -48,3 +48,27 @@ def test_there_are_eight() -> None:
     ways = {symmetry.turned_boards(board, way).tobytes() for way in range(symmetry.WAYS)}
     assert len(ways) == symmetry.WAYS
     assert len({tuple(row) for row in symmetry.ACTIONS}) == symmetry.WAYS
+
+
+@pytest.mark.parametrize("way", range(symmetry.WAYS))
+def test_planes_about_moves_are_about_the_turned_moves(way: int) -> None:
+    """Cells that one moves to at first are the head's neighbours in that direction."""
+    vector = make_vector(
+        20, DEFAULTS | {"num_snakes": 2, "observation": {"name": "reach", "frames": 2}}
+    )
+    frames, _ = vector.reset(seed=5)
+    for _ in range(6):
+        frames, *_ = vector.step(np.full((20, 2), 3, np.uint8))
+    turned = symmetry.turned_frames(frames, way, vector.observation)
+    steps = {"up": (1, 0), "down": (-1, 0), "left": (0, -1), "right": (0, 1)}
+    names = list(vector.observation.planes)
+    found = 0
+    for seen in turned.reshape(-1, *turned.shape[2:]):
+        for begin in (0, len(names)):
+            head = np.argwhere(seen[begin + names.index("own_body")] == 255)
+            for move, step in steps.items():
+                first = np.argwhere(seen[begin + names.index(f"{move}_reach")] == 255)
+                if len(head) and len(first):
+                    np.testing.assert_array_equal(first[0] - head[0], step)
+                    found += 1
+    assert found > 50

@@ -22,11 +22,9 @@ from server.policy import Policy
 from server.strategies import SHIPPED, STRONGEST, strategy_factory
 
 ELSEWHERES = {
-    "7x7": (7, 7, Game()),
-    "19x19": (19, 19, Game()),
+    "9x9": (9, 9, Game()),
     "7x11": (7, 11, Game()),
-    "wrapped": (11, 11, Game(ruleset="wrapped")),
-    "constrictor": (11, 11, Game(ruleset="constrictor")),
+    "wrapped constrictor": (11, 11, Game(ruleset="wrapped_constrictor")),
     "royale": (11, 11, Game(ruleset="royale", map="royale")),
     "another map": (11, 11, Game(map="hz_rings")),
 }
@@ -35,20 +33,23 @@ ELSEWHERES = {
 def test_the_policy_is_small_and_goes_with_its_json() -> None:
     assert SHIPPED.stat().st_size < 2 << 20
     policy = Policy.load(SHIPPED)  # refuses another hash
-    policy.check_game(Board.new(11, 11, 4))
+    for side in (7, 11, 19):
+        for ruleset in ("standard", "royale", "wrapped", "constrictor"):
+            policy.check_game(Board.new(side, side, 4, game=Game(ruleset=ruleset)))
 
 
 def test_the_card_is_filled_in_for_this_policy() -> None:
     card = SHIPPED.with_name("README.md").read_text()
     assert "TODO" not in card
     training = json.loads(SHIPPED.with_suffix(".json").read_text())["training"]
-    assert f"{training['env_steps']:,} turns of play" in card, "figures are another policy's"
+    assert f"{training['positions']:,} positions" in card, "figures are another policy's"
 
 
 @pytest.mark.parametrize("name", ["standard", ""])
 @pytest.mark.parametrize("snakes", [2, 4])
-def test_the_policy_plays_what_it_was_trained_for(name: str, snakes: int) -> None:
-    body = Board.new(11, 11, snakes, game=Game(id="g")).to_api("snake_0")
+@pytest.mark.parametrize("side", [7, 11, 19])
+def test_the_policy_plays_what_it_was_trained_for(name: str, snakes: int, side: int) -> None:
+    body = Board.new(side, side, snakes, game=Game(id="g")).to_api("snake_0")
     body["game"]["map"] = name
     assert strategy_factory(policy="shipped")(0)(Board.from_api(body)).reasons[0].rule == "values"
 
@@ -142,7 +143,7 @@ from battlesnake_gym.board import Board
 from server.live.app import create_app
 from server.strategies import STRONGEST
 client = create_app({"POLICY": "shipped"}).test_client()
-for side in (7, 11):
+for side in (9, 11):
     body = Board.new(side, side, 2).to_api("snake_0")
     body["game"]["id"] = str(side)
     assert client.post("/move", json=body).status_code == 200
@@ -151,4 +152,4 @@ print(STRONGEST, sorted({"torch", "ray", "sagemaker", "mxnet", "onnx"} & set(sys
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.strip() == "lookahead []", done.stderr
-    assert "lookahead plays game '7': the policy plays boards of 11x11" in done.stderr
+    assert "lookahead plays game '9': the policy plays boards of 7x7, 11x11, 19x19" in done.stderr

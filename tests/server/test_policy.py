@@ -18,8 +18,8 @@ MakePolicy = Callable[..., Path]
 
 def test_a_policy_is_loaded_and_asked(policy_file: Path) -> None:
     policy = Policy.load(policy_file)
-    assert policy.shape == policy.observation.shape(11, 11)
-    values = policy.q_values(np.zeros((3, *policy.shape), np.uint8))
+    assert policy.shape(11, 11) == policy.observation.shape(11, 11)
+    values = policy.q_values(np.zeros((3, *policy.shape(11, 11)), np.uint8))
     assert values.dtype == np.float32
     np.testing.assert_array_equal(values, [[-1, -2, -3, -4]] * 3)
 

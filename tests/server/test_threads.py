@@ -1,15 +1,16 @@
-"""Lanes: which thread does what, and when the threads end."""
+"""Which thread does what, how many there are, and when they end."""
 
 from __future__ import annotations
 
 import functools
+import gc
 import threading
 
-from server.live.worker import Lane
+from server.live.threads import Threads
 
 
 def test_work_goes_to_the_thread_that_was_busy_last() -> None:
-    lane = Lane("quiet", 16)
+    pool = Threads("quiet", 16, ready=16)
     names = set()
     for _ in range(50):
         done = threading.Event()
@@ -18,15 +19,15 @@ def test_work_goes_to_the_thread_that_was_busy_last() -> None:
             names.add(threading.current_thread().name)
             done.set()
 
-        lane.submit(work)
+        pool.submit(work)
         assert done.wait(60)
-        settle(lane, 16)
+        settle(pool, 16)
     assert len(names) == 1
-    lane.close()
+    pool.close()
 
 
 def test_as_many_at_once_as_there_are_threads_and_the_others_in_their_order() -> None:
-    lane, go, begun = Lane("busy", 3), threading.Event(), threading.Semaphore(0)
+    pool, go, begun = Threads("busy", 3), threading.Event(), threading.Semaphore(0)
     order: list[int] = []
 
     def hold() -> None:
@@ -34,12 +35,12 @@ def test_as_many_at_once_as_there_are_threads_and_the_others_in_their_order() ->
         go.wait(60)
 
     for _ in range(3):
-        lane.submit(hold)
+        pool.submit(hold)
     for _ in range(3):
         assert begun.acquire(timeout=60)
     for number in range(20):
-        lane.submit(functools.partial(order.append, number))
-    lane.close()
+        pool.submit(functools.partial(order.append, number))
+    pool.close()
     assert order == []
     go.set()
     for thread in threads("busy"):
@@ -48,9 +49,26 @@ def test_as_many_at_once_as_there_are_threads_and_the_others_in_their_order() ->
     assert sorted(order) == list(range(20))
 
 
-def settle(lane: Lane, threads: int) -> None:
+def test_threads_are_started_when_they_are_needed_and_end_with_their_owner() -> None:
+    begun: list[str] = []
+    pool = Threads("rare", 1000, begin=lambda: begun.append(threading.current_thread().name))
+    assert not threads("rare")
+    for _ in range(20):
+        done = threading.Event()
+        pool.submit(done.set)
+        assert done.wait(60)
+        settle(pool, 1)
+    (only,) = threads("rare")
+    assert begun == [only.name]
+    del pool
+    gc.collect()
+    only.join(60)
+    assert not only.is_alive()
+
+
+def settle(pool: Threads, threads: int) -> None:
     """Wait until all threads wait for work."""
-    while len(lane._idle) < threads:
+    while len(pool._idle) < threads:
         pass
 
 
