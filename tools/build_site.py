@@ -91,6 +91,7 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
 
 def make_pages(output: Path) -> None:
     """Run Sphinx; the first page is ``docs/index.html``, and the root leads there."""
+    shutil.rmtree(DOCS / "_api", ignore_errors=True)  # pages of modules that have moved since
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command += ["-c", "docs", ".", str(output.absolute())]
