@@ -18,7 +18,7 @@ from typing import Any
 
 import draw_gallery
 
-from battlesnake_gym.rules import Snake
+from battlesnake_gym.rules import Snake, tables
 from heuristics.evaluation import SHIPPED, Evaluation
 from heuristics.search import Weights
 from server.frames import looks_of
@@ -29,7 +29,7 @@ PAGE = ("index.html", "play.js", "worker.js")
 SHARED = ("board.js", "look.css", "icon.svg")
 """What the page takes from the live snake's and the arena's pages."""
 
-PYTHON_DOORS = ("batch.c", "module.c", "observe.c", "observe_avx512.c", "masks.c")
+PYTHON_DOORS = ("batch.c", "module.c", "observe.c", "observe_avx512.c", "masks.c", "tables.c")
 """Sources of the engine that the page does without: they speak to Python or to learners."""
 
 
@@ -86,7 +86,23 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
     command += [f"-DSEARCH_WEIGHTS={weights}", "-o", str(target), *map(str, sources)]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "numbers").write_bytes(evaluation.numbers)
-        subprocess.run([*command, f"--embed-dir={folder}"], check=True)
+        filled = Path(folder) / "tables.c"
+        filled.write_text(filled_tables(engine))
+        subprocess.run([*command, str(filled), f"--embed-dir={folder}"], check=True)
+
+
+def filled_tables(engine: Path) -> str:
+    """C with what Python hands over to the engine elsewhere: a page has none."""
+    lines = [f'#include "{engine / name}"' for name in ("rand.h", "tables.h")]
+    for name, content in {"RANDOM": tables.RANDOM, **tables.LAYOUTS}.items():
+        numbers = ",".join(map(str, content))
+        lines.append(f"_Alignas(8) static const unsigned char {name}_BYTES[] = {{{numbers}}};")
+    for name in tables.LAYOUTS:
+        whole = f"sizeof {name}_BYTES / sizeof(Point)"
+        lines.append(f"Places {name} = {{(const Point *){name}_BYTES, {whole}}};")
+    body = "return rand_init((const char *)RANDOM_BYTES, sizeof RANDOM_BYTES);"
+    lines.append(f"int tables_init(void) {{ {body} }}")
+    return "\n".join(lines) + "\n"
 
 
 def make_pages(output: Path) -> None:

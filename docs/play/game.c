@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../../battlesnake_gym/csrc/game.h"
+#include "../../battlesnake_gym/csrc/tables.h"
 #include "thinker.h"
 
 #define EXPORT(name) __attribute__((export_name(#name))) name
@@ -18,8 +19,8 @@ static int32_t *words;
 static uint8_t actions[MAX_SNAKES];
 static char map_name[64];
 
-/* Fills the tables of the random numbers; before all else. */
-void EXPORT(prepare)(void) { rand_init(); }
+/* Fills the engine's tables; before all else. */
+void EXPORT(prepare)(void) { tables_init(); }
 
 /* Where the name of the map, a C string, is written before `start`. */
 char *EXPORT(map_at)(void) { return map_name; }

@@ -206,6 +206,13 @@ def test_all_that_is_reported_has_a_column() -> None:
     assert {name for name, _ in flatten(record.results())} <= numbers
 
 
+@pytest.fixture
+def exact_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of all processes looks whenever it is asked, not once a second."""
+    monkeypatch.setattr("mabs.cpu_time.LOOK_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("exact_clock")
 def test_the_clock_counts_what_was_started() -> None:
     import subprocess
     import sys
@@ -347,6 +354,7 @@ def test_the_other_algorithms_tell_theirs(
         algorithm.stop()
 
 
+@pytest.mark.usefixtures("exact_clock")
 def test_the_command_writes_it_everywhere_and_ends_with_a_table(
     at_once: None,
     ray_with_games: None,
