@@ -31,47 +31,19 @@ static int flood(const View *view, int start, const Bits goals[2], int near[2]) 
 
 /* The cells that `own` reaches before every rival when it goes to `start` first. */
 static Bits first(const View *view, int own, int start) {
-    const Record *record = view->record;
-    Bits fronts[MAX_SNAKES], won[MAX_SNAKES], owned = {{0}}, settled = {{0}};
-    int seats[MAX_SNAKES], lengths[MAX_SNAKES], count = 0;
-    for (int seat = 0; seat < record->num_snakes; seat++) {
-        if (!record->snakes[seat].alive) continue;
-        seats[count] = seat;
-        lengths[count] = record->snakes[seat].length;
-        fronts[count++] = seat == own ? bits_of(start) : view->exits[seat];
+    Bits owned = {{0}};
+    Race race;
+    race_begin(&race, view, own, bits_of(start));
+    for (int turns = 2; race_settle(&race, view); turns++) {
+        for (int i = 0; i < race.count; i++)
+            if (race.seats[i] == own) owned = bits_or(owned, race.won[i]);
+        race_spread(&race, view, turns);
     }
-    for (int turns = 2;; turns++) {
-        bool any = false;
-        for (int i = 0; i < count; i++) {
-            won[i] = fronts[i];
-            for (int j = 0; j < count; j++)
-                if (j != i && lengths[j] >= lengths[i]) won[i] = bits_minus(won[i], fronts[j]);
-            settled = bits_or(settled, fronts[i]);
-            any |= bits_any(fronts[i]);
-            if (seats[i] == own) owned = bits_or(owned, won[i]);
-        }
-        if (!any) return owned;
-        Bits closed = bits_or(settled, *taken(view, turns));
-        for (int i = 0; i < count; i++) fronts[i] = bits_minus(spread(view, won[i]), closed);
-    }
+    return owned;
 }
 
 static double nearness(int turns) { return turns ? named_fade[turns - 1] : 0; }
 static bool is_single(int moves) { return (moves & (moves - 1)) == 0; }
-
-/* The cell that each move leads to; NOWHERE is off the board. */
-static void move_targets(const Rules *rules, const Record *record, int own, int targets[4]) {
-    static const int step_x[4] = {0, 0, -1, 1}, step_y[4] = {1, -1, 0, 0};
-    for (int move = 0; move < 4; move++) {
-        int x = record->snakes[own].x + step_x[move], y = record->snakes[own].y + step_y[move];
-        if (rules->wrapped) {
-            x = (x + record->width) % record->width;
-            y = (y + record->height) % record->height;
-        }
-        bool on_board = (unsigned)x < record->width && (unsigned)y < record->height;
-        targets[move] = on_board ? cell_of(record, x, y) : NOWHERE;
-    }
-}
 
 static int apart(int a, int b, int size, bool wrapped) {
     int straight = abs(a - b);

@@ -10,38 +10,22 @@ static void show(Bits cells, int turn, uint8_t *plane) {
             plane[64 * i + __builtin_ctzll(rest)] = (uint8_t)(value > LATEST ? value : LATEST);
 }
 
-/* All snakes spread at once, `own` from the cells of `front`; what it reaches before all others is
- * shown in `mine`, what another one does in `theirs`, if that is not NULL. */
+/* `own` spreads from the cells of `front`; what it reaches before all others is shown in `mine`, what
+ * another one does in `theirs`, if that is not NULL. */
 static void show_reach(const View *view, int own, Bits front, uint8_t *mine, uint8_t *theirs) {
-    const Record *record = view->record;
-    Bits fronts[MAX_SNAKES], won[MAX_SNAKES], settled = {{0}};
-    int seats[MAX_SNAKES], lengths[MAX_SNAKES], count = 0;
-    for (int seat = 0; seat < record->num_snakes; seat++) {
-        if (!record->snakes[seat].alive) continue;
-        seats[count] = seat;
-        lengths[count] = record->snakes[seat].length;
-        fronts[count++] = seat == own ? front : view->exits[seat];
-    }
-    for (int turn = 1;; turn++) {
-        bool any = false;
-        for (int i = 0; i < count; i++) {
-            won[i] = fronts[i];
-            for (int j = 0; j < count; j++)
-                if (j != i && lengths[j] >= lengths[i]) won[i] = bits_minus(won[i], fronts[j]);
-            settled = bits_or(settled, fronts[i]);
-            any |= bits_any(fronts[i]);
-            uint8_t *plane = seats[i] == own ? mine : theirs;
-            if (plane) show(won[i], turn, plane);
+    Race race;
+    race_begin(&race, view, own, front);
+    for (int turn = 1; race_settle(&race, view); turn++) {
+        for (int i = 0; i < race.count; i++) {
+            uint8_t *plane = race.seats[i] == own ? mine : theirs;
+            if (plane) show(race.won[i], turn, plane);
         }
-        if (!any) return;
-        Bits closed = bits_or(settled, *taken(view, turn + 1));
-        for (int i = 0; i < count; i++) fronts[i] = bits_minus(spread(view, won[i]), closed);
+        race_spread(&race, view, turn + 1);
     }
 }
 
 void REACH(const Layout *layout, const Record *record, uint8_t *out) {
     static const Rules plain; /* a position does not tell by which rules it is played */
-    static const int step_x[4] = {0, 0, -1, 1}, step_y[4] = {1, -1, 0, 0};
     View view;
     view.layout = layout;
     view.rules = &plain;
@@ -50,14 +34,13 @@ void REACH(const Layout *layout, const Record *record, uint8_t *out) {
     view.ready = false;
     look(&view);
     for (int seat = 0; seat < record->num_snakes; seat++, out += REACH_PLANES * view.cells) {
-        const Snake *snake = &record->snakes[seat];
-        if (!snake->alive) continue;
+        if (!record->snakes[seat].alive) continue;
+        int targets[4];
+        move_targets(&plain, record, seat, targets);
         memset(out, 0, (size_t)(REACH_PLANES * view.cells));
         show_reach(&view, seat, view.exits[seat], out, out + view.cells);
         for (int move = 0; move < 4; move++) {
-            int x = snake->x + step_x[move], y = snake->y + step_y[move];
-            if ((unsigned)x >= record->width || (unsigned)y >= record->height) continue;
-            Bits target = bits_and(bits_of(cell_of(record, x, y)), view.exits[seat]);
+            Bits target = bits_and(bits_of(targets[move]), view.exits[seat]);
             if (bits_any(target))
                 show_reach(&view, seat, target, out + (2 + move) * view.cells, NULL);
         }

@@ -150,3 +150,57 @@ static void look(View *view) {
         view->exits[seat] = bits_minus(spread(view, head), *taken(view, 1));
     }
 }
+
+/* All living snakes spread at once, each from its `fronts`; a cell that several would reach on the same
+ * turn is won by the longest of them, and by nobody if two are as long. */
+typedef struct {
+    int count, seats[MAX_SNAKES];
+    Bits fronts[MAX_SNAKES], won[MAX_SNAKES], settled;
+} Race;
+
+/* `own` spreads from `front`, all others from their exits. */
+static void race_begin(Race *race, const View *view, int own, Bits front) {
+    race->count = 0;
+    race->settled = (Bits){{0}};
+    for (int seat = 0; seat < view->record->num_snakes; seat++) {
+        if (!view->record->snakes[seat].alive) continue;
+        race->seats[race->count] = seat;
+        race->fronts[race->count++] = seat == own ? front : view->exits[seat];
+    }
+}
+
+/* Who wins which cells of this turn; false once nobody reaches a new one. */
+static bool race_settle(Race *race, const View *view) {
+    const Snake *snakes = view->record->snakes;
+    bool any = false;
+    for (int i = 0; i < race->count; i++) {
+        race->won[i] = race->fronts[i];
+        for (int j = 0; j < race->count; j++)
+            if (j != i && snakes[race->seats[j]].length >= snakes[race->seats[i]].length)
+                race->won[i] = bits_minus(race->won[i], race->fronts[j]);
+        race->settled = bits_or(race->settled, race->fronts[i]);
+        any |= bits_any(race->fronts[i]);
+    }
+    return any;
+}
+
+/* On to the cells beside those that were won, as far as they are free in `turns`. */
+static void race_spread(Race *race, const View *view, int turns) {
+    Bits closed = bits_or(race->settled, *taken(view, turns));
+    for (int i = 0; i < race->count; i++)
+        race->fronts[i] = bits_minus(spread(view, race->won[i]), closed);
+}
+
+/* The cell that each move leads to; NOWHERE is off the board. */
+static void move_targets(const Rules *rules, const Record *record, int own, int targets[4]) {
+    static const int step_x[4] = {0, 0, -1, 1}, step_y[4] = {1, -1, 0, 0};
+    for (int move = 0; move < 4; move++) {
+        int x = record->snakes[own].x + step_x[move], y = record->snakes[own].y + step_y[move];
+        if (rules->wrapped) {
+            x = (x + record->width) % record->width;
+            y = (y + record->height) % record->height;
+        }
+        bool on_board = (unsigned)x < record->width && (unsigned)y < record->height;
+        targets[move] = on_board ? cell_of(record, x, y) : NOWHERE;
+    }
+}

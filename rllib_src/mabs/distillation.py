@@ -46,6 +46,8 @@ from mabs.pooled_network import PooledNetwork
 
 OBSERVATION, ACTION_MASK = "reach", "forbidden+head"
 
+_SEEN = observations.get(OBSERVATION)
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -293,8 +295,7 @@ class Learner:
     def _batch(self, pool: Labels) -> tuple[Tensor, Tensor]:
         chosen = self._rng.integers(len(pool.worse), size=BATCH)
         way = int(self._rng.integers(symmetry.WAYS))
-        seen = observations.get(OBSERVATION)
-        frames = symmetry.turned_frames(pool.frames[chosen], way, seen)
+        frames = symmetry.turned_frames(pool.frames[chosen], way, _SEEN)
         worse = pool.worse[chosen][:, np.argsort(symmetry.ACTIONS[way])]
         return torch.from_numpy(frames), torch.from_numpy(worse)
 
@@ -333,7 +334,7 @@ class Run:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.progress = Progress.of(folder)
-        self.learner = Learner(len(observations.get(OBSERVATION).planes), seed)
+        self.learner = Learner(len(_SEEN.planes), seed)
         self._seed = seed
         if self.progress.rounds:
             self.learner.restore(torch.load(folder / "network.pt", weights_only=True))

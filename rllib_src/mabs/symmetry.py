@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -46,19 +47,24 @@ def turned_boards(boards: NDArray[Any], way: int) -> NDArray[Any]:
     return np.ascontiguousarray(boards)
 
 
+@cache
+def _order(way: int, planes: tuple[str, ...]) -> list[int]:
+    """For each plane of one frame, which one it was before its board was turned."""
+    order = list(range(len(planes)))
+    for old, name in enumerate(planes):
+        move, _, rest = name.partition("_")
+        if move in MOVES:
+            order[planes.index(f"{MOVES[ACTIONS[way, MOVES.index(move)]]}_{rest}")] = old
+    return order
+
+
 def turned_frames(frames: NDArray[Any], way: int, observation: Observation) -> NDArray[Any]:
     """Observations [..., C, H, W] of square boards as they lie in one of the `WAYS`.
 
     A plane that is about a move is then about that move's new name.
     """
-    names = list(observation.planes) * observation.frames
-    order = list(range(len(names)))
-    for old, name in enumerate(names):
-        move, _, rest = name.partition("_")
-        if move in MOVES:
-            turned_name = f"{MOVES[ACTIONS[way, MOVES.index(move)]]}_{rest}"
-            begin = old // len(observation.planes) * len(observation.planes)
-            order[begin + observation.planes.index(turned_name)] = old
+    one = _order(way, tuple(observation.planes))
+    order = [frame * len(one) + plane for frame in range(observation.frames) for plane in one]
     boards = turned_boards(frames, way)
     return boards if order == sorted(order) else boards[..., order, :, :]
 

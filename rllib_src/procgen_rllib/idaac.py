@@ -79,10 +79,7 @@ class DAACConfig(ProcgenPPOConfig):
 
     def validate(self) -> None:
         """Refuse what is not honoured, by name."""
-        check_network(self)
-        for name in ("value_epochs", "value_interval"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        check_network(self, "value_epochs", "value_interval")
         super().validate()
 
     def told(self) -> Iterator[str]:

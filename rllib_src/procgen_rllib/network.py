@@ -152,12 +152,16 @@ class SeparateImpalaModule(ImpalaModule):
         return [*self.value_trunk.parameters(), *self.value.parameters()]
 
 
-def check_network(config: Any) -> None:
+def check_network(config: Any, *counts: str) -> None:
     """Refuse a network other than the algorithm's own form of ``impala_cnn``, ``config.network``.
 
     Raises:
-        ValueError: naming both; or there are several learners.
+        ValueError: naming both; or there are several learners, or one of the settings ``counts`` is
+            below 1.
     """
+    for name in counts:
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")
     if config.num_learners > 1:
         raise ValueError(
             f"num_learners is {config.num_learners}, but {config.algo_class.__name__} learns in "

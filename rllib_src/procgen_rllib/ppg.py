@@ -68,10 +68,7 @@ class PPGConfig(ProcgenPPOConfig):
 
     def validate(self) -> None:
         """Refuse what is not honoured, by name."""
-        check_network(self)
-        for name in ("auxiliary_interval", "auxiliary_epochs", "auxiliary_minibatch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        check_network(self, "auxiliary_interval", "auxiliary_epochs", "auxiliary_minibatch_size")
         super().validate()
 
     def told(self) -> Iterator[str]:

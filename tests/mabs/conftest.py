@@ -1,5 +1,6 @@
 """Small games to train on."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,17 @@ SMALL: dict[str, Any] = {
     "rewards": "survival",
 }
 """An ``env_config`` whose games are over in a moment."""
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Torch on one thread: threads that wait for each other by spinning stall on a busy machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 # ruff: noqa: E402
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from tqdm import tqdm
 
 torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytest.importorskip("heuristics._search")
-pytestmark = pytest.mark.rllib
+pytestmark = [pytest.mark.rllib, pytest.mark.usefixtures("one_thread")]
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
@@ -31,15 +30,6 @@ from mabs.distillation import (
     play,
 )
 from server.policy import Policy, PolicyError
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads that wait for each other by spinning stall on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

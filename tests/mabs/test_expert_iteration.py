@@ -3,7 +3,6 @@
 # ruff: noqa: E402
 import dataclasses
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytest.importorskip("heuristics._search")
-pytestmark = pytest.mark.rllib
+pytestmark = [pytest.mark.rllib, pytest.mark.usefixtures("one_thread")]
 
 from heuristics.evaluation import INPUTS, Evaluation
 from heuristics.selfplay import (
@@ -36,15 +35,6 @@ from mabs.evaluation_fit import (
     stack_of,
 )
 from mabs.expert_iteration import Progress, Run, main, strength
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads that wait for each other by spinning stall on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def games_of(rows: list[tuple[int, int, int, int, int]], points: list[list[float]]) -> GamesRows:

@@ -16,6 +16,7 @@ def learner_of(
 ) -> Any:
     """The learner of an algorithm on 200 levels, with these settings and so large pictures."""
     import gymnasium
+    import torch
 
     from procgen_rllib.launcher import configure
 
@@ -33,6 +34,7 @@ def learner_of(
         assert hasattr(config, name)
         setattr(config, name, value)
     config.learners(num_gpus_per_learner=0)
+    torch.manual_seed(0)
     config.validate()
     pictures = gymnasium.spaces.Box(0, 255, (side, side, 3), np.uint8)
     spaces: Any = (pictures, gymnasium.spaces.Discrete(15))
@@ -75,6 +77,18 @@ def episodes_of(rewards: np.ndarray, ends: np.ndarray, side: int = 16) -> list[A
             if fresh:
                 over.append(going.pop())
     return [one.to_numpy() for one in (*over, *going)]
+
+
+def batch_of(learner: Any, episodes: list[Any]) -> Any:
+    """What the learner makes of episodes before it learns from them."""
+    batch = learner._learner_connector(
+        rl_module=learner.module,
+        batch={},
+        episodes=episodes,
+        shared_data={},
+        metrics=learner.metrics,
+    )
+    return batch["default_policy"]
 
 
 def picture(draw: np.random.Generator, side: int) -> np.ndarray:

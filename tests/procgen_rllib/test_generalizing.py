@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.procgen_rllib.episodes import WIDER, episodes_of, learner_of, rewards_and_ends
+from tests.procgen_rllib.episodes import WIDER, batch_of, episodes_of, learner_of, rewards_and_ends
 from tests.progress import rows
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -95,13 +95,7 @@ def test_the_learner_scores_levels_by_the_size_of_their_advantages() -> None:
 
     learner._normalizer.__class__.__call__ = keep
     try:
-        learner._learner_connector(
-            rl_module=learner.module,
-            batch={},
-            episodes=copy.deepcopy(episodes),
-            shared_data={},
-            metrics=learner.metrics,
-        )
+        batch_of(learner, copy.deepcopy(episodes))
     finally:
         learner._normalizer.__class__.__call__ = normalized
     import torch
@@ -388,13 +382,7 @@ def test_pairs_are_of_one_level_and_their_order_is_told() -> None:
         for one in episodes
         for turn, picture in enumerate(one.get_observations())
     }
-    batch = learner._learner_connector(
-        rl_module=learner.module,
-        batch={},
-        episodes=episodes,
-        shared_data={},
-        metrics=learner.metrics,
-    )["default_policy"]
+    batch = batch_of(learner, episodes)
     kinds = set()
     for row in range(18):
         level, turn = place[batch["obs"][row].numpy().tobytes()]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.procgen_rllib.episodes import episodes_of, learner_of, rewards_and_ends
+from tests.procgen_rllib.episodes import batch_of, episodes_of, learner_of, rewards_and_ends
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -171,13 +171,7 @@ def test_a_batch_is_what_numpy_makes_of_the_episodes(learner: Any) -> None:
             following = wrong + GAMMA * LAMBDA * following
             key = np.stack(one.get_observations())[turn].tobytes()
             expected[key] = (following, following + values[turn], values[turn])
-    batch = learner._learner_connector(
-        rl_module=learner.module,
-        batch={},
-        episodes=episodes,
-        shared_data={},
-        metrics=learner.metrics,
-    )["default_policy"]
+    batch = batch_of(learner, episodes)
     assert len(expected) == 21
     assert {len(column) for column in batch.values()} == {18}
     # In another order, so that the first minibatch is not of the first game alone.
