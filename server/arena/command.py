@@ -87,11 +87,14 @@ def interruptible() -> Iterator[None]:
     """Within, the first SIGINT or SIGTERM is a ``KeyboardInterrupt``, and no other follows.
 
     Whoever stops services sends SIGTERM; processes that play games must not outlive this one. Who
-    presses Ctrl-C again does not disturb the end.
+    presses Ctrl-C again does not disturb the end, which is the whole process's.
     """
+    interrupted = False
     stops = (signal.SIGINT, signal.SIGTERM)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        interrupted = True
         for stop in stops:
             signal.signal(stop, signal.SIG_IGN)
         raise KeyboardInterrupt
@@ -101,7 +104,8 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if not interrupted:
+                signal.signal(number, handler)
 
 
 def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:

@@ -324,15 +324,29 @@ class Pool(ProcessPoolExecutor):
 
 
 def play_in_pool(setup: Setup, fixture: Fixture, replays: Path | None = None) -> Result:
-    """`play_fixture` in a process of a `Pool`, which may have to end it."""
+    """`play_fixture` in a process of a `Pool`, which may have to end it while moves are made.
+
+    What comes before and after is not disturbed: an event loop that is being closed, a replay.
+    """
     global _playing
     queue = _queue
     announce = None if queue is None else lambda *news: queue.put(news)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     _playing = True
     try:
         return play_fixture(setup, fixture, replays, announce)
     finally:
         _playing = False
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _can_be_ended() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def play_fixture(
@@ -381,16 +395,12 @@ async def _play(setup: Setup, fixture: Fixture, game_id: str, tell: Tell | None)
     )
     everybody = entrants(setup.snakes, setup.reach)
     seated = [everybody[snake] for snake in fixture.seats]
-    async with open_players(seated, setup.timeout / 1000, fixture.seed) as players:
-        return await play(
-            game,
-            setup.width,
-            setup.height,
-            [entrant.label for entrant in seated],
-            players,
-            setup.max_turns,
-            tell,
-        )
+    labels = [entrant.label for entrant in seated]
+    with _can_be_ended():
+        async with open_players(seated, setup.timeout / 1000, fixture.seed) as players:
+            return await play(
+                game, setup.width, setup.height, labels, players, setup.max_turns, tell
+            )
 
 
 def _play_bounded(
@@ -409,15 +419,16 @@ def _play_bounded(
     )
     everybody = entrants(setup.snakes, setup.reach)
     seated = [everybody[snake] for snake in fixture.seats]
-    played = play_game(
-        conditions,
-        [local_factory(entrant) for entrant in seated],
-        fixture.seed,
-        names=[entrant.label for entrant in seated],
-        game_id=game_id,
-        reasons=reasons or tell is not None,
-        tell=tell,
-    )
+    with _can_be_ended():
+        played = play_game(
+            conditions,
+            [local_factory(entrant) for entrant in seated],
+            fixture.seed,
+            names=[entrant.label for entrant in seated],
+            game_id=game_id,
+            reasons=reasons or tell is not None,
+            tell=tell,
+        )
     last = played.last
     seat_of = {snake.id: seat for seat, snake in enumerate(last.snakes)}
     seats = [
