@@ -48,9 +48,7 @@ COMMANDS = {
     "train": Command("mabs.launcher", "train a policy with DQN or APEX on Ray RLlib", "rllib"),
     "plot": Command("mabs.plot", "draw the learning curves of several runs", "rllib"),
     "runs": Command("server.runs.command", "all training runs: a table, a page, a report"),
-    "compare": Command(
-        "sagemaker_rl.runs.compare", "experiments in one table, also from S3", "rllib"
-    ),
+    "compare": Command("server.runs.compare", "experiments in one table, also from S3"),
     "evaluate": Command("mabs.evaluate", "measure a checkpoint against opponents", "rllib"),
     "export": Command(
         "server.replays.export", "a game as GIF, MP4, PNG, SVG or HTML; a checkpoint as policy.onnx"

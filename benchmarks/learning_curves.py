@@ -29,7 +29,7 @@ import numpy as np
 
 from battlesnake_gym.files import write_atomically
 from heuristics import ladder
-from sagemaker_rl.runs import progress
+from sagemaker_rl.runs import run_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAIN = (sys.executable, str(ROOT / "rllib_src" / "train-mabs.py"))
@@ -82,20 +82,20 @@ def train(way: Way, seed: int, cpu_minutes: float, runs: Path) -> None:
 
 def spent(folder: Path) -> float:
     """CPU minutes of a run so far."""
-    rows = progress.read(folder / progress.CSV_FILE)
+    rows = run_folder.read_progress(folder / run_folder.CSV_FILE)
     return rows[-1]["cpu_minutes"] if rows else 0.0
 
 
 def minutes(folder: Path) -> float:
     """Minutes of a run so far, by the clock on the wall."""
-    rows = progress.read(folder / progress.CSV_FILE)
+    rows = run_folder.read_progress(folder / run_folder.CSV_FILE)
     return rows[-1]["time_total_s"] / 60 if rows else 0.0
 
 
 def points(folder: Path) -> list[Point]:
     """A run's measurements, each once."""
     found: dict[float, Point] = {}
-    for row in progress.read(folder / progress.CSV_FILE):
+    for row in run_folder.read_progress(folder / run_folder.CSV_FILE):
         if not math.isnan(row["elo"]):
             at = row["elo_cpu_minutes"]
             found[at] = Point(at, row["elo"], row["elo_low"], row["elo_high"])

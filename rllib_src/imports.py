@@ -32,7 +32,7 @@ def _what_to_do(error: ImportError) -> str:
     if error.name.partition(".")[0] in OURS:
         remedy = (
             "a job needs our packages beside its script: give the estimator "
-            "**sagemaker_rl.launch.sources.cleaned(source_dir='rllib_src', dependencies="
+            "**sagemaker_rl.launch.files.cleaned(source_dir='rllib_src', dependencies="
             "['rllib_common/sagemaker_rl', 'battlesnake_gym', 'heuristics'])"
         )
     else:

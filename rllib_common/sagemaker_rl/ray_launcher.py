@@ -16,14 +16,13 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import math
 import os
 import shutil
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -39,16 +38,22 @@ from sagemaker_rl.cluster.membership import ClusterHyperparameters, Membership
 from sagemaker_rl.cluster.ray_node import RayNode, RayNodeError, free_port, own_token
 from sagemaker_rl.cluster.rendezvous import ClusterError
 from sagemaker_rl.cluster.roles import leading, lend, own_cpus
-from sagemaker_rl.launch import channels, hyperparameters
-from sagemaker_rl.launch.console import say
-from sagemaker_rl.launch.failure import disk_is_full, report_failure
+from sagemaker_rl.launch import hyperparameters
 from sagemaker_rl.launch.hyperparameters import HyperparameterError, option
-from sagemaker_rl.launch.instance_types import has_gpu, instance_groups, vcpus
-from sagemaker_rl.launch.job import Job
-from sagemaker_rl.runs import checkpoints, ending, run_lock, tracking
+from sagemaker_rl.launch.job import (
+    Job,
+    check_channels,
+    disk_is_full,
+    has_gpu,
+    instance_groups,
+    report_failure,
+    say,
+    vcpus,
+)
+from sagemaker_rl.launch.resources import check_cpus, check_driver, check_gpus, most_workers
+from sagemaker_rl.runs import checkpoints, run_folder, tracking
 from sagemaker_rl.runs.checkpoints import CheckpointError
-from sagemaker_rl.runs.ending import Delivered
-from sagemaker_rl.runs.run_file import DONE, STOPPED
+from sagemaker_rl.runs.run_folder import DONE, STOPPED
 from sagemaker_rl.runs.training_run import CSV_COLUMNS, NAMED_CURVES, TrainingRun, stop_signals
 
 FINE = "the hyperparameters are fine"
@@ -77,6 +82,25 @@ class Hyperparameters(ClusterHyperparameters, TrainingHyperparameters):
     """What every experiment may be told; subclass to add to it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What came of a run, each in one line: how good it is, its files, and the next command."""
+
+    strength: str
+    model: str
+    next: str
+
+
+def tell(result: str, delivered: Delivered, folder: Path) -> None:
+    """Write the report into ``folder``, the run's, and end with five lines."""
+    report = run_folder.write_report(folder)
+    say(f"result: {result}")
+    say(f"strength: {delivered.strength}")
+    say(f"model: {delivered.model}")
+    say(f"report: {report}")
+    say(f"next: {delivered.next}")
+
+
 class SageMakerRayLauncher:
     """Train on RLlib, on this machine or as a SageMaker job."""
 
@@ -84,7 +108,7 @@ class SageMakerRayLauncher:
     csv_columns: ClassVar[Mapping[str, str]] = CSV_COLUMNS
     named_curves: ClassVar[Mapping[str, str]] = NAMED_CURVES
     channels: ClassVar[tuple[str, ...]] = ()
-    """The data channels of a job that the experiment reads (`sagemaker_rl.launch.channels`)."""
+    """The data channels of a job that the experiment reads (`sagemaker_rl.launch.job`)."""
 
     # What an experiment says of itself
 
@@ -200,7 +224,7 @@ class SageMakerRayLauncher:
     ) -> int:
         """`train_main` with its words read; ``held`` lets the run go at the end."""
         try:
-            channels.check(self.channels)
+            check_channels(self.channels)
             settings = self._read(arguments, rest)
             membership = Membership.from_environment(settings.plain)
             # On every instance, so that a mistake ends all of them at once.
@@ -301,7 +325,7 @@ class SageMakerRayLauncher:
         plain = settings.plain
         self.register_env_creator()
         config = self.get_experiment_config(plain)
-        override_config(config, settings.overrides)
+        hyperparameters.override_config(config, settings.overrides)
         # How many CPUs the others have is known when they have come; equal instances till then.
         instances = 1 + len(membership.others)
         config.num_env_runners = self._workers(config, plain.num_workers, own_cpus() * instances)
@@ -353,7 +377,7 @@ class SageMakerRayLauncher:
             "env_config": config.env_config,
             "hyperparameters": without_cluster(settings.values),
         }
-        held.enter_context(run_lock.hold(job.output_dir))
+        held.enter_context(run_folder.hold(job.output_dir))
         checkpoint = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
         if checkpoint is not None:
             checkpoints.check_same(checkpoint, facts)
@@ -446,9 +470,9 @@ class SageMakerRayLauncher:
         again = f"stopped; the same command resumes from {run.checkpoint}: "
         result = (again if run.stopped_by else "done: ") + run.told()
         if run.job.in_sagemaker:
-            fetch = f"sagemaker_rl.launch.results.fetch(estimator, Path('runs/{run.job.name}'))"
+            fetch = f"sagemaker_rl.launch.files.fetch(estimator, Path('runs/{run.job.name}'))"
             delivered = replace(delivered, next=f"{fetch} brings all of it to your machine")
-        ending.tell(result, delivered, run.job.output_dir)
+        tell(result, delivered, run.job.output_dir)
 
 
 def _config_fields() -> list[str]:
@@ -533,106 +557,6 @@ def connected_ray(address: str) -> Iterator[tuple[int, int]]:
         ray.shutdown()
 
 
-def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
-    """Refuse more processes than there are CPUs: Ray would wait for them for ever.
-
-    Raises:
-        HyperparameterError: there are not enough CPUs.
-    """
-    most, others = most_workers(config, cpus), _other_processes(config)
-    if not 0 <= config.num_env_runners <= most:
-        also = f", {others} go to learners and evaluation" if others else ""
-        raise HyperparameterError(
-            f"num_workers must be between 0 and {most}, got {config.num_env_runners}: "
-            f"there are {cpus} CPUs, and one is the driver's{also} "
-            "(with 0 workers the driver plays the games itself)"
-        )
-
-
-def most_workers(config: AlgorithmConfig, cpus: int) -> int:
-    """How many runners there is room for on so many CPUs, one of which is the driver's."""
-    # On a single CPU one runner may share it with the driver.
-    left = max(cpus - 1, 1) - _other_processes(config)
-    return max(int(left / (config.num_cpus_per_env_runner or 1)), 0)
-
-
-def _other_processes(config: AlgorithmConfig) -> int:
-    """CPUs that learners and evaluation take."""
-    learners: int = config.num_learners if config.num_gpus_per_learner == 0 else 0
-    return learners + (config.evaluation_num_env_runners or 0)
-
-
-def check_driver(environ: Mapping[str, str]) -> None:
-    """Refuse an instance of a job whose GPUs torch cannot use: CPUs would train at their price.
-
-    Raises:
-        HyperparameterError: there are GPUs (SageMaker counts them in ``SM_NUM_GPUS``) without use.
-    """
-    paid = int(environ.get("SM_NUM_GPUS") or 0)
-    usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if usable >= paid:
-        return
-    built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
-    raise HyperparameterError(
-        f"this instance has {paid} GPUs, of which torch {torch.__version__} (built for {built}) "
-        f"can use {usable}: its driver is too old, or torch is one for CPUs; take an instance with "
-        "a newer driver, an image with another torch, or an instance without GPUs"
-    )
-
-
-def check_gpus(config: AlgorithmConfig, gpus: int) -> None:
-    """Refuse more GPUs than there are: Ray would wait for them for ever.
-
-    Raises:
-        HyperparameterError: there are not enough GPUs.
-    """
-    learners, runners = max(config.num_learners, 1), config.num_env_runners
-    for_learners = learners * config.num_gpus_per_learner
-    together = for_learners + runners * config.num_gpus_per_env_runner
-    # A learner without a process of its own learns in the driver's.
-    in_driver = for_learners if config.num_learners == 0 else 0
-    for wanted, there, place in (
-        (in_driver, torch.cuda.device_count(), "in the driver's instance"),
-        (together, gpus, "in all"),
-    ):
-        if wanted > there:
-            raise HyperparameterError(
-                f"{wanted:g} GPUs are wanted {place} and there are {there}: num_gpus_per_learner "
-                f"{config.num_gpus_per_learner:g} for {learners} learners, num_gpus_per_env_runner "
-                f"{config.num_gpus_per_env_runner:g} for {runners} runners; lower one of them, or "
-                "take instances with GPUs"
-            )
-    requests = [config.num_gpus_per_env_runner] * runners
-    requests += [config.num_gpus_per_learner] * learners
-    if (needed := _whole_gpus(requests)) > gpus:
-        raise HyperparameterError(
-            f"{needed} GPUs are needed and there are {gpus}: no process gets parts of two, and "
-            f"{config.num_gpus_per_env_runner:g} a runner (num_gpus_per_env_runner, {runners} "
-            f"runners) and {config.num_gpus_per_learner:g} a learner (num_gpus_per_learner, "
-            f"{learners} learners) do not fit into fewer; lower one of them"
-        )
-
-
-def _whole_gpus(requests: Iterable[float]) -> int:
-    """How many GPUs it takes so that each process finds its part on one of them, or has whole ones.
-
-    >>> _whole_gpus([0.6, 0.6, 0.4, 0.4]), _whole_gpus([0.6, 0.6, 0.6]), _whole_gpus([2, 0.1])
-    (2, 3, 3)
-    """
-    used: list[float] = []
-    whole = 0
-    for part in sorted(requests, reverse=True):
-        if part >= 1:
-            whole += math.ceil(part)
-            continue
-        place = next((i for i, sum_ in enumerate(used) if sum_ + part <= 1 + 1e-9), None)
-        if place is None:
-            used += [part] if part > 0 else []
-        else:
-            used[place] += part
-    return whole + len(used)
-
-
 def without_cluster(values: Mapping[str, Any]) -> dict[str, Any]:
     """``values`` without how the instances found each other, which no checkpoint depends on."""
     names = {field.name for field in fields(ClusterHyperparameters)}
@@ -643,21 +567,3 @@ def deliver(checkpoint: Path, model_dir: Path, facts: Mapping[str, Any]) -> None
     """Put the checkpoint and `PARAMS_FILE` beside the model, for ``model.tar.gz``."""
     shutil.copytree(checkpoint, model_dir / "checkpoint", dirs_exist_ok=True)
     (model_dir / PARAMS_FILE).write_text(json.dumps(facts, indent=2) + "\n")
-
-
-def override_config(config: AlgorithmConfig, overrides: Mapping[str, Any]) -> None:
-    """Set RLlib configuration fields by dotted names.
-
-    Raises:
-        HyperparameterError: an unknown name or a wrong type.
-    """
-    known = {}
-    for key, value in config.to_dict().items():
-        # Some fields are properties, kept under their name with an underscore.
-        public = key.removeprefix("_")
-        if public == key or isinstance(getattr(type(config), public, None), property):
-            known[public] = value
-    changed = hyperparameters.override(known, overrides)
-    if "model_config" in changed:
-        config.rl_module(model_config=changed.pop("model_config"))
-    config.update_from_dict(changed)

@@ -26,13 +26,12 @@ from mabs.network import check as check_network
 from mabs.opponents import Opponents, absolute, is_file, path_of
 from mabs.past_selves import PastSelves
 from mxnet_baseline.algorithm import MXNet
-from sagemaker_rl.launch import channels, costs
-from sagemaker_rl.launch.console import say
+from sagemaker_rl.launch import costs
 from sagemaker_rl.launch.hyperparameters import HyperparameterError, option
-from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
+from sagemaker_rl.launch.job import channel_folder, channel_names, say
+from sagemaker_rl.ray_launcher import Delivered, Hyperparameters, SageMakerRayLauncher
 from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.curves import PLAYED
-from sagemaker_rl.runs.ending import Delivered
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
 POLICY, OPPONENTS, GAMES = "policy", "opponents", "games"
@@ -282,8 +281,8 @@ def _export_champion(checkpoint: Path, model_dir: Path, strength: str) -> Delive
 
 def _beginning(given: str | None) -> str | None:
     """What to go on from: as ``given``, or the channel `POLICY` of a job."""
-    channel = channels.folder(POLICY)
-    if given is not None and POLICY in channels.names():
+    channel = channel_folder(POLICY)
+    if given is not None and POLICY in channel_names():
         raise HyperparameterError(
             f"start_from is {given!r}, and there is a data channel {POLICY!r}; give one of the two"
         )
@@ -296,14 +295,14 @@ def _take_games(config: AlgorithmConfig) -> None:
     Raises:
         HyperparameterError: the algorithm does not learn from games of others.
     """
-    if GAMES not in channels.names():
+    if GAMES not in channel_names():
         return
     if not isinstance(config, DQNConfig):
         raise HyperparameterError(
             f"the data channel {GAMES!r} is for DQN and APEX: they learn from recorded games, "
             f"{config.algo_class.__name__} does not; leave it out of fit()"
         )
-    folder = channels.folder(GAMES)
+    folder = channel_folder(GAMES)
     # In a preflight nothing is there yet.
     config.training(demonstrations={"games": str(folder or GAMES)})
 
@@ -314,9 +313,9 @@ def _opponents(shares: Mapping[str, float]) -> dict[str, float]:
     Raises:
         HyperparameterError: nobody of the channel sits anywhere.
     """
-    if OPPONENTS not in channels.names():
+    if OPPONENTS not in channel_names():
         return absolute(shares)
-    folder = channels.folder(OPPONENTS)
+    folder = channel_folder(OPPONENTS)
     brought = [name for name in shares if is_file(name) and not Path(path_of(name)).is_absolute()]
     if not brought:
         there = sorted(path.name for path in folder.iterdir()) if folder else []

@@ -10,8 +10,8 @@ import matplotlib
 
 from battlesnake_gym.command_line import Parser
 from battlesnake_gym.files import write_atomically
-from sagemaker_rl.runs import progress
-from sagemaker_rl.runs.progress import smooth
+from sagemaker_rl.runs import run_folder
+from sagemaker_rl.runs.run_folder import smooth
 
 matplotlib.use("agg")
 from matplotlib import pyplot as plt
@@ -30,8 +30,8 @@ def read_run(run: Path) -> list[dict[str, float]]:
     Raises:
         ValueError: there are none.
     """
-    path = run if run.suffix == ".csv" else run / progress.CSV_FILE
-    rows = progress.read(path)
+    path = run if run.suffix == ".csv" else run / run_folder.CSV_FILE
+    rows = run_folder.read_progress(path)
     if not rows:
         raise ValueError(f"{path} has no curve; give runs as `battlesnake-gym train` leaves them")
     return rows

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import policy_file
-from sagemaker_rl.runs import checkpoints, states
+from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.checkpoints import CheckpointError
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _read_weights(checkpoint: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{checkpoint} has no torch network; export it and use the policy.onnx that comes of it"
         )
-    weights = states.load(folders[0] / "module_state.pkl")
+    weights = checkpoints.load_numbers(folders[0] / "module_state.pkl")
     if not isinstance(weights, dict):
         raise CheckpointError(f"{folders[0]} holds no weights by name")
     return weights

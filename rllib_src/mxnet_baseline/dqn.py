@@ -29,7 +29,7 @@ from mabs.metrics import GameStatistics
 from mabs.strength import Strength
 from mxnet_baseline.network import make_network, weights_of
 from mxnet_baseline.settings import Settings
-from sagemaker_rl.runs import states
+from sagemaker_rl.runs import checkpoints
 
 OPTIMIZER = {
     ("builtins", "bytearray"),
@@ -235,7 +235,7 @@ class Baseline:
         """Go on from what `save` wrote, with a new game."""
         self.network.load_parameters(str(folder / "network.params"))
         self.target.load_parameters(str(folder / "target.params"))
-        states.load(folder / "trainer.states", also=OPTIMIZER)  # refuses a program
+        checkpoints.load_numbers(folder / "trainer.states", also=OPTIMIZER)  # refuses a program
         self.trainer.load_states(str(folder / "trainer.states"))
         self.progress = Progress(**json.loads((folder / "progress.json").read_text()))
         self.strength.restore(folder)

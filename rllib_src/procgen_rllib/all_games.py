@@ -23,7 +23,7 @@ from procgen_rllib.environment import VectorProcgen
 from procgen_rllib.games import GAMES
 from procgen_rllib.launcher import PROG, ProcgenLauncher
 from procgen_rllib.playing import play, score
-from sagemaker_rl.launch.console import say
+from sagemaker_rl.launch.job import say
 from sagemaker_rl.runs import checkpoints
 
 DEFAULT_EXPERIMENT = "easy-200"

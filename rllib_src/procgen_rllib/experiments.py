@@ -15,8 +15,8 @@ import yaml
 
 from battlesnake_gym.nearest import unknown
 from procgen_rllib.starter_kit import MODEL_KEYS, translated
-from sagemaker_rl.launch.console import say
 from sagemaker_rl.launch.hyperparameters import CONFIG_PREFIX
+from sagemaker_rl.launch.job import say
 
 FOLDER = Path(__file__).with_name("experiment_files")
 

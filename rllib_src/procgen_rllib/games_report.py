@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 
 from battlesnake_gym.files import write_atomically
 from procgen_rllib.games import normalized_score
-from sagemaker_rl.runs import progress
+from sagemaker_rl.runs import run_folder
 
 matplotlib.use("agg")
 from matplotlib import pyplot as plt
@@ -159,7 +159,7 @@ def draw(runs: Mapping[str, Sequence[Path]], done: Sequence[Scores], target: Pat
 
 
 def _rows(run: Path) -> list[dict[str, float]]:
-    return progress.read(run / progress.CSV_FILE)
+    return run_folder.read_progress(run / run_folder.CSV_FILE)
 
 
 def _curve(

@@ -31,8 +31,7 @@ from procgen_rllib.network import ImpalaModule, SeparateImpalaModule, check_mode
 from procgen_rllib.procgen_ppo import ProcgenPPOConfig
 from procgen_rllib.recipe import recipe
 from sagemaker_rl.launch.hyperparameters import HyperparameterError, option
-from sagemaker_rl.ray_launcher import Hyperparameters, SageMakerRayLauncher
-from sagemaker_rl.runs.ending import Delivered
+from sagemaker_rl.ray_launcher import Delivered, Hyperparameters, SageMakerRayLauncher
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
 ENVIRONMENTS = {ENV_NAME: make_env, STACKED_ENV_NAME: make_stacked_env}

@@ -22,7 +22,7 @@ from procgen_rllib.environment import VectorProcgen
 from procgen_rllib.launcher import ProcgenHyperparameters, configure
 from procgen_rllib.playing import Act, Episode, acting, play, score
 from procgen_rllib.video import FORMATS, write_video
-from sagemaker_rl.runs import checkpoints, states
+from sagemaker_rl.runs import checkpoints
 
 MODULE = Path("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
 """Where the network stands in a checkpoint."""
@@ -39,7 +39,7 @@ def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = No
         ValueError: it names an algorithm or a network that is not here.
     """
     module = _build(checkpoints.read_facts(checkpoint))
-    module.set_state(states.load(checkpoint / MODULE / "module_state.pkl"))
+    module.set_state(checkpoints.load_numbers(checkpoint / MODULE / "module_state.pkl"))
     torch.manual_seed(np.random.SeedSequence(seed).generate_state(1)[0])
     return acting(module, greedy=greedy)
 

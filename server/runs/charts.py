@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from sagemaker_rl.runs.progress import ITERATION, smooth
+from sagemaker_rl.runs.run_folder import ITERATION, smooth
 from server.runs.folder import DEATHS, Run
 
 WIDTH, HEIGHT = 1000, 400

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sagemaker_rl.runs import recorded_games, run_file, run_lock
-from sagemaker_rl.runs.progress import CSV_FILE, ITERATION, Progress
-from sagemaker_rl.runs.run_file import GAMES, RUN_FILE, RunFile
+from sagemaker_rl.runs import run_folder
+from sagemaker_rl.runs.run_folder import CSV_FILE, GAMES, ITERATION, RUN_FILE, Progress, RunFile
 
 RUNNING, STOPPED, DONE, DIED, UNKNOWN = "running", "stopped", "done", "died", "unknown"
 """``died``: its process was killed or failed; ``unknown``: nothing was noted."""
@@ -76,7 +75,7 @@ class Run:
     def look(self) -> None:
         """Read what has been written since the last look."""
         # The lock first: a run that ends meanwhile has noted that before it lets go.
-        self._held = run_lock.is_held(self.path)
+        self._held = run_folder.is_held(self.path)
         self._noted = RunFile.of(self.path)
         self.progress.look()
 
@@ -100,12 +99,12 @@ class Run:
     @property
     def settings(self) -> dict[str, str]:
         """All that was set, by name, as text."""
-        return run_file.plain(self._noted.settings) if self._noted else {}
+        return run_folder.plain(self._noted.settings) if self._noted else {}
 
     @property
     def identity(self) -> dict[str, str]:
         """What was trained: algorithm, network, observation."""
-        return run_file.plain(self._noted.identity) if self._noted else {}
+        return run_folder.plain(self._noted.identity) if self._noted else {}
 
     @property
     def versions(self) -> dict[str, str]:
@@ -191,7 +190,7 @@ class Run:
 
     def games(self) -> list[Game]:
         """Recorded games and checkpoints, the latest first."""
-        recorded = recorded_games.iterations(self.path / GAMES)
+        recorded = run_folder.recorded_games(self.path / GAMES)
         kept = {
             int(path.name[-6:])
             for path in (self.path / "checkpoints").glob("checkpoint_[0-9]*")

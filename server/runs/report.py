@@ -9,7 +9,7 @@ import jinja2
 
 from battlesnake_gym.files import write_atomically
 from battlesnake_gym.replay import Replay
-from sagemaker_rl.runs.run_file import REPORT
+from sagemaker_rl.runs.run_folder import REPORT
 from server.replays import small_player
 from server.runs import charts
 from server.runs.folder import Run

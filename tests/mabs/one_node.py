@@ -4,7 +4,7 @@ import os
 import signal
 
 from sagemaker_rl.cluster.ray_node import RayNode
-from sagemaker_rl.launch.console import say
+from sagemaker_rl.launch.job import say
 
 PORT = 6379
 """Of the head, in a network namespace of its own."""

@@ -12,7 +12,6 @@ def configured(*arguments: str) -> tuple[str, Any]:
     """The run's name and what the command would train, without training it."""
     from mabs.launcher import BattlesnakeLauncher
     from sagemaker_rl.launch import hyperparameters
-    from sagemaker_rl.ray_launcher import override_config
 
     launcher = BattlesnakeLauncher()
     parser = argparse.ArgumentParser(allow_abbrev=False)
@@ -21,7 +20,7 @@ def configured(*arguments: str) -> tuple[str, Any]:
     values = launcher.presets(given) | given
     plain, overrides = hyperparameters.split(values, launcher.hyperparameters_class)
     config = launcher.get_experiment_config(plain)
-    override_config(config, overrides)
+    hyperparameters.override_config(config, overrides)
     return launcher.default_name(plain), config
 
 

@@ -38,7 +38,7 @@ def test_no_algorithm_runs_what_a_checkpoint_holds(
     name: str, ray_with_games: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from mabs import export
-    from sagemaker_rl.runs import states
+    from sagemaker_rl.runs import checkpoints
     from sagemaker_rl.runs.checkpoints import CheckpointError
 
     assert train(tmp_path, name, 1) == 0, capsys.readouterr().err
@@ -47,7 +47,7 @@ def test_no_algorithm_runs_what_a_checkpoint_holds(
     shutil.copytree(checkpoint, pure)
 
     # What builds objects is not read: the run goes on without it.
-    for pattern in states.UNREAD:
+    for pattern in checkpoints.UNREAD:
         for path in checkpoint.rglob(pattern):
             doctor(path, ran)
     mark_whole(checkpoint)
@@ -56,12 +56,12 @@ def test_no_algorithm_runs_what_a_checkpoint_holds(
 
     # Of all else any one pickle makes the checkpoint refused.
     pickles = [path for path in pure.rglob("*") if path.suffix in (".pkl", ".pt")]
-    pickles = [path for path in pickles if path.name not in states.UNREAD]
+    pickles = [path for path in pickles if path.name not in checkpoints.UNREAD]
     assert pickles
     for path in pickles:
         kept = path.read_bytes()
         doctor(path, ran)
-        with pytest.raises(CheckpointError, match="--trust"), states.without_code(pure):
+        with pytest.raises(CheckpointError, match="--trust"), checkpoints.without_code(pure):
             pass
         path.write_bytes(kept)
 

@@ -167,7 +167,7 @@ def test_a_process_that_dies_is_told_of(quick_config: Any) -> None:
 def test_from_the_command_to_a_served_policy(mxnet_python: Path, tmp_path: Path) -> None:
     from battlesnake_gym.board import Board
     from mabs.launcher import main
-    from sagemaker_rl.runs import progress
+    from sagemaker_rl.runs import run_folder
     from server.policy import Policy
     from server.strategies import PolicySnake
 
@@ -175,7 +175,7 @@ def test_from_the_command_to_a_served_policy(mxnet_python: Path, tmp_path: Path)
     settings = ["--rl.training.config.turns_per_iteration", "50", "--num-agents", "2"]
     assert main([*command, *settings, "--num-iters", "1"]) == 0
     assert main([*command, *settings, "--num-iters", "2"]) == 0
-    rows = progress.read(tmp_path / "b" / "progress.csv")
+    rows = run_folder.read_progress(tmp_path / "b" / "progress.csv")
     assert [row["env_steps"] for row in rows] == [50, 100]
     assert rows[1]["agent_steps"] > rows[0]["agent_steps"] > 50
     policy = Policy.load(tmp_path / "b" / "model" / "policy.onnx")

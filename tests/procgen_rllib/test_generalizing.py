@@ -572,7 +572,7 @@ def test_a_run_with_everything_goes_on_from_its_checkpoint(
     ray_session: None, tmp_path: Any
 ) -> None:
     from procgen_rllib.rollout import load_policy
-    from sagemaker_rl.runs import states
+    from sagemaker_rl.runs import checkpoints
 
     words = ["-f", "idaac"]
     for name in ("level_replay", "rad"):
@@ -583,7 +583,7 @@ def test_a_run_with_everything_goes_on_from_its_checkpoint(
     assert [row["training_iteration"] for row in table] == ["1", "2"]
     assert [row["test_reward_mean"] != "" for row in table] == [False, True]
     last = sorted((tmp_path / "short" / "checkpoints").glob("checkpoint_*"))[-1]
-    state = states.load(last / "learner_group" / "learner" / "state.pkl")
+    state = checkpoints.load_numbers(last / "learner_group" / "learner" / "state.pkl")
     assert state["value_phase"] == {"iterations": 2}
     seen = state["level_replay"]["seen"].sum()
     assert 8 <= seen < 200

@@ -67,10 +67,10 @@ def test_it_ends_with_five_lines(trained: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_what_rewards_are_divided_by_goes_on_too(trained: Path) -> None:
-    from sagemaker_rl.runs import states
+    from sagemaker_rl.runs import checkpoints
 
     last = sorted((trained / "checkpoints").glob("checkpoint_*"))[-1]
-    state = states.load(last / "learner_group" / "learner" / "state.pkl")
+    state = checkpoints.load_numbers(last / "learner_group" / "learner" / "state.pkl")
     assert state["reward_normalization"]["count"] > 3 * 256
 
 

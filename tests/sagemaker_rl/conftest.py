@@ -59,7 +59,7 @@ def training(session: Any) -> Callable[..., Any]:
     import sagemaker
     from sagemaker.rl import RLEstimator
 
-    from sagemaker_rl.launch.sources import cleaned
+    from sagemaker_rl.launch.files import cleaned
 
     root = Path(__file__).parents[2]
     own = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")

@@ -15,8 +15,7 @@ import ray
 from sagemaker_rl.cluster.membership import ClusterHyperparameters, Membership
 from sagemaker_rl.cluster.rendezvous import ClusterError
 from sagemaker_rl.cluster.roles import STOPPED, leading, lend
-from sagemaker_rl.launch.console import say
-from sagemaker_rl.launch.failure import report_failure
+from sagemaker_rl.launch.job import report_failure, say
 
 
 @ray.remote(num_cpus=1)  # type: ignore[untyped-decorator]

@@ -10,8 +10,8 @@ from sagemaker.core.training.configs import Compute, SourceCode, StoppingConditi
 from sagemaker.train.defaults import TrainDefaults
 from sagemaker.train.model_trainer import ModelTrainer
 
+from sagemaker_rl.launch.files import START
 from sagemaker_rl.launch.model_trainer import as_estimator
-from sagemaker_rl.launch.sources import START
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 curves = pytest.importorskip("sagemaker_rl.runs.curves", reason="needs the extra rllib")
-from sagemaker_rl.runs import progress  # noqa: E402
+from sagemaker_rl.runs import run_folder  # noqa: E402
 from tests.sagemaker_rl import first_page  # noqa: E402
 
 PLAYED = {"num_env_steps_sampled_lifetime": 800}
@@ -23,12 +23,12 @@ def test_rows_after_the_checkpoint_are_dropped_and_written_again(tmp_path: Path)
     for iteration in (1, 2, 3):
         first.add(results(iteration, iteration / 2))
     first.close()
-    with (tmp_path / progress.CSV_FILE).open("a") as file:
+    with (tmp_path / run_folder.CSV_FILE).open("a") as file:
         file.write("4")  # killed in the middle of a row
     second = curves.Curves(tmp_path, COLUMNS, 2)
     second.add(results(3, None))
     second.close()
-    table = progress.read(tmp_path / progress.CSV_FILE)
+    table = run_folder.read_progress(tmp_path / run_folder.CSV_FILE)
     assert [row["training_iteration"] for row in table] == [1, 2, 3]
     assert [row["reward"] for row in table[:2]] == [0.5, 1.0]
     assert math.isnan(table[2]["reward"])
@@ -40,7 +40,7 @@ def test_a_fresh_run_begins_empty(tmp_path: Path) -> None:
         run = curves.Curves(tmp_path, COLUMNS, 0)
         run.add(results(1, 1.0))
         run.close()
-    assert len(progress.read(tmp_path / progress.CSV_FILE)) == 1
+    assert len(run_folder.read_progress(tmp_path / run_folder.CSV_FILE)) == 1
     assert len(list((tmp_path / "tensorboard").glob("events.*"))) == 1
 
 

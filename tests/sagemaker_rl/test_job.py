@@ -1,8 +1,24 @@
-"""Folders on a laptop and in a SageMaker job."""
+"""A job's folders and data channels, what its log says, and why it failed."""
 
+import io
+import json
+import math
+import re
+import tarfile
 from pathlib import Path
 
-from sagemaker_rl.launch.job import Job
+import pytest
+
+from sagemaker_rl.launch.hyperparameters import HyperparameterError
+from sagemaker_rl.launch.job import (
+    METRIC_DEFINITIONS,
+    METRICS,
+    Job,
+    channel_folder,
+    check_channels,
+    metric_line,
+    report_failure,
+)
 
 
 def test_a_laptop_has_everything_in_one_folder() -> None:
@@ -32,3 +48,94 @@ def test_sagemaker_says_where() -> None:
     assert job.intermediate_dir == Path("/opt/ml/output/intermediate")
     elsewhere = Job.from_environment("fast", environ=environ | {"SAGEMAKER_BASE_DIR": "/tmp/ml"})
     assert elsewhere.checkpoint_dir == Path("/tmp/ml/checkpoints")
+
+
+def environment(path: Path) -> dict[str, str]:
+    return {"SM_CHANNELS": '["policy"]', "SM_CHANNEL_POLICY": str(path)}
+
+
+def test_what_nobody_reads_is_refused() -> None:
+    given = {"SM_CHANNELS": json.dumps(["policy", "training"])}
+    check_channels(("policy", "training"), given)
+    check_channels((), {})
+    check_channels((), {"SM_CHANNELS": "[]"})
+    with pytest.raises(HyperparameterError, match=r"'training'; it reads policy, opponents: "):
+        check_channels(("policy", "opponents"), given)
+    with pytest.raises(HyperparameterError, match="'policy'; it reads none: "):
+        check_channels((), given)
+
+
+def test_what_is_packed_is_unpacked_beside_itself(tmp_path: Path) -> None:
+    assert channel_folder("policy", {"SM_CHANNELS": '["policy"]'}) is None  # a preflight
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as archive:
+        info = tarfile.TarInfo("./checkpoint/facts.json")
+        info.size = 2
+        archive.addfile(info, io.BytesIO(b"{}"))
+    for _ in range(2):  # the first attempt may have been interrupted
+        folder = channel_folder("policy", environment(tmp_path))
+        assert folder is not None
+        assert (folder / "model" / "checkpoint" / "facts.json").read_text() == "{}"
+
+
+def test_what_is_empty_or_damaged_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HyperparameterError, match="'policy' is empty; look at its address"):
+        channel_folder("policy", environment(tmp_path))
+    (tmp_path / "model.tar.gz").write_bytes(b"nothing packed")
+    with pytest.raises(HyperparameterError, match=r"cannot unpack model\.tar\.gz"):
+        channel_folder("policy", environment(tmp_path))
+
+
+def test_nothing_is_unpacked_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    with tarfile.open(tmp_path / "data" / "model.tar.gz", "w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("../../outside"))
+    with pytest.raises(HyperparameterError, match="outside"):
+        channel_folder("policy", environment(tmp_path / "data"))
+    assert not list(tmp_path.rglob("outside"))
+
+
+@pytest.mark.parametrize("number", [0.0, -1.25, 17.0, 1234567.0, 3e-7, -2.5e12])
+def test_every_number_comes_back(number: float) -> None:
+    text = "algo-1 | " + metric_line(dict.fromkeys(METRICS, number)) + " more"
+    for definition in METRIC_DEFINITIONS:
+        (found,) = re.findall(definition["Regex"], text)
+        assert math.isclose(float(found), number, rel_tol=1e-6), definition["Name"]
+
+
+def test_what_is_not_there_yet_is_left_out() -> None:
+    text = metric_line({"training_iteration": 1, "episode_reward_mean": math.nan, "env_steps": 64})
+    assert text == "training_iteration=1 env_steps=64"
+
+
+def test_the_sdk_s_own_patterns_find_the_reward() -> None:
+    """``metric_definitions`` as published examples have them."""
+    pytest.importorskip("sagemaker", reason="needs the extra sagemaker")
+    from sagemaker.rl import RLEstimator, RLToolkit
+
+    told = metric_line({"episode_reward_mean": -12.5, "episode_reward_max": 30.0, "env_steps": 64})
+    definitions = RLEstimator.default_metric_definitions(RLToolkit.RAY)
+    found = {one["Name"]: re.search(one["Regex"], told) for one in definitions}
+    assert {name: match and float(match[1]) for name, match in found.items()} == {
+        "episode_reward_mean": -12.5,
+        "episode_reward_max": 30.0,
+    }
+
+
+def test_there_are_many_and_sagemaker_takes_them() -> None:
+    assert 20 <= len(METRIC_DEFINITIONS) <= 40
+
+
+def test_the_first_reason_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    environ = {"SM_MODEL_DIR": str(tmp_path / "model"), "SAGEMAKER_BASE_DIR": str(tmp_path)}
+    report_failure("algo-2 was lost", environ)
+    report_failure("and so training failed", environ)
+    assert (tmp_path / "output" / "failure").read_text() == "algo-2 was lost"
+    assert capsys.readouterr().err == "algo-2 was lost\nand so training failed\n"
+
+
+def test_a_laptop_gets_it_on_stderr_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report_failure("no", {"SAGEMAKER_BASE_DIR": str(tmp_path)})
+    assert capsys.readouterr().err == "no\n"
+    assert not list(tmp_path.iterdir())

@@ -16,7 +16,8 @@ import pytest
 
 pytest.importorskip("botocore", reason="needs the extra sagemaker")
 
-from sagemaker_rl.launch import channels, preflight
+from sagemaker_rl.launch import preflight
+from sagemaker_rl.launch.job import channel_names, check_channels
 from sagemaker_rl.launch.model_trainer import as_estimator
 from tests.sagemaker_rl.conftest import IMAGE
 
@@ -95,8 +96,8 @@ def test_an_estimator_stays_what_it_is() -> None:
 
 def test_the_channels_of_the_sdk_are_nobodys_data() -> None:
     told = {"SM_CHANNELS": '["code", "sm_drivers", "policy"]'}
-    assert channels.names(told) == ["policy"]
-    channels.check(["policy"], told)
+    assert channel_names(told) == ["policy"]
+    check_channels(["policy"], told)
 
 
 @pytest.mark.slow

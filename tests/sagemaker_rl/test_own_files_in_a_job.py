@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.rllib, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def test_a_job_trains_with_what_it_brings(training: Callable[..., Any], tmp_path: Path) -> None:
-    from sagemaker_rl.launch.results import fetch
+    from sagemaker_rl.launch.files import fetch
 
     mine = tmp_path / "my_files"
     mine.mkdir()

@@ -14,15 +14,9 @@ from ray.tune.registry import register_env
 
 from sagemaker_rl.launch.hyperparameters import HyperparameterError
 from sagemaker_rl.launch.job import Job
-from sagemaker_rl.ray_launcher import (
-    SageMakerRayLauncher,
-    check_cpus,
-    check_gpus,
-    deliver,
-    without_cluster,
-)
-from sagemaker_rl.runs.run_file import RUN_FILE
-from sagemaker_rl.runs.run_lock import LOCK_FILE
+from sagemaker_rl.launch.resources import check_cpus, check_gpus
+from sagemaker_rl.ray_launcher import SageMakerRayLauncher, deliver, without_cluster
+from sagemaker_rl.runs.run_folder import LOCK_FILE, RUN_FILE
 from sagemaker_rl.runs.training_run import TrainingRun
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]

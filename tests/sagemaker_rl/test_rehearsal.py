@@ -14,9 +14,9 @@ pytest.importorskip("botocore", reason="needs the extra sagemaker")
 
 from botocore.exceptions import ClientError, ParamValidationError
 
-from sagemaker_rl.launch.results import fetch
+from sagemaker_rl.launch.files import fetch
+from sagemaker_rl.launch.job import METRIC_DEFINITIONS, METRICS
 from sagemaker_rl.rehearsal.jobs import _instances
-from sagemaker_rl.runs.metric_lines import METRIC_DEFINITIONS, METRICS
 from tests import ending
 
 SCRIPT = """
@@ -351,6 +351,6 @@ def test_the_published_job_trains_and_gives_a_table(
     told = {word: what for word, _, what in said[begins : begins + len(ending.WORDS)]}
     assert tuple(told) == ending.WORDS
     assert told["report"].partition(",")[0].endswith("/report.html")
-    assert told["next"].startswith("sagemaker_rl.launch.results.fetch(estimator, ")
+    assert told["next"].startswith("sagemaker_rl.launch.files.fetch(estimator, ")
     run = fetch(estimator, tmp_path / "run")
     assert "</html>" in (run / "report.html").read_text()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sagemaker_rl.launch.job import Job
-from sagemaker_rl.runs import progress, training_run
+from sagemaker_rl.runs import run_folder, training_run
 
 pytestmark = pytest.mark.rllib
 
@@ -95,4 +95,8 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
     )
     run.train(caught)
     assert concluded == ([3] if last == 2000 else [])
-    assert [row["elo"] for row in progress.read(tmp_path / "progress.csv")] == [1000, 1000, last]
+    assert [row["elo"] for row in run_folder.read_progress(tmp_path / "progress.csv")] == [
+        1000,
+        1000,
+        last,
+    ]

@@ -15,8 +15,8 @@ import pytest
 
 from battlesnake_gym import cli
 from battlesnake_gym.replay import Replay
-from sagemaker_rl.runs import run_lock
-from sagemaker_rl.runs.progress import CSV_FILE, Progress
+from sagemaker_rl.runs import run_folder
+from sagemaker_rl.runs.run_folder import CSV_FILE, Progress
 from server.runs import charts, report
 from server.runs.folder import Run, Runs, differing
 from server.web import runs as pages
@@ -41,7 +41,7 @@ def of(folder: Path, name: str) -> Run:
 def test_the_table_tells_how_runs_stand_and_what_differs(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with run_lock.hold(training_runs.make(folder, "on", 6, "running", lr=2e-4)):
+    with run_folder.hold(training_runs.make(folder, "on", 6, "running", lr=2e-4)):
         assert cli.main(["runs", str(folder)]) == 0
     out = capsys.readouterr().out
     lines = {line.split()[0]: line for line in out.splitlines()[1:6]}
@@ -90,12 +90,12 @@ def test_a_look_is_no_reason_for_a_training_to_be_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = training_runs.make(tmp_path, "on", 1, "running")
-    assert not run_lock.is_held(run)
-    with run_lock.hold(run):
-        assert run_lock.is_held(run)
-        assert run_lock.is_held(run)
-    looking = (run / run_lock.LOCK_FILE).open()
-    assert run_lock._lock(looking, fcntl.LOCK_SH)
+    assert not run_folder.is_held(run)
+    with run_folder.hold(run):
+        assert run_folder.is_held(run)
+        assert run_folder.is_held(run)
+    looking = (run / run_folder.LOCK_FILE).open()
+    assert run_folder._lock(looking, fcntl.LOCK_SH)
     waited: list[float] = []
 
     def look_away(seconds: float) -> None:
@@ -103,7 +103,7 @@ def test_a_look_is_no_reason_for_a_training_to_be_refused(
         looking.close()
 
     monkeypatch.setattr("time.sleep", look_away)
-    with run_lock.hold(run):
+    with run_folder.hold(run):
         assert len(waited) == 1
 
 

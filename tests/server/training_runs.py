@@ -12,9 +12,8 @@ from typing import Any
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
-from sagemaker_rl.runs import recorded_games, run_lock
-from sagemaker_rl.runs.progress import CSV_FILE
-from sagemaker_rl.runs.run_file import GAMES, RunFile
+from sagemaker_rl.runs import run_folder
+from sagemaker_rl.runs.run_folder import CSV_FILE, GAMES, RunFile
 
 COLUMNS = (
     *("training_iteration", "time_total_s", "env_steps", "episode_reward_mean"),
@@ -62,7 +61,7 @@ def make(
     run = folder / name
     run.mkdir(parents=True)
     (run / CSV_FILE).write_text(",".join(COLUMNS) + "\r\n")
-    (run / run_lock.LOCK_FILE).touch()
+    (run / run_folder.LOCK_FILE).touch()
     append(run, *range(1, iterations + 1))
     now = time.time()
     RunFile(
@@ -73,7 +72,7 @@ def make(
         versions={"battlesnake-gym": "0.1.0"},
     ).save(run)  # fmt: skip
     for iteration in games:
-        played(iteration).save(recorded_games.path_of(run / GAMES, iteration))
+        played(iteration).save(run_folder.game_path(run / GAMES, iteration))
     return run
 
 

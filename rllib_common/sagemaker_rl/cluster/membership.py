@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sagemaker_rl.launch.hyperparameters import HyperparameterError, option
-from sagemaker_rl.launch.instance_types import has_gpu, instance_groups
+from sagemaker_rl.launch.job import has_gpu, instance_groups
 
 PRIMARY = "primary"
 SECONDARY = "secondary"

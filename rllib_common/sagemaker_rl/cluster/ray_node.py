@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ray._raylet import Config  # type: ignore[attr-defined]  # it is compiled
 
-from sagemaker_rl.launch.console import say
+from sagemaker_rl.launch.job import say
 
 START_ATTEMPTS = 6
 START_SECONDS = 90.0

@@ -19,8 +19,7 @@ from sagemaker_rl.cluster.link import Link, LinkError
 from sagemaker_rl.cluster.membership import ClusterHyperparameters, Membership
 from sagemaker_rl.cluster.ray_node import RayNode, free_port, use_token
 from sagemaker_rl.cluster.rendezvous import ClusterError, Master, join
-from sagemaker_rl.launch.console import say
-from sagemaker_rl.launch.failure import base_folder
+from sagemaker_rl.launch.job import base_folder, say
 
 STOPPED = 128 + signal.SIGTERM
 """Exit status of a job that was told to stop and did so in order."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from battlesnake_gym.command_line import Parser, add_json, refuse, write_json
-from sagemaker_rl.launch.console import say
+from sagemaker_rl.launch.job import say
 
 SAMPLED_PER_CPU_SECOND = {"DQN": 83_499, "APEX": 59_843}
 """Agent-steps that one CPU plays in a second, as measured (`benchmarks/training.py`)."""

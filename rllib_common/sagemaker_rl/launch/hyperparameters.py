@@ -150,6 +150,24 @@ def split(
     return cls(**plain), overrides
 
 
+def override_config(config: Any, overrides: Mapping[str, Any]) -> None:
+    """Set fields of RLlib's ``config`` by dotted names.
+
+    Raises:
+        HyperparameterError: as `split`.
+    """
+    known = {}
+    for key, value in config.to_dict().items():
+        # Some fields are properties, kept under their name with an underscore.
+        public = key.removeprefix("_")
+        if public == key or isinstance(getattr(type(config), public, None), property):
+            known[public] = value
+    changed = override(known, overrides)
+    if "model_config" in changed:
+        config.rl_module(model_config=changed.pop("model_config"))
+    config.update_from_dict(changed)
+
+
 def override(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The changed top-level entries of ``config`` after setting each dotted name to its value.
 

@@ -25,11 +25,9 @@ from typing import Any
 from botocore.exceptions import ClientError, ParamValidationError
 
 from sagemaker_rl.launch import model_trainer
-from sagemaker_rl.launch.console import say
+from sagemaker_rl.launch.files import START, bucket_and_key, compiled_files, with_compiled_parts
 from sagemaker_rl.launch.hyperparameters import parse
-from sagemaker_rl.launch.instance_types import has_gpu
-from sagemaker_rl.launch.s3 import bucket_and_key
-from sagemaker_rl.launch.sources import START, compiled_files, with_compiled_parts
+from sagemaker_rl.launch.job import has_gpu, say
 
 DOCKERFILE = "deployment/training/Dockerfile"
 NO_SUCH_IMAGE = (
@@ -145,7 +143,7 @@ def _sources(estimator: Any) -> Iterator[str]:
     if compiled := [path for folder in folders for path in compiled_files(folder)]:
         yield (
             f"the job would bring {compiled[0].name} along, which was compiled for this machine; "
-            "give the estimator **sagemaker_rl.launch.sources.cleaned(source_dir=..., "
+            "give the estimator **sagemaker_rl.launch.files.cleaned(source_dir=..., "
             "dependencies=...)"
         )
 

@@ -18,8 +18,8 @@ from botocore.session import Session as Models
 from botocore.validate import validate_parameters
 
 from sagemaker_rl.cluster.membership import SECONDARY
+from sagemaker_rl.launch.files import bucket_and_key
 from sagemaker_rl.launch.hyperparameters import parse
-from sagemaker_rl.launch.s3 import bucket_and_key
 from sagemaker_rl.rehearsal.local import Instance, pack_folder, share_of_cpus
 
 METRICS_NAMESPACE = "/aws/sagemaker/TrainingJobs"

@@ -26,9 +26,9 @@ from typing import Any
 
 from battlesnake_gym.command_line import Parser, refuse
 from sagemaker_rl.cluster.membership import PRIMARY, SECONDARY
-from sagemaker_rl.launch.failure import FAILURE_FILE
+from sagemaker_rl.launch.files import is_wanted, with_compiled_parts
 from sagemaker_rl.launch.hyperparameters import HyperparameterError, parse
-from sagemaker_rl.launch.sources import is_wanted, with_compiled_parts
+from sagemaker_rl.launch.job import FAILURE_FILE
 
 BUCKET = "sagemaker-local"
 REGION = "us-east-1"

@@ -24,7 +24,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog  # type: ignore[impor
 from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
 from tensorboardX.summary import hparams, scalar  # type: ignore[import-untyped]
 
-from sagemaker_rl.runs.progress import CSV_FILE, ITERATION, read
+from sagemaker_rl.runs.run_folder import CSV_FILE, ITERATION, read_progress
 
 MOST_NAMED = 12
 """Curves on TensorBoard's first page: as many as it shows at once."""
@@ -85,7 +85,7 @@ class Curves:
         self._resumed_at = resumed_at
         self._path = folder / CSV_FILE
         self._columns = dict(columns)
-        rows = [row for row in read(self._path) if row[ITERATION] <= resumed_at]
+        rows = [row for row in read_progress(self._path) if row[ITERATION] <= resumed_at]
         draft = self._path.with_suffix(".csv.unfinished")
         with draft.open("w", newline="") as file:
             writer = csv.writer(file)

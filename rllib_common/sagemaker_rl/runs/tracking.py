@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from battlesnake_gym.nearest import unknown
-from sagemaker_rl.runs import run_file
+from sagemaker_rl.runs import run_folder
 
 PROJECT = "battlesnake-gym"
 """MLflow's experiment and the project at W&B, where the environment names none."""
@@ -111,7 +111,7 @@ class Tracking:
         named: Mapping[str, str],
     ) -> None:
         self._named = named
-        plain = run_file.plain(settings)
+        plain = run_folder.plain(settings)
         self._trackers = [TRACKERS[one](name, folder, plain) for one in names(track)]
 
     def __enter__(self) -> Self:

@@ -21,13 +21,20 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from tqdm import tqdm
 
-from sagemaker_rl.launch.console import say
-from sagemaker_rl.launch.job import Job
-from sagemaker_rl.runs import checkpoints, metric_lines, states
+from sagemaker_rl.launch.job import METRICS, Job, metric_line, say
+from sagemaker_rl.runs import checkpoints
 from sagemaker_rl.runs.curves import PLAYED, Curves, flatten
-from sagemaker_rl.runs.progress import CSV_FILE, ITERATION
-from sagemaker_rl.runs.recorded_games import Games, Record
-from sagemaker_rl.runs.run_file import FAILED, GAMES, RUNNING, STOPPED, RunFile
+from sagemaker_rl.runs.run_folder import (
+    CSV_FILE,
+    FAILED,
+    GAMES,
+    ITERATION,
+    RUNNING,
+    STOPPED,
+    Games,
+    Record,
+    RunFile,
+)
 from sagemaker_rl.runs.tracking import Tracking
 
 CSV_COLUMNS = {
@@ -102,11 +109,11 @@ class TrainingRun:
     conclude: Callable[[Any, dict[str, Any]], None] = lambda algorithm, results: None
     """Called after the last iteration with its results, which it may add to."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """All hyperparameters, for `run_file.RunFile`."""
+    """All hyperparameters, for `run_folder.RunFile`."""
     room: Callable[[], int] | None = None
     """How many runners there is room for now, in a cluster to which machines may come."""
     record: Record | None = None
-    """Lets the algorithm play a game, to be looked at; see `recorded_games`."""
+    """Lets the algorithm play a game, to be looked at; see `run_folder.Games`."""
     stopped_by: int = 0
     """The signal that ended `train` early, or 0."""
 
@@ -210,7 +217,7 @@ class TrainingRun:
             algorithm.stop()
 
     def _readable(self, checkpoint: Path) -> AbstractContextManager[Path]:
-        return nullcontext(checkpoint) if self.trust else states.without_code(checkpoint)
+        return nullcontext(checkpoint) if self.trust else checkpoints.without_code(checkpoint)
 
     def _iterate(
         self,
@@ -327,11 +334,8 @@ class TrainingRun:
         bar.set_postfix_str(told)
         if self.job.in_sagemaker:
             # CloudWatch takes its metrics out of the log.
-            found = {
-                name: numbers.get(self.columns.get(name, name), math.nan)
-                for name in metric_lines.METRICS
-            }
-            say(metric_lines.line(found | {"env_steps": self._steps}))
+            found = {name: numbers.get(self.columns.get(name, name), math.nan) for name in METRICS}
+            say(metric_line(found | {"env_steps": self._steps}))
         elif bar.disable and time.monotonic() - self._spoke > SECONDS_OF_SILENCE:
             self._spoke = self._grew = time.monotonic()
             say(f"{self.job.name} {self._percent():.0f}%, {told}")

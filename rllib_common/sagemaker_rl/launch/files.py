@@ -1,4 +1,4 @@
-"""What a job brings along: its sources, without what was compiled on the sender's machine.
+"""A job's files: the sources that it brings along, and what it has left in S3.
 
 The SageMaker SDK packs folders as they are, compiled parts and all. Those are of this machine's
 system and processor; the training image has its own, built from the same sources.
@@ -9,12 +9,13 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 COMPILED = (".so", ".pyd", ".dylib", ".dll", ".o", ".a")
 """How files end that only the system and processor that they were compiled on can use."""
@@ -117,3 +118,32 @@ def with_compiled_parts(path: str) -> str:
     if engine is None or engine.origin is None:
         return path
     return os.pathsep.join(filter(None, (path, str(Path(engine.origin).parents[1]))))
+
+
+def bucket_and_key(address: str) -> tuple[str, str]:
+    """The two parts of the address ``s3://BUCKET/KEY``; of the key without slashes at its end.
+
+    Raises:
+        ValueError: it is no such address.
+    """
+    scheme, _, place = address.partition("://")
+    bucket, _, key = place.partition("/")
+    if scheme != "s3" or not bucket:
+        raise ValueError(f"{address!r} is not an address in S3; give s3://BUCKET/FOLDER")
+    return bucket, key.rstrip("/")
+
+
+def fetch(estimator: Any, run: Path) -> Path:
+    """Unpack what a finished job has left in S3, as ``battlesnake-gym train`` leaves a run.
+
+    ``run`` gets ``progress.csv``, ``tensorboard/`` and, in ``model/``, the policy with its
+    checkpoint. ``estimator`` is one of the SageMaker SDK's. Returns ``run``.
+    """
+    bucket, key = bucket_and_key(estimator.model_data)
+    folder = key.rpartition("/")[0]
+    for name, target in (("output.tar.gz", run), ("model.tar.gz", run / "model")):
+        with tempfile.TemporaryDirectory() as draft:
+            (packed,) = estimator.sagemaker_session.download_data(draft, bucket, f"{folder}/{name}")
+            with tarfile.open(packed) as archive:
+                archive.extractall(target, filter="data")
+    return run

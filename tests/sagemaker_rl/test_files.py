@@ -1,4 +1,4 @@
-"""What leaves this machine in a job's tarball, packed by the SageMaker SDK itself."""
+"""What leaves this machine in a job's tarball, packed by the SageMaker SDK itself; addresses."""
 
 import io
 import json
@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from battlesnake_gym import engine
-from sagemaker_rl.launch.s3 import bucket_and_key
-from sagemaker_rl.launch.sources import cleaned, compiled_files, is_wanted, together
+from sagemaker_rl.launch.files import bucket_and_key, cleaned, compiled_files, is_wanted, together
 from sagemaker_rl.rehearsal.local import DEPENDENCIES, pack
 
 ROOT = Path(__file__).parents[2]
@@ -134,3 +133,23 @@ def test_one_folder_holds_what_a_tarball_would() -> None:
     prefix = f"{SOURCE_DIR}/"
     assert {name.removeprefix(prefix) for name in tracked()} <= there
     assert not list(compiled_files(folder))
+
+
+@pytest.mark.parametrize(
+    ("address", "parts"),
+    [
+        ("s3://runs/a/model.tar.gz", ("runs", "a/model.tar.gz")),
+        ("s3://runs/a/b/", ("runs", "a/b")),
+        ("s3://runs/", ("runs", "")),
+        ("s3://runs", ("runs", "")),
+    ],
+)
+def test_an_address_has_a_bucket_and_a_key(address: str, parts: tuple[str, str]) -> None:
+    assert bucket_and_key(address) == parts
+
+
+@pytest.mark.parametrize("address", ["", "runs/a", "s3:/runs/a", "s3:///a", "file:///runs/a"])
+def test_anything_else_is_refused_by_its_name(address: str) -> None:
+    message = f"{address!r} is not an address in S3; give s3://BUCKET/FOLDER"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        bucket_and_key(address)

@@ -1,4 +1,4 @@
-"""Two processes and one folder."""
+"""A run's folder and two processes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_rl.runs import run_lock
-from sagemaker_rl.runs.run_lock import LockedError
+from sagemaker_rl.runs import run_folder
+from sagemaker_rl.runs.run_folder import LockedError
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from sagemaker_rl.runs import run_lock
-with run_lock.hold(Path(sys.argv[1])):
+from sagemaker_rl.runs import run_folder
+with run_folder.hold(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -31,12 +31,12 @@ def test_a_held_folder_names_its_owner_until_the_owner_is_killed(tmp_path: Path)
         assert owner.stdout is not None
         assert owner.stdout.readline() == "held\n"
         words = f"{run} is being written by process {owner.pid} on .* since 20.*another --name"
-        with pytest.raises(LockedError, match=words), run_lock.hold(run):
+        with pytest.raises(LockedError, match=words), run_folder.hold(run):
             raise AssertionError("it is held")
     finally:
         owner.kill()
         owner.communicate()
-    with run_lock.hold(run):
-        assert f"process {os.getpid()} on" in (run / run_lock.LOCK_FILE).read_text()
-    with run_lock.hold(run):
+    with run_folder.hold(run):
+        assert f"process {os.getpid()} on" in (run / run_folder.LOCK_FILE).read_text()
+    with run_folder.hold(run):
         pass

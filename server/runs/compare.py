@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.command_line import Parser, add_json, refuse, write_json
-from sagemaker_rl.launch.s3 import bucket_and_key
-from sagemaker_rl.runs import progress
+from sagemaker_rl.launch.files import bucket_and_key
+from sagemaker_rl.runs.run_folder import CSV_FILE, read_progress
 
 PROG = "battlesnake-gym compare"
 OUTPUT = "output.tar.gz"
@@ -46,7 +46,7 @@ def find(place: str, s3: Any = None) -> Iterator[tuple[str, list[Row]]]:
     found = list(_in_s3(place, s3) if place.startswith("s3://") else _in_folder(Path(place)))
     if not found:
         raise ValueError(
-            f"{place} has no run: no {progress.CSV_FILE}, and no {OUTPUT} of a job; give "
+            f"{place} has no run: no {CSV_FILE}, and no {OUTPUT} of a job; give "
             "runs/NAME, runs, or s3://BUCKET/JOB"
         )
     yield from found
@@ -89,8 +89,8 @@ def _shown(number: float, column: str) -> str:
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, list[Row]]]:
-    for path in sorted([*folder.glob(progress.CSV_FILE), *folder.glob(f"*/{progress.CSV_FILE}")]):
-        if rows := progress.read(path):
+    for path in sorted([*folder.glob(CSV_FILE), *folder.glob(f"*/{CSV_FILE}")]):
+        if rows := read_progress(path):
             yield path.parent.name, rows
 
 
@@ -104,7 +104,7 @@ def _in_s3(address: str, s3: Any) -> Iterator[tuple[str, list[Row]]]:
     for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
         for one in page.get("Contents", []):
             key = one["Key"]
-            if key.rpartition("/")[2] not in (progress.CSV_FILE, OUTPUT):
+            if key.rpartition("/")[2] not in (CSV_FILE, OUTPUT):
                 continue
             data = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
             if rows := _rows(_curve(data) if key.endswith(OUTPUT) else data):
@@ -124,16 +124,16 @@ def _curve(packed: bytes) -> bytes:
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         for member in archive:
             file = archive.extractfile(member)
-            if file is not None and Path(member.name).name == progress.CSV_FILE:
+            if file is not None and Path(member.name).name == CSV_FILE:
                 return file.read()
     return b""
 
 
 def _rows(text: bytes) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / progress.CSV_FILE
+        path = Path(folder) / CSV_FILE
         path.write_bytes(text)
-        return progress.read(path)
+        return read_progress(path)
 
 
 def parser() -> Parser:
