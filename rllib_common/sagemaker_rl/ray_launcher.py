@@ -56,6 +56,9 @@ from sagemaker_rl.runs.checkpoints import CheckpointError
 from sagemaker_rl.runs.run_folder import DONE, STOPPED
 from sagemaker_rl.runs.training_run import CSV_COLUMNS, NAMED_CURVES, TrainingRun, stop_signals
 
+PROBE_SECONDS = 1.0
+"""How long training in a cluster waits for an answer of runners that were lost; RLlib's is 30."""
+
 FINE = "the hyperparameters are fine"
 """What ``--check`` says at its end."""
 
@@ -444,6 +447,10 @@ class SageMakerRayLauncher:
 
         run.config.num_env_runners = (
             self._workers(run.config, plain.num_workers, cpus) if all_here else room(cpus)
+        )
+        # While a machine is missing, its runners are asked again and again whether they are back.
+        run.config.env_runner_health_probe_timeout_s = min(
+            run.config.env_runner_health_probe_timeout_s, PROBE_SECONDS
         )
         run.room = lambda: room(int(ray.cluster_resources().get("CPU", 0)))
         check_cpus(run.config, cpus)

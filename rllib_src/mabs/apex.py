@@ -7,6 +7,7 @@ count. Shards draw batches ahead of the learner. Runners get new weights while t
 from __future__ import annotations
 
 import itertools
+import time
 from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any
@@ -200,6 +201,7 @@ class APEX(DQN):
         """Hand on all fragments that are ready; if none is, wait for one."""
         waiting = list(self._requests)
         if not waiting:
+            time.sleep(min(timeout, GATHER_SECONDS))  # no runner is there
             return
         # Several at once cost less than each by itself, and runners have another request meanwhile.
         ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=min(timeout, GATHER_SECONDS))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
+import time
 from collections import deque
 from collections.abc import Collection
 from dataclasses import asdict
@@ -58,6 +60,9 @@ STEPS_OWED = "steps_owed"
 TARGET_UPDATES = "last_target_updates"
 RECENT_GAMES = "recent_games"
 NEXT_PAST_SELF = "next_past_self"
+
+ASK_AGAIN_SECONDS = 5.0
+"""Time between two questions to runners that were lost whether they are back."""
 
 PAST_SELF_EVERY = 50_000
 """Env steps between two past selves, where they are among the opponents."""
@@ -252,6 +257,7 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
 
     def setup(self, config: AlgorithmConfig) -> None:
         """Build runners and learner as RLlib does, and the replay."""
+        self._asked_whether_back = -math.inf
         super().setup(config)
         self._steps_owed = 0.0
         self._learning_starts = self.config.num_steps_sampled_before_learning_starts
@@ -419,8 +425,17 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
                 )
 
     def restore_env_runners(self, env_runner_group: Any) -> list[int]:
-        """RLlib's: runners that are back take over the state, and so the counter, of the local."""
+        """RLlib's, now and then: runners that are back take over the local one's state and counter.
+
+        RLlib would ask before each step; while their machine is missing, each question costs the
+        learner ``env_runner_health_probe_timeout_s``.
+        """
         if self.config.num_env_runners > 0 and env_runner_group is self.env_runner_group:
+            manager = env_runner_group._worker_manager
+            if manager.num_healthy_actors() < manager.num_actors():
+                if time.monotonic() < self._asked_whether_back + ASK_AGAIN_SECONDS:
+                    return []
+                self._asked_whether_back = time.monotonic()
             self.env_runner.set_state({NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled})
         restored: list[int] = super().restore_env_runners(env_runner_group)
         return restored

@@ -14,10 +14,11 @@ from typing import NamedTuple, cast
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
 
 from server.addresses import listen
+from server.replays.analyses import Analyses
 from server.replays.library import Library
-from server.runs import charts, folder
+from server.runs import charts
 from server.runs.command import left, state
-from server.runs.folder import Run, Runs, differing
+from server.runs.folder import Game, Run, Runs, differing
 from server.web import pages, watch
 
 MOST_CARDS = 12
@@ -31,16 +32,20 @@ blueprint = Blueprint("runs", __name__)
 class Shown(NamedTuple):
     """A game of a run, with what the list of games tells of it."""
 
-    game: folder.Game
+    game: Game
     card: watch.Card
 
 
 def create_app(runs: Runs) -> Flask:
     """The application over a folder of runs."""
-    app = pages.application("Runs", blueprint)
-    watch.mount(app, [runs.folder])
+    app = pages.application(blueprint)
     app.extensions["runs"] = runs
     app.extensions["runs lock"] = threading.Lock()
+    app.extensions["library"] = Library([runs.folder])
+    app.extensions["analyses"] = Analyses()
+    app.config["MAY_ANALYSE"] = True
+    app.register_blueprint(watch.blueprint, url_prefix="/games")
+    app.context_processor(lambda: {"home": "runs.index", "home_name": "Runs"})
     return app
 
 
@@ -108,7 +113,7 @@ def run_as_json(name: str) -> Response:
         return jsonify(run.to_json() | {"games": [game.iteration for game in run.games()]})
 
 
-def _cards(games: list[folder.Game]) -> list[Shown]:
+def _cards(games: list[Game]) -> list[Shown]:
     library = cast(Library, current_app.extensions["library"])
     entries = {entry.path: entry for entry in library.entries()}
     known = [game for game in games if game.path in entries][:MOST_CARDS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,7 +18,7 @@ from server.web.board_protocol import Events
 from server.web.page_server import PageServer
 from server.web.roster import Roster
 from server.web.timeline import Broadcast
-from server.web.visitors import invitation, token_for
+from server.web.visitors import is_loopback
 
 THREADS = 24
 """For answers; half of them at most wait for the turns of live games (`games.MOST_WAITING`)."""
@@ -45,7 +46,8 @@ class Site:
         league: Plan | None = None,
     ) -> None:
         names = list(names)
-        token = token or token_for(host, names)
+        if token is None and not (is_loopback(host) and not names):
+            token = secrets.token_urlsafe(16)
         self._broadcast = Broadcast()
         self._app = create_app(database, roster, self._broadcast, replays, token, league)
         listener = listen(host, port)
@@ -61,7 +63,10 @@ class Site:
         self._server.start()
         sys.stderr.write(f"the arena is open at {self.address}  (Ctrl+C ends)\n")
         if token is not None:
-            sys.stderr.write(invitation(self.address, token))
+            sys.stderr.write(
+                f"who opens {self.address}?token={token} may start games, steer and ask snakes; "
+                "everybody else may look\n"
+            )
         sys.stderr.flush()
 
     def announce(self, game_id: str, news: Board | Turn | None) -> None:
@@ -76,4 +81,4 @@ class Site:
         """Stop answering."""
         self._broadcast.close()
         self._server.stop()
-        self._app.extensions["analyses"].close()
+        self._app.extensions["arena"].analyses.close()

@@ -1,6 +1,7 @@
 """APEX: keeps the ratio, survives the death of a runner and of a replay shard."""
 
 import time
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -61,6 +62,34 @@ def test_an_iteration_waits_for_no_runner(small_config: Any) -> None:
         algorithm.train()
         asked.assert_not_called()
     finally:
+        algorithm.stop()
+
+
+def test_lost_runners_are_asked_now_and_then(
+    small_config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question may last a second, and there are many steps in one."""
+    from mabs import dqn
+
+    algorithm = small_config("APEX").env_runners(num_env_runners=2).build_algo()
+    try:
+        now = 0.0
+        monkeypatch.setattr(dqn, "time", SimpleNamespace(monotonic=lambda: now))
+        group = algorithm.env_runner_group
+        probe = group.probe_unhealthy_env_runners
+        group.probe_unhealthy_env_runners = MagicMock(return_value=[])
+        group._worker_manager.set_actor_state(2, healthy=False)
+        asked = []
+        for now in (0.0, 1.0, dqn.ASK_AGAIN_SECONDS):  # noqa: B007
+            assert algorithm.restore_env_runners(group) == []
+            asked.append(group.probe_unhealthy_env_runners.call_count)
+        assert asked == [1, 1, 2]
+        # It answers to something else meanwhile, and gets the state of the others all the same.
+        group._worker_manager.set_actor_state(2, healthy=True)
+        group.probe_unhealthy_env_runners = probe
+        assert algorithm.restore_env_runners(group) == [2]
+    finally:
+        monkeypatch.undo()
         algorithm.stop()
 
 

@@ -1,30 +1,39 @@
-"""Makes a job with the real SageMaker SDK 3, and prints what preflight would see of it."""
+"""Makes a job with the real SageMaker SDK 3: ``seen`` by preflight, or ``rehearsed`` to its end.
+
+The last line that it prints is JSON: what preflight would see, or what became of the job.
+"""
 
 import json
 import sys
+from pathlib import Path
+from typing import Any
 
-import boto3
-from sagemaker.core.helper.session_helper import Session
 from sagemaker.core.shapes import InstanceGroup, OutputDataConfig
-from sagemaker.core.training.configs import Compute, SourceCode, StoppingCondition
+from sagemaker.core.training.configs import (
+    CheckpointConfig,
+    Compute,
+    InputData,
+    SourceCode,
+    StoppingCondition,
+)
 from sagemaker.train.defaults import TrainDefaults
 from sagemaker.train.model_trainer import ModelTrainer
 
-from sagemaker_rl.launch.files import START
+from sagemaker_rl.launch import preflight
+from sagemaker_rl.launch.files import START, bucket_and_key
 from sagemaker_rl.launch.model_trainer import as_estimator
+from sagemaker_rl.rehearsal.local import REGION
+from sagemaker_rl.rehearsal.session import IMAGE, ROLE, RehearsalSession
 
 
-def main() -> int:
-    # Nobody is asked. What the role may do, the SDK would ask IAM.
-    TrainDefaults.get_role = lambda role, **_: role
-    account = boto3.Session("nobody", "nothing", region_name="us-east-1")
-    trainer = ModelTrainer(
-        sagemaker_session=Session(account),
-        role="arn:aws:iam::123456789012:role/rehearsal",
-        training_image="123456789012.dkr.ecr.us-east-1.amazonaws.com/battlesnake-training:latest",
-        source_code=SourceCode(
-            source_dir=sys.argv[1], command=START.format(script="train-mabs.py")
-        ),
+def trainer(session: RehearsalSession, source_dir: str, **hyperparameters: Any) -> ModelTrainer:
+    """A job of two groups of instances, which the script of this name in the folder trains."""
+    account, bucket = session.account_id(), session.default_bucket()
+    return ModelTrainer(
+        sagemaker_session=session,
+        role=f"arn:aws:iam::{account}:role/{ROLE}",
+        training_image=f"{account}.dkr.ecr.{REGION}.amazonaws.com/{IMAGE}:latest",
+        source_code=SourceCode(source_dir=source_dir, command=START.format(script="train-mabs.py")),
         compute=Compute(
             instance_groups=[
                 InstanceGroup(
@@ -35,23 +44,56 @@ def main() -> int:
                 ),
             ]
         ),
-        output_data_config=OutputDataConfig(s3_output_path="s3://bucket/runs"),
+        output_data_config=OutputDataConfig(s3_output_path=f"s3://{bucket}/runs"),
+        checkpoint_config=CheckpointConfig(s3_uri=f"s3://{bucket}/checkpoints"),
         stopping_condition=StoppingCondition(max_runtime_in_seconds=7200),
-        hyperparameters={"algorithm": "APEX", "minutes": 60},
+        hyperparameters=hyperparameters,
     )
-    seen = as_estimator(trainer)
+
+
+def seen(one: ModelTrainer) -> dict[str, Any]:
+    """What preflight would see."""
+    job = as_estimator(one)
     groups = [
         (one.instance_group_name, one.instance_type, one.instance_count)
-        for one in seen.instance_groups
+        for one in job.instance_groups
     ]
-    told = {
+    return {
         "groups": groups,
-        "hyperparameters": seen.hyperparameters(),
-        "entry_point": seen.entry_point,
-        "max_run": seen.max_run,
-        "deaf": seen.deaf,
-        "instance_count": seen.instance_count,
+        "hyperparameters": job.hyperparameters(),
+        "entry_point": job.entry_point,
+        "max_run": job.max_run,
+        "deaf": job.deaf,
+        "instance_count": job.instance_count,
     }
+
+
+def rehearsed(session: RehearsalSession, one: ModelTrainer) -> dict[str, Any]:
+    """Check, run and interrupt the job; with a data channel."""
+    s3, bucket = session.boto_session.client("s3"), session.default_bucket()
+    s3.put_object(Bucket=bucket, Key="policies/policy.json", Body=b"{}")
+    inputs = [InputData(channel_name="policy", data_source=f"s3://{bucket}/policies")]
+    preflight.check(one, inputs)
+    one.train(inputs, wait=False)
+    session.interrupt(session.newest_job, after="training algo-1")
+    session.logs_for_job(session.newest_job, wait=True)
+    job = one._latest_training_job
+    job.wait(poll=1)  # the SDK itself finds that it is done
+    bucket, key = bucket_and_key(job.model_artifacts.s3_model_artifacts)
+    return {
+        "status": job.training_job_status,
+        "name": job.training_job_name,
+        "model": s3.head_object(Bucket=bucket, Key=key)["ContentLength"],
+    }
+
+
+def main() -> int:
+    what, source_dir, folder = sys.argv[1:]
+    # What the role may do, the SDK asks IAM, of which moto does not know as much.
+    TrainDefaults.get_role = lambda role, **_: role
+    session = RehearsalSession(Path(folder))
+    one = trainer(session, source_dir, algorithm="APEX", minutes=60)
+    told = seen(one) if what == "seen" else rehearsed(session, one)
     sys.stdout.write(json.dumps(told) + "\n")
     return 0
 

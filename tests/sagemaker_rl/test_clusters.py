@@ -41,6 +41,8 @@ SMALL: dict[str, Any] = {
 ENDLESS = 1_000_000
 STARTED = 600
 """Seconds in which a cluster has trained for the first time, on a busy machine."""
+JOINED = 60
+"""Seconds in which an instance that comes late, or again, is ready."""
 NOTICED = 25
 """Seconds in which all others have ended after one was lost."""
 
@@ -126,14 +128,22 @@ def test_a_master_that_never_comes_is_named(cluster: Cluster) -> None:
 
 
 def test_who_is_late_joins(cluster: Cluster) -> None:
-    everybody = cluster.start(COUNT, ENDLESS, without=2, rl_join_minutes=0.5)
+    everybody = cluster.start(COUNT, ENDLESS, without=2, rl_join_minutes=1.5)
     master = everybody[0]
     until(lambda: master.iterations >= 2, STARTED, master)
     assert f"{cluster.names[2]} did not come; beginning without" in master.log
     assert "nodes=2 cpus=2" in master.log
-    everybody[2].start()
+    comes(everybody[2], cluster.names[2], master)
     until(lambda: "nodes=3 cpus=3" in master.log, STARTED, master)
     stop(everybody)
+
+
+def comes(late: Instance, name: str, master: Instance) -> None:
+    """Start an instance of a cluster that is at work already, and wait until it belongs to it."""
+    seen, began = len(master.log), time.monotonic()
+    late.start()
+    until(lambda: f"{name} is ready: 2 of 2" in master.log[seen:], STARTED, master)
+    assert time.monotonic() - began < JOINED
 
 
 @pytest.mark.parametrize("moment", ["joined", "counting"])
@@ -165,7 +175,7 @@ def test_a_lost_worker_is_done_without_and_comes_again(cluster: Cluster) -> None
     until(lambda: f"{cluster.names[2]} was lost" in master.log, STARTED, master)
     until(lambda: "nodes=2 cpus=2" in master.log, STARTED, master)
     before = master.iterations
-    everybody[2].start()
+    comes(everybody[2], cluster.names[2], master)
     until(lambda: "nodes=3 cpus=3" in master.log.partition("is ready: 2 of 2")[2], STARTED, master)
     assert master.iterations > before
     stop(everybody)

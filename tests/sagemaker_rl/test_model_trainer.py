@@ -100,22 +100,68 @@ def test_the_channels_of_the_sdk_are_nobodys_data() -> None:
     check_channels(["policy"], told)
 
 
-@pytest.mark.slow
-def test_the_real_sdk_has_these_fields() -> None:
+def with_the_real_sdk(what: str, source_dir: Path, folder: Path) -> tuple[str, dict[str, Any]]:
+    """What ``sdk3_job.py`` prints, and its last line."""
     python = os.environ.get("SAGEMAKER_SDK3_PYTHON")
     if python is None:
         pytest.skip("needs SAGEMAKER_SDK3_PYTHON")
     done = subprocess.run(
-        [python, Path(__file__).with_name("sdk3_job.py"), ROOT / "rllib_src"],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "rllib_common")},
+        [python, Path(__file__).with_name("sdk3_job.py"), what, source_dir, folder],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT / "rllib_common", ROOT)))},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout, json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_the_real_sdk_has_these_fields(tmp_path: Path) -> None:
+    _, told = with_the_real_sdk("seen", ROOT / "rllib_src", tmp_path)
     assert told["groups"] == [["learns", "ml.g5.2xlarge", 1], ["plays", "ml.c5.4xlarge", 2]]
     assert told["hyperparameters"] == {"algorithm": '"APEX"', "minutes": "60"}
     assert told["entry_point"] == "train-mabs.py"
     assert told["max_run"] == 7200
     assert not told["deaf"]
     assert told["instance_count"] is None
+
+
+TRAINING = """
+import json, os, signal, sys, time
+from pathlib import Path
+
+if "--check" in sys.argv:
+    sys.exit(0)
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+groups = json.loads(os.environ["SM_RESOURCE_CONFIG"])["instance_groups"]
+policy = os.listdir(os.environ["SM_CHANNEL_POLICY"])
+model = Path(os.environ["SM_MODEL_DIR"])
+saved = model.parent / "checkpoints" / "saved"
+if saved.exists():
+    (model / "policy").write_text("x")
+    minutes = json.loads(os.environ["SM_HPS"])["minutes"]
+    print("resumed", [one["hosts"] for one in groups], minutes + 1, policy)
+    sys.exit(0)
+print("training", os.environ["SM_CURRENT_HOST"], flush=True)
+while not told:
+    time.sleep(0.1)
+saved.write_text("")
+sys.exit(143)
+"""
+
+
+@pytest.mark.slow
+def test_a_job_of_the_real_sdk_is_rehearsed(tmp_path: Path) -> None:
+    """Two groups, a channel, an interruption, by the programs that the SDK sends along."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "train-mabs.py").write_text(TRAINING)
+    said, told = with_the_real_sdk("rehearsed", source, tmp_path / "jobs")
+    assert "training algo-1" in said.partition("the job goes on with new ones")[0]
+    for host in ("algo-1", "algo-2", "algo-3"):
+        assert f"{host} | resumed [['algo-1'], ['algo-2', 'algo-3']] 61 ['policy.json']" in said, (
+            said
+        )
+    assert told["status"] == "Completed"
+    assert told["model"] > 0

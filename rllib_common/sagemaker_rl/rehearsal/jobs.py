@@ -20,7 +20,7 @@ from botocore.validate import validate_parameters
 from sagemaker_rl.cluster.membership import SECONDARY
 from sagemaker_rl.launch.files import bucket_and_key
 from sagemaker_rl.launch.hyperparameters import parse
-from sagemaker_rl.rehearsal.local import Instance, pack_folder, share_of_cpus
+from sagemaker_rl.rehearsal.local import REGION, Instance, pack_folder, share_of_cpus
 
 METRICS_NAMESPACE = "/aws/sagemaker/TrainingJobs"
 MOST_METRICS = 500
@@ -319,6 +319,11 @@ class TrainingJobs:
     def __contains__(self, name: str) -> bool:
         return name in self._jobs
 
+    @property
+    def newest(self) -> str:
+        """The name of the job that was started last."""
+        return next(reversed(self._jobs))
+
     def job(self, name: str) -> TrainingJob:
         """The job of this name.
 
@@ -349,7 +354,7 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
     elif count > 1:
         # Host names of a rehearsal do not resolve, so they meet as two jobs do.
         bucket, _ = bucket_and_key(request["OutputDataConfig"]["S3OutputPath"])
-        region = hyperparameters.get("sagemaker_region")
+        region = hyperparameters.get("sagemaker_region", REGION)
         meeting = {"s3_bucket": bucket, "s3_prefix": folder.name, "aws_region": region}
         hyperparameters = meeting | hyperparameters
     hosts = [f"algo-{i + 1}" for i in range(count)]
@@ -363,6 +368,11 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
         for group in groups
     ]
     channels = [channel["ChannelName"] for channel in request.get("InputDataConfig", [])]
+    container = request["AlgorithmSpecification"]
+    program = [
+        *container.get("ContainerEntrypoint", ()),
+        *container.get("ContainerArguments", ()),
+    ]
     return [
         Instance(
             host,
@@ -371,7 +381,8 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
             hyperparameters,
             share_of_cpus(before + i, total),
             channels,
-            told if len(told) > 1 else (),
+            told if len(told) > 1 or program else (),
+            program,
         )
         for i, host in enumerate(hosts)
     ]

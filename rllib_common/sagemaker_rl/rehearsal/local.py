@@ -39,6 +39,12 @@ CHANNEL = {
 }
 """What ``inputdataconfig.json`` says of each channel of a rehearsal."""
 
+ROOT = "/opt/ml"
+"""Where a job's folders are on a real instance."""
+
+DRIVERS = "sm_drivers"
+"""The channel with which the SDK 3 brings the programs that start a script."""
+
 DEPENDENCIES = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
 
 
@@ -55,6 +61,9 @@ class Instance:
     """Names of data channels; each is a folder in ``input/data``, which others fill."""
     groups: Sequence[Mapping[str, Any]] = ()
     """The job's instance groups, as ``resourceconfig.json`` tells of them."""
+    program: Sequence[str] = ()
+    """What runs instead of ``sagemaker-training``, as the SDK 3 has it: of the container that has
+    `ROOT`, the files of the channel `DRIVERS` included."""
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     @property
@@ -97,22 +106,31 @@ class Instance:
         """Where the data of a channel are, once they are there."""
         return self.folder / "input" / "data" / name
 
-    def start(self, job: str, environment: Mapping[str, str]) -> None:
-        """Run ``sagemaker-training``."""
-        self.process = subprocess.Popen(
+    def _command(self) -> list[str]:
+        """What the container runs, with its folders where they are here."""
+        if not self.program:
             # As in the training image, sagemaker-training ignores SIGTERM: it would end at once and
             # leave the script alone.
-            [
-                "sh",
-                "-c",
-                "trap '' TERM; exec \"$0\" -m sagemaker_training.cli.train",
-                sys.executable,
-            ],
+            program = "trap '' TERM; exec \"$0\" -m sagemaker_training.cli.train"
+            return ["sh", "-c", program, sys.executable]
+        here = str(self.folder.absolute())
+        for path in self.channel(DRIVERS).rglob("*"):
+            if path.suffix in (".py", ".sh"):
+                path.write_text(path.read_text().replace(ROOT, here))
+        return [word.replace(ROOT, here) for word in self.program]
+
+    def start(self, job: str, environment: Mapping[str, str]) -> None:
+        """Run the job's program."""
+        python = str(Path(sys.executable).parent)
+        self.process = subprocess.Popen(
+            self._command(),
             env=os.environ
             | dict(environment)
             | {
                 "SAGEMAKER_BASE_DIR": str(self.folder.absolute()),
                 "TRAINING_JOB_NAME": job,
+                # The image's Python is this one.
+                "PATH": os.pathsep.join((python, os.environ.get("PATH", os.defpath))),
                 # Host names of a rehearsal do not resolve; nobody shall wait for that.
                 "SM_STUDIO_LOCAL_MODE": "true",
                 "PYTHONUNBUFFERED": "1",

@@ -4,6 +4,12 @@
     estimator = RLEstimator(..., sagemaker_session=session)
     estimator.fit()
 
+or, with the SDK 3, whose own waiting wants the log from CloudWatch::
+
+    trainer = ModelTrainer(..., sagemaker_session=session)
+    trainer.train(wait=False)
+    session.logs_for_job(session.newest_job, wait=True)
+
 Uploads, requests and metrics are the SDK's. S3, IAM, ECR, EC2 and CloudWatch are moto's, and jobs
 are processes of the real ``sagemaker-training`` (`rehearsed_jobs`). AWS is asked for nothing.
 """
@@ -23,8 +29,13 @@ from typing import Any
 os.environ.setdefault("SAGEMAKER_SUPPRESS_V2_WARNING", "1")
 
 import boto3
-from sagemaker.exceptions import UnexpectedStatusException
-from sagemaker.session import Session
+
+try:  # the SDK 3
+    from sagemaker.core.exceptions import UnexpectedStatusException
+    from sagemaker.core.helper.session_helper import Session
+except ImportError:
+    from sagemaker.exceptions import UnexpectedStatusException
+    from sagemaker.session import Session
 
 from sagemaker_rl.rehearsal.jobs import FAILED, Services
 from sagemaker_rl.rehearsal.local import REGION, aws
@@ -77,7 +88,7 @@ class RehearsalSession(Session):  # type: ignore[misc]
             region_name=REGION,
         )
         services = Services(account.client("s3"), account.client("cloudwatch"), environment)
-        self._jobs = RehearsedSageMaker(Path(folder).absolute(), services)
+        self._jobs = account.sagemaker = RehearsedSageMaker(Path(folder).absolute(), services)
         resources.callback(self._jobs.kill_all)
         self._resources = resources
         atexit.register(self.close)
@@ -94,6 +105,11 @@ class RehearsalSession(Session):  # type: ignore[misc]
     def close(self) -> None:
         """End all jobs and the account."""
         self._resources.close()
+
+    @property
+    def newest_job(self) -> str:
+        """The name of the training job that was started last."""
+        return self._jobs.newest
 
     def interrupt(self, job_name: str, after: str = "") -> None:
         """Take a job's instances away and give it new ones, as happens on spot.
@@ -153,13 +169,17 @@ class RehearsalSession(Session):  # type: ignore[misc]
 
 
 class _Account(boto3.Session):  # type: ignore[misc]
-    """boto3's session with every service at one address."""
+    """boto3's session with every service at one address, and SageMaker in this process."""
+
+    sagemaker: Any = None
 
     def __init__(self, url: str, **credentials: str) -> None:
         super().__init__(**credentials)
         self._url = url
 
     def client(self, service_name: str, *args: Any, **options: Any) -> Any:
+        if service_name == "sagemaker" and self.sagemaker is not None:
+            return self.sagemaker
         return super().client(service_name, *args, **options | {"endpoint_url": self._url})
 
     def resource(self, service_name: str, *args: Any, **options: Any) -> Any:
