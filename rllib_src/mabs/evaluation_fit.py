@@ -7,7 +7,7 @@ values; `Model.fit` fits a network in floats, `Model.evaluation` rounds it to wh
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -226,9 +226,18 @@ class Model:
         return Evaluation(packed([stack.floats() for stack in self.stacks]), facts)
 
     def fit(
-        self, samples: Samples, epochs: float, rate: float = 2e-3, batch: int = 2048, seed: int = 0
+        self,
+        samples: Samples,
+        epochs: float,
+        rate: float = 2e-3,
+        batch: int = 2048,
+        seed: int = 0,
+        after_step: Callable[[], None] = lambda: None,
     ) -> list[float]:
-        """Fit every stack to its samples; the loss of each at its end (NaN: no samples)."""
+        """Fit every stack to its samples; the loss of each at its end (NaN: no samples).
+
+        What ``after_step`` raises leaves the fit half done.
+        """
         generator = torch.Generator().manual_seed(seed)
         losses = []
         for number, stack in enumerate(self.stacks):
@@ -244,7 +253,9 @@ class Model:
                 stack.mean.copy_(some.mean(0))
                 stack.deviation.copy_(some.std(0).clamp(min=0.15))
                 self.started[number] = True
-            losses.append(_fit_stack(stack, inputs, target, epochs, rate, batch, generator))
+            losses.append(
+                _fit_stack(stack, inputs, target, epochs, rate, batch, generator, after_step)
+            )
         return losses
 
 
@@ -256,6 +267,7 @@ def _fit_stack(
     rate: float,
     batch: int,
     generator: torch.Generator,
+    after_step: Callable[[], None],
 ) -> float:
     optimizer = torch.optim.Adam(stack.parameters(), lr=rate, weight_decay=1e-6)
     steps = max(1, round(epochs * len(inputs) / batch))
@@ -274,6 +286,7 @@ def _fit_stack(
         schedule.step()
         stack.hold_in_bounds()
         recent += 0.01 * (loss.item() - recent) if recent else loss.item()
+        after_step()
     return recent
 
 

@@ -12,12 +12,14 @@ has the few methods that the launcher calls on one, as the MXNet baseline has.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -52,6 +54,8 @@ from mabs.strength import Measurement, Record
 
 CHAMPION = "champion.evaluation"
 MODEL, PROGRESS, STATE = "model.pt", "progress.json", "state.json"
+LOOK_SECONDS = 1.0
+"""How often is looked, in an iteration that may take many minutes, whether the run is to stop."""
 CPUS_OF_RUNNER = 0.5
 """What Ray sets aside for a runner: half, since the learner needs one of them now and then."""
 FRAGMENTS_AHEAD = 2
@@ -220,11 +224,18 @@ def _searching(evaluation: Evaluation, seed: int) -> Search:
     return Search(evaluation=evaluation)
 
 
+class BrokenOffError(RuntimeError):
+    """An iteration does not come to its end, since the run was told to stop."""
+
+
 class EXIT:
     """Expert iteration in training, with the methods that the launcher calls on an algorithm."""
 
     env_runner_group = None
     """RLlib has no runners here: they are actors of our own."""
+
+    told_to_stop: Callable[[], bool] = staticmethod(lambda: False)
+    """Asked again and again in an iteration, which is broken off when it says so."""
 
     def __init__(self, config: EXITConfig) -> None:
         self.settings = config.settings
@@ -257,26 +268,53 @@ class EXIT:
             self._runners.append(self._runner.remote())
 
     def train(self) -> dict[str, Any]:
-        """One iteration: play, fit, let the candidate play for the champion's place."""
+        """One iteration: play, fit, let the candidate play for the champion's place.
+
+        Raises:
+            BrokenOffError: it was `told_to_stop`. A checkpoint can be saved all the same: games
+                that all were played stay, half a fit does not.
+        """
         began = time.process_time()
         fragments = list(self._play())
         fresh = _labelled(fragments)
         self.memory = [*self.memory, fresh][-self.settings.in_memory :]
-        losses = self.model.fit(
-            Samples.joined(self.memory),
-            self.settings.epochs if self.champion else self.settings.first_epochs,
-            self.settings.lr if self.champion else self.settings.first_lr,
-            seed=self.progress.rounds,
-        )
+        losses = self._fit()
         self.progress.rounds += 1
         self.progress.cpu_seconds += time.process_time() - began
         candidate = self.model.evaluation(facts(self.progress, "train --algorithm EXIT"))
         match = self._match(candidate)
         if match["promoted"]:
             self._promote(candidate)
-        self._measure(least=LEAST_LADDER_SECONDS)
+        with suppress(BrokenOffError):  # all else is done
+            self._measure(least=LEAST_LADDER_SECONDS)
         self.training_iteration += 1
         return self._results(fragments, losses, match)
+
+    def _fit(self) -> list[float]:
+        before = copy.deepcopy(self.model.state())
+        try:
+            return self.model.fit(
+                Samples.joined(self.memory),
+                self.settings.epochs if self.champion else self.settings.first_epochs,
+                self.settings.lr if self.champion else self.settings.first_lr,
+                seed=self.progress.rounds,
+                after_step=self._look,
+            )
+        except BrokenOffError:
+            self.model.restore(before)
+            raise
+
+    def _look(self) -> None:
+        if self.told_to_stop():
+            raise BrokenOffError("the run was told to stop")
+
+    def _done(self, references: Sequence[ray.ObjectRef]) -> ray.ObjectRef:
+        """The first of them that is done; raises `BrokenOffError` while none is."""
+        while True:
+            ready, _ = ray.wait(list(references), num_returns=1, timeout=LOOK_SECONDS)
+            self._look()
+            if ready:
+                return ready[0]
 
     def conclude(self, results: dict[str, Any]) -> None:
         """After the last iteration: place what came of it, and mend its ``results``."""
@@ -336,9 +374,9 @@ class EXIT:
         played = 0
         while played < self.settings.moves:
             self._ask_runners()
-            ready, _ = ray.wait(list(self._fragments), num_returns=1)
-            asked = self._fragments.pop(ready[0])
-            fragment = replace(ray.get(ready[0]), champion=asked.champion)
+            done = self._done(list(self._fragments))
+            asked = self._fragments.pop(done)
+            fragment = replace(ray.get(done), champion=asked.champion)
             searched = int((fragment.games.rows["kind"] != AT_RANDOM).sum())
             self._schedule.played(asked.kind, searched - self._fragment)
             self.progress.games += len(fragment.games.points)
@@ -397,7 +435,7 @@ class EXIT:
                 runner = self._runners[number % len(self._runners)]
                 snakes = (2, 4)[number % 2]
                 references.append(runner.pair.remote(one, other, snakes, base + number))
-            outcome, seconds = ray.get(references[index])
+            outcome, seconds = ray.get(self._done([references[index]]))
             self.progress.cpu_seconds += seconds
             yield outcome
 
@@ -416,7 +454,7 @@ class EXIT:
             self.champion, self.settings.ladder_positions, owed, self.progress.rounds
         )
         self._ask_runners()  # the others do not wait for it
-        placement, seconds = ray.get(placing)
+        placement, seconds = ray.get(self._done([placing]))
         self.progress.cpu_seconds += seconds
         self.strength.ladder_seconds += seconds
         self.strength.training_seconds = self.progress.cpu_seconds

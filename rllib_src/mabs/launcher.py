@@ -18,12 +18,12 @@ from mabs import algorithms, experiments, shown_game, starter_pack, strength, wa
 from mabs.actor_critic import PolicyNetwork
 from mabs.apex import APEX
 from mabs.dqn import DQN, DQNConfig
-from mabs.environment import ENV_NAME, head_plane, make_vector
+from mabs.environment import DEFAULTS, ENV_NAME, head_plane, make_vector
 from mabs.export import export_checkpoint
 from mabs.metrics import GAME_METRICS
 from mabs.network import DuelingQNetwork, build, network_settings
 from mabs.network import check as check_network
-from mabs.opponents import Opponents, absolute, is_file, path_of
+from mabs.opponents import Opponents, absolute, is_file, path_of, thought_per_step
 from mabs.past_selves import PastSelves
 from mxnet_baseline.algorithm import MXNet
 from sagemaker_rl.launch import costs
@@ -186,9 +186,16 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         kind = config.algo_class
         if not issubclass(kind, DQN) or config.num_learners > 0:
             return ""
-        speed = costs.Speed("APEX" if issubclass(kind, APEX) else "DQN", config.training_intensity)
+        options = DEFAULTS | config.env_config
+        speed = costs.Speed(
+            "APEX" if issubclass(kind, APEX) else "DQN",
+            config.training_intensity,
+            thought_per_step=thought_per_step(
+                options["opponents"], options["width"], options["height"], options["num_snakes"]
+            ),
+        )
         if config.num_gpus_per_learner:
-            wanted = config.num_env_runners * costs.SAMPLED_PER_CPU_SECOND["APEX"]
+            wanted = config.num_env_runners * speed.sampled_per_second
             times = wanted * speed.replay_ratio / speed.trained_per_second
             return (
                 f"{config.num_env_runners} runners keep a GPU busy that learns {times:.2g} times "

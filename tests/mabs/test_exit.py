@@ -177,6 +177,49 @@ def test_sigterm_leaves_a_checkpoint_to_resume_from(
     assert f"checkpoint_{done:06d}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "stage",
+    [
+        pytest.param("_play", marks=pytest.mark.slow),
+        "_fit",
+        pytest.param("_match", marks=pytest.mark.slow),
+    ],
+)
+def test_an_iteration_is_broken_off(
+    trained: Path, tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that is told to stop has two minutes, and an iteration may take twenty."""
+    import torch
+
+    from mabs.exit import EXIT
+
+    run = tmp_path / "EXIT"
+    shutil.copytree(trained, run)
+    last = run / "checkpoints" / "checkpoint_000003"
+    before = torch.load(last / "model.pt")["stacks"]
+    samples = len(list(last.glob("samples-*")))
+    original = getattr(EXIT, stage)
+
+    def told(algorithm: EXIT, *arguments: object) -> object:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return original(algorithm, *arguments)
+
+    monkeypatch.setattr(EXIT, stage, told)
+    assert train(tmp_path, "--num-iters", "9", "--rl.training.config.in_memory", "9") == 143
+    assert len(rows(run)) == 3
+    assert json.loads((last / "state.json").read_text())["training_iteration"] == 3
+    # The games that were all played are kept, but not a half fit.
+    assert len(list(last.glob("samples-*"))) == samples + (stage != "_play")
+    after = torch.load(last / "model.pt")["stacks"]
+    same = all(
+        torch.equal(one[name], other[name])
+        for one, other in zip(before, after, strict=True)
+        for name in one
+    )
+    assert same == (stage != "_match")
+    assert (run / "model" / "champion.evaluation").exists()
+
+
 def test_a_runner_that_dies_is_replaced(ray_with_games: None) -> None:
     import ray
 

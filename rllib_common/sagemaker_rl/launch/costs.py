@@ -67,6 +67,8 @@ class Speed:
     """Transitions trained on for each agent-step played (``training_intensity``)."""
     trained_per_second: float = TRAINED_PER_CPU_SECOND
     """Transitions that the learner trains on in a second."""
+    thought_per_step: float = 0.0
+    """CPU seconds that opponents think for an agent-step, besides what was measured."""
 
     def __post_init__(self) -> None:
         if self.algorithm not in SAMPLED_PER_CPU_SECOND:
@@ -77,12 +79,17 @@ class Speed:
         _check_positive("replay_ratio", self.replay_ratio, "the job's training_intensity")
         _check_positive("trained_per_second", self.trained_per_second, "what your learner does")
 
+    @property
+    def sampled_per_second(self) -> float:
+        """Agent-steps that one CPU plays in a second."""
+        return 1 / (1 / SAMPLED_PER_CPU_SECOND[self.algorithm] + self.thought_per_step)
+
     def forecast(self, cpus: int) -> Forecast:
         """What so many CPUs do.
 
         DQN plays and learns by turns on one CPU; APEX learns on one and plays on the others.
         """
-        sampled = SAMPLED_PER_CPU_SECOND[self.algorithm]
+        sampled = self.sampled_per_second
         learned = self.trained_per_second / self.replay_ratio
         if self.algorithm == "DQN" or cpus == 1:
             steps = 1 / (1 / sampled + 1 / learned)

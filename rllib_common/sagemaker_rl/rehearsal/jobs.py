@@ -368,7 +368,7 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
         for group in groups
     ]
     channels = [channel["ChannelName"] for channel in request.get("InputDataConfig", [])]
-    container = request["AlgorithmSpecification"]
+    container = request.get("AlgorithmSpecification", {})
     program = [
         *container.get("ContainerEntrypoint", ()),
         *container.get("ContainerArguments", ()),
