@@ -5,7 +5,9 @@
 
 5 snakes on 11x11, our network, batches of 512, a replay ratio of 2, one torch thread. RLlib's DQN
 plays 16 games through `BattlesnakeMultiAgentEnv` in float32, as it comes; ours is the default of
-``battlesnake-gym train``. Then APEX with two runners against DQN, both at a replay ratio of 0.25.
+``battlesnake-gym train``. Then both at equal precision, float32 and bfloat16, RLlib's with Adam in
+one call and without asking each gradient whether it is finite, as ours. Then APEX with two runners
+against DQN, both at a replay ratio of 0.25.
 Seconds are of CPU time, over all processes that play, store or learn (Ray's own servers do not
 count), because a busy machine changes them least. Every measurement is a process of its own:
 first it plays without learning, then it plays and learns.
@@ -46,11 +48,17 @@ class Setup:
     algorithm: str
     replay_ratio: float
     runners: int = 0
+    bfloat16: bool | None = None
+    """None: as it comes, which is float32 for RLlib's and what is faster for ours."""
 
 
 SETUPS = {
     "stock": Setup("stock", 2.0),
     "dqn": Setup("DQN", 2.0),
+    "stock-float32": Setup("stock", 2.0, bfloat16=False),
+    "dqn-float32": Setup("DQN", 2.0, bfloat16=False),
+    "stock-bfloat16": Setup("stock", 2.0, bfloat16=True),
+    "dqn-bfloat16": Setup("DQN", 2.0, bfloat16=True),
     "dqn-0.25": Setup("DQN", 0.25),
     "apex-0.25": Setup("APEX", 0.25, runners=2),
 }
@@ -95,7 +103,7 @@ class Stopwatch:
         setattr(owner, name, timed)
 
 
-def stock_config(agents_alive: float) -> Any:
+def stock_config(setup: Setup, agents_alive: float) -> Any:
     """RLlib's DQN; ``agents_alive`` because it counts its replay ratio in turns of games."""
     from ray.rllib.algorithms.dqn import DQNConfig
     from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
@@ -106,7 +114,7 @@ def stock_config(agents_alive: float) -> Any:
     from mabs.network import SnakeQModule
 
     ours = _ours()
-    return (
+    config = (
         DQNConfig()
         .environment(ENV_NAME, env_config=_games())
         .env_runners(num_env_runners=0, num_envs_per_env_runner=16, rollout_fragment_length=32)
@@ -115,7 +123,7 @@ def stock_config(agents_alive: float) -> Any:
             rl_module_spec=MultiRLModuleSpec(
                 rl_module_specs={MODULE: RLModuleSpec(module_class=SnakeQModule)}
             ),
-            model_config=ours.model_config | {"bfloat16": False},
+            model_config=ours.model_config | {"bfloat16": bool(setup.bfloat16)},
         )
         .training(
             lr=ours.lr,
@@ -123,7 +131,7 @@ def stock_config(agents_alive: float) -> Any:
             n_step=ours.n_step,
             epsilon=EPSILON,
             train_batch_size_per_learner=BATCH,
-            training_intensity=SETUPS["stock"].replay_ratio * agents_alive,
+            training_intensity=setup.replay_ratio * agents_alive,
             target_network_update_freq=ours.target_network_update_freq,
             num_steps_sampled_before_learning_starts=NEVER,
             replay_buffer_config={
@@ -134,6 +142,20 @@ def stock_config(agents_alive: float) -> Any:
             },
         )
     )
+    if setup.bfloat16 is not None:
+        config.learners(learner_class=_fused_learner())
+        config.torch_skip_nan_gradients = True
+    return config
+
+
+def _fused_learner() -> type:
+    """RLlib's learner with our optimizer."""
+    from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
+
+    from mabs.learner import SnakeDQNLearner
+
+    optimizers = "configure_optimizers_for_module"
+    return type("FusedLearner", (DQNTorchLearner,), {optimizers: vars(SnakeDQNLearner)[optimizers]})
 
 
 def _share(agent: str, episode: Any, **_: Any) -> str:
@@ -159,7 +181,7 @@ def our_config(setup: Setup) -> Any:
     """DQN or APEX, as ``battlesnake-gym train`` has them but for what is compared."""
     from mabs.algorithms import configure
 
-    return (
+    config = (
         configure(setup.algorithm, _games())
         .env_runners(num_env_runners=setup.runners)
         .training(
@@ -171,6 +193,9 @@ def our_config(setup: Setup) -> Any:
             replay_buffer_config={"capacity": CAPACITY, "alpha": 0.6, "beta": 0.4},
         )
     )
+    if setup.bfloat16 is not None:
+        config.rl_module(model_config=config.model_config | {"bfloat16": setup.bfloat16})
+    return config
 
 
 class Course:
@@ -297,7 +322,9 @@ def measure(setup: Setup, cpu_seconds: float) -> Figures:
     start_ray(cpus=4)
 
     def config(agents_alive: float) -> Any:
-        return stock_config(agents_alive) if setup.algorithm == "stock" else our_config(setup)
+        if setup.algorithm == "stock":
+            return stock_config(setup, agents_alive)
+        return our_config(setup)
 
     playing = Course(config(agents_alive=SNAKES))
     played = playing.run(cpu_seconds / 3)
@@ -348,13 +375,14 @@ def table(figures: dict[str, Figures]) -> str:
             f"| {seen.agent_steps_wall:,.0f} | {seen.replay_ratio:.2f} | {share} "
             f"| {seen.memory:,.0f} |"
         )
-    if {"stock", "dqn"} <= set(figures):
-        stock, ours = figures["stock"], figures["dqn"]
-        lines += [
-            "",
-            f"DQN against RLlib's own: sampling {ours.sampling / stock.sampling:.1f} times as "
-            f"fast, updates {ours.updates / stock.updates:.1f} times.",
-        ]
+    for kind, told in (("", "as it comes"), ("-float32", "float32"), ("-bfloat16", "bfloat16")):
+        if {f"stock{kind}", f"dqn{kind}"} <= set(figures):
+            stock, ours = figures[f"stock{kind}"], figures[f"dqn{kind}"]
+            lines += [
+                "",
+                f"DQN against RLlib's own, {told}: sampling {ours.sampling / stock.sampling:.1f} "
+                f"times as fast, updates {ours.updates / stock.updates:.1f} times.",
+            ]
     if {"dqn-0.25", "apex-0.25"} <= set(figures):
         dqn, apex = figures["dqn-0.25"], figures["apex-0.25"]
         lines += [

@@ -57,7 +57,8 @@ def test_winner_sees_far_and_its_other_differs_by_demonstrations_alone() -> None
     assert winner.symmetries
     assert winner.gamma == 0.995
     assert winner.demonstrations["moves"] == 0
-    assert shown.demonstrations["moves"] == 60_000
+    assert shown.demonstrations["moves"] == 100_000
+    assert winner.env_config["observation"] == "reach"
     assert shown.demonstrations["margin"] == winner.demonstrations["margin"]
     assert winner.env_config == shown.env_config
     shown.demonstrations = winner.demonstrations
