@@ -1,10 +1,12 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Writing files so that nobody ever sees half of one, and archives that are always the same."""
 
 from __future__ import annotations
 
+import io
 import os
 import secrets
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
@@ -21,3 +23,15 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+
+
+def zipped(files: Iterable[tuple[str, bytes]], mode: int) -> bytes:
+    """An archive of named files with these permissions: the same files give the same bytes."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, data in files:
+            info = zipfile.ZipInfo(name)  # of a day of its own
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = mode << 16
+            archive.writestr(info, data)
+    return packed.getvalue()

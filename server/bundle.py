@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from battlesnake_gym import policy_file, snakes
+from battlesnake_gym.files import zipped
 from battlesnake_gym.json_fields import plain
 from battlesnake_gym.snakes import Bounded, Factory
 from heuristics import filters, own_rules, search
@@ -163,14 +164,8 @@ def write(facts: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
     }
     text = json.dumps(told, indent=2) + "\n"
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, data in ((FACTS, text.encode()), *sorted(files.items())):
-            info = zipfile.ZipInfo(name)  # of a day of its own, so that packing twice is the same
-            info.compress_type = zipfile.ZIP_DEFLATED
-            info.external_attr = 0o644 << 16  # Lambda's user must be able to read it
-            archive.writestr(info, data)
-    return packed.getvalue()
+    # Lambda's user must be able to read it.
+    return zipped(((FACTS, text.encode()), *sorted(files.items())), 0o644)
 
 
 def run_rules(source: bytes, name: str) -> ModuleType:

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import io
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from battlesnake_gym.command_line import Parser, refuse
-from battlesnake_gym.files import write_atomically
+from battlesnake_gym.files import write_atomically, zipped
 from server.aws import deployment_file
 
 PYTHON = "3.13"
@@ -60,7 +58,8 @@ def build(path: Path) -> int:
     size = sum(map(len, files.values()))
     if size > LIMIT:
         raise LayerError(f"the layer has {size >> 20} MB unpacked, and Lambda takes {LIMIT >> 20}")
-    write_atomically(path, lambda part: part.write_bytes(_zipped(files)))
+    named = sorted((f"python/{name}", data) for name, data in files.items())
+    write_atomically(path, lambda part: part.write_bytes(zipped(named, 0o755)))
     return size
 
 
@@ -135,18 +134,6 @@ def _tree(root: Path) -> Iterator[tuple[str, Path]]:
         path = file.relative_to(root).as_posix()
         if file.is_file() and not NOT_ASKED_FOR.search(f"/{path}"):
             yield path, file
-
-
-def _zipped(files: dict[str, bytes]) -> bytes:
-    """The same files give the same bytes."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in sorted(files.items()):
-            info = zipfile.ZipInfo(f"python/{name}")
-            info.external_attr = 0o755 << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, data)
-    return packed.getvalue()
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -19,6 +19,7 @@ from battlesnake_gym.rules import MOVES, Game
 from battlesnake_gym.single import BattlesnakeEnv
 from battlesnake_gym.snakes import Decision
 from battlesnake_gym.wrappers import Enlarged
+from tests.battlesnake_gym.test_vector import POSITION
 
 NAME = "battlesnake_gym:Battlesnake-v0"
 
@@ -225,22 +226,8 @@ def test_truncation() -> None:
     assert trace[-1][2:4] == (False, True)
 
 
-POSITION = """
-turn=40
-. . . . . . .
-. A < < . . .
-. . . ^ . * .
-. . . . . . .
-. . . v . . .
-. * . v . . .
-. . . > B . .
-A: health=50
-B: you
-"""
-
-
 def test_start_from_positions() -> None:
-    board = Board.from_text(POSITION)
+    board = Board.from_text(POSITION + "B: you\n")
     env = make(opponents=[careful, careful])
     for seed in range(10):
         _, info = env.reset(seed=seed, options={"states": [board.to_api()]})

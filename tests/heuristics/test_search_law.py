@@ -32,115 +32,78 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = [
-    Mutant("nobody hungers", "position.h", "    health--;\n    if (bits_has", "    if (bits_has"),
-    Mutant("food comes a turn late", "position.h", "return 100;", "return 99;"),
-    Mutant(
-        "food in hazards does not save",
-        "position.h",
-        "(bits_has(&at->food, cell)) return",
-        "(0) return",
-    ),
-    Mutant(
-        "one layer of hazard is as many", "position.h", "layer > 0; layer--", "layer > 0; layer = 0"
-    ),
-    Mutant("healing goes beyond 100", "position.h", "if (health > 100) health = 100;", ""),
-    Mutant("stacks stay", "position.h", "        body->stacked--;\n", ""),
-    Mutant("tails stay", "position.h", "        body->tail++;\n", ""),
-    Mutant(
-        "tails stay on the board",
-        "position.h",
-        "leave(search, at, s, segment(search, s, body->tail));",
-        ";",
-    ),
-    Mutant(
-        "eating makes no longer",
-        "position.h",
-        "            body->length++;\n            fed",
-        "            fed",
-    ),
-    Mutant(
-        "eating stacks nothing",
-        "position.h",
-        "            body->stacked++;\n            body",
-        "            body",
-    ),
-    Mutant("food stays", "position.h", "            bits_drop(&at->food, target[s]);\n", ""),
-    Mutant(
-        "eaten food stays in the key", "position.h", "at->hash ^= search->food_key[target[s]];", ";"
-    ),
-    Mutant(
-        "the starved block others",
-        "position.h",
-        "target[s] == OFF_BOARD) eliminate(search, to, s);",
-        "0) ;",
-    ),
-    Mutant(
-        "nobody dies in a body",
-        "position.h",
-        "if (bits_has(&at->occupied, target[s])) return 1;",
-        "",
-    ),
-    Mutant(
-        "heads of one length pass",
-        "position.h",
-        "at->snake[o].length >= at->snake[s].length",
-        "at->snake[o].length > at->snake[s].length",
-    ),
-    Mutant("the longer dies, too", "position.h", "at->snake[o].length >= at->snake[s].length", "1"),
-    Mutant(
-        "collisions one after the other",
-        "position.h",
-        "dies[s] = collides(search, to, s, target);",
-        "if (collides(search, to, s, target)) eliminate(search, to, s);",
-    ),
-    Mutant(
-        "the dead still lie there",
-        "position.h",
-        "leave(search, at, s, segment(search, s, i));",
-        ";",
-    ),
-    Mutant(
-        "heads of the dead stay in the key",
-        "position.h",
-        "at->hash ^= search->head_key[s][segment(search, s, body->head)];",
-        ";",
-    ),
-    Mutant("constrictors hunger", "position.h", "        body->health = 100;\n", ""),
-    Mutant("constrictors do not grow", "position.h", "            body->stacked = 1;\n", ""),
-    Mutant(
-        "constrictors grow without length",
-        "position.h",
-        "body->stacked = 1;\n            body->length++;",
-        "body->stacked = 1;",
-    ),
-    Mutant(
-        "constrictors keep their food",
-        "position.h",
-        "bits_any(to->food)) wipe_food(search, to);",
-        "0) ;",
-    ),
-    Mutant(
-        "up does not wrap",
-        "search_body.h",
-        "cell + width : wrap ? x : OFF_BOARD",
-        "cell + width : OFF_BOARD",
-    ),
-    Mutant(
-        "down wraps a row too high",
-        "search_body.h",
-        "width * (height - 1) : OFF_BOARD",
-        "width * (height - 2) : OFF_BOARD",
-    ),
-    Mutant(
-        "walls are open on the left", "search_body.h", "x > 0 ? cell - 1 :", "cell > 0 ? cell - 1 :"
-    ),
-    Mutant("stacks are not seen", "search_body.h", "        stacked++;\n", "        break;\n"),
-    Mutant(
-        "bodies are set up as long as they look",
-        "search_body.h",
-        ".length = length",
-        ".length = kept",
-    ),
+    Mutant(rule, file, *change)
+    for file, changes in {
+        "position.h": [
+            ("nobody hungers", "    health--;\n    if (bits_has", "    if (bits_has"),
+            ("food comes a turn late", "return 100;", "return 99;"),
+            ("food in hazards does not save", "(bits_has(&at->food, cell)) return", "(0) return"),
+            ("one layer of hazard is as many", "layer > 0; layer--", "layer > 0; layer = 0"),
+            ("healing goes beyond 100", "if (health > 100) health = 100;", ""),
+            ("stacks stay", "        body->stacked--;\n", ""),
+            ("tails stay", "        body->tail++;\n", ""),
+            (
+                "tails stay on the board",
+                "leave(search, at, s, segment(search, s, body->tail));",
+                ";",
+            ),
+            (
+                "eating makes no longer",
+                "            body->length++;\n            fed",
+                "            fed",
+            ),
+            (
+                "eating stacks nothing",
+                "            body->stacked++;\n            body",
+                "            body",
+            ),
+            ("food stays", "            bits_drop(&at->food, target[s]);\n", ""),
+            ("eaten food stays in the key", "at->hash ^= search->food_key[target[s]];", ";"),
+            (
+                "the starved block others",
+                "target[s] == OFF_BOARD) eliminate(search, to, s);",
+                "0) ;",
+            ),
+            ("nobody dies in a body", "if (bits_has(&at->occupied, target[s])) return 1;", ""),
+            (
+                "heads of one length pass",
+                "at->snake[o].length >= at->snake[s].length",
+                "at->snake[o].length > at->snake[s].length",
+            ),
+            ("the longer dies, too", "at->snake[o].length >= at->snake[s].length", "1"),
+            (
+                "collisions one after the other",
+                "dies[s] = collides(search, to, s, target);",
+                "if (collides(search, to, s, target)) eliminate(search, to, s);",
+            ),
+            ("the dead still lie there", "leave(search, at, s, segment(search, s, i));", ";"),
+            (
+                "heads of the dead stay in the key",
+                "at->hash ^= search->head_key[s][segment(search, s, body->head)];",
+                ";",
+            ),
+            ("constrictors hunger", "        body->health = 100;\n", ""),
+            ("constrictors do not grow", "            body->stacked = 1;\n", ""),
+            (
+                "constrictors grow without length",
+                "body->stacked = 1;\n            body->length++;",
+                "body->stacked = 1;",
+            ),
+            ("constrictors keep their food", "bits_any(to->food)) wipe_food(search, to);", "0) ;"),
+        ],
+        "search_body.h": [
+            ("up does not wrap", "cell + width : wrap ? x : OFF_BOARD", "cell + width : OFF_BOARD"),
+            (
+                "down wraps a row too high",
+                "width * (height - 1) : OFF_BOARD",
+                "width * (height - 2) : OFF_BOARD",
+            ),
+            ("walls are open on the left", "x > 0 ? cell - 1 :", "cell > 0 ? cell - 1 :"),
+            ("stacks are not seen", "        stacked++;\n", "        break;\n"),
+            ("bodies are set up as long as they look", ".length = length", ".length = kept"),
+        ],
+    }.items()
+    for rule, *change in changes
 ]
 
 

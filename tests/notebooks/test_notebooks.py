@@ -41,17 +41,16 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def change(path: Path, *replacements: tuple[str, str]) -> None:
-    """Make a notebook smaller: each replacement is what stands there once, and what shall."""
+def execute(path: Path, *replacements: tuple[str, str]) -> str:
+    """Run a notebook in its folder; returns what its cells printed and returned, as text.
+
+    Each replacement makes it smaller: what stands there once, and what shall.
+    """
     text = path.read_text()
     for old, new in replacements:
         assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {path.name}"
         text = text.replace(old, new)
     path.write_text(text)
-
-
-def execute(path: Path) -> str:
-    """Run a notebook in its folder; returns what its cells printed and returned, as text."""
     settings = path.parent / ".jupyter"
     command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", "-p", "no:cacheprovider"]
     done = subprocess.run(
@@ -106,9 +105,7 @@ def runs_jobs(test: Test, seconds: float | None = 1800) -> Test:
 @pytest.mark.slow
 @runs_jobs
 def test_tuning(workplace: Path) -> None:
-    path = workplace / "8_tuning.ipynb"
-    change(path, ("minutes = 0.5", "minutes = 0.05"))
-    said = execute(path)
+    said = execute(workplace / "8_tuning.ipynb", ("minutes = 0.5", "minutes = 0.05"))
     assert said.count(": Completed, episode_reward_mean ") == 3
     assert re.search(r"^going-on ", said, re.MULTILINE), said
     assert re.search(r"^best ", said, re.MULTILINE), said
@@ -116,9 +113,7 @@ def test_tuning(workplace: Path) -> None:
 
 @partial(runs_jobs, seconds=900)
 def test_policy_training(workplace: Path) -> None:
-    path = workplace / "2_policy_training.ipynb"
-    change(path, ("minutes = 0.5", "minutes = 0.05"))
-    said = execute(path)
+    said = execute(workplace / "2_policy_training.ipynb", ("minutes = 0.5", "minutes = 0.05"))
     assert "algo-1 | training_iteration=1 " in said
     assert re.search(r"episode_reward_mean +\d", said), said  # CloudWatch's
     assert re.search(r"^trained +\d+\.\d ± ", said, re.MULTILINE), said
@@ -130,9 +125,7 @@ def test_policy_training(workplace: Path) -> None:
 @pytest.mark.slow
 @runs_jobs
 def test_homogeneous(workplace: Path) -> None:
-    path = workplace / "3_homogeneous.ipynb"
-    change(path, ("minutes = 0.5", "minutes = 0.1"))
-    said = execute(path)
+    said = execute(workplace / "3_homogeneous.ipynb", ("minutes = 0.5", "minutes = 0.1"))
     assert "2 instances, but num_workers is 0" in said
     taken, again, goes_on = said.partition("the job goes on with new ones")
     assert "algo-1 | training_iteration=1 " in taken
@@ -145,9 +138,7 @@ def test_homogeneous(workplace: Path) -> None:
 @pytest.mark.slow
 @runs_jobs
 def test_heterogeneous(workplace: Path) -> None:
-    path = workplace / "4_heterogeneous.ipynb"
-    change(path, ("minutes = 0.5", "minutes = 0.1"))
-    said = execute(path)
+    said = execute(workplace / "4_heterogeneous.ipynb", ("minutes = 0.5", "minutes = 0.1"))
     assert "algo-1 | training_iteration=1 " in said
     assert "secondary/algo-1 has joined primary/algo-1" in said
     assert re.search(r"^trained +\d+\.\d ± ", said, re.MULTILINE), said
@@ -157,9 +148,7 @@ def test_heterogeneous(workplace: Path) -> None:
 @pytest.mark.slow
 @runs_jobs
 def test_hill_training(workplace: Path) -> None:
-    path = workplace / "6_hill_training.ipynb"
-    change(path, ("minutes = 0.5", "minutes = 0.05"))
-    said = execute(path)
+    said = execute(workplace / "6_hill_training.ipynb", ("minutes = 0.5", "minutes = 0.05"))
     assert re.search(r"^forbidden +- +allowed +- +- *$", said, re.MULTILINE), said
     for label in ("vanilla", "mask", "fine-walls", "pay-kills"):
         assert re.search(rf"^{label} +\d+\.\d ± ", said, re.MULTILINE), said
@@ -175,9 +164,7 @@ def test_hill_training(workplace: Path) -> None:
 @runs_jobs
 def test_procgen_train(workplace: Path) -> None:
     pytest.importorskip("envpool", reason="needs the extra procgen")
-    path = workplace / "procgen_1_train.ipynb"
-    change(path, ("minutes = 1 ", "minutes = 0.05 "))
-    said = execute(path)
+    said = execute(workplace / "procgen_1_train.ipynb", ("minutes = 1 ", "minutes = 0.05 "))
     assert "algo-1 | training_iteration=1 " in said
     assert re.search(r"coinrun on training levels: reward .* normalized score", said), said
     for made in ("curve.png", "videos/coinrun-000.gif"):
@@ -188,9 +175,7 @@ def test_procgen_train(workplace: Path) -> None:
 @runs_jobs
 def test_procgen_distributed(workplace: Path) -> None:
     pytest.importorskip("envpool", reason="needs the extra procgen")
-    path = workplace / "procgen_2_distributed.ipynb"
-    change(path, ("minutes = 0.5", "minutes = 0.05"))
-    said = execute(path)
+    said = execute(workplace / "procgen_2_distributed.ipynb", ("minutes = 0.5", "minutes = 0.05"))
     assert "algo-2 | the master algo-1 ends the cluster: training is done" in said
     assert said.count("algo-1 | training_iteration=1 ") == 2
     assert (workplace / "runs/procgen-distributed.png").stat().st_size > 0

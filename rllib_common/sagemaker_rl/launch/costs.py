@@ -242,12 +242,9 @@ def _groups(arguments: argparse.Namespace) -> list[Group]:
     if (arguments.spot_share or arguments.secondary_spot_share) and not arguments.spot_saving:
         raise CostError("spot_saving is 0, so spot would save nothing; give --spot-saving too")
     first = Group(
-        arguments.instances,
-        arguments.cpus,
-        arguments.price_per_hour,
-        arguments.spot_share,
+        arguments.instances, arguments.cpus, arguments.price_per_hour, arguments.spot_share,
         arguments.spot_saving,
-    )
+    )  # fmt: skip
     if not arguments.secondary_instances:
         return [first]
     if arguments.secondary_cpus is None or arguments.secondary_price_per_hour is None:
@@ -256,12 +253,9 @@ def _groups(arguments: argparse.Namespace) -> list[Group]:
             "give --secondary-cpus and --secondary-price-per-hour too"
         )
     second = Group(
-        arguments.secondary_instances,
-        arguments.secondary_cpus,
-        arguments.secondary_price_per_hour,
-        arguments.secondary_spot_share,
-        arguments.spot_saving,
-    )
+        arguments.secondary_instances, arguments.secondary_cpus,
+        arguments.secondary_price_per_hour, arguments.secondary_spot_share, arguments.spot_saving,
+    )  # fmt: skip
     return [first, second]
 
 
@@ -283,64 +277,29 @@ def parser() -> Parser:
         "Example: battlesnake-gym cost --price-per-hour 0.408 --cpus 8 --instances 3 "
         "--replay-ratio 0.25 --spot-share 1 --spot-saving 0.6",
     )
-    primary = parser.add_argument_group("instances")
-    primary.add_argument(
-        "--price-per-hour",
-        type=float,
-        required=True,
-        metavar="PRICE",
-        help="list price of one instance",
-    )
-    primary.add_argument("--cpus", type=int, required=True, metavar="N", help="its vCPUs")
-    primary.add_argument(
-        "--instances",
-        type=int,
-        default=1,
-        metavar="N",
-        help="equal instances",
-    )
-    primary.add_argument(
-        "--spot-share",
-        type=float,
-        default=0.0,
-        metavar="PART",
-        help="part of the hours on spot, 0 to 1",
-    )
-    primary.add_argument(
-        "--spot-saving",
-        type=float,
-        default=0.0,
-        metavar="PART",
-        help="part of the price that spot saves, 0 to 1; SageMaker shows it for each job",
-    )
-    secondary = parser.add_argument_group("a second job that plays for the first")
-    secondary.add_argument("--secondary-instances", type=int, default=0, metavar="N")
-    secondary.add_argument("--secondary-cpus", type=int, metavar="N")
-    secondary.add_argument("--secondary-price-per-hour", type=float, metavar="PRICE")
-    secondary.add_argument("--secondary-spot-share", type=float, default=0.0, metavar="PART")
-    speed = parser.add_argument_group("speed")
-    speed.add_argument("--algorithm", default="APEX", help="APEX or DQN")
-    speed.add_argument(
-        "--replay-ratio",
-        type=float,
-        default=2.0,
-        metavar="RATIO",
-        help="training_intensity",
-    )
-    speed.add_argument(
-        "--trained-per-second",
-        type=float,
-        default=TRAINED_PER_CPU_SECOND,
-        metavar="N",
-        help="transitions that the learner trains on in a second "
-        "(default: %(default).0f, on a CPU; a GPU's is yours to measure)",
-    )
-    speed.add_argument(
-        "--agent-steps-per-second",
-        type=float,
-        metavar="N",
-        help="of the whole job, from its progress.csv, instead of these",
-    )
+    add = parser.add_argument_group("instances").add_argument
+    add("--price-per-hour", type=float, required=True, metavar="PRICE",
+        help="list price of one instance")  # fmt: skip
+    add("--cpus", type=int, required=True, metavar="N", help="its vCPUs")
+    add("--instances", type=int, default=1, metavar="N", help="equal instances")
+    add("--spot-share", type=float, default=0.0, metavar="PART",
+        help="part of the hours on spot, 0 to 1")  # fmt: skip
+    add("--spot-saving", type=float, default=0.0, metavar="PART",
+        help="part of the price that spot saves, 0 to 1; SageMaker shows it for "
+        "each job")  # fmt: skip
+    add = parser.add_argument_group("a second job that plays for the first").add_argument
+    add("--secondary-instances", type=int, default=0, metavar="N")
+    add("--secondary-cpus", type=int, metavar="N")
+    add("--secondary-price-per-hour", type=float, metavar="PRICE")
+    add("--secondary-spot-share", type=float, default=0.0, metavar="PART")
+    add = parser.add_argument_group("speed").add_argument
+    add("--algorithm", default="APEX", help="APEX or DQN")
+    add("--replay-ratio", type=float, default=2.0, metavar="RATIO", help="training_intensity")
+    add("--trained-per-second", type=float, default=TRAINED_PER_CPU_SECOND, metavar="N",
+        help="transitions that the learner trains on in a second (default: %(default).0f, on a "
+        "CPU; a GPU's is yours to measure)")  # fmt: skip
+    add("--agent-steps-per-second", type=float, metavar="N",
+        help="of the whole job, from its progress.csv, instead of these")  # fmt: skip
     parser.add_argument("--hours", type=float, default=1.0, help="how long the job runs")
     add_json(parser)
     return parser

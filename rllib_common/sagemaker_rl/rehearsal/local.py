@@ -433,49 +433,26 @@ def parser() -> Parser:
         "instances as processes, S3 by moto. Start it in the repository. Example: "
         "sagemaker-local train-mabs.py --instances 3 --hyperparameters algorithm=APEX minutes=1",
     )
-    parser.add_argument("entry_point", help="the script, such as train-mabs.py")
-    parser.add_argument("--source-dir", type=Path, default=Path("rllib_src"), help="its folder")
-    parser.add_argument(
-        "--dependencies",
-        type=Path,
-        nargs="*",
-        default=[Path(folder) for folder in DEPENDENCIES],
-        help=f"folders to put beside it ({' '.join(DEPENDENCIES)})",
-    )
-    parser.add_argument("--instances", type=int, default=1, help="instances of the job")
-    parser.add_argument(
-        "--secondary",
-        type=int,
-        default=0,
-        help="instances of a secondary job that plays for this one (none)",
-    )
-    parser.add_argument(
-        "--hyperparameters",
-        nargs="+",
-        default=[],
-        metavar="NAME=VALUE",
-        help="also JSON objects and .json files",
-    )
-    parser.add_argument(
-        "--channels",
-        nargs="+",
-        default=[],
-        metavar="NAME=PATH",
-        help="data channels: files or folders, such as policy=runs/first/model",
-    )
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=Path("sagemaker-local") / "job",
-        help="where the job lives; its checkpoints are resumed",
-    )
+    add = parser.add_argument
+    add("entry_point", help="the script, such as train-mabs.py")
+    add("--source-dir", type=Path, default=Path("rllib_src"), help="its folder")
+    add("--dependencies", type=Path, nargs="*", default=[Path(folder) for folder in DEPENDENCIES],
+        help=f"folders to put beside it ({' '.join(DEPENDENCIES)})")  # fmt: skip
+    add("--instances", type=int, default=1, help="instances of the job")
+    add("--secondary", type=int, default=0,
+        help="instances of a secondary job that plays for this one (none)")  # fmt: skip
+    add("--hyperparameters", nargs="+", default=[], metavar="NAME=VALUE",
+        help="also JSON objects and .json files")  # fmt: skip
+    add("--channels", nargs="+", default=[], metavar="NAME=PATH",
+        help="data channels: files or folders, such as policy=runs/first/model")  # fmt: skip
+    add("--folder", type=Path, default=Path("sagemaker-local") / "job",
+        help="where the job lives; its checkpoints are resumed")  # fmt: skip
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
     """Rehearse a job; the exit status is that of the first instance that failed."""
-    options = parser()
-    arguments = options.parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         job = LocalJob(
             entry_point=arguments.entry_point,
