@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,35 +37,49 @@ class Entry:
 class Library:
     """Recorded games by name, the newest first.
 
-    ``roots`` are files and folders; folders are searched to the bottom. Raises ``ValueError`` where
-    one of them does not exist. Nothing outside the roots is ever read.
+    ``roots`` are files and folders, which may still be missing; folders are searched to the bottom.
+    Nothing outside the roots is ever read.
     """
 
     def __init__(self, roots: Sequence[Path]) -> None:
-        for root in roots:
-            if not root.exists():
-                raise ValueError(f"there is no file or folder {str(root)!r}; check the path")
         self.roots = list(roots)
 
     def entries(self) -> list[Entry]:
         """All files that may hold a recorded game."""
-        found = {}
-        for number, root in enumerate(self.roots):
-            above = root if root.is_dir() else root.parent
-            prefix = f"{number}/" if len(self.roots) > 1 else ""
-            for path in _files(root):
-                key = prefix + path.relative_to(above).as_posix()
-                status = path.stat()
-                found[key] = Entry(key, path, status.st_mtime, status.st_size)
-        return sorted(found.values(), key=lambda entry: (-entry.modified, entry.key))
+        found = [
+            _entry(prefix + path.relative_to(above).as_posix(), path)
+            for prefix, root, above in self._places()
+            for path in _files(root)
+        ]
+        return sorted(found, key=lambda entry: (-entry.modified, entry.key))
 
     def find(self, key: str) -> Entry | None:
-        """The file called ``key``, or None."""
-        return next((entry for entry in self.entries() if entry.key == key), None)
+        """The file called ``key``, or None; other files are not looked at."""
+        for prefix, root, above in self._places():
+            path = above / key.removeprefix(prefix)
+            try:
+                inside = path.parent.resolve().is_relative_to(above.resolve())
+                named = inside and prefix + path.relative_to(above).as_posix() == key
+                if named and (path == root or (root.is_dir() and _is_replay(path))):
+                    return _entry(key, path)
+            except (OSError, ValueError):  # no path is like that
+                continue
+        return None
+
+    def _places(self) -> Iterator[tuple[str, Path, Path]]:
+        """What names begin with, a root, and the folder that the rest of its names starts from."""
+        for number, root in enumerate(self.roots):
+            prefix = f"{number}/" if len(self.roots) > 1 else ""
+            yield prefix, root, root.parent if root.is_file() else root
+
+
+def _entry(key: str, path: Path) -> Entry:
+    status = path.stat()
+    return Entry(key, path, status.st_mtime, status.st_size)
 
 
 def _files(root: Path) -> list[Path]:
-    if not root.is_dir():
+    if root.is_file():
         return [root]
     return [path for path in root.rglob("*.jsonl*") if _is_replay(path)]
 

@@ -1,4 +1,4 @@
-"""The arena's pages: who is strongest, games being played and kept, and a board to ask about."""
+"""The arena's pages: who is strongest, games played and recorded, and a board to ask about."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from flask import Flask, Response, request
 from sqlalchemy.engine import Engine
 
 from server.arena.league_file import Plan
-from server.replays.analyses import Analyses
 from server.web import board_protocol as engine_protocol
-from server.web import games, lab, leaderboard, play, snake, visitors
+from server.web import games, lab, leaderboard, play, snake, watch
 from server.web import league as league_page
 from server.web.context import Arena
 from server.web.matches import Hall
@@ -30,18 +29,17 @@ def create_app(
     """The application over a database of results.
 
     ``broadcast`` knows the games of a tournament that is running; those that people start are added
-    to it, and kept in the folder ``replays``. With a ``token`` only those who have it may do more
-    than look. With a ``league`` there is a page about it.
+    to it, and kept in the folder ``replays``, of which all games are shown. With a ``token`` only
+    those who have it may do more than look. With a ``league`` there is a page about it.
     """
     parts = [leaderboard, games, snake, play, lab, engine_protocol]
     if league is not None:
         parts.append(league_page)
-    app = application(*(part.blueprint for part in parts))
+    app = application("Arena", *(part.blueprint for part in parts), token=token)
+    watch.mount(app, [replays])
     app.extensions["arena"] = Arena(
-        database, roster, broadcast, Hall(database, broadcast, replays), Analyses(), league
+        database, roster, broadcast, Hall(database, broadcast, replays), league
     )
-    app.context_processor(lambda: {"league": league})
-    visitors.guard(app, token)
     app.after_request(_let_viewers_read)
     return app
 

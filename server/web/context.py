@@ -9,7 +9,6 @@ from flask import current_app
 from sqlalchemy.engine import Engine
 
 from server.arena.league_file import Plan
-from server.replays.analyses import Analyses
 from server.web.matches import Hall
 from server.web.roster import Roster
 from server.web.timeline import Broadcast
@@ -17,15 +16,14 @@ from server.web.timeline import Broadcast
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """The results, who may play, the games that are on, who plays those that people start, who
-    looks into those that are over, and the league that is played here, if any.
+    """The results, who may play, the games that are on, who plays those that people start, and the
+    league that is played here, if any.
     """
 
     database: Engine
     roster: Roster
     broadcast: Broadcast
     hall: Hall
-    analyses: Analyses
     league: Plan | None
 
 

@@ -11,17 +11,17 @@ from flask import Blueprint, Response, jsonify, render_template, request, url_fo
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session, selectinload
 
-from battlesnake_gym.json_fields import BoardError
 from battlesnake_gym.looks import PALETTE
 from battlesnake_gym.replay import ReplayError
 from server import frames
 from server.arena.database import Game, Seat
 from server.arena.results import ALIVE
-from server.replays import analyses, film, positions
+from server.replays import film, positions
 from server.replays.what_if import BusyError
+from server.web import pages
 from server.web.context import arena
 from server.web.leaderboard import ENDINGS, asked_tournament, tournaments
-from server.web.pages import body, number, refusal
+from server.web.pages import missing, number, refusal
 from server.web.timeline import Course, recorded
 
 PER_PAGE = 24
@@ -179,7 +179,7 @@ def show(game_id: str) -> str | tuple[str, int]:
     try:
         course(game_id)
     except (MissingError, ReplayError) as error:
-        return render_template("arena_missing.html", why=str(error)), 404
+        return missing(str(error))
     key = request.args.get("key", "")
     hall = arena().hall
     return render_template(
@@ -242,7 +242,7 @@ def position(game_id: str, turn: int, form: str) -> Response:
 def analysis(game_id: str) -> Response:
     """How far the game is analysed, and what was found from the ``?since=``-th turn on."""
     try:
-        return jsonify(arena().analyses.tell(kept(game_id), number("since", 0)))
+        return pages.analysis(kept(game_id))
     except MissingError as error:
         return jsonify(state="unkept", error=str(error), done=0, turns=[])
 
@@ -251,22 +251,9 @@ def analysis(game_id: str) -> Response:
 def analyse(game_id: str) -> Response:
     """Have the game analysed, in the background."""
     try:
-        body()
-        path = kept(game_id)
-        arena().analyses.start(path)
+        return pages.analyse(kept(game_id))
     except MissingError as error:
         return refusal(error, 404)
-    except BoardError as error:
-        return refusal(error)
-    except analyses.BusyError as error:
-        return refusal(error, 503)
-    return jsonify(arena().analyses.tell(path))
-
-
-@blueprint.app_errorhandler(404)
-def not_found(error: Exception) -> tuple[str, int]:
-    """A page for addresses that lead nowhere."""
-    return render_template("arena_missing.html", why="There is no such page in this arena."), 404
 
 
 def _card(game: Game) -> Card:

@@ -21,7 +21,7 @@ from heuristics.scenarios import Scenario
 from server import frames
 from server.web.context import arena
 from server.web.games import MissingError, course
-from server.web.pages import body, number, refusal
+from server.web.pages import body, missing, number, refusal
 from server.web.roster import ask
 
 blueprint = Blueprint("lab", __name__)
@@ -58,7 +58,7 @@ def index() -> str | tuple[str, int]:
     try:
         board = _asked_board()
     except (MissingError, ReplayError, ValueError) as error:
-        return render_template("arena_missing.html", why=str(error)), 404
+        return missing(str(error))
     return render_template(
         "arena_lab.html",
         board=describe(board),

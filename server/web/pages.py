@@ -1,6 +1,7 @@
 """What all pages share: one application of parts, how requests are read and refused, the command.
 
-Each part is a blueprint; the arena, recorded games, runs and puzzles are parts of the same site.
+Each part is a blueprint; the arena, recorded games, runs and puzzles are parts of the same site,
+and what a site has of them stands in its navigation.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import socket
 import sys
 import webbrowser
 from collections.abc import Iterable
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
-from flask import Blueprint, Flask, Response, jsonify, request
-from werkzeug.exceptions import HTTPException
+from flask import Blueprint, Flask, Response, current_app, jsonify, render_template, request
+from werkzeug.exceptions import HTTPException, NotFound
 
 from battlesnake_gym.json_fields import BoardError
+from server.replays.analyses import Analyses, BusyError
+from server.web import visitors
 from server.web.page_server import LARGEST_REQUEST, PageServer
 
 LEAST = 1024
@@ -27,15 +31,50 @@ MOST = 2**31 - 1
 """The largest number that an address may hold: what every database takes for an id."""
 
 
-def application(*parts: Blueprint) -> Flask:
-    """An application of these parts, whose pages load nothing from elsewhere."""
+NAVIGATION = (
+    ("league.index", "League"),
+    ("leaderboard.index", "Leaderboard"),
+    ("games.live", "Live"),
+    ("games.index", "Games"),
+    ("runs.index", "Runs"),
+    ("watch.index", "Replays"),
+    ("play.index", "Play"),
+    ("lab.index", "Lab"),
+)
+"""The pages that lead to all others, as far as a site has them."""
+
+
+def application(brand: str, *parts: Blueprint, token: str | None = None) -> Flask:
+    """An application of these parts, whose pages load nothing from elsewhere.
+
+    ``brand`` is what it is called. With a ``token`` only who has it may do more than look.
+    """
     app = Flask("server")  # whose folders hold the templates and the board component
     app.config["MAX_CONTENT_LENGTH"] = LARGEST_REQUEST
+    app.extensions["analyses"] = Analyses()
     for part in parts:
         app.register_blueprint(part)
+    app.context_processor(lambda: {"brand": brand, "navigation": _navigation()})
+    app.register_error_handler(404, _not_found)
+    visitors.guard(app, token)
     app.after_request(_keep_to_this_server)
     app.after_request(_compress)
     return app
+
+
+def _navigation() -> list[tuple[str, str]]:
+    return [page for page in NAVIGATION if page[0] in current_app.view_functions]
+
+
+def _not_found(error: NotFound) -> tuple[str, int]:
+    """A page for addresses that lead nowhere."""
+    unknown = error.description == NotFound.description
+    return missing("There is no such page here." if unknown else str(error.description))
+
+
+def missing(why: str) -> tuple[str, int]:
+    """The page that tells why there is nothing to be shown."""
+    return render_template("missing.html", why=why), 404
 
 
 def _keep_to_this_server(response: Response) -> Response:
@@ -98,6 +137,28 @@ def refusal(error: Exception | str, status: int = 400) -> Response:
     return response
 
 
+def analyses() -> Analyses:
+    """Who looks into the games of the current application."""
+    return cast(Analyses, current_app.extensions["analyses"])
+
+
+def analysis(game: Path) -> Response:
+    """How far a game is analysed, and what was found from the ``?since=``-th turn on."""
+    return jsonify(analyses().tell(game, number("since", 0)))
+
+
+def analyse(game: Path) -> Response:
+    """Have a game analysed, in the background."""
+    try:
+        body()
+        analyses().start(game)
+    except BoardError as error:
+        return refusal(error)
+    except BusyError as error:
+        return refusal(error, 503)
+    return jsonify(analyses().tell(game))
+
+
 def show(
     app: Flask,
     listener: socket.socket,
@@ -110,12 +171,15 @@ def show(
 ) -> int:
     """Answer until interrupted; ``what`` is told with the address, which may be opened.
 
-    Requests may name this machine as one of ``names``. What is being analysed then is given up.
+    Requests may name this machine as one of ``names``. What is being analysed at the end is given
+    up.
     """
     server = PageServer(app, listener, names=[host, *names])
     server.start()
     address = f"http://{host}:{server.port}/{path}"
     sys.stdout.write(f"{what} at {address}  (Ctrl+C ends)\n")
+    if (token := app.config["TOKEN"]) is not None:
+        sys.stdout.write(visitors.invitation(address, token))
     sys.stdout.flush()
     try:
         if open_browser:
@@ -123,6 +187,5 @@ def show(
         server.wait()
     finally:
         server.stop()
-        if "analyses" in app.extensions:
-            app.extensions["analyses"].close()
+        app.extensions["analyses"].close()
     return 0

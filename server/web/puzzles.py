@@ -49,7 +49,7 @@ def found(path: Path) -> Iterator[Scenario]:
 
 def create_app(of: list[Scenario]) -> Flask:
     """The page on which these puzzles are solved by hand."""
-    app = application(blueprint)
+    app = application("Puzzles", blueprint)
     app.config["PUZZLES"] = of
     return app
 

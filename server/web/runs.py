@@ -14,7 +14,6 @@ from typing import NamedTuple, cast
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
 
 from server.addresses import listen
-from server.replays.analyses import Analyses
 from server.replays.library import Library
 from server.runs import charts
 from server.runs.command import left, state
@@ -38,14 +37,10 @@ class Shown(NamedTuple):
 
 def create_app(runs: Runs) -> Flask:
     """The application over a folder of runs."""
-    app = pages.application(blueprint)
+    app = pages.application("Runs", blueprint)
+    watch.mount(app, [runs.folder])
     app.extensions["runs"] = runs
     app.extensions["runs lock"] = threading.Lock()
-    app.extensions["library"] = Library([runs.folder])
-    app.extensions["analyses"] = Analyses()
-    app.config["MAY_ANALYSE"] = True
-    app.register_blueprint(watch.blueprint, url_prefix="/games")
-    app.context_processor(lambda: {"home": "runs.index", "home_name": "Runs"})
     return app
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +17,7 @@ from server.web.board_protocol import Events
 from server.web.page_server import PageServer
 from server.web.roster import Roster
 from server.web.timeline import Broadcast
-from server.web.visitors import is_loopback
+from server.web.visitors import invitation, token_for
 
 THREADS = 24
 """For answers; half of them at most wait for the turns of live games (`games.MOST_WAITING`)."""
@@ -46,8 +45,7 @@ class Site:
         league: Plan | None = None,
     ) -> None:
         names = list(names)
-        if token is None and not (is_loopback(host) and not names):
-            token = secrets.token_urlsafe(16)
+        token = token or token_for(host, names)
         self._broadcast = Broadcast()
         self._app = create_app(database, roster, self._broadcast, replays, token, league)
         listener = listen(host, port)
@@ -63,10 +61,7 @@ class Site:
         self._server.start()
         sys.stderr.write(f"the arena is open at {self.address}  (Ctrl+C ends)\n")
         if token is not None:
-            sys.stderr.write(
-                f"who opens {self.address}?token={token} may start games, steer and ask snakes; "
-                "everybody else may look\n"
-            )
+            sys.stderr.write(invitation(self.address, token))
         sys.stderr.flush()
 
     def announce(self, game_id: str, news: Board | Turn | None) -> None:
@@ -81,4 +76,4 @@ class Site:
         """Stop answering."""
         self._broadcast.close()
         self._server.stop()
-        self._app.extensions["arena"].analyses.close()
+        self._app.extensions["analyses"].close()

@@ -10,6 +10,7 @@ from battlesnake_gym.rules import MOVES
 from server.arena.ratings import CONFIDENCE
 from server.arena.results import History
 from server.web.leaderboard import ENDINGS, asked_tournament, history, tournaments
+from server.web.pages import missing
 
 blueprint = Blueprint("snake", __name__)
 
@@ -50,8 +51,7 @@ def show(name: str) -> str | tuple[str, int]:
     tournament = asked_tournament()
     found = history(name, tournament)
     if found is None:
-        why = f"{name[:80]} has played no game here."
-        return render_template("arena_missing.html", why=why), 404
+        return missing(f"{name[:80]} has played no game here.")
     line, games = found
     against = sorted(games.against.items(), key=lambda one: (-sum(one[1]), one[0]))
     return render_template(

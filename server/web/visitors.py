@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
+from collections.abc import Collection
 
-from flask import Flask, Response, current_app, redirect, request
-
-from server.web.pages import refusal
+from flask import Flask, Response, current_app, jsonify, redirect, request
 
 COOKIE = "arena"
 COOKIE_SECONDS = 30 * 24 * 3600
+MORE = "start games, steer, ask snakes and have games analysed"
 WITHOUT_TOKEN = (
-    "looking is free, but only who opened the address with the token that the arena printed at "
-    "its start may start games, steer and ask snakes"
+    "looking is free, but only who opened the address with the token that was printed at the start "
+    f"may {MORE}"
 )
 
 
@@ -34,26 +34,36 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def token_for(host: str, names: Collection[str] = ()) -> str | None:
+    """A new token where others can reach the pages, by ``host`` or by a name, and else None."""
+    return None if is_loopback(host) and not names else secrets.token_urlsafe(16)
+
+
+def invitation(address: str, token: str) -> str:
+    """The line that tells the operator what to pass on."""
+    return f"who opens {address}?token={token} may {MORE}; everybody else may look\n"
+
+
 def guard(app: Flask, token: str | None) -> None:
     """Let only those with ``token`` do more than look; None: everybody."""
-    app.config["ARENA_TOKEN"] = token
+    app.config["TOKEN"] = token
     app.before_request(_let_in)
     app.context_processor(lambda: {"may_act": may_act()})
 
 
 def may_act() -> bool:
     """Whether who sent the current request may do more than look."""
-    token = current_app.config["ARENA_TOKEN"]
+    token = current_app.config["TOKEN"]
     return token is None or _same(request.cookies.get(COOKIE, ""), token)
 
 
-def _let_in() -> Response | None:
-    token = current_app.config["ARENA_TOKEN"]
+def _let_in() -> Response | tuple[Response, int] | None:
+    token = current_app.config["TOKEN"]
     if token is None:
         return None
     if request.method in ("GET", "HEAD", "OPTIONS"):
         return _hand_out(token) if _same(request.args.get("token", ""), token) else None
-    return None if may_act() else refusal(WITHOUT_TOKEN, 403)
+    return None if may_act() else (jsonify(error=WITHOUT_TOKEN), 403)
 
 
 def _hand_out(token: str) -> Response:

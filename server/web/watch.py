@@ -1,14 +1,14 @@
-"""``battlesnake-gym watch``: recorded games in the browser.
+"""Recorded games in the browser: a part of the arena's pages and of those of training runs.
 
-A small Flask application on this machine: a list of the games, a page that plays one, and every
-position as text, JSON and picture, to be made into a test or a board. The pages load nothing from
-elsewhere.
+A list of the games, a page that plays one, and every position as text, JSON and picture, to be made
+into a test or a board. ``battlesnake-gym watch`` opens this part alone.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,19 +16,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
+from flask import Blueprint, Flask, Response, abort, current_app, render_template
 
 from battlesnake_gym.command_line import Parser, refuse
 from battlesnake_gym.replay import ReplayError
 from server import frames
 from server.addresses import listen
-from server.replays import analyses, film, positions
-from server.replays.analyses import Analyses
+from server.replays import film, positions
 from server.replays.library import Entry, Library, TooLittleMemoryError
 from server.replays.what_if import BusyError
 from server.web import pages
 from server.web.pages import number, refusal
-from server.web.visitors import is_loopback
+from server.web.visitors import token_for
 
 PER_PAGE = 24
 DEFAULT_PORT = 8790
@@ -36,12 +35,12 @@ DEFAULT_PORT = 8790
 READING_SECONDS = 10.0
 """How long the list reads files that it does not know; it shows the others when it is reloaded."""
 
-ONLY_LOOK = (
-    "looking is free, but games are analysed only where `watch` listens on this machine's own "
-    "address; run `battlesnake-gym analyse` there"
-)
+WAITING_SECONDS = 2.0
+"""How long a list waits until it may read: one does at a time, so that the pages stay quick."""
 
 UNREAD = "not read yet: others took long; reload this page"
+
+_reading = threading.Lock()
 
 blueprint = Blueprint("watch", __name__)
 
@@ -63,16 +62,23 @@ class Card:
     error: str = ""
 
 
-def create_app(roots: Sequence[Path], *, may_analyse: bool = True) -> Flask:
-    """The application that shows the games under ``roots``.
+def mount(app: Flask, roots: Sequence[Path], prefix: str = "/replays") -> None:
+    """Let the games under ``roots`` be a part of a site."""
+    app.extensions["library"] = Library(roots)
+    app.register_blueprint(blueprint, url_prefix=prefix)
 
-    With ``may_analyse`` who looks may have them analysed. Raises ``ValueError`` where a root does
+
+def create_app(roots: Sequence[Path], token: str | None = None) -> Flask:
+    """The application that shows the games under ``roots`` and nothing else.
+
+    With a ``token`` only who has it may have them analysed. Raises ``ValueError`` where a root does
     not exist.
     """
-    app = pages.application(blueprint)
-    app.extensions["library"] = Library(roots)
-    app.extensions["analyses"] = Analyses()
-    app.config["MAY_ANALYSE"] = may_analyse
+    for root in roots:
+        if not root.exists():
+            raise ValueError(f"there is no file or folder {str(root)!r}; check the path")
+    app = pages.application("Replays", token=token)
+    mount(app, roots, prefix="")
     return app
 
 
@@ -95,8 +101,7 @@ def index() -> str:
 @blueprint.get("/replay/<path:key>")
 def show(key: str) -> str:
     """The page that plays one game."""
-    may_analyse = current_app.config["MAY_ANALYSE"]
-    return render_template("watch_game.html", key=_entry(key).key, may_analyse=may_analyse)
+    return render_template("watch_game.html", key=_entry(key).key)
 
 
 @blueprint.get("/data/<path:key>")
@@ -122,37 +127,27 @@ def position(turn: int, form: str, key: str) -> Response:
 @blueprint.get("/analysis/<path:key>")
 def analysis(key: str) -> Response:
     """How far the game is analysed, and what was found from the ``?since=``-th turn on."""
-    return jsonify(_analyses().tell(_entry(key).path, number("since", 0)))
+    return pages.analysis(_entry(key).path)
 
 
 @blueprint.post("/analysis/<path:key>")
 def analyse(key: str) -> Response:
     """Have the game analysed, in the background."""
-    entry = _entry(key)
-    if not current_app.config["MAY_ANALYSE"]:
-        return refusal(ONLY_LOOK, 403)
-    if not request.is_json:  # which no other site's page can send unasked
-        return refusal("request must have the content type application/json", 400)
-    try:
-        _analyses().start(entry.path)
-    except analyses.BusyError as error:
-        return refusal(str(error), 503)
-    return jsonify(_analyses().tell(entry.path))
-
-
-@blueprint.app_errorhandler(404)
-def not_found(error: Exception) -> tuple[str, int]:
-    """A page for addresses that lead nowhere."""
-    return render_template("watch_missing.html"), 404
+    return pages.analyse(_entry(key).path)
 
 
 def cards(entries: Sequence[Entry]) -> list[Card]:
-    """What is known of these games, after reading on for a while."""
-    until = time.monotonic() + READING_SECONDS
-    return [
-        _card(entry) if time.monotonic() < until else Card(entry.key, _when(entry), error=UNREAD)
-        for entry in entries
-    ]
+    """What is known of these games, after reading on for a while, unless others do that now."""
+    reads = _reading.acquire(timeout=WAITING_SECONDS)
+    try:
+        until = time.monotonic() + (READING_SECONDS if reads else 0)
+        return [
+            _card(one) if time.monotonic() < until else Card(one.key, _when(one), error=UNREAD)
+            for one in entries
+        ]
+    finally:
+        if reads:
+            _reading.release()
 
 
 def _card(entry: Entry) -> Card:
@@ -189,12 +184,8 @@ def _library() -> Library:
     return cast(Library, current_app.extensions["library"])
 
 
-def _analyses() -> Analyses:
-    return cast(Analyses, current_app.extensions["analyses"])
-
-
 def _entry(key: str) -> Entry:
-    return _library().find(key) or abort(404)
+    return _library().find(key) or abort(404, "There is no such game here. It may have been moved.")
 
 
 # --- the command --------------------------------------------------------------------------------
@@ -204,7 +195,8 @@ def main(argv: list[str] | None = None) -> int:
     """Serve the games until interrupted; returns 2 where that cannot begin."""
     arguments = parser().parse_args(argv)
     try:
-        app = create_app(arguments.paths, may_analyse=is_loopback(arguments.host))
+        token = token_for(arguments.host, arguments.allow_host)
+        app = create_app(arguments.paths, token)
         listener = listen(arguments.host, arguments.port)
     except ValueError as error:
         return refuse("battlesnake-gym watch", error)

@@ -218,8 +218,11 @@ def test_closing_stops_the_process(tmp_path: Path) -> None:
 
 
 def test_who_may_only_look_starts_nothing(game: Path) -> None:
-    client = watch.create_app([game.parent], may_analyse=False).test_client()
+    client = watch.create_app([game.parent], token="secret").test_client()
+    assert 'data-may="false"' in client.get("/replay/game.jsonl.gz").text
     assert client.post("/analysis/game.jsonl.gz", json={}).status_code == 403
+    assert client.get("/?token=secret").status_code == 302
+    assert 'data-may="true"' in client.get("/replay/game.jsonl.gz").text
     allowed = watch.create_app([game.parent])
     refused = allowed.test_client().post("/analysis/game.jsonl.gz", data="{}")
     assert (refused.status_code, "application/json" in refused.get_json()["error"]) == (400, True)

@@ -258,10 +258,10 @@ def test_beyond_loopback_only_the_token_does_more_than_look(tmp_path: Path) -> N
         port = port_of(lines[0])
         link = re.search(r"(/\?token=\S+) ", lines[1])
         assert link is not None
-        for path in ("/", "/games", "/live", "/live.json", "/leaderboard.json"):
+        for path in ("/", "/games", "/replays/", "/live", "/live.json", "/leaderboard.json"):
             assert ask(port, path=path)[0] == 200
         for path in ("/play", "/play/preview", "/lab/ask", "/lab/read", "/game/x/press",
-                     "/game/x/stop"):  # fmt: skip
+                     "/game/x/stop", "/replays/analysis/x.jsonl"):  # fmt: skip
             for cookie in ("", "arena=", "arena=guess"):
                 status, text, _ = ask(port, "POST", path, WISH, Cookie=cookie)
                 assert (status, "with the token" in text) == (403, True)

@@ -23,6 +23,7 @@ from battlesnake_gym import replay_cli
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
 from battlesnake_gym.snakes import Decision, Reason
+from server.replays.library import Library
 from server.web import watch
 from server.web.page_server import PageServer
 from tests.battlesnake_gym import hostile_replays
@@ -150,8 +151,8 @@ def test_every_position_as_text_json_and_picture(client: FlaskClient) -> None:
         ("/data/damaged.jsonl", 422, "damaged.jsonl, line 1: first.turn is missing"),
         ("/turn/99/text/official.jsonl", 404, "turn must be between 0 and 6, got 99"),
         ("/turn/1/json/official.jsonl?you=x", 404, "no snake has the id 'x'; the board has 'a'"),
-        ("/turn/1/gif/official.jsonl", 404, "There is no such game here"),
-        ("/nowhere", 404, "There is no such game here"),
+        ("/turn/1/gif/official.jsonl", 404, "There is no such page here"),
+        ("/nowhere", 404, "There is no such page here"),
     ],
 )
 def test_addresses_that_lead_nowhere(
@@ -192,6 +193,33 @@ def test_several_roots_do_not_mix(tmp_path: Path) -> None:
     client = watch.create_app([tmp_path / "x", tmp_path / "y" / "game.jsonl"]).test_client()
     turns = [client.get(f"/data/{i}/game.jsonl").get_json()["frames"][0]["turn"] for i in (0, 1)]
     assert turns == [0, 1]
+
+
+def test_who_looks_from_elsewhere_needs_a_token(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(PageServer, "wait", lambda server: None)
+    for option in ("--host=0.0.0.0", "--allow-host=games.lan"):
+        assert watch.main([str(folder), option, "--port=0", "--no-browser"]) == 0
+        told = capsys.readouterr().out.splitlines()
+        assert "/?token=" in told[1]
+        assert told[1].endswith("have games analysed; everybody else may look")
+    assert watch.main([str(folder), "--port=0", "--no-browser"]) == 0
+    assert "token" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "key", ["../deep/story.jsonl.gz", "deep/../official.jsonl", "./official.jsonl", "/etc/passwd",
+            "link/story.jsonl.gz", "a\0.jsonl", "x" * 5000 + ".jsonl", "notes.txt", ""],
+)  # fmt: skip
+def test_only_names_of_the_list_are_found(folder: Path, tmp_path: Path, key: str) -> None:
+    story().save(tmp_path / "inside" / "official.jsonl")
+    (tmp_path / "inside" / "link").symlink_to(folder / "deep")
+    library = Library([tmp_path / "inside", folder / "official.jsonl"])
+    assert [entry.key for entry in library.entries()] == ["0/official.jsonl", "1/official.jsonl"]
+    for entry in library.entries():
+        assert library.find(entry.key) == entry
+    assert [library.find(prefix + key) for prefix in ("", "0/", "1/")] == [None] * 3
 
 
 # --- the command --------------------------------------------------------------------------------

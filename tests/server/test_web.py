@@ -288,6 +288,24 @@ def test_addresses_that_lead_nowhere(
     assert words in (answer.get_json()["error"] if answer.is_json else answer.text)
 
 
+def test_all_recorded_games_of_the_folder_are_shown_too(tmp_path: Path) -> None:
+    pages = web_site.make(tmp_path, games=0)
+    client = pages.client
+    assert "No recorded games here yet" in client.get("/replays/").text
+    web_site.play(pages, 1)
+    Replay(Board.from_text("A . . . B")).save(tmp_path / "replays" / "from" / "elsewhere.jsonl")
+    page = client.get("/replays/").text
+    assert f"{len(rows(pages)) + 1} games" in page
+    assert 'href="/replays/replay/from/elsewhere.jsonl"' in page
+    kept = replay_of(rows(pages)[0])
+    data = client.get(f"/replays/data/{kept.name}").get_json()
+    assert data["over"]
+    assert len(data["frames"]) == len(Replay.load(kept).turns) + 1
+    text = client.get(f"/replays/turn/0/text/{kept.name}").text
+    assert Board.from_text(text) == Replay.load(kept).first
+    assert client.get("/replays/data/../arena.sqlite").status_code == 404
+
+
 def test_replays_that_are_gone_damaged_or_were_not_kept(tmp_path: Path) -> None:
     pages = web_site.make(tmp_path, games=1)
     gone, damaged, none = (game.uuid for game in rows(pages))

@@ -27,6 +27,8 @@ PATHS = {
     "/snake/hungry": "document.readyState === 'complete'",
     "/play": "document.querySelector('#preview .snake')",
     "/lab": "document.querySelector('#board .snake')",
+    "/replays/": "document.querySelector('.thumbnail .snake')",
+    "/replays/replay/FILE": "document.querySelector('#board [data-snake]')",
     "/game/GAME": "document.querySelector('#board [data-snake]')",
 }
 """The pages, and what is true of each when its scripts have drawn it."""
@@ -51,6 +53,12 @@ def quiet(browser: Browser) -> Iterator[Browser]:
     yield browser
     assert browser.complaints() == []
     browser.driver.get("about:blank")
+
+
+@pytest.fixture(scope="module")
+def file(pages: Pages) -> str:
+    """The name of a recorded game among the replays."""
+    return min(path.name for path in (pages.folder / "replays").iterdir())
 
 
 @pytest.fixture
@@ -129,6 +137,26 @@ def test_the_leaderboard_and_its_choice(quiet: Browser, site: str) -> None:
     assert quiet.run("document.querySelectorAll('a.game').length") == 4
     click(quiet, "a.game")
     quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+
+
+def test_recorded_games_are_a_part_of_the_site(quiet: Browser, site: str, pages: Pages) -> None:
+    quiet.open(f"{site}/")
+    paper = quiet.run("getComputedStyle(document.body).backgroundColor")
+    words = quiet.text(".nav").split()
+    click(quiet, ".nav a[href='/replays/']")
+    quiet.wait("location.pathname === '/replays/'")
+    quiet.wait("document.querySelectorAll('.thumbnail .snake').length > 0")
+    assert quiet.text(".nav").split() == words
+    assert quiet.text(".nav [aria-current]") == "Replays"
+    files = len(list((pages.folder / "replays").iterdir()))
+    assert quiet.run("document.querySelectorAll('a.game').length") == files
+    click(quiet, "a.game")
+    quiet.wait("location.pathname.startsWith('/replays/replay/')")
+    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    assert quiet.text(".nav").split() == words
+    assert quiet.run("getComputedStyle(document.body).backgroundColor") == paper
+    quiet.press("ArrowRight")
+    assert quiet.text("#turn").startswith("1")
 
 
 def test_live_games_come_and_go(quiet: Browser, site: str, pages: Pages) -> None:
@@ -473,21 +501,21 @@ def test_a_turn_of_a_game_is_taken_to_the_lab(quiet: Browser, site: str, game: s
 
 @pytest.mark.parametrize("width", [320, 375, 800, 1280])
 def test_no_page_is_wider_than_its_window(
-    browser: Browser, site: str, game: str, width: int
+    browser: Browser, site: str, game: str, file: str, width: int
 ) -> None:
     browser.look(width, 800)
     for path, drawn in PATHS.items():
-        browser.open(site + path.replace("GAME", game))
+        browser.open(site + path.replace("GAME", game).replace("FILE", file))
         browser.wait(drawn)
         assert browser.run("document.documentElement.scrollWidth") <= width, path
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_everything_that_takes_the_focus_has_a_name(
-    browser: Browser, site: str, game: str, path: str
+    browser: Browser, site: str, game: str, file: str, path: str
 ) -> None:
     browser.look()
-    browser.open(site + path.replace("GAME", game))
+    browser.open(site + path.replace("GAME", game).replace("FILE", file))
     browser.wait(PATHS[path])
     tree = browser.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     named, nameless = 0, []
