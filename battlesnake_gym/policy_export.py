@@ -60,7 +60,7 @@ def export(
     trained on, made for the largest of them; or, where the network takes ``any_size``, for the
     board at hand. Networks that take floats say by ``scale`` what a byte is multiplied by before
     (``1 / 255`` for 0 to 1); None hands over the bytes. Stable-Baselines3 scales by itself. The
-    rest says which games it was trained for; where that are several ``ruleset``s or boards, it is
+    rest says which games it was trained for; where that are several rulesets or boards, it is
     checked, and evaluated unless other games are named, on the first of them.
 
     Raises:

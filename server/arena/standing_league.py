@@ -1,7 +1,8 @@
 """A league that never ends: who plays next, who rests, and when a season is over.
 
-What must outlast the process is in the database (`database.Tournament` for a season, `Game`,
-`LeagueSnake`), and is read again when it begins: a league that was killed goes on where it was.
+What must outlast the process is in the database (`database.Tournament` for a season,
+`database.Game`, `LeagueSnake`), and is read again when it begins: a league that was killed goes on
+where it was.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from flask import Blueprint, Flask, Response, abort, current_app, jsonify, rende
 
 from server.addresses import listen
 from server.replays.library import Library
-from server.runs import charts
+from server.runs import charts, folder
 from server.runs.command import left, state
-from server.runs.folder import Game, Run, Runs, differing
+from server.runs.folder import Run, Runs, differing
 from server.web import pages, watch
 
 MOST_CARDS = 12
@@ -31,7 +31,7 @@ blueprint = Blueprint("runs", __name__)
 class Shown(NamedTuple):
     """A game of a run, with what the list of games tells of it."""
 
-    game: Game
+    game: folder.Game
     card: watch.Card
 
 
@@ -108,7 +108,7 @@ def run_as_json(name: str) -> Response:
         return jsonify(run.to_json() | {"games": [game.iteration for game in run.games()]})
 
 
-def _cards(games: list[Game]) -> list[Shown]:
+def _cards(games: list[folder.Game]) -> list[Shown]:
     library = cast(Library, current_app.extensions["library"])
     entries = {entry.path: entry for entry in library.entries()}
     known = [game for game in games if game.path in entries][:MOST_CARDS]
