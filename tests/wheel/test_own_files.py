@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import subprocess
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from battlesnake_gym import own_files
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import Game
 from tests.mabs.test_launcher import SMALL
 from tests.mabs.test_own_files import EXPERIMENT, FILE
+from tests.server.launch import free_port, wait_for
 from tests.wheel.conftest import Environment
 
 pytestmark = pytest.mark.rllib
@@ -44,43 +53,128 @@ assert climbed > 0
 """
 
 
-@pytest.fixture
-def mine(environment: Environment, tmp_path: Path) -> dict[str, str]:
-    """The environment's variables, with the file named in one of them."""
-    (tmp_path / "mine.py").write_text(FILE)
-    return environment.variables | {own_files.VARIABLE: str(tmp_path / "mine.py")}
+@dataclass(frozen=True)
+class Workplace:
+    """A folder with the file, in which the wheel's commands run; a variable names it to them."""
+
+    environment: Environment
+    folder: Path
+
+    @property
+    def variables(self) -> dict[str, str]:
+        named = {own_files.VARIABLE: str(self.folder / "mine.py"), "PYTHONUNBUFFERED": "1"}
+        return self.environment.variables | named
+
+    def run(self, *words: str | Path) -> str:
+        """What a command prints."""
+        done = subprocess.run(
+            words, cwd=self.folder, env=self.variables, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @contextlib.contextmanager
+    def running(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A command for as long as the block lasts; what it says comes together."""
+        process = subprocess.Popen(
+            ["battlesnake-gym", *words], cwd=self.folder, env=self.variables,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            yield process
+            process.send_signal(signal.SIGINT)
+            process.wait(120)
+        finally:
+            process.kill()
+            process.communicate()
 
 
-def test_the_environments_know_it(
-    environment: Environment, mine: dict[str, str], tmp_path: Path
-) -> None:
-    done = subprocess.run(
-        [environment.python, "-c", DOORS], cwd=tmp_path, env=mine, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+@pytest.fixture(scope="module")
+def mine(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    folder = tmp_path_factory.mktemp("mine")
+    (folder / "mine.py").write_text(FILE)
+    (folder / "my-experiment.yaml").write_text(EXPERIMENT)
+    return Workplace(environment, folder)
+
+
+def test_the_environments_know_it(mine: Workplace) -> None:
+    mine.run(mine.environment.python, "-c", DOORS)
+
+
+@pytest.fixture(scope="module")
+def policy(mine: Workplace) -> str:
+    """What was trained with all that the file has."""
+    mine.run("battlesnake-gym", "train", *SMALL[:-4], "--experiment", "my-experiment.yaml",
+             "--network", "mine.py:Net", "--algorithm", "mine.py:OwnDQN",
+             "--num-iters", "2")  # fmt: skip
+    return "runs/my-experiment/model/policy.onnx"
+
+
+BOARD = ["--width", "5", "--height", "5", "--map", "door-map", "--max-turns", "20"]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_the_commands_train_measure_and_play_with_it(
-    environment: Environment, mine: dict[str, str], tmp_path: Path
-) -> None:
-    def run(*words: str) -> str:
-        command = [str(environment.folder / "bin" / "battlesnake-gym"), *words]
-        done = subprocess.run(command, cwd=tmp_path, env=mine, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    (tmp_path / "my-experiment.yaml").write_text(EXPERIMENT)
-    run("train", *SMALL[:-4], "--experiment", "my-experiment.yaml", "--network", "mine.py:Net",
-        "--algorithm", "mine.py:OwnDQN", "--num-iters", "2")  # fmt: skip
-    policy = tmp_path / "runs" / "my-experiment" / "model" / "policy.onnx"
-    facts = json.loads(policy.with_suffix(".json").read_text())
+def test_the_commands_train_measure_and_play_with_it(mine: Workplace, policy: str) -> None:
+    facts = json.loads((mine.folder / policy).with_suffix(".json").read_text())
     assert facts["observation"]["name"] == "door-planes"
     assert facts["training"]["algorithm"] == "OwnDQN"
     against = ["--opponents", "random", "--games", "2", "--rules", "mine.py", "--json"]
-    assert json.loads(run("evaluate", str(policy), *against))["opponents"] == ["random"]
-    board = ["--width", "5", "--height", "5", "--map", "door-map", "--max-turns", "20"]
-    games = ["--games", "2", "--jobs", "1", "--database", f"sqlite:///{tmp_path}/arena.db"]
-    assert "mine.py" in run("arena", f"{policy}+mine.py", "random", *board, *games, "--json")
+    told = mine.run("battlesnake-gym", "evaluate", policy, *against)
+    assert json.loads(told)["opponents"] == ["random"]
+    games = ["--games", "2", "--jobs", "1", "--database", "sqlite:///arena.db", "--json"]
+    assert "mine.py" in mine.run(
+        "battlesnake-gym", "arena", f"{policy}+mine.py", "random", *BOARD, *games
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_it_plays_over_a_socket_and_appears_on_the_pages(mine: Workplace, policy: str) -> None:
+    port = free_port()
+    snake = f"http://127.0.0.1:{port}"
+    serve = ["serve", "--policy", policy, "--rules", "mine.py", "--reasons", "--port", str(port)]
+    arena = ["arena", f"door={snake}", "random", *BOARD, "--games", "2", "--jobs", "1",
+             "--timeout", "5000", "--database", "sqlite:///pages.db", "--web",
+             "--port", "0"]  # fmt: skip
+    with mine.running(*serve) as server:
+        wait_for(snake, server)
+        board = Board.new(5, 5, 2, game=Game(seed=1, id="one", timeout=60_000))
+        answer = asked(f"{snake}/move", board.to_api("snake_0"))
+        assert answer["move"] in board.safe_moves("snake_0")
+        assert answer["decision"]["reasons"][-1]["rule"] == "decided"
+        with mine.running(*arena) as pages:
+            address = read_until(pages, " at http://").split(" at ")[1].split()[0]
+            read_until(pages, "door ")  # the table, once all was played
+            assert {one["snake"] for one in asked(f"{address}leaderboard.json")} == {
+                "door", "random",
+            }  # fmt: skip
+            assert 'value="door-map"' in read(f"{address}play")
+            assert read(f"{address}games").count('<a class="game"') == 2
+            for replay in (mine.folder / "replays").iterdir():
+                first = asked(f"{address}replays/data/{replay.name}")["frames"][0]
+                assert {(0, 0), (4, 4)} <= {tuple(cell) for cell in first["food"]}
+                assert f'href="/replays/replay/{replay.name}"' in read(f"{address}replays/")
+
+
+def read_until(process: subprocess.Popen[bytes], words: str) -> str:
+    """The next line that has these words in it."""
+    assert process.stdout is not None
+    said = ""
+    for line in iter(process.stdout.readline, b""):
+        said += line.decode()
+        if words in line.decode():
+            return line.decode()
+    raise AssertionError(said)
+
+
+def read(address: str, sent: Any = None) -> str:
+    """What is answered; a POST where something is sent."""
+    data = None if sent is None else json.dumps(sent).encode()
+    with urllib.request.urlopen(urllib.request.Request(address, data), timeout=120) as answer:
+        return str(answer.read().decode())
+
+
+def asked(address: str, sent: Any = None) -> Any:
+    """The same as JSON."""
+    return json.loads(read(address, sent))
