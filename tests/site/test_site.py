@@ -91,7 +91,7 @@ def test_the_gallery_shows_all_of_it(site: Path) -> None:
         ("5_heuristics_developer", {"svg": 1}),
         ("6_hill_training", {"svg": 1, "png": 1, "gif": 1}),
         ("7_deploy_and_compete", {"gif": 1}),
-        ("procgen_1_train", {"jpeg": 1, "png": 1, "gif": 1}),
+        ("procgen_1_train", {"jpg": 1, "png": 1, "gif": 1}),
     ],
 )
 def test_a_notebook_shows_what_it_drew(site: Path, name: str, pictures: dict[str, int]) -> None:
