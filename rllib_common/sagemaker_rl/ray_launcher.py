@@ -14,6 +14,7 @@ SageMaker's environment, Ray, curves, checkpoints and signals are taken care of 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import logging
 import os
@@ -96,12 +97,30 @@ class Delivered:
 
 def tell(result: str, delivered: Delivered, folder: Path) -> None:
     """Write the report into ``folder``, the run's, and end with five lines."""
-    report = run_folder.write_report(folder)
+    report = _write_report(folder)
     say(f"result: {result}")
     say(f"strength: {delivered.strength}")
     say(f"model: {delivered.model}")
     say(f"report: {report}")
     say(f"next: {delivered.next}")
+
+
+def _write_report(folder: Path) -> str:
+    """Write ``report.html``; returns where it is, or why it is not.
+
+    It is made by `server.runs`, which is loaded by name: where only training's sources are, as in a
+    job of an image of somebody's own, there is none.
+    """
+    try:
+        made = importlib.import_module("server.runs.report").write(folder)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("server", "jinja2"):
+            raise
+        return (
+            f"none, since the package {error.name!r} is not here; where this folder and the "
+            f"package are, `battlesnake-gym runs {folder} --report` writes {run_folder.REPORT}"
+        )
+    return f"{made}, a page that shows how it went, with all settings"
 
 
 class SageMakerRayLauncher:

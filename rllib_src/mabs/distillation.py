@@ -14,9 +14,7 @@ policy is ``policy.onnx``.
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +37,7 @@ from battlesnake_gym.vector import VectorBattlesnake
 from heuristics.evaluation import shipped
 from heuristics.search import Search
 from mabs import symmetry
-from mabs.expert_iteration import Progress
+from mabs.expert_iteration import Progress, tell_round
 from mabs.network import bfloat16_pays
 from mabs.policies import Values, values_of
 from mabs.pooled_network import PooledNetwork
@@ -410,11 +408,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     run = Run(args.folder, args.seed)
     while run.progress.cpu_seconds < 60 * args.minutes:
-        line = json.dumps(run.round(args.moves, args.positions, args.fit_minutes))
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-        with (args.folder / "rounds.jsonl").open("a") as file:
-            file.write(line + "\n")
+        tell_round(args.folder, run.round(args.moves, args.positions, args.fit_minutes))
 
 
 if __name__ == "__main__":

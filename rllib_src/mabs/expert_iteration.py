@@ -18,7 +18,7 @@ import math
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -278,6 +278,15 @@ def check_strength(run: Run, games: int) -> dict[str, Any]:
     return told
 
 
+def tell_round(folder: Path, told: Mapping[str, Any]) -> None:
+    """Print what came of a round, and keep it in the folder's ``rounds.jsonl``."""
+    line = json.dumps(told)
+    tqdm.write(line)
+    sys.stdout.flush()
+    with (folder / "rounds.jsonl").open("a") as file:
+        file.write(line + "\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the options and teach until the time is up."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -293,10 +302,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         told = run.round(args.moves, args.epochs)
         if told["round"] % args.check_every == 0:
             told |= check_strength(run, CHECK_GAMES)
-        line = json.dumps(told)
-        tqdm.write(line)
-        with (args.folder / "rounds.jsonl").open("a") as file:
-            file.write(line + "\n")
+        tell_round(args.folder, told)
 
 
 if __name__ == "__main__":

@@ -103,8 +103,8 @@ def interruptible() -> Iterator[None]:
     try:
         yield
     finally:
-        for number, handler in before.items():
-            if not interrupted:
+        if not interrupted:
+            for number, handler in before.items():
                 signal.signal(number, handler)
 
 

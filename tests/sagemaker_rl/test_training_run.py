@@ -59,8 +59,6 @@ def test_the_driver_needs_no_runners() -> None:
 class Counting:
     """Trains by counting; the third iteration is as far as it gets before a signal comes."""
 
-    env_runner_group = None
-
     def __init__(self, caught: list[int], signal_after: int = 99) -> None:
         self.training_iteration = 0
         self._caught, self._signal_after = caught, signal_after

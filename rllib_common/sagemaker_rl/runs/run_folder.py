@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import fcntl
-import importlib
 import io
 import json
 import math
@@ -280,21 +279,3 @@ class Games:
             self._film_at = seconds
         self._spent += time.monotonic() - began
         return film
-
-
-def write_report(folder: Path) -> str:
-    """Write ``report.html``; returns where it is, or why it is not.
-
-    It is made by `server.runs`, which is loaded by name: where only training's sources are, as in a
-    job of an image of somebody's own, there is none.
-    """
-    try:
-        made = importlib.import_module("server.runs.report").write(folder)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("server", "jinja2"):
-            raise
-        return (
-            f"none, since the package {error.name!r} is not here; where this folder and the "
-            f"package are, `battlesnake-gym runs {folder} --report` writes {REPORT}"
-        )
-    return f"{made}, a page that shows how it went, with all settings"

@@ -192,7 +192,7 @@ class TrainingRun:
             self.stopped_by = caught[0]
             return
         algorithm = build(self.config)
-        if algorithm.env_runner_group is None:  # it is not RLlib's, and iterations may be long
+        if hasattr(algorithm, "told_to_stop"):  # it can break off its iterations, which may be long
             algorithm.told_to_stop = lambda: bool(caught)
         try:
             if self.checkpoint is not None:
