@@ -299,12 +299,12 @@ def test_a_job_of_instance_groups(estimator: Any, capsys: pytest.CaptureFixture[
 
 
 OF_THE_LADDER = {"elo", "elo_low", "elo_high", "elo_best", "ladder_points"}
-"""Metrics that there are after half a minute of CPU time at the earliest."""
+"""Metrics that there are after some seconds of CPU time at the earliest."""
 
 
 @pytest.mark.rllib
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("iterations", [3, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("iterations", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_the_published_job_trains_and_gives_a_table(
     session: Any,
     training: Callable[..., Any],
@@ -323,7 +323,7 @@ def test_the_published_job_trains_and_gives_a_table(
             "rl.training.config.num_cpus": 1,
             "map_size": 7,
             "num_agents": 2,
-            "rl.training.config.ladder_share": 0.2,
+            "rl.training.config.ladder_share": 0.5,
         },
         metric_definitions=RLEstimator.default_metric_definitions(RLToolkit.RAY),
     )
