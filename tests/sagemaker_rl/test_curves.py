@@ -1,6 +1,7 @@
 """progress.csv goes on where a resumed run left off."""
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,28 @@ def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
     ]  # fmt: skip
     with pytest.raises(ValueError, match="13 curves are named"):
         curves.Curves(tmp_path, COLUMNS, 0, named={str(n): str(n) for n in range(12)})
+
+
+def test_tensorboard_has_the_elo_over_cpu_time_after_a_resume_too(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="needs the extra rllib")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    columns = COLUMNS | {name: name for name in ("elo", "elo_cpu_minutes")}
+    once, twice, last = (400.0, 0.9), (900.0, 2.0), (950.0, 3.0)
+    measured: dict[int, tuple[float, ...]] = {1: (), 2: once, 3: once, 4: twice, 5: last}
+
+    def play(iterations: Iterable[int], resumed_at: int) -> None:
+        run = curves.Curves(tmp_path, columns, resumed_at)
+        for iteration in iterations:
+            told = dict(zip(("elo", "elo_cpu_minutes"), measured[iteration], strict=False))
+            run.add(results(iteration, None) | told)
+        run.close()
+
+    play((1, 2, 3, 4), 0)
+    play((4, 5), 3)  # a checkpoint later than the first measurement, earlier than the second
+    board = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    points = board.Scalars("progress/elo_over_cpu_seconds")
+    assert [(point.step, point.value) for point in points] == [(54, 400), (120, 900), (180, 950)]
 
 
 def test_where_no_game_is_filmed_tensorboard_opens_with_the_turns_too(tmp_path: Path) -> None:

@@ -35,6 +35,10 @@ NAMED, GAME, PROGRESS, OTHERS = "curves", "game", "progress", "rllib"
 PLAYED = "env_runners/num_env_steps_sampled_lifetime"
 """The result in the group `PROGRESS`; where there is no `GAME`, it stands before `OTHERS`."""
 
+ELO, MEASURED_AT = "elo", "elo_cpu_minutes"
+"""Results of a run that plays the ladder: its strength, and the CPU minutes of training by then.
+TensorBoard shows one over the other in the group `PROGRESS`, with CPU seconds for steps."""
+
 CONFIG = "config/"
 """What RLlib repeats of its configuration in each result."""
 
@@ -103,8 +107,11 @@ class Curves:
         self._board = EventsWriter(str(board / "events"), f".{resumed_at}")
         self._intermediate = intermediate and intermediate / board.name
         self._copied = -math.inf
+        self._measured_at = math.nan
         start = SessionLog(status=SessionLog.START)
         self._write_event(resumed_at + 1, session_log=start)
+        for row in rows:  # TensorBoard forgets all later steps there, and these are no iterations
+            self._add_elo(row, later_than=resumed_at)
         given = {name: _hparam(value) for name, value in (settings or {}).items()}
         experiment, began, self._end = hparams(given, dict.fromkeys(self._tags.values(), 0.0))
         for summary in (experiment, began):
@@ -121,9 +128,19 @@ class Curves:
             if math.isfinite(number) and not key.startswith(CONFIG):
                 tag = self._tags.get(key, f"{OTHERS}/{key}")
                 self._write_event(int(numbers[ITERATION]), summary=scalar(tag, number))
+        self._add_elo(numbers)
         self._board.flush()
         if time.monotonic() - self._copied > COPY_SECONDS:
             self._copy()
+
+    def _add_elo(self, numbers: Mapping[str, float], later_than: int = 0) -> None:
+        """Write a measurement once, at its CPU seconds, if these are ``later_than``."""
+        at = numbers.get(MEASURED_AT, math.nan)
+        if math.isfinite(at) and at != self._measured_at:
+            self._measured_at = at
+            if (seconds := round(60 * at)) > later_than:
+                tag = f"{PROGRESS}/{ELO}_over_cpu_seconds"
+                self._write_event(seconds, summary=scalar(tag, numbers[ELO]))
 
     def add_film(self, gif: bytes, iteration: int) -> None:
         """Show a game."""
