@@ -34,8 +34,12 @@ import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from battlesnake_gym.command_line import Parser
-from sagemaker_rl.cluster.discovery import DiscoveryError, own_address
-from sagemaker_rl.cluster.membership import ClusterHyperparameters, Membership
+from sagemaker_rl.cluster.membership import (
+    ClusterHyperparameters,
+    DiscoveryError,
+    Membership,
+    own_address,
+)
 from sagemaker_rl.cluster.ray_node import RayNode, RayNodeError, free_port, own_token
 from sagemaker_rl.cluster.rendezvous import ClusterError
 from sagemaker_rl.cluster.roles import leading, lend, own_cpus

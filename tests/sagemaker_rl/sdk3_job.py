@@ -21,7 +21,6 @@ from sagemaker.train.model_trainer import ModelTrainer
 
 from sagemaker_rl.launch import preflight
 from sagemaker_rl.launch.files import START, bucket_and_key
-from sagemaker_rl.launch.model_trainer import as_estimator
 from sagemaker_rl.rehearsal.local import REGION
 from sagemaker_rl.rehearsal.session import IMAGE, ROLE, RehearsalSession
 
@@ -53,7 +52,7 @@ def trainer(session: RehearsalSession, source_dir: str, **hyperparameters: Any) 
 
 def seen(one: ModelTrainer) -> dict[str, Any]:
     """What preflight would see."""
-    job = as_estimator(one)
+    job = preflight.as_estimator(one)
     groups = [
         (one.instance_group_name, one.instance_type, one.instance_count)
         for one in job.instance_groups

@@ -18,7 +18,6 @@ pytest.importorskip("botocore", reason="needs the extra sagemaker")
 
 from sagemaker_rl.launch import preflight
 from sagemaker_rl.launch.job import channel_names, check_channels
-from sagemaker_rl.launch.model_trainer import as_estimator
 from tests.sagemaker_rl.conftest import IMAGE
 
 ROOT = Path(__file__).parents[2]
@@ -91,7 +90,7 @@ def test_mistakes_are_found(trainer: Callable[..., Any]) -> None:
 
 def test_an_estimator_stays_what_it_is() -> None:
     one = SimpleNamespace(entry_point="train.py", instance_count=1)
-    assert as_estimator(one) is one
+    assert preflight.as_estimator(one) is one
 
 
 def test_the_channels_of_the_sdk_are_nobodys_data() -> None:

@@ -10,20 +10,25 @@ from typing import Any
 
 import pytest
 
-from sagemaker_rl.cluster import link as link_module
 from sagemaker_rl.cluster import rendezvous
-from sagemaker_rl.cluster.discovery import (
+from sagemaker_rl.cluster.membership import (
     Bucket,
     BucketError,
     Discovery,
     DiscoveryError,
     HostNames,
+    Membership,
     Run,
 )
-from sagemaker_rl.cluster.link import Link, LinkError
-from sagemaker_rl.cluster.membership import Membership
 from sagemaker_rl.cluster.ray_node import free_port
-from sagemaker_rl.cluster.rendezvous import ClusterError, Joined, Master, join
+from sagemaker_rl.cluster.rendezvous import (
+    ClusterError,
+    Joined,
+    Link,
+    LinkError,
+    Master,
+    join,
+)
 
 RAY = "10.0.0.1:6379"
 PATIENCE = 60.0
@@ -34,7 +39,7 @@ PAIR = ["algo-2", "algo-3"]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "POLL_SECONDS", 0.05)
-    monkeypatch.setattr(link_module, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(rendezvous, "BEAT_SECONDS", 0.05)
 
 
 @pytest.fixture

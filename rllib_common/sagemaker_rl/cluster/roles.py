@@ -14,11 +14,16 @@ from typing import Any
 
 import ray
 
-from sagemaker_rl.cluster.discovery import Bucket, Discovery, HostNames, own_address
-from sagemaker_rl.cluster.link import Link, LinkError
-from sagemaker_rl.cluster.membership import ClusterHyperparameters, Membership
+from sagemaker_rl.cluster.membership import (
+    Bucket,
+    ClusterHyperparameters,
+    Discovery,
+    HostNames,
+    Membership,
+    own_address,
+)
 from sagemaker_rl.cluster.ray_node import RayNode, free_port, use_token
-from sagemaker_rl.cluster.rendezvous import ClusterError, Master, join
+from sagemaker_rl.cluster.rendezvous import ClusterError, Link, LinkError, Master, join
 from sagemaker_rl.launch.job import base_folder, say
 
 STOPPED = 128 + signal.SIGTERM

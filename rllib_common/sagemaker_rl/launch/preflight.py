@@ -16,15 +16,16 @@ import copy
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import ClientError, ParamValidationError
 
-from sagemaker_rl.launch import model_trainer
 from sagemaker_rl.launch.files import START, bucket_and_key, compiled_files, with_compiled_parts
 from sagemaker_rl.launch.hyperparameters import parse
 from sagemaker_rl.launch.job import has_gpu, say
@@ -53,7 +54,7 @@ def check(estimator: Any, inputs: Any = None) -> None:
     Raises:
         PreflightError: the job cannot work, for all the reasons that were found.
     """
-    estimator, tuned = _with_first_values(model_trainer.as_estimator(estimator))
+    estimator, tuned = _with_first_values(as_estimator(estimator))
     addresses = _addresses(inputs)
     problems = [problem for look in CHECKS for problem in look(estimator)]
     problems += [*_tuner(estimator, tuned), *_channels(estimator, addresses)]
@@ -385,6 +386,87 @@ def _error(call: Callable[..., Any], **arguments: Any) -> str:
     except ClientError as error:
         return str(error.response["Error"]["Code"])
     return ""
+
+
+# `ModelTrainer` of the SDK 3, as the checks see it: both versions lead to the same request
+
+
+@dataclass
+class Trainer:
+    """What a `ModelTrainer` says of its job, under the names of version 2."""
+
+    source_dir: str
+    entry_point: str
+    image_uri: str | None
+    role: str
+    sagemaker_session: Any
+    instance_type: str | None
+    instance_count: int | None
+    instance_groups: list[Any] | None
+    use_spot_instances: bool
+    max_run: int | None
+    max_wait: int | None
+    checkpoint_s3_uri: str | None
+    output_path: str | None
+    subnets: list[str]
+    security_group_ids: list[str]
+    given: Mapping[str, Any]
+    deaf: bool
+    """Whether the script would not hear SIGTERM."""
+
+    dependencies: tuple[str, ...] = ()
+    code_location: None = None
+    metric_definitions: None = None
+
+    def hyperparameters(self) -> dict[str, str]:
+        """As the request has them: JSON, or text as it is."""
+        return {
+            name: value if isinstance(value, str) and _is_json(value) else json.dumps(value)
+            for name, value in self.given.items()
+        }
+
+
+def as_estimator(given: Any) -> Any:
+    """``given``, or what is like an estimator where it is a `ModelTrainer`."""
+    if not hasattr(given, "source_code") or not hasattr(given, "compute"):
+        return given
+    source, compute = given.source_code, given.compute
+    limits, network = given.stopping_condition, given.networking
+    words = shlex.split(getattr(source, "command", None) or "")
+    script = next((word for word in words if word.endswith(".py")), None)
+    return Trainer(
+        source_dir=str(source.source_dir or "."),
+        entry_point=script or str(source.entry_script),
+        image_uri=given.training_image,
+        role=str(given.role),
+        sagemaker_session=given.sagemaker_session,
+        instance_type=_of(compute, "instance_type"),
+        instance_count=_of(compute, "instance_count"),
+        instance_groups=_of(compute, "instance_groups"),
+        use_spot_instances=bool(_of(compute, "enable_managed_spot_training")),
+        max_run=_of(limits, "max_runtime_in_seconds"),
+        max_wait=_of(limits, "max_wait_time_in_seconds"),
+        checkpoint_s3_uri=_of(given.checkpoint_config, "s3_uri"),
+        output_path=_of(given.output_data_config, "s3_output_path"),
+        subnets=list(_of(network, "subnets") or ()),
+        security_group_ids=list(_of(network, "security_group_ids") or ()),
+        given=given.hyperparameters or {},
+        deaf=words[:1] != ["exec"],
+    )
+
+
+def _of(part: Any, name: str) -> Any:
+    """A field that is set; SDK 3 has something of its own for one that is not."""
+    value = getattr(part, name, None)
+    return None if type(value).__name__ == "Unassigned" else value
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 CHECKS: tuple[Callable[[Any], Iterator[str]], ...] = (

@@ -312,7 +312,7 @@ def share_of_cpus(position: int, instances: int) -> set[int]:
 def pack(source_dir: Path, dependencies: Sequence[Path]) -> bytes:
     """``sourcedir.tar.gz`` as the SageMaker SDK makes it: dependencies flat beside the script.
 
-    What was compiled here stays here, as with ``sources.cleaned``.
+    What was compiled here stays here, as with `files.cleaned`.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:

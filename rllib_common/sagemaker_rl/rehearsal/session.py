@@ -11,7 +11,7 @@ or, with the SDK 3, whose own waiting wants the log from CloudWatch::
     session.logs_for_job(session.newest_job, wait=True)
 
 Uploads, requests and metrics are the SDK's. S3, IAM, ECR, EC2 and CloudWatch are moto's, and jobs
-are processes of the real ``sagemaker-training`` (`rehearsed_jobs`). AWS is asked for nothing.
+are processes of the real ``sagemaker-training`` (`rehearsal.jobs`). AWS is asked for nothing.
 """
 
 from __future__ import annotations
