@@ -8,9 +8,7 @@ from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 
-hash_of_sources = runpy.run_path(str(HERE / "battlesnake_gym" / "build_check.py"))[
-    "hash_of_sources"
-]
+build_check = runpy.run_path(str(HERE / "battlesnake_gym" / "build_check.py"))
 
 # Folder of each family of packages; the training ones are also the source_dir and a dependency of
 # a SageMaker job, where they stand flat beside the script, hence their flat names.
@@ -29,18 +27,21 @@ packages = {
 
 def extension(name: str, sources: str = "csrc") -> Extension:
     """Compile all of the folder ``sources`` in the package of ``name``."""
-    folder = Path(*name.split(".")[:-1]) / sources
+    folder = HERE.joinpath(*name.split(".")[:-1], sources)
+    shared: Path = build_check["SHARED"]
+    headers = {shared, *folder.glob("*.h")}
     return Extension(
         name,
-        sources=sorted(str(path.relative_to(HERE)) for path in (HERE / folder).glob("*.c")),
-        depends=sorted(str(path.relative_to(HERE)) for path in (HERE / folder).glob("*.h")),
+        sources=sorted(str(path.relative_to(HERE)) for path in folder.glob("*.c")),
+        depends=sorted(str(path.relative_to(HERE)) for path in headers),
+        include_dirs=[str(shared.parent.relative_to(HERE))],
         # -O3: with Python's own -O2 the observation loops are three times slower.
         # No contraction: sums of doubles come out as in Python where a processor could fuse them.
         extra_compile_args=["-std=gnu11", "-O3", "-ffp-contract=off"],
         define_macros=[
             ("Py_LIMITED_API", "0x030B0000"),
             # What the module says of itself, so that it is not used beside other sources.
-            ("SOURCES", f'"{hash_of_sources(HERE / folder)}"'),
+            ("SOURCES", f'"{build_check["hash_of_sources"](folder)}"'),
         ],
         py_limited_api=True,
         # Without a compiler the game still runs, on the plain Python rules.

@@ -18,16 +18,19 @@ REMEDY = "`make build` in a clone of the project, or install the package again w
 SUFFIXES = (".so", ".pyd", ".dylib")
 """How compiled modules end, on any platform."""
 
+SHARED = Path(__file__).parent / "csrc" / "bits.h"
+"""What all C files may include, those of other packages too."""
+
 _reasons: dict[str, str] = {}
 
 
 def hash_of_sources(csrc: Path) -> str:
-    """What tells the C files in a folder from others; "" where there are none."""
-    files = sorted(path for path in csrc.glob("*.[ch]") if path.is_file())
+    """What tells the C files in a folder, and `SHARED`, from others; "" where there are none."""
+    files = {path.name: path for path in sorted(csrc.glob("*.[ch]")) if path.is_file()}
     if not files:
         return ""
     found = hashlib.sha256()
-    for path in files:
+    for path in ({SHARED.name: SHARED} | files).values():
         found.update(f"{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
     return found.hexdigest()
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import re
-import socket
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +18,9 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import observations, snakes
 from battlesnake_gym.board import Board
+from battlesnake_gym.policy_file import write_metadata
 from battlesnake_gym.rules import MOVES, Game
+from tests import processes
 
 GAME_ID = "a-game-id-of-its-own"
 CHANNELS, STRIDES, WIDTH = (32, 64, 64), (2, 2, 1), 256
@@ -138,8 +137,8 @@ async def play(
 
 def metric(port: int, name: str) -> float:
     """A number of the server's ``/metrics``."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-        found = re.search(rf"^{re.escape(name)} (\S+)$", answer.read().decode(), re.MULTILINE)
+    told = processes.fetch(f"http://127.0.0.1:{port}/metrics")
+    found = re.search(rf"^{re.escape(name)} (\S+)$", told, re.MULTILINE)
     if found is None:
         raise KeyError(f"/metrics has no {name}")
     return float(found[1])
@@ -148,23 +147,9 @@ def metric(port: int, name: str) -> float:
 @contextmanager
 def served(command: list[str]) -> Iterator[int]:
     """Run a server (the port is the command's last word) while the block lasts."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    process = subprocess.Popen([*command, str(port)], stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(300):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2).close()
-                break
-            except OSError:
-                time.sleep(0.1)
-        else:
-            raise SystemExit(f"{' '.join(command)} does not answer")
+    port = processes.free_port()
+    with processes.served([*command, port], port, stderr=subprocess.DEVNULL):
         yield port
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 def random_policy(folder: Path) -> Path:
@@ -207,12 +192,5 @@ def random_policy(folder: Path) -> Path:
     )
     path = folder / "policy.onnx"
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
-    metadata: dict[str, Any] = {
-        "format": 1,
-        "observation": encoder.to_dict(),
-        "board_sizes": [[11, 11]],
-        "actions": list(MOVES),
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-    }
-    path.with_suffix(".json").write_text(json.dumps(metadata))
+    write_metadata(path, {"observation": encoder.to_dict(), "board_sizes": [[11, 11]]})
     return path

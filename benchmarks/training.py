@@ -25,8 +25,9 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
+
+import psutil
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -257,10 +258,8 @@ class Course:
 
     def memory(self) -> float:
         """MiB that the processes hold now."""
-        page = os.sysconf("SC_PAGE_SIZE")
         pids = itertools.chain.from_iterable(self._pids.values())
-        held = (Path(f"/proc/{pid}/statm").read_text().split() for pid in pids)
-        return sum(int(fields[1]) for fields in held) * page / MEBIBYTE
+        return float(sum(psutil.Process(pid).memory_info().rss for pid in pids)) / MEBIBYTE
 
     def _cpu_seconds(self) -> dict[str, float]:
         """Of the driver, the runners, the shards and all of them together."""
@@ -270,9 +269,8 @@ class Course:
 
 def cpu_seconds_of(pid: int) -> float:
     """User and system time of a process."""
-    # The name, in parentheses, may hold anything; user and system time come 12 fields on.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def _own_pid(_: Any) -> int:

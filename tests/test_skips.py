@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import processes
 
 ROOT = Path(__file__).parents[1]
 FINE = "def test_fine(): pass\n"
@@ -19,11 +20,9 @@ def run(folder: Path, test: str, *options: str, ci: bool = True) -> tuple[int, s
     environment = {name: value for name, value in os.environ.items() if name != "CI"}
     environment |= {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     environment |= {"CI": "true"} if ci else {}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.skips", "-p", "no:cacheprovider",
-         "-c", os.devnull, "--rootdir", folder, *options, folder],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    plugins = ("-p", "tests.skips", "-p", "no:cacheprovider", "-c", os.devnull)
+    pytest_ = (sys.executable, "-m", "pytest", *plugins, "--rootdir", folder)
+    done = processes.run(*pytest_, *options, folder, env=environment)
     return done.returncode, done.stdout
 
 

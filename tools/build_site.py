@@ -79,7 +79,7 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
         *(path for path in sorted(search.glob("*.c")) if "Python.h" not in path.read_text()),
     ]
     weights = ",".join(str(weight) for weight in Weights().packed())
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-wasi"]
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-wasi", f"-I{engine}"]
     command += ["-mexec-model=reactor", "-std=gnu2x", "-O3", "-msimd128", "-Wl,--strip-all"]
     # a page knows no other clock
     command += [f"-DCLOCK_{whose}_CPUTIME_ID=CLOCK_MONOTONIC" for whose in ("THREAD", "PROCESS")]

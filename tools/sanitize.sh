@@ -10,7 +10,7 @@ include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 
 compile() { # compile SOURCES TARGET
     gcc -std=gnu11 -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
-        -fno-sanitize-recover=all -DPy_LIMITED_API=0x030B0000 -I"$include" -shared -fPIC \
+        -fno-sanitize-recover=all -DPy_LIMITED_API=0x030B0000 -I"$include" -Ibattlesnake_gym/csrc -shared -fPIC \
         "$1"/*.c -o "$2"
 }
 

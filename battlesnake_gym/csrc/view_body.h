@@ -4,61 +4,19 @@
 #include <string.h>
 
 #include "engine.h"
+#include "bits.h"
 
 enum { NOWHERE = -1 };
 
-typedef struct {
-    uint64_t w[WORDS];
-} Bits;
-
-static inline Bits bits_and(Bits a, Bits b) {
-    for (int i = 0; i < WORDS; i++) a.w[i] &= b.w[i];
-    return a;
-}
-static inline Bits bits_or(Bits a, Bits b) {
-    for (int i = 0; i < WORDS; i++) a.w[i] |= b.w[i];
-    return a;
-}
-static inline Bits bits_minus(Bits a, Bits b) {
-    for (int i = 0; i < WORDS; i++) a.w[i] &= ~b.w[i];
-    return a;
-}
-static inline bool bits_any(Bits a) {
-    uint64_t any = 0;
-    for (int i = 0; i < WORDS; i++) any |= a.w[i];
-    return any != 0;
-}
 static inline bool bits_same(Bits a, Bits b) {
     uint64_t differ = 0;
     for (int i = 0; i < WORDS; i++) differ |= a.w[i] ^ b.w[i];
     return differ == 0;
 }
-static inline int bits_count(Bits a) {
-    int count = 0;
-    for (int i = 0; i < WORDS; i++) count += __builtin_popcountll(a.w[i]);
-    return count;
-}
-static inline void bits_add(Bits *a, int cell) { a->w[cell >> 6] |= 1ull << (cell & 63); }
-static inline bool bits_has(const Bits *a, int cell) { return a->w[cell >> 6] >> (cell & 63) & 1; }
 static inline Bits bits_of(int cell) {
-    Bits one = {{0}};
+    Bits one = bits_none();
     if (cell != NOWHERE) bits_add(&one, cell);
     return one;
-}
-/* Towards higher and lower cells, by 1 to 63. */
-static inline Bits bits_up(Bits a, int n) {
-    for (int i = WORDS - 1; i > 0; i--) a.w[i] = a.w[i] << n | a.w[i - 1] >> (64 - n);
-    a.w[0] <<= n;
-    return a;
-}
-static inline Bits bits_down(Bits a, int n) {
-    for (int i = 0; i < WORDS - 1; i++) a.w[i] = a.w[i] >> n | a.w[i + 1] << (64 - n);
-    a.w[WORDS - 1] >>= n;
-    return a;
-}
-static Bits bits_far(Bits a, int n, bool up) {
-    for (; n > 32; n -= 32) a = up ? bits_up(a, 32) : bits_down(a, 32);
-    return n == 0 ? a : up ? bits_up(a, n) : bits_down(a, n);
 }
 
 /* One position; `taken` and what follows are filled when first needed. */
@@ -83,9 +41,9 @@ static Bits spread(const View *view, Bits cells) {
     steps = bits_or(steps, bits_up(bits_minus(cells, view->east), 1));
     if (view->rules->wrapped) {
         int lift = width * (height - 1), row = width - 1;
-        steps = bits_or(steps, bits_or(bits_far(cells, lift, true), bits_far(cells, lift, false)));
-        steps = bits_or(steps, bits_or(bits_far(bits_and(cells, view->west), row, true),
-                                       bits_far(bits_and(cells, view->east), row, false)));
+        steps = bits_or(steps, bits_or(bits_far_up(cells, lift), bits_far_down(cells, lift)));
+        steps = bits_or(steps, bits_or(bits_far_up(bits_and(cells, view->west), row),
+                                       bits_far_down(bits_and(cells, view->east), row)));
     }
     return bits_and(steps, view->everything);
 }

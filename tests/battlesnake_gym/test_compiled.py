@@ -14,6 +14,7 @@ import heuristics
 from battlesnake_gym import _engine, engine
 from battlesnake_gym.build_check import REMEDY
 from heuristics import _search, search
+from tests import processes
 
 PARTS = {
     "engine": ("battlesnake_gym", "_engine", "games run on the Python rules"),
@@ -50,14 +51,9 @@ def built(part: str) -> Path:
 
 
 def run(*command: str, path: list[Path]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", *command],
-        cwd=path[0].parent,
-        env={"PYTHONPATH": ":".join(map(str, path))},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    found = {"PYTHONPATH": ":".join(map(str, path))}
+    words = (sys.executable, "-P", *command)
+    return processes.run(*words, cwd=path[0].parent, env=found, check=True)
 
 
 def test_where_nothing_was_compiled_nothing_is_told(job: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from battlesnake_gym import rewards as rewards_
 from battlesnake_gym.observations import Observation
 from battlesnake_gym.python_engine import SlowGames
 from battlesnake_gym.rules import MAPS, Game, register_map
+from tests.processes import COMMAND, run
 
 FILE = """
 import dataclasses
@@ -87,10 +87,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_commands_know_its_names(own: Path) -> None:
     """In processes of their own, where nothing else has run the file."""
     for command in ("maps corners --json", "play mine --map corners --size 7", "snakes"):
-        done = subprocess.run(
-            [sys.executable, "-m", "battlesnake_gym", *command.split()],
-            input="q\n", capture_output=True, text=True, check=True,
-        )  # fmt: skip
+        done = run(*COMMAND, *command.split(), input="q\n", check=True)
         assert ("corners" if "maps" in command else "mine") in done.stdout, command
 
 
@@ -213,5 +210,5 @@ def test_a_package_registers_by_its_entry_point(tmp_path: Path) -> None:
         "from battlesnake_gym import masks, observations\n"
         "print(observations.get('heads-and-food').planes, masks.check('low'))"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    ran = run(sys.executable, "-c", code)
     assert ran.stdout == "('food', 'heads') low\n", ran.stderr

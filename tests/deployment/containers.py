@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.server.launch import free_port, wait_for
+from tests import processes
+from tests.processes import free_port
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120
 
 
 @contextmanager
@@ -22,14 +21,8 @@ def served(words: list[str], snake: str, port: str, folder: Path) -> Iterator[st
     """A command of an image, in a folder, as it plays a snake; gives its address on the port."""
     programs = Path(sys.executable).parent
     environment = {"PATH": f"{programs}:{os.environ['PATH']}", "BATTLESNAKE_SNAKE": snake}
-    server = subprocess.Popen(words, env=environment, cwd=folder)
-    try:
-        address = f"http://127.0.0.1:{port}"
-        wait_for(address, server)
+    with processes.served(words, port, env=environment, cwd=folder) as address:
         yield address
-    finally:
-        server.terminate()
-        server.wait(PATIENCE)
 
 
 @contextmanager

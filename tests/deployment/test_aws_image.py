@@ -21,8 +21,8 @@ from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
 from server import pack
-from tests.deployment.containers import PATIENCE, ROOT, container, served
-from tests.server.launch import free_port
+from tests.deployment.containers import ROOT, container, served
+from tests.processes import PATIENCE, fetch_json, free_port
 from tests.server.test_lambda_handler import http_api
 
 pytest.importorskip("cfnlint", reason="needs the extra dev")
@@ -89,11 +89,9 @@ def expected(snake: str, board: Board) -> str:
 def test_the_container_s_command_plays_a_bundle(tmp_path: Path, board: Board, snake: str) -> None:
     """In a plain folder."""
     with container(snake, tmp_path) as address:
-        with urllib.request.urlopen(address) as answer:
-            assert (json.load(answer)["color"] == "#123456") == (snake != "cautious")
-        body = json.dumps(board.to_api("snake_0")).encode()
-        with urllib.request.urlopen(f"{address}/move", body) as answer:
-            assert json.load(answer)["move"] == expected(snake, board)
+        assert (fetch_json(address)["color"] == "#123456") == (snake != "cautious")
+        answer = fetch_json(f"{address}/move", board.to_api("snake_0"))
+        assert answer["move"] == expected(snake, board)
 
 
 def test_sagemaker_s_command_answers_on_its_port(tmp_path: Path, board: Board, snake: str) -> None:
@@ -106,11 +104,10 @@ def test_sagemaker_s_command_answers_on_its_port(tmp_path: Path, board: Board, s
     script.write_text(text.replace("\\n", "\n").replace("8080", port))
     script.chmod(0o755)
     with served([str(script)], snake, port, tmp_path) as address:
-        with urllib.request.urlopen(f"{address}/ping") as answer:
-            assert answer.status == 200
-        body = json.dumps(board.to_api("snake_0")).encode()
-        with urllib.request.urlopen(f"{address}/invocations", body) as answer:
-            assert json.load(answer)["move"] == expected(snake, board)
+        with urllib.request.urlopen(f"{address}/ping") as ping:
+            assert ping.status == 200
+        answer = fetch_json(f"{address}/invocations", board.to_api("snake_0"))
+        assert answer["move"] == expected(snake, board)
 
 
 class Lambda(ThreadingHTTPServer):

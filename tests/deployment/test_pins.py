@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run
+
 ROOT = Path(__file__).parents[2]
 DOCKERFILES = ("deployment/server/Dockerfile", "deployment/training/Dockerfile")
 REQUIREMENTS = {
@@ -75,10 +77,7 @@ def checkout(tmp_path: Path) -> Path:
 
 def tool(checkout: Path, word: str) -> subprocess.CompletedProcess[str]:
     path = f"{checkout}:{os.environ['PATH']}"
-    return subprocess.run(
-        [checkout / "tools/pin_images.sh", word],
-        env={**os.environ, "PATH": path}, capture_output=True, text=True,
-    )  # fmt: skip
+    return run(checkout / "tools/pin_images.sh", word, env={**os.environ, "PATH": path})
 
 
 def test_the_base_image_of_the_repository_has_its_digest() -> None:

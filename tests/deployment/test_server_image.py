@@ -8,14 +8,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
-from tests.server.launch import free_port, wait_for
+from tests.processes import fetch, fetch_json, free_port, served
 
 ROOT = Path(__file__).parents[2]
 Steps = list[tuple[str, str]]
@@ -96,23 +95,15 @@ def test_the_steps_of_the_image_make_a_snake_that_plays(
     environment = {"PATH": f"{tmp_path}/snake/bin:{os.environ['PATH']}"}
     environment |= {"BATTLESNAKE_SNAKE": "minimax", "BATTLESNAKE_COLOR": "#112233"}
     command = json.loads(only(stages[""], "CMD").replace("8000", port))
-    server = subprocess.Popen(command, env=environment, cwd=tmp_path)
-    try:
-        address = f"http://127.0.0.1:{port}"
-        wait_for(address, server)
+    with served(command, port, env=environment, cwd=tmp_path) as address:
         check = only(stages[""], "HEALTHCHECK").partition("CMD ")[2].replace("8000", port)
         subprocess.run(json.loads(check), env=environment, check=True, cwd=tmp_path)
-        with urllib.request.urlopen(address) as answer:
-            assert json.load(answer)["color"] == "#112233"
+        assert fetch_json(address)["color"] == "#112233"
         board = Board.new(11, 11, 2, game=Game(seed=1, id="image"))
-        body = json.dumps(board.to_api("snake_0")).encode()
-        with urllib.request.urlopen(f"{address}/move", body) as answer:
-            assert json.load(answer)["move"] in board.safe_moves("snake_0")
-        with urllib.request.urlopen(f"{address}/metrics") as answer:
-            assert b'battlesnake_moves_total{chosen_by="strategy"} 1.0' in answer.read()
-    finally:
-        server.terminate()
-        server.wait(20)
+        answer = fetch_json(f"{address}/move", board.to_api("snake_0"))
+        assert answer["move"] in board.safe_moves("snake_0")
+        metrics = fetch(f"{address}/metrics")
+        assert 'battlesnake_moves_total{chosen_by="strategy"} 1.0' in metrics
     assert subprocess.run(json.loads(check), env=environment, stderr=subprocess.DEVNULL).returncode
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import processes
+
 PAGE = (Path(__file__).parents[2] / "docs" / "heuristics.md").read_text()
 FILES = dict(re.findall(r"^```\w+ (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 COMMANDS = "".join(re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
@@ -22,9 +24,7 @@ def run(tmp_path: Path) -> Run:
     def run(script: str) -> subprocess.CompletedProcess[str]:
         scripts = Path(sys.executable).parent
         environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
-        return subprocess.run(
-            ["bash", "-ec", script], cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
+        return processes.run("bash", "-ec", script, cwd=tmp_path, env=environment)
 
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)

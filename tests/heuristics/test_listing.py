@@ -1,11 +1,10 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from heuristics.named import NAMED
 from heuristics.snakes_command import main
+from tests.processes import COMMAND, run
 
 
 def test_every_snake_is_listed_with_its_description(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,9 +40,8 @@ def test_own_files_are_listed_too(
             "snakes.register('mine', mine)\n"
         )
     monkeypatch.setenv("BATTLESNAKE_GYM_FILES", str(path))
-    command = [sys.executable, "-m", "battlesnake_gym", "snakes", "mine"]
-    run = subprocess.run(command, capture_output=True, text=True)
+    done = run(*COMMAND, "snakes", "mine")
     if as_file:
-        assert run.stdout == "mine  My own.\n"
+        assert done.stdout == "mine  My own.\n"
     else:
-        assert "own.py, which is no file; correct or unset it" in run.stderr
+        assert "own.py, which is no file; correct or unset it" in done.stderr

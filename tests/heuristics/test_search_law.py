@@ -14,7 +14,9 @@ from typing import NamedTuple
 import pytest
 
 import heuristics
+from battlesnake_gym import build_check
 from tests.heuristics.search_law import NO_DIFFERENCE, differences, games_of
+from tests.processes import run
 
 _search = pytest.importorskip("heuristics._search")
 
@@ -112,7 +114,8 @@ def build(folder: Path) -> Path:
     target = folder / f"_search{sysconfig.get_config_var('EXT_SUFFIX')}"
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     command = [compiler, "-std=gnu11", "-O0", "-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
-    command += [f"-I{sysconfig.get_path('include')}", *map(str, folder.glob("*.c"))]
+    command += [f"-I{sysconfig.get_path('include')}", f"-I{build_check.SHARED.parent}"]
+    command += map(str, folder.glob("*.c"))
     if sys.platform == "darwin":
         command += ["-undefined", "dynamic_lookup"]
     subprocess.run([*command, "-o", str(target)], check=True)
@@ -121,8 +124,7 @@ def build(folder: Path) -> Path:
 
 def noticed(target: Path, turns: int) -> str:
     """What is otherwise with a build; in a process of its own, since a wrong line may crash."""
-    command = [sys.executable, "-m", "tests.heuristics.search_law", str(target), str(turns)]
-    told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    told = run(sys.executable, "-m", "tests.heuristics.search_law", target, turns, cwd=ROOT)
     return told.stdout.strip() or told.stderr.strip() or f"exit status {told.returncode}"
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from tests import ending
+from tests.processes import COMMAND, run
 from tests.progress import rows
 from tests.sagemaker_rl import first_page
 from tests.sagemaker_rl.doctored import doctor, mark_whole
@@ -162,11 +163,7 @@ def test_a_doctored_checkpoint_runs_nothing(trained: Path, tmp_path: Path) -> No
     assert onnx.read_bytes() == (trained / "model" / "policy.onnx").read_bytes()
     assert train(tmp_path, "--num-iters", "5") == 0
     doctor(next(checkpoint.rglob("default_policy/module_state.pkl")), ran)
-    done = subprocess.run(
-        [sys.executable, "-m", "battlesnake_gym", "export", str(checkpoint), "-o", str(onnx)],
-        capture_output=True,
-        text=True,
-    )
+    done = run(*COMMAND, "export", checkpoint, "-o", onnx)
     assert done.returncode == 2
     assert "or is damaged (it names posix.system)" in done.stderr
     assert "Traceback" not in done.stderr
@@ -442,19 +439,17 @@ def test_a_full_disk_ends_a_run_with_one_line_and_a_whole_checkpoint(
     from sagemaker_rl.runs import checkpoints
 
     own = ["unshare", "--user", "--map-root-user", "--mount"]
-    if subprocess.run([*own, "true"], capture_output=True).returncode:
+    if run(*own, "true").returncode:
         pytest.skip("needs root")
-    small = shlex.join(
-        [sys.executable, "-m", "battlesnake_gym", "train", *SMALL, "--runs", "small/runs",
-         "--num-iters", "100000", "--checkpoint-minutes", "0"]
-    )  # fmt: skip
+    endless = ("--runs", "small/runs", "--num-iters", "100000", "--checkpoint-minutes", "0")
+    small = shlex.join([*COMMAND, "train", *SMALL, *endless])
     (one,) = trained.glob("checkpoints/checkpoint_000004")
     size = sum(path.stat().st_size for path in one.rglob("*") if path.is_file())
     script = (
         f"mkdir small; mount -t tmpfs -o size={5 * size // 2} none small && {small}; status=$?; "
         "cp -r small kept; exit $status"
     )
-    done = subprocess.run([*own, "sh", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    done = run(*own, "sh", "-c", script, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     (told,) = [line for line in done.stderr.splitlines() if "No space left" in line]
@@ -480,10 +475,8 @@ def test_the_script_alone_as_sagemaker_calls_it(tmp_path: Path) -> None:
             {"num_agents": "2", "map_size": 5, "num_iters": 2, "rl.training.config.lr": 5e-5}
         ),
     }
-    command = [sys.executable, str(script), "--num_agents", "2", "--num_iters", "2"]
-    process: Any = subprocess.run(
-        [*command, *SMALL[2:]], env=environment, cwd=tmp_path, capture_output=True, text=True
-    )
+    words = ("--num_agents", "2", "--num_iters", "2", *SMALL[2:])
+    process: Any = run(sys.executable, script, *words, env=environment, cwd=tmp_path)
     assert process.returncode == 0, process.stderr
     assert "training_iteration=2 episode_reward_mean=" in process.stdout
     assert (tmp_path / "model" / "policy.onnx").is_file()

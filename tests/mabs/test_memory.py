@@ -1,9 +1,10 @@
 """Freed memory is used again."""
 
-import subprocess
 import sys
 
 import pytest
+
+from tests.processes import run
 
 COUNT_PAGE_FAULTS = """
 import resource, sys
@@ -21,8 +22,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def _page_faults(which: str) -> int:
-    command = [sys.executable, "-c", COUNT_PAGE_FAULTS, which]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run(sys.executable, "-c", COUNT_PAGE_FAULTS, which)
     if done.returncode == 3:
         pytest.skip("this C library has no mallopt")
     return int(done.stdout)

@@ -1,11 +1,13 @@
 """The experiments for several machines, rehearsed as SageMaker jobs by the real programs."""
 
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
+
+from tests import processes
+from tests.processes import COMMAND
 
 pytestmark = [pytest.mark.slow, pytest.mark.rllib, pytest.mark.timeout(2400)]
 
@@ -24,10 +26,8 @@ SMALL = [
 def rehearse(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     pytest.importorskip("sagemaker_training", reason="needs the extra sagemaker-local")
     pytest.importorskip("ray", reason="needs the extra rllib")
-    command = [sys.executable, "-m", "battlesnake_gym", "sagemaker-local", "train-procgen.py"]
-    return subprocess.run(
-        [*command, "--folder", str(folder), *words], cwd=ROOT, capture_output=True, text=True
-    )
+    command = (*COMMAND, "sagemaker-local", "train-procgen.py", "--folder", folder)
+    return processes.run(*command, *words, cwd=ROOT)
 
 
 def delivered(folder: Path) -> set[str]:

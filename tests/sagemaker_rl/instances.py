@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.processes import run
+
 TRAIN = Path(__file__).parents[2] / "rllib_src" / "train-mabs.py"
 COUNT = Path(__file__).with_name("counting.py")
 BUCKET = "runs"
@@ -33,7 +35,7 @@ def missing() -> str:
     if shutil.which("ip") is None:
         return "needs the package iproute2"
     name = f"bs-probe-{secrets.token_hex(3)}"
-    made = subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode == 0
+    made = run("ip", "netns", "add", name).returncode == 0
     if made:
         _ip("netns", "delete", name)
     return "" if made else "needs leave to make network namespaces"
@@ -229,9 +231,7 @@ class Instance:
 
     def pids(self) -> list[int]:
         """All processes in the namespace."""
-        listed = subprocess.run(
-            ["ip", "netns", "pids", self.namespace], capture_output=True, text=True
-        )
+        listed = run("ip", "netns", "pids", self.namespace)
         return [int(pid) for pid in listed.stdout.split()]
 
     def kill_one(self, program: str) -> None:
@@ -271,5 +271,5 @@ def _answers(address: str, port: int) -> bool:
 
 
 def _ip(*words: str) -> None:
-    done = subprocess.run(["ip", *words], capture_output=True, text=True)
+    done = run("ip", *words)
     assert done.returncode == 0, f"ip {' '.join(words)}: {done.stderr}"

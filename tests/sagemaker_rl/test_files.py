@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from battlesnake_gym import engine
 from sagemaker_rl.launch.files import bucket_and_key, cleaned, compiled_files, is_wanted, together
 from sagemaker_rl.rehearsal.local import DEPENDENCIES, pack
+from tests.processes import run
 
 ROOT = Path(__file__).parents[2]
 SOURCE_DIR = "rllib_src"
@@ -30,9 +30,7 @@ def tracked() -> set[str]:
     names = set()
     for folder in (SOURCE_DIR, *DEPENDENCIES):
         base = ROOT / folder if folder == SOURCE_DIR else (ROOT / folder).parent
-        listed = subprocess.run(
-            ["git", "ls-files", "-z", folder], cwd=ROOT, capture_output=True, text=True, check=True
-        )
+        listed = run("git", "ls-files", "-z", folder, cwd=ROOT, check=True)
         names |= {str((ROOT / one).relative_to(base)) for one in listed.stdout.split("\0") if one}
     return names
 

@@ -2,11 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import processes
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,12 +20,7 @@ def run(script: str, tmp_path: Path, *path: str) -> tuple[str, str]:
         "SM_MODEL_DIR": str(tmp_path / "model"),
         "SAGEMAKER_BASE_DIR": str(tmp_path),
     }
-    done = subprocess.run(
-        [sys.executable, "-S", ROOT / "rllib_src" / script],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    done = processes.run(sys.executable, "-S", ROOT / "rllib_src" / script, env=environment)
     assert done.returncode == 1, done.stderr
     return (tmp_path / "output" / "failure").read_text(), done.stderr
 
@@ -52,12 +48,8 @@ def test_an_image_with_an_old_python() -> None:
     code = "import runpy, sys; sys.version_info = (3, 8); "
     code += f"runpy.run_path({script!r}, run_name='__main__')"
     path = os.pathsep.join(str(ROOT / one) for one in ("rllib_src", "rllib_common"))
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", code],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-    )
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path}
+    done = processes.run(sys.executable, "-S", "-c", code, env=environment)
     assert done.returncode == 1
     assert done.stderr.startswith("this is Python 3.8, and training needs 3.11")
     assert done.stderr.count("\n") == 1

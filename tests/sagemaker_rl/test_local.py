@@ -21,6 +21,7 @@ from sagemaker_rl.rehearsal.local import (
     pack,
     read_hyperparameters,
 )
+from tests import processes
 from tests.sagemaker_rl.test_clusters import SMALL
 
 ROOT = Path(__file__).parents[2]
@@ -164,9 +165,7 @@ def command(folder: Path, *words: str, **hyperparameters: Any) -> list[str]:
 
 
 def run(*arguments: Any, **hyperparameters: Any) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        command(*arguments, **hyperparameters), cwd=ROOT, capture_output=True, text=True
-    )
+    return processes.run(*command(*arguments, **hyperparameters), cwd=ROOT)
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ names a Python that has it (``pip install sagemaker-train``).
 
 import json
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +17,7 @@ pytest.importorskip("botocore", reason="needs the extra sagemaker")
 
 from sagemaker_rl.launch import preflight
 from sagemaker_rl.launch.job import channel_names, check_channels
+from tests.processes import run
 from tests.sagemaker_rl.conftest import IMAGE
 
 ROOT = Path(__file__).parents[2]
@@ -104,12 +104,9 @@ def with_the_real_sdk(what: str, source_dir: Path, folder: Path) -> tuple[str, d
     python = os.environ.get("SAGEMAKER_SDK3_PYTHON")
     if python is None:
         pytest.skip("needs SAGEMAKER_SDK3_PYTHON")
-    done = subprocess.run(
-        [python, Path(__file__).with_name("sdk3_job.py"), what, source_dir, folder],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT / "rllib_common", ROOT)))},
-        capture_output=True,
-        text=True,
-    )
+    path = os.pathsep.join(map(str, (ROOT / "rllib_common", ROOT)))
+    script = Path(__file__).with_name("sdk3_job.py")
+    done = run(python, script, what, source_dir, folder, env=os.environ | {"PYTHONPATH": path})
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout, json.loads(done.stdout.splitlines()[-1])
 

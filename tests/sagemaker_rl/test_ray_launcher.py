@@ -1,7 +1,6 @@
 """What the base launcher refuses before a job costs anything, and what it delivers."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from sagemaker_rl.launch.resources import check_cpus, check_gpus
 from sagemaker_rl.ray_launcher import SageMakerRayLauncher, deliver, without_cluster
 from sagemaker_rl.runs.run_folder import LOCK_FILE, RUN_FILE
 from sagemaker_rl.runs.training_run import TrainingRun
+from tests.processes import run
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -188,9 +188,7 @@ with stop_signals() as caught, started_ray(num_cpus=1):
 
 
 def test_sigterm_is_ours_though_ray_takes_it_when_it_starts() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", RAY_UNDER_A_SIGNAL], capture_output=True, text=True
-    )
+    done = run(sys.executable, "-c", RAY_UNDER_A_SIGNAL)
     assert done.returncode == 0, done.stderr
     assert "stopping after this iteration" in done.stderr
 

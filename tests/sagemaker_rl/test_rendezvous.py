@@ -2,11 +2,9 @@
 
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -29,10 +27,9 @@ from sagemaker_rl.cluster.rendezvous import (
     Master,
     join,
 )
+from tests.processes import PATIENCE, until
 
 RAY = "10.0.0.1:6379"
-PATIENCE = 60.0
-"""Seconds for what takes a moment, on a machine that has much else to do."""
 PAIR = ["algo-2", "algo-3"]
 
 
@@ -92,13 +89,6 @@ def meeting() -> Iterator[Meeting]:
     one = Meeting()
     yield one
     one.close()
-
-
-def until(condition: Callable[[], Any], seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def formed(

@@ -12,9 +12,9 @@ import pytest
 
 curves = pytest.importorskip("sagemaker_rl.runs.curves", reason="needs the extra rllib")
 pytest.importorskip("tensorboard", reason="needs the extra rllib")
+from tests.processes import free_port, served  # noqa: E402
 from tests.sagemaker_rl import first_page  # noqa: E402
 from tests.server.browser import Browser, browser  # noqa: E402
-from tests.server.launch import free_port, wait_for  # noqa: E402
 
 __all__ = ["browser"]
 
@@ -32,16 +32,9 @@ def tensorboard(folder: Path) -> Iterator[str]:
     """TensorBoard over a folder; gives its address."""
     port = str(free_port())
     program = Path(sys.executable).with_name("tensorboard")
-    server = subprocess.Popen(
-        [program, "--logdir", folder, "--host", "127.0.0.1", "--port", port],
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        wait_for(f"http://127.0.0.1:{port}", server, "/")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(60)
+    words = [program, "--logdir", folder, "--host", "127.0.0.1", "--port", port]
+    with served(words, port, "/", stderr=subprocess.DEVNULL) as address:
+        yield address
 
 
 @pytest.mark.parametrize("filmed", [True, False], ids=["with-a-film", "without"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ import pytest
 from battlesnake_gym import observations
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game
+from tests.processes import COMMAND, free_port, wait_for
 from tests.server.browser import browser as browser
-from tests.server.launch import free_port, wait_for
 
 
 @pytest.fixture(scope="session")
@@ -30,8 +29,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., st
         log = tmp_path_factory.mktemp("serve") / "log"
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", "battlesnake_gym", "serve", f"--port={port}", *arguments],
-                stderr=file,
+                [*COMMAND, "serve", f"--port={port}", *arguments], stderr=file
             )
         running.append(process)
         address = f"http://127.0.0.1:{port}"

@@ -7,7 +7,6 @@ import contextlib
 import json
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from server.addresses import LINK_LOCAL, LOOPBACK, PRIVATE, PUBLIC, RESERVED, Reach, classify
 from server.arena.players import Answer, HttpPlayer, open_client
+from tests.processes import COMMAND, run
 from tests.server import zoo
 
 BODY = {"game": {"id": "a"}, "turn": 0}
@@ -140,12 +140,9 @@ def test_no_redirect_leads_to_another_host_or_port(status: str, redirects: bool)
 
 
 def arena(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "battlesnake_gym", "arena", *arguments, "--games=1", "--jobs=1",
-         "--max-turns=3", "--width=7", "--height=7",
-         f"--database=sqlite:///{folder / 'arena.sqlite'}"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+    small = ("--games=1", "--jobs=1", "--max-turns=3", "--width=7", "--height=7")
+    database = f"--database=sqlite:///{folder / 'arena.sqlite'}"
+    return run(*COMMAND, "arena", *arguments, *small, database)
 
 
 def test_a_tournament_sends_nothing_inwards_and_says_why(tmp_path: Path) -> None:

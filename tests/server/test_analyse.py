@@ -6,9 +6,6 @@ import gzip
 import json
 import random
 import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ from server.replays import analyse, analyses, fetched_games, film, what_if
 from server.replays.analyses import Analyses
 from server.web import board_protocol, watch
 from tests.heuristics.test_analysis import played
+from tests.processes import COMMAND, until
 from tests.server import web_site
 
 UUID = "1c3a5f0e-8f0b-4a5e-9f6b-0123456789ab"
@@ -43,13 +41,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Analyses in the background think little, and are not put last on a busy machine."""
     monkeypatch.setattr(analyses, "MILLISECONDS", 1.0)
     monkeypatch.setattr(analyses, "LITTLE", 0)
-
-
-def until(condition: Callable[[], bool], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -75,10 +66,7 @@ def test_the_command_tells_in_json(game: Path, capsys: pytest.CaptureFixture[str
 def test_a_terminated_command_keeps_what_it_found(tmp_path: Path) -> None:
     game = tmp_path / "game.jsonl.gz"
     played(turns=60).save(game)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "battlesnake_gym", "analyse", str(game), "--quiet",
-         "--milliseconds", "400"],
-    )  # fmt: skip
+    process = subprocess.Popen([*COMMAND, "analyse", game, "--quiet", "--milliseconds", "400"])
     try:
         until(lambda: path_of(game).exists())
         process.terminate()

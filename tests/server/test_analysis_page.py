@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from heuristics.game_analysis import Analysis, Seen, hash_of, path_of
 from server.replays import analyses
 from server.web import watch
 from tests.heuristics.test_analysis import played
+from tests.processes import fetch
 from tests.server import web_site
 from tests.server.browser import Browser
 
@@ -125,8 +125,7 @@ def test_what_if_leaves_the_game_and_comes_back(page: Browser, folder: Path, sit
     groups = page.run("new URLSearchParams(location.hash.slice(1)).get('if')")
     assert groups[0] == move[0]
     shown = page.run("document.getElementById('as-text').href")
-    with urllib.request.urlopen(shown, timeout=60) as answer:
-        assert Board.from_text(answer.read().decode()).turn == 5
+    assert Board.from_text(fetch(shown)).turn == 5
     page.run("document.getElementById('if-back').click()")
     page.wait("document.getElementById('if-state').innerText.includes('1 turn ')")
     page.run("document.getElementById('if-leave').click()")
@@ -136,8 +135,7 @@ def test_what_if_leaves_the_game_and_comes_back(page: Browser, folder: Path, sit
     page.open(address)
     page.wait("document.getElementById('if-state').innerText.includes('2 turns')")
     link = page.run("document.getElementById('as-scenario').href")
-    with urllib.request.urlopen(link, timeout=60) as answer:
-        (made,) = scenarios.from_text(answer.read().decode())
+    (made,) = scenarios.from_text(fetch(link))
     assert (made.board.turn, made.board.you.id) == (5, "0")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from flask.testing import FlaskClient
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES
 from server.live.app import create_app, from_environment
+from tests.processes import run
 
 Body = dict[str, Any]
 
@@ -358,5 +358,5 @@ assert client.post("/move", json=body).status_code == 200
 heavy = {{"torch", "ray", "sagemaker", "mxnet", "envpool", "onnx", "pandas", "matplotlib"}}
 print(sorted(heavy & set(sys.modules)))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = run(sys.executable, "-c", script)
     assert done.stdout.strip() == "[]", done.stderr

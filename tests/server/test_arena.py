@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,8 @@ import pytest
 from battlesnake_gym.replay import Replay
 from server.arena import command
 from server.arena.tournament import play_all
+from tests.processes import COMMAND, free_port, run
 from tests.server import zoo
-from tests.server.launch import free_port
 
 
 @pytest.fixture
@@ -56,11 +54,8 @@ def test_urls_names_and_policies_play_together(
 def test_a_round_robin_is_played_in_parallel_and_told_as_a_table(
     database: str, tmp_path: Path
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "battlesnake_gym", "arena", "hungry", "cautious", "random",
-         "--per-game=2", "--games=2", "--jobs=2", *SMALL, database],
-        capture_output=True, text=True,
-    )  # fmt: skip
+    amount = ("--per-game=2", "--games=2", "--jobs=2")
+    done = run(*COMMAND, "arena", "hungry", "cautious", "random", *amount, *SMALL, database)
     assert done.returncode == 0, done.stderr
     heading, *rows = done.stdout.splitlines()
     assert heading.split()[0] == "snake"

@@ -8,12 +8,13 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.processes import COMMAND
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -25,7 +26,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def begin(*arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "battlesnake_gym", "arena", "hungry", "cautious", "--width=7",
+            [*COMMAND, "arena", "hungry", "cautious", "--width=7",
              "--height=7", "--json", f"--database=sqlite:///{tmp_path / 'arena.sqlite'}",
              *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,

@@ -25,7 +25,7 @@ from battlesnake_gym import board_json
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
 from server.live.thinker import STEPS_BACK
-from tests.server.launch import free_port, wait_for
+from tests.processes import fetch, free_port, wait_for
 
 PATIENCE = 0.7
 """Seconds for an answer of the honest game, which allows half a second, where nothing else runs
@@ -374,8 +374,7 @@ def test_one_connection_cannot_hold_the_memory(cautious: str) -> None:
             with contextlib.suppress(OSError):
                 connection.sendall(post(b" " * 250_000)[:-1])
         lose_no_move(cautious)
-        with urllib.request.urlopen(f"{cautious}/metrics") as answer:
-            text = answer.read().decode()
+        text = fetch(f"{cautious}/metrics")
     finally:
         for connection in unfinished:
             connection.close()

@@ -6,7 +6,6 @@ import argparse
 import importlib.metadata
 import json
 import re
-import subprocess
 import sys
 import urllib.request
 import zipfile
@@ -26,6 +25,7 @@ from server import bundle
 from server.aws import deploy, layer, publish, snake_stack, undeploy
 from server.aws.rehearsal import RehearsedAccount
 from server.aws.stacks import Account, StackError
+from tests.processes import fetch_json, run
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,13 +56,6 @@ def make(tmp_path: Path) -> Any:
     return run
 
 
-def ask(url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(f"{url}{path}", data) as answer:
-        told: dict[str, Any] = json.load(answer)
-        return told
-
-
 def left(session: Any) -> dict[str, list[Any]]:
     """All of which there may be something in the account, but layers: moto leaves a stack's."""
     ask = session.client
@@ -87,12 +80,12 @@ def test_a_snake_is_made_published_changed_and_taken_away(
     body["game"]["timeout"] = 10_000
     assert not any(left(account.session).values())
     url = account.play(make("left", color="#010203", author="jane"))
-    assert ask(url, "/")["color"] == "#010203"
-    assert ask(url, "/move", body)["move"] == "left"
+    assert fetch_json(url)["color"] == "#010203"
+    assert fetch_json(f"{url}/move", body)["move"] == "left"
 
     publish(make("right", color="#040506"), session=account.session)
-    assert ask(url, "/move", body)["move"] == "right", "the next request plays it"
-    assert ask(url, "/")["color"] == "#040506"
+    assert fetch_json(f"{url}/move", body)["move"] == "right", "the next request plays it"
+    assert fetch_json(url)["color"] == "#040506"
 
     assert undeploy.undeploy(account.account, "battlesnake") == []
     assert not any(left(account.session).values())
@@ -268,9 +261,7 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 
 
 def test_the_layer_has_what_serving_imports(tmp_path: Path) -> None:
-    told = subprocess.run(
-        [sys.executable, "-P", "-c", IMPORTED], cwd=tmp_path, capture_output=True, check=True
-    ).stdout
+    told = run(sys.executable, "-P", "-c", IMPORTED, cwd=tmp_path, check=True).stdout
     packages = importlib.metadata.packages_distributions()
     imported = {
         re.sub("[-_.]+", "-", name).lower()

@@ -7,7 +7,6 @@ import importlib
 import json
 import os
 import re
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
@@ -45,6 +44,7 @@ from server.live.sessions import _seed
 from server.strategies import CAREFUL, SHIPPED, strategy_factory
 from server.web.roster import Roster
 from tests.deployment.containers import container
+from tests.processes import COMMAND, run
 from tests.server.fast_league import FastClock, play_here
 from tests.server.test_lambda_handler import http_api
 from tests.server.test_serve import Engine
@@ -419,13 +419,7 @@ def test_what_does_not_play_is_not_packed(
 
 
 def test_the_command_says_what_is_in_it(rules: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "battlesnake_gym", "pack", str(rules), *LOOKS],
-        cwd=tmp_path,
-        env=os.environ | {"BATTLESNAKE_GYM_FILES": rules.name},  # which no other process finds
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    own = os.environ | {"BATTLESNAKE_GYM_FILES": rules.name}  # which no other process finds
+    done = run(*COMMAND, "pack", rules, *LOOKS, cwd=tmp_path, env=own, check=True)
     assert "bytes; plays mine" in done.stdout
     assert "color #123456, head evil" in done.stdout

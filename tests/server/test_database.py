@@ -32,8 +32,8 @@ from server.arena.tournament import Setup
 from server.web import create_app
 from server.web.roster import Roster
 from server.web.timeline import Broadcast
+from tests.processes import free_port
 from tests.server.fast_league import FastClock, play_here
-from tests.server.launch import free_port
 
 
 def postgres_folder() -> Path:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +17,7 @@ from heuristics.search import Search
 from server import strategies
 from server.policy import Policy
 from server.strategies import SHIPPED, STRONGEST, strategy_factory
+from tests.processes import fetch, fetch_json, run
 
 ELSEWHERES = {
     "9x9": (9, 9, Game()),
@@ -107,32 +105,24 @@ def test_filters_without_a_policy_are_refused_with_the_remedy() -> None:
         strategy_factory(filters=["dead_ends"])
 
 
-def post(address: str, path: str, body: object) -> Any:
-    request = urllib.request.Request(address + path, json.dumps(body).encode())
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        return json.load(answer)
-
-
 def test_served_without_a_name_it_plays_every_game(serve: Callable[..., str]) -> None:
     address = serve()
     games = {"standard": (11, 11, Game())} | ELSEWHERES
     asked = 0
     for name, (width, height, game) in games.items():
         board = Board.new(width, height, 2, game=Game(game.ruleset, game.map, id=name))
-        post(address, "/start", board.to_api("snake_0"))
+        fetch_json(f"{address}/start", board.to_api("snake_0"))
         for _ in range(5):
             if board.is_over():
                 break
-            move = post(address, "/move", board.to_api("snake_0"))["move"]
+            move = fetch_json(f"{address}/move", board.to_api("snake_0"))["move"]
             assert move in board.safe_moves("snake_0"), name
             board.step({"snake_0": move, "snake_1": (board.safe_moves("snake_1") or ["up"])[0]})
             asked += 1
-        post(address, "/end", board.to_api("snake_0"))
-    with urllib.request.urlopen(f"{address}/metrics") as answer:
-        metrics = answer.read().decode()
+        fetch_json(f"{address}/end", board.to_api("snake_0"))
     assert asked > 3 * len(games)
     # A machine that pauses may cost moves, never an error.
-    assert "battlesnake_strategy_errors_total 0.0" in metrics
+    assert "battlesnake_strategy_errors_total 0.0" in fetch(f"{address}/metrics")
 
 
 def test_it_needs_neither_a_compiler_nor_a_training_library() -> None:
@@ -150,6 +140,6 @@ for side in (9, 11):
 assert 'battlesnake_moves_total{chosen_by="strategy"} 2.0' in client.get("/metrics").text
 print(STRONGEST, sorted({"torch", "ray", "sagemaker", "mxnet", "onnx"} & set(sys.modules)))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = run(sys.executable, "-c", script)
     assert done.stdout.strip() == "lookahead []", done.stderr
     assert "lookahead plays game '9': the policy plays boards of 7x7, 11x11, 19x19" in done.stderr

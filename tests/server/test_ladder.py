@@ -8,7 +8,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 from heuristics.ladder import NAMES
 from server.arena import ladder
 from server.arena.database import hold, open_database
+from tests.processes import COMMAND, run
 
 
 def test_without_a_snake_it_is_the_ladder_that_is_printed(
@@ -44,8 +44,8 @@ def test_a_snake_is_placed_and_the_games_are_kept(
 
 
 def test_interrupted_it_tells_what_it_knows_and_goes_on(tmp_path: Path) -> None:
-    call = [sys.executable, "-m", "battlesnake_gym", "ladder", "hungry", "--interval=1", "--jobs=1",
-            "--json", f"--database=sqlite:///{tmp_path / 'games.sqlite'}"]  # fmt: skip
+    call = [*COMMAND, "ladder", "hungry", "--interval=1", "--jobs=1", "--json"]
+    call.append(f"--database=sqlite:///{tmp_path / 'games.sqlite'}")
     first = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert first.stderr is not None
     for line in first.stderr:
@@ -57,7 +57,7 @@ def test_interrupted_it_tells_what_it_knows_and_goes_on(tmp_path: Path) -> None:
     before = json.loads(out)["games"]
     assert before >= 4
     began = time.monotonic()
-    again = subprocess.run([*call, "--resume", "--minutes=0"], capture_output=True, text=True)
+    again = run(*call, "--resume", "--minutes=0")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["games"] == before
     assert time.monotonic() - began < 60 * 5
@@ -66,8 +66,8 @@ def test_interrupted_it_tells_what_it_knows_and_goes_on(tmp_path: Path) -> None:
 def test_it_waits_for_a_database_that_others_hold_or_lock(tmp_path: Path) -> None:
     path = tmp_path / "games.sqlite"
     engine = open_database(f"sqlite:///{path}")
-    call = [sys.executable, "-m", "battlesnake_gym", "ladder", "safe-random", "--interval=400",
-            "--jobs=1", "--json", f"--database=sqlite:///{path}"]  # fmt: skip
+    call = [*COMMAND, "ladder", "safe-random", "--interval=400", "--jobs=1", "--json"]
+    call.append(f"--database=sqlite:///{path}")
     with hold(engine):
         process = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert process.stderr is not None

@@ -33,6 +33,7 @@ from server.arena.standing_league import REMEMBERED, League, bench, match, seaso
 from server.web import create_app
 from server.web.roster import Roster
 from server.web.timeline import Broadcast
+from tests.processes import run, until
 from tests.server import zoo
 from tests.server.fast_league import BEGIN, FastClock, play_here
 
@@ -267,7 +268,7 @@ def test_a_league_that_is_killed_leaves_nothing_behind_and_goes_on(tmp_path: Pat
 
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
     try:
-        until(lambda: len(stored()) >= 2, process)
+        until(lambda: len(stored()) >= 2, process=process)
         others = processes_below(process.pid)
         assert any("snake.py" in words for words in others.values())
     finally:
@@ -278,9 +279,7 @@ def test_a_league_that_is_killed_leaves_nothing_behind_and_goes_on(tmp_path: Pat
         assert time.monotonic() < limit, alive
         time.sleep(0.05)
     before = stored()
-    done = subprocess.run(
-        [*command, "--games=2"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = run(*command, "--games=2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     after = stored()
     assert after[: len(before)] == before
@@ -288,12 +287,6 @@ def test_a_league_that_is_killed_leaves_nothing_behind_and_goes_on(tmp_path: Pat
     assert all(Path(replay).exists() for _, replay in after)
     assert "season 1" in done.stderr
     assert re.search(rf"^hungry .* {len(after)} ", done.stdout, re.MULTILINE)
-
-
-def until(condition: Any, process: subprocess.Popen[bytes]) -> None:
-    while not condition():
-        assert process.poll() is None
-        time.sleep(0.05)
 
 
 def words_of(number: int) -> str:

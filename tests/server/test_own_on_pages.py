@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from battlesnake_gym import own_files
 from tests.battlesnake_gym.test_own import FILE
+from tests.processes import COMMAND, fetch, fetch_json
 
 
 @pytest.fixture
@@ -23,9 +20,9 @@ def address(tmp_path: Path) -> Iterator[str]:
     """Pages that were started with the file in their environment."""
     own = tmp_path / "mine.py"
     own.write_text(FILE)
+    kept = ("--database", f"sqlite:///{tmp_path}/arena.db", "--replays", tmp_path / "replays")
     process = subprocess.Popen(
-        [sys.executable, "-m", "battlesnake_gym", "arena", "--web", "--port", "0",
-         "--database", f"sqlite:///{tmp_path}/arena.db", "--replays", tmp_path / "replays"],
+        [*COMMAND, "arena", "--web", "--port", "0", *kept],
         env=os.environ | {own_files.VARIABLE: str(own)}, text=True, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
@@ -41,22 +38,13 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 
 def test_games_on_an_own_map_by_an_own_snake(address: str) -> None:
-    form = urllib.request.urlopen(f"{address}/play").read().decode()
+    form = fetch(f"{address}/play")
     assert 'value="corners"' in form
     assert 'value="mine"' in form
     wish = {"snakes": ["mine", "mine"], "map": "corners", "width": 7, "height": 7, "seed": 3}
-    game = asked(f"{address}/play", wish)["game"]
-    data = asked(f"{address}/game/{game}/data")
+    game = fetch_json(f"{address}/play", wish)["game"]
+    data = fetch_json(f"{address}/game/{game}/data")
     while not data["over"]:
-        data = asked(f"{address}/game/{game}/data?since={len(data['frames'])}&wait")
-    first = asked(f"{address}/game/{game}/data")["frames"][0]
+        data = fetch_json(f"{address}/game/{game}/data?since={len(data['frames'])}&wait")
+    first = fetch_json(f"{address}/game/{game}/data")["frames"][0]
     assert {(0, 0), (6, 6)} <= {tuple(cell) for cell in first["food"]}
-
-
-def asked(address: str, sent: Any = None) -> Any:
-    """What is answered, as JSON; a POST where something is sent."""
-    request = urllib.request.Request(address, headers={"Content-Type": "application/json"})
-    if sent is not None:
-        request.data = json.dumps(sent).encode()
-    with urllib.request.urlopen(request) as answer:
-        return json.load(answer)

@@ -9,7 +9,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from flask import Flask
 
 from server.web import games, page_server
 from server.web.page_server import is_known_host
+from tests.processes import COMMAND
 from tests.server import web_site
 from tests.server.web_site import Pages
 
@@ -34,7 +34,7 @@ def running(folder: Path, *command: str) -> Iterator[tuple[subprocess.Popen[str]
     """A command that shows pages on a free port, and the lines that it says at its start."""
     log = (folder / "log").open("w+")
     process = subprocess.Popen(
-        [sys.executable, "-m", "battlesnake_gym", *command, "--port=0"],
+        [*COMMAND, *command, "--port=0"],
         cwd=folder, stdout=log, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:

@@ -28,8 +28,8 @@ from server.arena.players import (
 )
 from server.live.budget import budget
 from server.live.fallback import LATE
+from tests.processes import free_port
 from tests.server import zoo
-from tests.server.launch import free_port
 
 TIMEOUT = 0.3
 """Seconds that a snake gets that shall be too late."""

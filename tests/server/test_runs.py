@@ -7,7 +7,6 @@ import json
 import math
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from sagemaker_rl.runs.run_folder import CSV_FILE, Progress
 from server.runs import charts, report
 from server.runs.folder import Run, Runs, differing
 from server.web import runs as pages
+from tests.processes import run
 from tests.server import training_runs
 
 
@@ -272,7 +272,7 @@ report.write(Path({str(folder / "done")!r}))
 heavy = {{"torch", "ray", "sagemaker", "tensorboardX", "boto3", "pandas", "matplotlib"}}
 print(sorted(heavy & set(sys.modules)))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = run(sys.executable, "-c", script)
     assert done.stdout == "[]\n", done.stderr
 
 

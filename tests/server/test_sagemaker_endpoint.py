@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +14,7 @@ from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
 from server.live.app import create_app
 from server.live.endpoint import EndpointSnake
-
-
-def post(address: str, body: dict[str, Any]) -> Any:
-    with urllib.request.urlopen(address, json.dumps(body).encode()) as answer:
-        return json.load(answer)
+from tests.processes import fetch, fetch_json
 
 
 def test_an_endpoint_is_healthy_and_takes_the_body_of_a_move(
@@ -27,7 +22,7 @@ def test_an_endpoint_is_healthy_and_takes_the_body_of_a_move(
 ) -> None:
     with urllib.request.urlopen(f"{cautious}/ping") as answer:
         assert answer.status == 200
-    assert post(f"{cautious}/invocations", body)["move"] in board.safe_moves("snake_0")
+    assert fetch_json(f"{cautious}/invocations", body)["move"] in board.safe_moves("snake_0")
 
 
 def test_a_live_snake_asks_an_endpoint(
@@ -46,12 +41,11 @@ def test_a_live_snake_asks_an_endpoint(
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     live = serve("--snake", "cautious", "--endpoint", "policy-Endpoint-1")
     body["game"]["timeout"] = 20_000  # a busy machine must not bring in the fallback
-    expected = post(f"{endpoint}/move", body)["move"]
-    assert post(f"{live}/move", body)["move"] == expected
-    with urllib.request.urlopen(f"{live}/metrics") as answer:
-        assert b'battlesnake_moves_total{chosen_by="strategy"} 1.0' in answer.read()
-    with urllib.request.urlopen(f"{endpoint}/metrics") as answer:
-        assert b'battlesnake_moves_total{chosen_by="strategy"} 2.0' in answer.read()
+    expected = fetch_json(f"{endpoint}/move", body)["move"]
+    assert fetch_json(f"{live}/move", body)["move"] == expected
+    for address, moves in ((live, "1.0"), (endpoint, "2.0")):
+        told = f'battlesnake_moves_total{{chosen_by="strategy"}} {moves}'
+        assert told in fetch(f"{address}/metrics")
 
 
 def test_the_snake_steps_in_where_the_endpoint_does_not_answer(board: Board) -> None:

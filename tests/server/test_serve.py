@@ -14,8 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,10 +27,7 @@ from hypothesis import strategies as st
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game
 from server.live import serve as module
-from tests.server.launch import free_port, wait_for
-
-PATIENCE = 120
-"""Seconds that anything may take on a busy machine before the test gives it up."""
+from tests.processes import COMMAND, PATIENCE, fetch, fetch_json, free_port, until, wait_for
 
 
 class Engine:
@@ -58,16 +54,14 @@ def engine(cautious: str) -> Iterator[Engine]:
 
 
 def metric(address: str, name: str) -> float:
-    with urllib.request.urlopen(f"{address}/metrics") as answer:
-        for line in answer.read().decode().splitlines():
-            if line.startswith(f"{name} "):
-                return float(line.split()[1])
+    for line in fetch(f"{address}/metrics").splitlines():
+        if line.startswith(f"{name} "):
+            return float(line.split()[1])
     raise AssertionError(f"no metric {name}")
 
 
 def test_production_has_no_debug(cautious: str) -> None:
-    with urllib.request.urlopen(f"{cautious}/debug") as answer:
-        assert json.load(answer)["apiversion"] == "1", "/debug is but another base path"
+    assert fetch_json(f"{cautious}/debug")["apiversion"] == "1", "/debug is but another base path"
 
 
 GOOD = Board.new(11, 11, 4, game=Game(seed=5, id="broken")).to_api("snake_0")
@@ -444,20 +438,9 @@ def test_what_waited_for_a_thread_is_answered_quickly(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def scripted(folder: Path, script: str, *arguments: str) -> Iterator[str]:
-    """The address of a server that a script starts; it is killed in the end."""
-    port = free_port()
-    address = f"http://127.0.0.1:{port}"
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", script, f"--port={port}", *arguments],
-            stderr=log, start_new_session=True,
-        )  # fmt: skip
-    try:
-        wait_for(address, process)
+    """The address of a server that a script starts."""
+    with started(folder, sys.executable, "-c", script, *arguments) as (_, address, _):
         yield address
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 @contextlib.contextmanager
@@ -466,15 +449,28 @@ def served(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[byt
 
     Its home is empty, and nothing tells it of continuous integration, where libraries keep quiet.
     """
-    port, log, home = free_port(), folder / "log", folder / "home"
+    home = folder / "home"
     home.mkdir()
     kept_from = {"CI", "GITHUB_ACTIONS", "TF_BUILD", "ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME"}
     environment = {name: value for name, value in os.environ.items() if name not in kept_from}
+    environment |= {"HOME": str(home)}
+    with started(folder, *COMMAND, "serve", *arguments, env=environment) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def started(
+    folder: Path, *command: str, env: Mapping[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], str, Path]]:
+    """A server on a free port: its process, which leads a group, its address and its log.
+
+    The group is killed in the end.
+    """
+    port, log = free_port(), folder / "log"
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "battlesnake_gym", "serve", f"--port={port}", *arguments],
-            env=environment | {"HOME": str(home)}, stderr=file, start_new_session=True,
-        )  # fmt: skip
+            [*command, f"--port={port}"], env=env, stderr=file, start_new_session=True
+        )
     address = f"http://127.0.0.1:{port}"
     try:
         wait_for(address, process)
@@ -498,13 +494,6 @@ def move(address: str, timeout: int = 60_000) -> str:
     engine.close()
     assert status == 200
     return str(answer["move"])
-
-
-def until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < limit, "it did not happen"
-        time.sleep(0.01)
 
 
 ABNORMAL = re.compile("terminate called|Traceback|SIG(ABRT|SEGV|KILL|QUIT)|exited with code")
@@ -582,18 +571,14 @@ def test_development_reloads_and_shows_its_games(tmp_path: Path) -> None:
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "battlesnake_gym", "serve", "--dev", "--snake=hungry",
-             f"--port={port}"],
-            stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
+        command = (*COMMAND, "serve", "--dev", "--snake=hungry", f"--port={port}")
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
         wait_for(address, process)
         engine = Engine(address)
         assert engine.post("/move", GOOD)[0] == 200
         engine.close()
-        with urllib.request.urlopen(f"{address}/debug") as answer:
-            assert "game &#39;broken&#39;, snake &#39;snake_0&#39;" in answer.read().decode()
+        assert "game &#39;broken&#39;, snake &#39;snake_0&#39;" in fetch(f"{address}/debug")
         assert "Restarting with" in (tmp_path / "log").read_text(), "the reloader runs"
     finally:
         os.killpg(process.pid, signal.SIGTERM)

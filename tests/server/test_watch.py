@@ -27,6 +27,7 @@ from server.replays.library import Library
 from server.web import watch
 from server.web.page_server import PageServer
 from tests.battlesnake_gym import hostile_replays
+from tests.processes import fetch, fetch_json
 from tests.server import web_site
 from tests.server.browser import Browser
 
@@ -234,8 +235,7 @@ def test_the_command_serves_until_interrupted(folder: Path) -> None:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("3 recorded games at http://127.0.0.1:")
-        with urllib.request.urlopen(line.split()[4], timeout=60) as answer:
-            assert b"deep/story.jsonl.gz" in answer.read()
+        assert "deep/story.jsonl.gz" in fetch(line.split()[4])
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
     finally:
@@ -270,8 +270,7 @@ def read_whole(address: str) -> None:
     """Read a game piece by piece: what is wrong further on is told with the piece that has it."""
     since, more = 0, True
     while more:
-        with urllib.request.urlopen(f"{address}?since={since}", timeout=300) as answer:
-            piece = json.load(answer)
+        piece = fetch_json(f"{address}?since={since}")
         since, more = since + len(piece["frames"]), piece["more"]
 
 
@@ -289,8 +288,7 @@ def test_files_of_strangers_mark_their_own_cards_in_one_gigabyte(tmp_path: Path)
         address = process.stdout.readline().split()[4]
         page, unread = "", True
         while unread:  # on a busy machine the list may come in pieces
-            with urllib.request.urlopen(address, timeout=300) as answer:
-                page = html.unescape(answer.read().decode())
+            page = html.unescape(fetch(address))
             unread = watch.UNREAD in page
         assert page.count('class="game damaged"') == len(told)
         assert page.count('<a class="game"') == 1
@@ -301,8 +299,7 @@ def test_files_of_strangers_mark_their_own_cards_in_one_gigabyte(tmp_path: Path)
             with pytest.raises(urllib.error.HTTPError) as caught:
                 read_whole(f"{address}data/{name}")
             assert (caught.value.code, words in json.load(caught.value)["error"]) == (422, True)
-        with urllib.request.urlopen(f"{address}data/good.jsonl.gz", timeout=300) as answer:
-            assert len(json.load(answer)["frames"]) == 7
+        assert len(fetch_json(f"{address}data/good.jsonl.gz")["frames"]) == 7
         peak = Path(f"/proc/{process.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
         assert int(peak) < 600 * 1024, "kilobytes"
         process.send_signal(signal.SIGINT)
@@ -448,8 +445,7 @@ def test_an_address_leads_to_a_turn(browser: Browser, site: str) -> None:
     browser.wait("document.querySelectorAll('#board .snake').length > 0")
     assert turn(browser) == 2
     link = browser.run("document.getElementById('as-text').href")
-    with urllib.request.urlopen(link, timeout=60) as answer:
-        assert Board.from_text(answer.read().decode()).turn == 2
+    assert Board.from_text(fetch(link)).turn == 2
 
 
 def test_a_damaged_game_says_so(browser: Browser, site: str) -> None:

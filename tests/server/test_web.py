@@ -10,8 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -37,8 +36,8 @@ from server.web.games import PER_PAGE
 from server.web.lab import EXAMPLE
 from server.web.page_server import LARGEST_REQUEST
 from server.web.timeline import KEPT_AFTER_THE_END, Broadcast
+from tests.processes import COMMAND, fetch, free_port, until
 from tests.server import web_site, zoo
-from tests.server.launch import free_port
 from tests.server.web_site import Pages
 
 
@@ -64,14 +63,6 @@ def rows(pages: Pages) -> list[Game]:
             assert game.seats
         session.expunge_all()
         return games
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for it, as long as a busy machine may take."""
-    limit = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < limit, "in vain"
-        time.sleep(0.02)
 
 
 def replay_of(game: Game | Result) -> Path:
@@ -902,9 +893,9 @@ def test_no_page_may_load_from_elsewhere(client: FlaskClient) -> None:
 @pytest.mark.parametrize("tournament", [True, False])
 def test_the_command_plays_shows_and_ends(tmp_path: Path, tournament: bool) -> None:
     snakes = ["hungry", "straight", "--games=2", "--width=7", "--height=7"] if tournament else []
+    database = f"--database=sqlite:///{tmp_path / 'arena.sqlite'}"
     process = subprocess.Popen(
-        [sys.executable, "-m", "battlesnake_gym", "arena", *snakes, "--web", "--port=0", "--jobs=1",
-         f"--database=sqlite:///{tmp_path / 'arena.sqlite'}"],
+        [*COMMAND, "arena", *snakes, "--web", "--port=0", "--jobs=1", database],
         cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -915,8 +906,7 @@ def test_the_command_plays_shows_and_ends(tmp_path: Path, tournament: bool) -> N
         assert line.startswith("the arena is open at http://127.0.0.1:")
         if tournament:
             assert process.stdout.readline().startswith("snake ")  # the table: all is played
-        with urllib.request.urlopen(f"{url}games", timeout=60) as answer:
-            assert answer.read().count(b'href="/game/') == (2 if tournament else 0)
+        assert fetch(f"{url}games").count('href="/game/') == (2 if tournament else 0)
         assert len(list(tmp_path.glob("replays/*"))) == (2 if tournament else 0)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0

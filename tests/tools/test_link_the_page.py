@@ -9,22 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tools/link_the_page.sh"
 ADDRESS = "https://owner.example/name/docs/play/index.html"
 
 
 def git(folder: Path, *words: str) -> str:
-    return subprocess.run(
-        ["git", *words], cwd=folder, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    return run("git", *words, cwd=folder, check=True).stdout.strip()
 
 
 def link(folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if key != "GITHUB_REF_NAME"}
-    return subprocess.run(
-        [SCRIPT, ADDRESS], cwd=folder, env=environment, capture_output=True, text=True
-    )
+    return run(SCRIPT, ADDRESS, cwd=folder, env=environment)
 
 
 @pytest.fixture

@@ -6,11 +6,12 @@ import ast
 import math
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run
 
 FOLDER = Path(__file__).parents[2] / "docs" / "trainers"
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.py"))
@@ -50,9 +51,8 @@ def test_it_is_short(script: str) -> None:
 @pytest.mark.rllib
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_it_learns(script: str, tmp_path: Path) -> None:
-    command = [sys.executable, str(FOLDER / script)]
     one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
-    ran = subprocess.run(command, cwd=tmp_path, env=one_thread, capture_output=True, text=True)
+    ran = run(sys.executable, FOLDER / script, cwd=tmp_path, env=one_thread)
     assert ran.returncode == 0, ran.stderr
     (rate,) = re.findall(r"win rate (\d\.\d+) against safe-random", ran.stdout)
     win = float(rate)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import venv
 from dataclasses import dataclass
@@ -11,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run
+
 ROOT = Path(__file__).parents[2]
 
 
 def tracked() -> list[str]:
     """The files of the project, relative to its root."""
-    listed = subprocess.run(
-        ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    words = ("ls-files", "--cached", "--others", "--exclude-standard", "-z")
+    listed = run("git", "-C", ROOT, *words, check=True)
     names = listed.stdout.split("\0")
     return sorted(name for name in names if name and (ROOT / name).is_file())
 
@@ -49,10 +48,7 @@ class Built:
 def built(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The source distribution, and the wheel that is built from nothing else."""
     folder = tmp_path_factory.mktemp("dist")
-    done = subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, clone],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, clone)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return Built(sdist, wheel, done.stdout + done.stderr)
@@ -89,9 +85,7 @@ def environment(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Envir
     (site,) = folder.glob("lib/python*/site-packages")
     packages = [path for path in sys.path if path.endswith("-packages")]
     (site / "packages.pth").write_text("\n".join(packages) + "\n")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "--python", one.python, "install", "--quiet", "--no-deps",
-         "--disable-pip-version-check", "--force-reinstall", built.wheel],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    install = ("install", "--quiet", "--no-deps", "--disable-pip-version-check")
+    pip = (sys.executable, "-m", "pip", "--python", one.python)
+    run(*pip, *install, "--force-reinstall", built.wheel, check=True)
     return one

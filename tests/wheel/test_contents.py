@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tarfile
 import zipfile
 from collections import Counter
@@ -10,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from tests.processes import run
 from tests.wheel.conftest import Built, Environment, tracked
 
 FLAT = ("rllib_src/", "rllib_common/")
@@ -87,10 +87,8 @@ assert engine.COMPILED
 def test_the_environment_has_the_wheel_and_not_the_checkout(
     environment: Environment, tmp_path: Path
 ) -> None:
-    done = subprocess.run(
-        [environment.python, "-c", IMPORTED, *PACKAGES], cwd=tmp_path, env=environment.variables,
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    words = (environment.python, "-c", IMPORTED, *PACKAGES)
+    done = run(*words, cwd=tmp_path, env=environment.variables, check=True)
     files = done.stdout.splitlines()
     assert len(files) == len(PACKAGES)
     assert all(file.startswith(str(environment.folder)) for file in files), files
@@ -106,10 +104,8 @@ for experiments in (mabs.experiments, procgen_rllib.experiments):
 
 
 def test_every_experiment_is_known(environment: Environment, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [environment.python, "-c", NAMED], cwd=tmp_path, env=environment.variables,
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    words = (environment.python, "-c", NAMED)
+    done = run(*words, cwd=tmp_path, env=environment.variables, check=True)
     files = [Path(name).stem for name in tracked() if "/experiment_files/" in name]
     assert sorted(done.stdout.split()) == sorted(files)
     assert {"hill-vanilla", "impala-baseline"} < set(files)

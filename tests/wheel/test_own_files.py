@@ -19,7 +19,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
 from tests.mabs.test_launcher import SMALL
 from tests.mabs.test_own_files import EXPERIMENT, FILE
-from tests.server.launch import free_port, wait_for
+from tests.processes import free_port, run, wait_for
 from tests.wheel.conftest import Environment
 
 pytestmark = pytest.mark.rllib
@@ -67,9 +67,7 @@ class Workplace:
 
     def run(self, *words: str | Path) -> str:
         """What a command prints."""
-        done = subprocess.run(
-            words, cwd=self.folder, env=self.variables, capture_output=True, text=True
-        )
+        done = run(*words, cwd=self.folder, env=self.variables)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

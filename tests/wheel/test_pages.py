@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.launch import free_port
+from tests.processes import free_port, run
 from tests.wheel.conftest import Built, Environment
 from tests.wheel.pages import OTHERS, PAGES, ROOT, SHELL, Command, blocks, commands
 from tests.wheel.shortened import Rule, extras_are_there, rule_of, stack_is_there
@@ -72,10 +72,8 @@ class Desk:
         elif rule.server:
             self._visit(f"{line} --port 0")
         else:
-            done = subprocess.run(
-                ["bash", "-c", line], cwd=self.folder, env=self._variables,
-                capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+            where = {"cwd": self.folder, "env": self._variables}
+            done = run("bash", "-c", line, stdin=subprocess.DEVNULL, **where)
             assert done.returncode == 0, f"{line}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
             if " cost " in line and command.output:
                 assert done.stdout == command.output
@@ -231,10 +229,8 @@ sys.exit("".join(failed) or 0)
 def test_python(page: str, environment: Environment, tmp_path: Path) -> None:
     text = [(b.line, b.text) for b in blocks(page) if b.language == "python" and not b.file]
     how = "imports" if page in FRAGMENTS else "all"
-    done = subprocess.run(
-        [environment.python, "-c", PYTHON, page, how], input=json.dumps(text), cwd=tmp_path,
-        env=environment.variables, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    where = {"cwd": tmp_path, "env": environment.variables}
+    done = run(environment.python, "-c", PYTHON, page, how, input=json.dumps(text), **where)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -267,9 +263,6 @@ def test_the_wheel_installs_with_all_its_extras(built: Built, tmp_path: Path) ->
     """Resolved anew, where nothing is installed; MXNet has an environment of its own."""
     extras = "rllib,server,procgen,sagemaker,sagemaker-local,notebooks"
     subprocess.run(["python3", "-m", "venv", tmp_path / "empty"], check=True)
-    done = subprocess.run(
-        [tmp_path / "empty/bin/pip", "install", "--dry-run", "--quiet", "-c",
-         ROOT / "constraints.txt", f"{built.wheel}[{extras}]"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    install = (tmp_path / "empty/bin/pip", "install", "--dry-run", "--quiet")
+    done = run(*install, "-c", ROOT / "constraints.txt", f"{built.wheel}[{extras}]")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,5 @@
-/* A set of cells as WORDS machine words, and how it spreads over the board by one step. */
+/* A set of cells as WORDS machine words, for the engine and for heuristics/csrc. Included once for each
+ * size by files that have <stdint.h>. */
 typedef struct {
     uint64_t w[WORDS];
 } Bits;
