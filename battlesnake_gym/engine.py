@@ -90,6 +90,10 @@ class FastGames(Batch, GameArrays):
     Raises ``ValueError`` where a size is out of range, or the map or ruleset refuses it.
     """
 
+    _ids: dict[int, list[str]]
+    """What snakes are called in games that were loaded."""
+    _given: dict[str, Sizes]
+
     def __new__(
         cls,
         num_games: int,
@@ -102,27 +106,13 @@ class FastGames(Batch, GameArrays):
     ) -> FastGames:
         """Check everything, then make the games."""
         sizes, numbers = engine_input.check_games(num_games, width, height, num_snakes, game, food)
-        return super().__new__(cls, num_games, sizes, numbers, game.map)
-
-    def __init__(
-        self,
-        num_games: int,
-        *,
-        width: Sizes = EnvConfig.width,
-        height: Sizes = EnvConfig.height,
-        num_snakes: Sizes = EnvConfig.num_snakes,
-        game: Game = STANDARD_GAME,
-        food: str = EnvConfig.food,
-    ) -> None:
-        super().__init__(num_games, width, height, num_snakes, game, food)
-        self._ids: dict[int, list[str]] = {}
-        self._sizes = {
-            "width": np.asarray(width),
-            "height": np.asarray(height),
-            "num_snakes": np.asarray(num_snakes),
-        }
-        for name, view in _views(self, num_games, self.num_snakes).items():
-            setattr(self, name, view)
+        games = super().__new__(cls, num_games, sizes, numbers, game.map)
+        games._describe(num_games, width, height, num_snakes, game, food)
+        games._ids = {}
+        games._given = {"width": width, "height": height, "num_snakes": num_snakes}
+        for name, view in _views(games, num_games, games.num_snakes).items():
+            setattr(games, name, view)
+        return games
 
     # `step(actions, which=None)` is inherited from the compiled part: a call costs so little that
     # a Python function around it would double the price of stepping one game.
@@ -146,7 +136,7 @@ class FastGames(Batch, GameArrays):
         """
         recipe = {
             "num_games": self.num_games,
-            **{name: sizes.tolist() for name, sizes in self._sizes.items()},
+            **{name: np.asarray(sizes).tolist() for name, sizes in self._given.items()},
             "game": self.game,
             "food": self.food,
         }

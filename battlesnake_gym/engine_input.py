@@ -57,7 +57,7 @@ class GameArrays:
     ate: NDArray[np.bool_]
     facing: NDArray[np.uint8]
 
-    def __init__(
+    def _describe(
         self, num_games: int, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food: str
     ) -> None:
         self.num_games = num_games

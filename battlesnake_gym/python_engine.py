@@ -40,7 +40,7 @@ class SlowGames(GameArrays):
         food: str = EnvConfig.food,
     ) -> None:
         sizes, _ = engine_input.check_games(num_games, width, height, num_snakes, game, food)
-        super().__init__(num_games, width, height, num_snakes, game, food)
+        self._describe(num_games, width, height, num_snakes, game, food)
         self._sizes = sizes.tolist()
         self._games = [game] * num_games
         self._states = [State(0, width, height, []) for width, height, _ in self._sizes]

@@ -44,16 +44,14 @@ STANDARD = {
     "standard, fast food": (Game(), "fast"),
     "standard, seeded food": (Game(), "seeded"),
 }
+HAZARDOUS = (
+    *("hz_rings", "hz_spiral", "hz_scatter", "hz_expand_scatter"),
+    *("sinkholes", "snail_mode", "hz_rivers_bridges"),
+)
 MAPS = {
     **STANDARD,
     "royale map": (Game(ruleset="royale", map="royale"), "fast"),
-    "hz_rings": (Game(map="hz_rings"), "fast"),
-    "hz_spiral": (Game(map="hz_spiral"), "fast"),
-    "hz_scatter": (Game(map="hz_scatter"), "fast"),
-    "hz_expand_scatter": (Game(map="hz_expand_scatter"), "fast"),
-    "sinkholes": (Game(map="sinkholes"), "fast"),
-    "snail_mode": (Game(map="snail_mode"), "fast"),
-    "hz_rivers_bridges": (Game(map="hz_rivers_bridges"), "fast"),
+    **{name: (Game(map=name), "fast") for name in HAZARDOUS},
     "wrapped": (Game(ruleset="wrapped"), "fast"),
     "constrictor, empty": (Game(ruleset="constrictor", map="empty"), "fast"),
 }

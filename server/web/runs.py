@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
 
@@ -51,22 +51,15 @@ def index() -> str:
         names = request.args.getlist("run")
         chosen = [run for run in runs if run.name in names] or runs
         chosen = chosen[: charts.MOST_RUNS]
-        axis, span = _axis(), _span()
-        counted = ((run.name, charts.deaths(run, axis)) for run in chosen)
+        counted = ((run.name, charts.deaths(run, _axis())) for run in chosen)
         return render_template(
             "runs.html",
             runs=runs,
             chosen=[run.name for run in chosen],
             differ=differing(runs),
-            charts=charts.charts(chosen, axis, span),
             deaths=[(name, found) for name, found in counted if found is not None],
-            axis=axis,
-            span=span,
-            axes=charts.AXES,
-            spans=charts.SPANS,
             most=charts.MOST_RUNS,
-            state=state,
-            left=left,
+            **_drawn(chosen),
         )
 
 
@@ -82,21 +75,14 @@ def show(name: str) -> str:
     """One run: its curves, strength, games and settings."""
     with _looking() as runs:
         run = _find(runs, name)
-        axis, span = _axis(), _span()
         games = run.games()
         return render_template(
             "run.html",
             run=run,
-            charts=charts.charts([run], axis, span),
-            deaths=charts.deaths(run, axis),
+            deaths=charts.deaths(run, _axis()),
             shown=_cards(games),
             without=[game.iteration for game in games if game.path is None],
-            axis=axis,
-            span=span,
-            axes=charts.AXES,
-            spans=charts.SPANS,
-            state=state,
-            left=left,
+            **_drawn([run]),
         )
 
 
@@ -125,6 +111,13 @@ def _looking() -> Iterator[list[Run]]:
 
 def _find(runs: list[Run], name: str) -> Run:
     return next((run for run in runs if run.name == name), None) or abort(404)
+
+
+def _drawn(runs: list[Run]) -> dict[str, Any]:
+    """What both pages show of runs: their curves, as they were asked for, and how they stand."""
+    axis, span = _axis(), _span()
+    asked = {"axis": axis, "span": span, "axes": charts.AXES, "spans": charts.SPANS}
+    return {"charts": charts.charts(runs, axis, span), "state": state, "left": left, **asked}
 
 
 def _axis() -> str:

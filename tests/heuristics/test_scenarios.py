@@ -121,12 +121,7 @@ def test_any_turn_of_a_replay_becomes_a_scenario(tmp_path: Path) -> None:
     replay = Replay(Board.new(11, 11, 2, game=Game(seed=4)))
     players = {snake.id: snakes.make("cautious", 1) for snake in replay.first.snakes}
     for _ in range(12):
-        board = replay.last
-        moves = {}
-        for snake in board.living:
-            board.you_id = snake.id
-            moves[snake.id] = players[snake.id](board).move
-        replay.append(moves)
+        replay.append(snakes.choose(replay.last, players))
     played = replay.turns[7].moves["snake_1"]
     scenario = Scenario.from_replay(replay, 7, "snake_1", [played], note="As it was.")
     assert scenario.board.turn == 7

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.algorithms import built
 from tests.mabs.conftest import SMALL
 
 pytestmark = [
@@ -81,16 +82,13 @@ def test_rllib_trains_on_it(ray_with_games: None, name: str, action_mask: str) -
     if name == "PPO":
         config.training(minibatch_size=32, num_epochs=1)
     config.reporting(min_time_s_per_iteration=1)
-    algorithm = config.debugging(log_level="ERROR").build_algo()
-    try:
+    with built(config.debugging(log_level="ERROR")) as algorithm:
         for _ in range(60):
             results = algorithm.train()
             if algorithms.MODULE in results.get("learners", {}):
                 break
         assert results["learners"][algorithms.MODULE]["num_module_steps_trained_lifetime"] > 0
         assert results["env_runners"]["episode_len_mean"] > 1
-    finally:
-        algorithm.stop()
 
 
 @pytest.mark.slow
@@ -205,9 +203,6 @@ def test_rllibs_own_dqn_trains_our_network(ray_with_games: None) -> None:
         .reporting(min_sample_timesteps_per_iteration=200)
         .debugging(log_level="ERROR")
     )
-    algorithm = config.build_algo()
-    try:
+    with built(config) as algorithm:
         results = algorithm.train()
         assert results["learners"][MODULE]["num_module_steps_trained_lifetime"] > 0
-    finally:
-        algorithm.stop()

@@ -8,6 +8,8 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
+from tests.algorithms import built
+
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 
@@ -22,8 +24,7 @@ def test_runners_and_learner_keep_each_others_pace(small_config: Any) -> None:
     config = small_config("APEX").training(
         training_intensity=2.0, num_replay_shards=2, broadcast_interval=2
     )
-    algorithm = config.env_runners(num_env_runners=2).build_algo()
-    try:
+    with built(config.env_runners(num_env_runners=2)) as algorithm:
         first = totals(algorithm.train())
         for _ in range(3):
             results = algorithm.train()
@@ -50,19 +51,14 @@ def test_runners_and_learner_keep_each_others_pace(small_config: Any) -> None:
         )
         expected = 0.4 ** (1 + 7.0 * np.arange(8) / 7)
         np.testing.assert_allclose(np.sort(rungs), np.sort(expected))
-    finally:
-        algorithm.stop()
 
 
 def test_an_iteration_waits_for_no_runner(small_config: Any) -> None:
     """RLlib would ask each for its connectors, which runners that play for seconds answer late."""
-    algorithm = small_config("APEX").build_algo()
-    try:
+    with built(small_config("APEX")) as algorithm:
         asked = algorithm.env_runner_group.foreach_env_runner = MagicMock()
         algorithm.train()
         asked.assert_not_called()
-    finally:
-        algorithm.stop()
 
 
 def test_lost_runners_are_asked_now_and_then(
@@ -99,8 +95,7 @@ def test_training_goes_on_when_a_runner_and_a_shard_die(small_config: Any) -> No
 
     config = small_config("APEX").training(num_replay_shards=2)
     config.env_runners(num_env_runners=2).fault_tolerance(restart_failed_env_runners=True)
-    algorithm = config.build_algo()
-    try:
+    with built(config) as algorithm:
         for _ in range(2):
             before = totals(algorithm.train())
         runners = algorithm.env_runner_group._worker_manager
@@ -128,14 +123,11 @@ def test_training_goes_on_when_a_runner_and_a_shard_die(small_config: Any) -> No
             if min(numbers) > before[1] / 32:
                 break
             assert time.monotonic() < deadline, numbers
-    finally:
-        algorithm.stop()
 
 
 @pytest.mark.slow
 def test_a_bug_in_a_runner_is_not_taken_for_its_death(small_config: Any) -> None:
-    algorithm = small_config("APEX").build_algo()
-    try:
+    with built(small_config("APEX")) as algorithm:
         algorithm.train()
         algorithm.env_runner_group.foreach_env_runner(
             lambda runner: setattr(runner, "_position", None), local_env_runner=False
@@ -143,8 +135,6 @@ def test_a_bug_in_a_runner_is_not_taken_for_its_death(small_config: Any) -> None
         # Two requests were on their way before the bug.
         with pytest.raises(Exception, match="NoneType"):
             [algorithm.train() for _ in range(5)]
-    finally:
-        algorithm.stop()
 
 
 @pytest.mark.slow
@@ -155,8 +145,7 @@ def test_a_checkpoint_can_hold_the_shards(small_config: Any, tmp_path: Any) -> N
     algorithm.save_to_path(str(tmp_path / "checkpoint"))
     stored = algorithm._foreach_shard("results")
     algorithm.stop()
-    copy = config.copy(copy_frozen=False).build_algo()
-    try:
+    with built(config.copy(copy_frozen=False)) as copy:
         copy.restore_from_path(str(tmp_path / "checkpoint"))
         held = copy._foreach_shard("results")
         assert [shard["num_transitions"] for shard in held] == pytest.approx(
@@ -164,8 +153,6 @@ def test_a_checkpoint_can_hold_the_shards(small_config: Any, tmp_path: Any) -> N
         )
         assert all(shard["num_transitions"] for shard in held)
         copy.train()
-    finally:
-        copy.stop()
 
 
 def test_shards_are_as_many_as_runners_are_worth_and_room_allows() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.algorithms import built
 from tests.mabs.conftest import SMALL
 
 pytestmark = [
@@ -56,15 +57,12 @@ def test_small_boards_look_as_the_live_snake_will_see_them() -> None:
 
 def test_boards_grow_while_training(small_config: Any) -> None:
     config = small_config("DQN", **CURRICULUM)
-    algorithm = config.build_algo()
-    try:
+    with built(config) as algorithm:
         sizes = []
         for _ in range(5):
             algorithm.train()
             games = algorithm.env_runner.env.games
             sizes.append([games.state(game).width for game in (0, 3)])
-    finally:
-        algorithm.stop()
     # An iteration is a little more than 128 turns; one game is on the largest board all along.
     assert sizes[:2] == [[3, 7], [5, 7]]
     assert sizes[2:] in ([[5, 7], [7, 7], [7, 7]], [[7, 7], [7, 7], [7, 7]])

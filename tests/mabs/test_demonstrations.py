@@ -14,6 +14,7 @@ from mabs import demonstrations
 from mabs.demonstrations import Demonstrations
 from mabs.environment import DEFAULTS
 from mabs.learner import margin_loss
+from tests.algorithms import built
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -54,8 +55,7 @@ def test_dqn_learns_from_them_beside_its_own(small_config: Any) -> None:
     wanted = {"moves": 200, "positions": 5, "share": 0.25, "weight": 2.0}
     config = small_config("DQN").training(demonstrations=wanted, symmetries=True)
     config.validate()
-    algorithm = config.build_algo()
-    try:
+    with built(config) as algorithm:
         seen: list[Any] = []
         update = algorithm.learner_group.update
 
@@ -70,8 +70,6 @@ def test_dqn_learns_from_them_beside_its_own(small_config: Any) -> None:
         assert batch["demonstrated"].sum() == 11
         assert batch["demonstrated"][-11:].all()
         assert np.isfinite(results["learners"]["default_policy"]["qf_loss"])
-    finally:
-        algorithm.stop()
 
 
 @pytest.mark.parametrize(

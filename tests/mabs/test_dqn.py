@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.algorithms import built
+
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 Weights = dict[str, np.ndarray]
@@ -29,8 +31,7 @@ def differ(one: Weights, other: Weights) -> bool:
 
 
 def test_training_updates_at_the_wanted_ratio_and_reports_games(small_config: Any) -> None:
-    algorithm = small_config("DQN").training(training_intensity=2.0).build_algo()
-    try:
+    with built(small_config("DQN").training(training_intensity=2.0)) as algorithm:
         before = weights(algorithm)
         results = [algorithm.train() for _ in range(3)][-1]
         assert differ(before, weights(algorithm))
@@ -56,8 +57,6 @@ def test_training_updates_at_the_wanted_ratio_and_reports_games(small_config: An
         # The runner plays with the weights that were just learned.
         playing = algorithm.env_runner.get_state()["rl_module"]["default_policy"]
         assert_same({k.removeprefix("network."): v for k, v in playing.items()}, weights(algorithm))
-    finally:
-        algorithm.stop()
 
 
 @pytest.mark.parametrize("remote_runners", [0, pytest.param(1, marks=pytest.mark.slow)])
@@ -93,8 +92,7 @@ def test_a_checkpoint_holds_everything(
     rows = algorithm.replay.results()
     algorithm.stop()
 
-    copy = config.copy(copy_frozen=False).build_algo()
-    try:
+    with built(config.copy(copy_frozen=False)) as copy:
         copy.restore_from_path(str(tmp_path / "checkpoint"))
         assert copy.training_iteration == 2
         assert copy.num_env_steps_sampled == steps
@@ -117,8 +115,6 @@ def test_a_checkpoint_holds_everything(
         assert differ(weights(copy), online)
         assert results["training_iteration"] == 3
         assert results["env_runners"]["num_env_steps_sampled_lifetime"] > steps
-    finally:
-        copy.stop()
 
 
 def test_rllib_can_evaluate_with_our_runner(small_config: Any) -> None:
@@ -126,21 +122,17 @@ def test_rllib_can_evaluate_with_our_runner(small_config: Any) -> None:
     config = small_config("DQN", opponents=opponents).evaluation(
         evaluation_interval=1, evaluation_duration=10, evaluation_num_env_runners=0
     )
-    algorithm = config.build_algo()
-    try:
+    with built(config) as algorithm:
         results = algorithm.train()["evaluation"]["env_runners"]
         evaluating = algorithm.eval_env_runner
         assert evaluating._opponents.names == ("", "past", "random")
         assert not evaluating._opponents.learning.all()
         assert results["num_episodes"] >= 10
         assert results["episode_len_mean"] > 0
-    finally:
-        algorithm.stop()
 
 
 def test_a_remote_runner_plays_with_the_learners_weights(small_config: Any) -> None:
-    algorithm = small_config("DQN").env_runners(num_env_runners=1).build_algo()
-    try:
+    with built(small_config("DQN").env_runners(num_env_runners=1)) as algorithm:
         for _ in range(2):
             algorithm.train()
         algorithm.env_runner_group.sync_weights(
@@ -161,8 +153,6 @@ def test_a_remote_runner_plays_with_the_learners_weights(small_config: Any) -> N
             weights(algorithm),
         )
         assert state["num_env_steps_sampled_lifetime"] == algorithm.num_env_steps_sampled
-    finally:
-        algorithm.stop()
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,12 @@ import json
 import os
 import shutil
 import signal
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from tests import ending
+from tests.algorithms import built
 from tests.progress import rows
 from tests.sagemaker_rl import first_page
 from tests.sagemaker_rl.doctored import doctor, mark_whole
@@ -156,22 +155,8 @@ def test_sigterm_leaves_a_checkpoint_to_resume_from(
     ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = run_folder / "EXIT"
-    over = threading.Event()
-
-    def stop_after_an_iteration() -> None:
-        while not over.is_set():
-            time.sleep(0.01)
-            if (run / "progress.csv").is_file() and rows(run):
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
-
-    stopper = threading.Thread(target=stop_after_an_iteration, daemon=True)
-    stopper.start()
-    try:
+    with ending.told_to_stop(lambda: rows(run)):
         assert train(run_folder, "--num-iters", "1000") == 143
-    finally:
-        over.set()
-        stopper.join()
     done = len(rows(run))
     assert done < 100
     assert f"checkpoint_{done:06d}" in capsys.readouterr().out
@@ -228,13 +213,10 @@ def test_a_runner_that_dies_is_replaced(ray_with_games: None) -> None:
     config = EXITConfig()
     config.num_env_runners = 2
     config.update_from_dict({"moves": 2000, "fragment": 500, "match_pairs": 2, "ladder_share": 0.0})
-    algorithm = config.build_algo()
-    try:
+    with built(config) as algorithm:
         algorithm.train()
         ray.kill(algorithm._runners[0], no_restart=False)
         assert algorithm.train()["training_iteration"] == 2
-    finally:
-        algorithm.stop()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -315,19 +314,9 @@ def test_sigterm_leaves_a_checkpoint_to_resume_from(
 ) -> None:
     run = run_folder / "DQN-5x5-2"
 
-    def stop_after_two_iterations() -> None:
-        deadline = time.monotonic() + 300
-        while time.monotonic() < deadline:
-            time.sleep(0.01)
-            if (run / "progress.csv").is_file() and len(rows(run)) >= 2:
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
-
     before = signal.getsignal(signal.SIGTERM)
-    stopper = threading.Thread(target=stop_after_two_iterations, daemon=True)
-    stopper.start()
-    assert train(run_folder, "--num-iters", "100000") == 143
-    stopper.join()
+    with ending.told_to_stop(lambda: len(rows(run)) >= 2):
+        assert train(run_folder, "--num-iters", "100000") == 143
     assert signal.getsignal(signal.SIGTERM) == before
     done = len(rows(run))
     assert 2 <= done < 100

@@ -7,6 +7,8 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
+from tests.algorithms import built
+
 torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -117,8 +119,7 @@ def test_a_report_has_all_that_rllibs_learner_tells(
 @pytest.mark.parametrize("how", ["global_norm", "norm", "value"])
 def test_gradients_are_clipped(small_config: Any, how: str) -> None:
     config = small_config("DQN").training(grad_clip=1e-3, grad_clip_by=how)
-    algorithm = config.build_algo()
-    try:
+    with built(config) as algorithm:
         learner = algorithm.learner_group._learner
         algorithm.learner_group.update(
             batch=replayed(algorithm.learner_group, 32),
@@ -134,8 +135,6 @@ def test_gradients_are_clipped(small_config: Any, how: str) -> None:
         assert float(found[how]) == pytest.approx(1e-3, rel=1e-3)
         told = "gradients_default_optimizer_global_norm" in learner.report()["default_policy"]
         assert told == (how == "global_norm")
-    finally:
-        algorithm.stop()
 
 
 @pytest.mark.slow

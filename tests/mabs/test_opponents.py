@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.algorithms import built
 from tests.mabs.conftest import SMALL
 
 pytestmark = [
@@ -271,15 +272,12 @@ def test_past_selves_play_by_the_weights_of_then_and_survive_a_checkpoint(
     for number, then in zip(values["numbers"], values["past"], strict=True):
         np.testing.assert_allclose(values["playing"][number], then)
 
-    copy = config.copy(copy_frozen=False).build_algo()
-    try:
+    with built(config.copy(copy_frozen=False)) as copy:
         copy.restore_from_path(str(tmp_path / "checkpoint"))
         for restored in values_of_runners(copy):
             np.testing.assert_allclose(restored["past"], values["past"])
         assert copy._next_past_self > steps
         copy.train()
-    finally:
-        copy.stop()
 
 
 def values_of_runners(algorithm: Any) -> list[dict[str, Any]]:

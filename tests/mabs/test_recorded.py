@@ -15,6 +15,7 @@ from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 from mabs import recorded
 from mabs.environment import DEFAULTS
+from tests.algorithms import built
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -85,8 +86,7 @@ def test_what_cannot_be_learned_from_is_refused(games: Path, tmp_path: Path) -> 
 def test_dqn_learns_from_them_beside_its_own(small_config: Any, games: Path) -> None:
     config = small_config("DQN", width=7, height=7)
     config.training(demonstrations={"games": str(games), "share": 0.25})
-    algorithm = config.build_algo()
-    try:
+    with built(config) as algorithm:
         seen: list[Any] = []
         update = algorithm.learner_group.update
 
@@ -99,5 +99,3 @@ def test_dqn_learns_from_them_beside_its_own(small_config: Any, games: Path) -> 
         assert all(columns["demonstrated"].mean() == pytest.approx(0.25, abs=0.02)
                    for columns in seen)  # fmt: skip
         assert seen
-    finally:
-        algorithm.stop()

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.algorithms import built
+
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 ELSEWHERE = {
@@ -201,14 +203,11 @@ def trained(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> I
     ).debugging(seed=7, log_level="ERROR")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DQNConfig, "__getattribute__", spy)
-        algorithm = config.build_algo()
-        try:
+        with built(config) as algorithm:
             results = [algorithm.train() for _ in range(2)][-1]
             folder = tmp_path_factory.mktemp("rllib") / "checkpoint"
             algorithm.save_to_path(str(folder))
             yield Trained(algorithm, results, heard, folder)
-        finally:
-            algorithm.stop()
 
 
 def _narrow() -> type:
@@ -304,8 +303,7 @@ def test_a_module_of_ones_own_needs_nothing_of_ours(small_config: Any) -> None:
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
     config = small_config("DQN").rl_module(rl_module_spec=RLModuleSpec(module_class=_foreign()))
-    algorithm = config.build_algo()
-    try:
+    with built(config) as algorithm:
         before = algorithm.get_module().state_dict()["line.weight"].clone()
         results = algorithm.train()
         assert results["learners"]["default_policy"]["num_module_steps_trained_lifetime"] > 0
@@ -313,8 +311,6 @@ def test_a_module_of_ones_own_needs_nothing_of_ours(small_config: Any) -> None:
         assert (before != after).any()
         values = algorithm._player(algorithm._weights_to_export())
         assert values(np.zeros((3, 10, 5, 5), np.uint8)).shape == (3, 4)
-    finally:
-        algorithm.stop()
 
 
 def _foreign() -> type:

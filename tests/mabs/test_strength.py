@@ -17,6 +17,7 @@ from heuristics.match import start_seed
 from mabs import matches, strength
 from mabs.environment import DEFAULTS
 from mabs.strength import Measurement, Record, Strength
+from tests.algorithms import built
 from tests.mabs.conftest import SMALL
 from tests.progress import rows
 
@@ -259,8 +260,7 @@ def test_dqn_tells_its_elo_and_exports_its_best(
     from sagemaker_rl.runs import checkpoints
 
     config = small_config("DQN", action_mask="none")
-    algorithm = config.build_algo()
-    try:
+    with built(config) as algorithm:
         results = algorithm.train()
         assert results["elo_low"] < results["elo"] < results["elo_high"]
         assert results["elo_games"] == 4
@@ -276,8 +276,6 @@ def test_dqn_tells_its_elo_and_exports_its_best(
         facts = {"identity": BattlesnakeLauncher().identity(algorithm.config),
                  "env_config": algorithm.config.env_config}  # fmt: skip
         kept = checkpoints.save(algorithm, tmp_path, facts)
-    finally:
-        algorithm.stop()
     best, _ = policies.load(kept)
     np.testing.assert_allclose(best(boards), expected, rtol=1e-5)
     last = policies.values_of(policies.load_network(kept, last=True))
@@ -291,8 +289,7 @@ def test_dqn_tells_its_elo_and_exports_its_best(
     assert metadata[False]["elo"] == 5000
     assert metadata[True] is None
 
-    again = config.copy(copy_frozen=False).build_algo()
-    try:
+    with built(config.copy(copy_frozen=False)) as again:
         again.restore_from_path(str(kept))
         assert again.strength.record == algorithm.strength.record
         assert again.train()["elo_best"] == 5000
@@ -301,8 +298,6 @@ def test_dqn_tells_its_elo_and_exports_its_best(
             policies.read_best(tmp_path / "again")["advantage.weight"],  # type: ignore[index]
             played["advantage.weight"],
         )
-    finally:
-        again.stop()
 
 
 def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_path: Path) -> None:
@@ -310,13 +305,10 @@ def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_
     from mabs.launcher import BattlesnakeLauncher
     from sagemaker_rl.runs import checkpoints
 
-    algorithm = small_config("DQN").build_algo()
-    try:
+    with built(small_config("DQN")) as algorithm:
         algorithm.train()
         facts = {"identity": BattlesnakeLauncher().identity(algorithm.config)}
         kept = checkpoints.save(algorithm, tmp_path, facts)
-    finally:
-        algorithm.stop()
     np.savez(kept / "best.npz", strange=np.zeros(3))
     with pytest.raises(checkpoints.CheckpointError, match="do not fit"):
         policies.load_network(kept)
@@ -342,16 +334,13 @@ def test_the_other_algorithms_tell_theirs(
     if name == "PPO":
         config.training(minibatch_size=32, num_epochs=1)
     config.debugging(log_level="ERROR", seed=3)
-    algorithm = config.build_algo()
-    try:
+    with built(config) as algorithm:
         results = algorithm.train()
         assert 0 < results["elo_games"] <= 4
         algorithm.conclude(results)
         assert results["elo_cpu_minutes"] > 0
         algorithm.save_to_path(str(tmp_path / "kept"))
         assert policies.read_best(tmp_path / "kept")
-    finally:
-        algorithm.stop()
 
 
 @pytest.mark.usefixtures("exact_clock")

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.algorithms import built
+
 pytestmark = pytest.mark.rllib
 
 GAMES = {"num_snakes": 2, "width": 5, "height": 5}
@@ -55,8 +57,7 @@ def test_everybody_begins_with_its_weights(
 
     config = algorithms.configure(name, GAMES).env_runners(num_env_runners=0)
     warm_start.take(config, str(exported(name)))
-    algorithm = config.build_algo()
-    try:
+    with built(config) as algorithm:
         wanted = torch.load(tmp_path / "weights")
         (module,) = algorithm.learner_group._learner.module.values()
         (played,) = algorithm.env_runner.module.values() if name == "PPO" else (
@@ -70,8 +71,6 @@ def test_everybody_begins_with_its_weights(
                 torch.testing.assert_close(tensor, wanted[key])
         for key, array in algorithm._weights_to_export().items():
             np.testing.assert_array_equal(array, wanted[key].numpy())
-    finally:
-        algorithm.stop()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.algorithms import built
 from tests.mxnet_baseline.conftest import QUICK, SMALL
 from tests.sagemaker_rl.doctored import doctor, mark_whole
 
@@ -54,11 +55,8 @@ def test_a_setting_that_it_does_not_have_is_refused(
 
 
 def test_training_counts_and_explores_less_and_less(quick_config: Any) -> None:
-    algorithm = quick_config.build_algo()
-    try:
+    with built(quick_config) as algorithm:
         first, second = algorithm.train(), algorithm.train()
-    finally:
-        algorithm.stop()
     assert (first["training_iteration"], second["training_iteration"]) == (1, 2)
     assert second["env_runners"]["num_env_steps_sampled_lifetime"] == 120
     games = first["env_runners"]["num_episodes"] + second["env_runners"]["num_episodes"]

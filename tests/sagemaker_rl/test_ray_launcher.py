@@ -193,7 +193,7 @@ def test_sigterm_is_ours_though_ray_takes_it_when_it_starts() -> None:
     assert "stopping after this iteration" in done.stderr
 
 
-def generalizations_come_back_with_the_checkpoint(tmp_path: Path) -> None:
+def test_curves_come_back_with_the_checkpoint(tmp_path: Path) -> None:
     def run(checkpoint: Path | None) -> TrainingRun:
         folders = {"checkpoint_dir": tmp_path / "c", "model_dir": tmp_path / "m"}
         where = Job("job", tmp_path / "new" / "data", **folders, in_sagemaker=True)

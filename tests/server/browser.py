@@ -98,3 +98,13 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     chrome = webdriver.Chrome(options=options, service=Service(driver))
     yield Browser(chrome)
     chrome.quit()
+
+
+@pytest.fixture
+def quiet(browser: Browser) -> Iterator[Browser]:
+    """The browser in a usual window; its console must stay empty."""
+    browser.look()
+    browser.complaints()
+    yield browser
+    assert browser.complaints() == []
+    browser.driver.get("about:blank")

@@ -17,6 +17,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game
 from tests.processes import COMMAND, free_port, wait_for
 from tests.server.browser import browser as browser
+from tests.server.browser import quiet as quiet
 
 
 @pytest.fixture(scope="session")

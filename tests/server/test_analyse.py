@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import random
@@ -167,8 +168,7 @@ def finished(seed: int = 3) -> Replay:
 
 @pytest.mark.usefixtures("quick")
 def test_pages_start_an_analysis_and_follow_it(game: Path) -> None:
-    runner = Analyses()
-    try:
+    with contextlib.closing(Analyses()) as runner:
         assert runner.tell(game)["state"] == "none"
         runner.start(game)
         runner.start(game)
@@ -176,21 +176,16 @@ def test_pages_start_an_analysis_and_follow_it(game: Path) -> None:
         told = runner.tell(game, since=10)
         assert (told["done"], len(told["turns"])) == (12, 2)
         json.dumps(told, allow_nan=False)
-    finally:
-        runner.close()
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_failed_analysis_says_why(tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text("{}\n")
-    runner = Analyses()
-    try:
+    with contextlib.closing(Analyses()) as runner:
         runner.start(bad)
         until(lambda: runner.tell(bad)["state"] == "failed")
         assert "bad.jsonl, line 1" in runner.tell(bad)["error"]
-    finally:
-        runner.close()
 
 
 def test_closing_stops_the_process(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import json
 import os
@@ -129,14 +130,11 @@ def played(build: snakes.Factory, bodies: list[dict[str, Any]]) -> list[str]:
 
 
 def over_http(address: str, path: str, bodies: list[dict[str, Any]]) -> list[str]:
-    engine = Engine(address)
-    try:
+    with contextlib.closing(Engine(address)) as engine:
         answers = [engine.post(path, body)[1]["move"] for body in bodies]
         for body in {ids(body): body for body in bodies}.values():
             engine.post("/end", body)
         return answers
-    finally:
-        engine.close()
 
 
 def on_lambda(folder: Path, bodies: list[dict[str, Any]], patch: pytest.MonkeyPatch) -> list[str]:

@@ -30,15 +30,6 @@ def site(folder: Path) -> Iterator[str]:
     app.extensions["analyses"].close()
 
 
-@pytest.fixture
-def quiet(browser: Browser) -> Iterator[Browser]:
-    """The browser in a usual window; its console must stay empty."""
-    browser.look()
-    browser.complaints()
-    yield browser
-    assert browser.complaints() == []
-
-
 def hover(browser: Browser, part: float) -> str:
     """What the first chart tells of a place, 0 to 1, along its axis."""
     browser.run(

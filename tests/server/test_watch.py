@@ -319,30 +319,25 @@ def site(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def player(browser: Browser, site: str) -> Iterator[Browser]:
+def player(quiet: Browser, site: str) -> Browser:
     """The page of the story, ready to play; its console must stay empty."""
-    browser.look()
-    browser.complaints()
-    browser.open(f"{site}/replay/deep/story.jsonl.gz")
-    browser.wait("document.querySelectorAll('#board .snake').length === 3")
-    yield browser
-    assert browser.complaints() == []
+    quiet.open(f"{site}/replay/deep/story.jsonl.gz")
+    quiet.wait("document.querySelectorAll('#board .snake').length === 3")
+    return quiet
 
 
 def turn(browser: Browser) -> int:
     return int(browser.text("#turn").split("/")[0])
 
 
-def test_the_list_in_the_browser(browser: Browser, site: str) -> None:
-    browser.look()
-    browser.complaints()
-    browser.open(site)
-    browser.wait("document.querySelectorAll('.thumbnail .snake').length > 0")
-    assert browser.run("document.querySelectorAll('a.game').length") == 2
-    assert NAUGHTY in browser.text(".games")
-    browser.run("document.querySelector('a.game').click()")
-    browser.wait("document.querySelectorAll('#board .snake').length > 0")
-    assert browser.complaints() == []
+def test_the_list_in_the_browser(quiet: Browser, site: str) -> None:
+    quiet.open(site)
+    quiet.wait("document.querySelectorAll('.thumbnail .snake').length > 0")
+    assert quiet.run("document.querySelectorAll('a.game').length") == 2
+    assert NAUGHTY in quiet.text(".games")
+    quiet.run("document.querySelector('a.game').click()")
+    quiet.wait("document.querySelectorAll('#board .snake').length > 0")
+    assert quiet.complaints() == []
 
 
 def test_the_board_shows_the_position(player: Browser) -> None:

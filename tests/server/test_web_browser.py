@@ -45,16 +45,6 @@ def site(pages: Pages) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture
-def quiet(browser: Browser) -> Iterator[Browser]:
-    """The browser in a usual window; its console must stay empty."""
-    browser.look()
-    browser.complaints()
-    yield browser
-    assert browser.complaints() == []
-    browser.driver.get("about:blank")
-
-
 @pytest.fixture(scope="module")
 def file(pages: Pages) -> str:
     """The name of a recorded game among the replays."""

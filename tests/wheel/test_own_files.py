@@ -6,11 +6,9 @@ import contextlib
 import json
 import signal
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +17,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
 from tests.mabs.test_launcher import SMALL
 from tests.mabs.test_own_files import EXPERIMENT, FILE
-from tests.processes import free_port, run, wait_for
+from tests.processes import fetch, fetch_json, free_port, run, wait_for
 from tests.wheel.conftest import Environment
 
 pytestmark = pytest.mark.rllib
@@ -138,21 +136,21 @@ def test_it_plays_over_a_socket_and_appears_on_the_pages(mine: Workplace, policy
     with mine.running(*serve) as server:
         wait_for(snake, server)
         board = Board.new(5, 5, 2, game=Game(seed=1, id="one", timeout=60_000))
-        answer = asked(f"{snake}/move", board.to_api("snake_0"))
+        answer = fetch_json(f"{snake}/move", board.to_api("snake_0"))
         assert answer["move"] in board.safe_moves("snake_0")
         assert answer["decision"]["reasons"][-1]["rule"] == "decided"
         with mine.running(*arena) as pages:
             address = read_until(pages, " at http://").split(" at ")[1].split()[0]
             read_until(pages, "door ")  # the table, once all was played
-            assert {one["snake"] for one in asked(f"{address}leaderboard.json")} == {
+            assert {one["snake"] for one in fetch_json(f"{address}leaderboard.json")} == {
                 "door", "random",
             }  # fmt: skip
-            assert 'value="door-map"' in read(f"{address}play")
-            assert read(f"{address}games").count('<a class="game"') == 2
+            assert 'value="door-map"' in fetch(f"{address}play")
+            assert fetch(f"{address}games").count('<a class="game"') == 2
             for replay in (mine.folder / "replays").iterdir():
-                first = asked(f"{address}replays/data/{replay.name}")["frames"][0]
+                first = fetch_json(f"{address}replays/data/{replay.name}")["frames"][0]
                 assert {(0, 0), (4, 4)} <= {tuple(cell) for cell in first["food"]}
-                assert f'href="/replays/replay/{replay.name}"' in read(f"{address}replays/")
+                assert f'href="/replays/replay/{replay.name}"' in fetch(f"{address}replays/")
 
 
 def read_until(process: subprocess.Popen[bytes], words: str) -> str:
@@ -164,15 +162,3 @@ def read_until(process: subprocess.Popen[bytes], words: str) -> str:
         if words in line.decode():
             return line.decode()
     raise AssertionError(said)
-
-
-def read(address: str, sent: Any = None) -> str:
-    """What is answered; a POST where something is sent."""
-    data = None if sent is None else json.dumps(sent).encode()
-    with urllib.request.urlopen(urllib.request.Request(address, data), timeout=120) as answer:
-        return str(answer.read().decode())
-
-
-def asked(address: str, sent: Any = None) -> Any:
-    """The same as JSON."""
-    return json.loads(read(address, sent))

@@ -21,6 +21,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -137,15 +138,10 @@ class RehearsalSession(Session):  # type: ignore[misc]
         Raises:
             UnexpectedStatusException: the job has failed.
         """
-        for line in self._jobs.job(job_name).log(wait):
-            sys.stdout.write(f"{line}\n")
+        sys.stdout.writelines(f"{line}\n" for line in self._jobs.job(job_name).log(wait))
         description = self._jobs.describe_training_job(job_name)
-        if wait and description["TrainingJobStatus"] == FAILED:
-            raise UnexpectedStatusException(
-                message=f"training job {job_name} has failed: {description['FailureReason']}",
-                allowed_statuses=["Completed", "Stopped"],
-                actual_status=FAILED,
-            )
+        if wait:
+            _refuse_failed(f"training job {job_name}", "TrainingJobStatus", description)
         return description
 
     def wait_for_tuning_job(self, job: str, poll: int = 5) -> dict[str, Any]:
@@ -156,16 +152,20 @@ class RehearsalSession(Session):  # type: ignore[misc]
         Raises:
             UnexpectedStatusException: no training job has told the objective.
         """
-        for line in self._jobs.tuning_job(job).log(wait=True):
-            sys.stdout.write(f"{line}\n")
+        sys.stdout.writelines(f"{line}\n" for line in self._jobs.tuning_job(job).log(wait=True))
         description = self._jobs.describe_hyper_parameter_tuning_job(job)
-        if description["HyperParameterTuningJobStatus"] == FAILED:
-            raise UnexpectedStatusException(
-                message=f"tuning job {job} has failed: {description['FailureReason']}",
-                allowed_statuses=["Completed", "Stopped"],
-                actual_status=FAILED,
-            )
+        _refuse_failed(f"tuning job {job}", "HyperParameterTuningJobStatus", description)
         return description
+
+
+def _refuse_failed(what: str, status: str, description: Mapping[str, Any]) -> None:
+    """Raise the SDK's own error where a job has failed."""
+    if description[status] == FAILED:
+        raise UnexpectedStatusException(
+            message=f"{what} has failed: {description['FailureReason']}",
+            allowed_statuses=["Completed", "Stopped"],
+            actual_status=FAILED,
+        )
 
 
 class _Account(boto3.Session):  # type: ignore[misc]
