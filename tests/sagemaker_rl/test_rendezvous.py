@@ -174,8 +174,9 @@ def test_strangers_are_refused(
 
 
 def test_a_second_one_of_a_name_is_refused(meeting: Meeting, names: HostNames) -> None:
-    meeting.master(["algo-2"], names)
+    master = meeting.master(["algo-2"], names)
     meeting.joining("algo-2", names).result()
+    until(lambda: master._peers)  # the worker may know before the master does
     with pytest.raises(ClusterError, match="algo-2 is here already"):
         meeting.joining("algo-2", names, 0.2).result()
 
