@@ -25,16 +25,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.load import (
-    Connection,
-    PlayedGame,
-    Tally,
-    metric,
-    play,
-    played_games,
-    random_policy,
-    served,
-)
+from benchmarks import load
 
 MEBIBYTE = 1 << 20
 FLAT = 0.01
@@ -72,10 +63,10 @@ def main() -> int:
     snake.add_argument("--snake", help="a named snake instead of a policy")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        policy = args.policy or random_policy(Path(folder))
+        policy = args.policy or load.random_policy(Path(folder))
         who = ["--snake", args.snake] if args.snake else ["--policy", str(policy), "--heuristics"]
         command = [sys.executable, "-m", "battlesnake_gym", "serve", *who, "--port"]
-        with served(command) as port:
+        with load.served(command) as port:
             course = asyncio.run(soak(port, args))
     growth, seconds, memory = course.growth()
     flat = growth < FLAT * memory
@@ -89,9 +80,9 @@ def main() -> int:
 
 async def soak(port: int, args: argparse.Namespace) -> Course:
     """Keep the games going and print a row now and then."""
-    recorded = played_games(args.timeout)
+    recorded = load.played_games(args.timeout)
     end = time.perf_counter() + 60 * args.minutes
-    tally = Tally()
+    tally = load.Tally()
     players = [
         asyncio.create_task(engine(port, number, recorded, args, tally, end))
         for number in range(args.games)
@@ -104,13 +95,13 @@ async def soak(port: int, args: argparse.Namespace) -> Course:
 async def engine(
     port: int,
     number: int,
-    recorded: list[PlayedGame],
+    recorded: list[load.PlayedGame],
     args: argparse.Namespace,
-    tally: Tally,
+    tally: load.Tally,
     end: float,
 ) -> None:
     """Play one game after the other."""
-    connection = Connection(port)
+    connection = load.Connection(port)
     await asyncio.sleep(args.pause * number / args.games)
     count = number
     while time.perf_counter() < end:
@@ -119,12 +110,12 @@ async def engine(
         game = recorded[count % len(recorded)]
         broken_off = count % 10 == 0
         name = f"engine-{number}-game-{count}"
-        await play(connection, game, name, args.pause, tally, end, ends=not broken_off)
+        await load.play(connection, game, name, args.pause, tally, end, ends=not broken_off)
         count += 1
     connection.close()
 
 
-async def watch(port: int, args: argparse.Namespace, tally: Tally, end: float) -> Course:
+async def watch(port: int, args: argparse.Namespace, tally: load.Tally, end: float) -> Course:
     """Print memory, games and answers of each interval."""
     course = Course()
     began = time.perf_counter()
@@ -135,8 +126,8 @@ async def watch(port: int, args: argparse.Namespace, tally: Tally, end: float) -
             await asyncio.sleep(min(args.every, left))
             now = time.perf_counter() - began
             rss, games = await asyncio.gather(
-                asyncio.to_thread(metric, port, "process_resident_memory_bytes"),
-                asyncio.to_thread(metric, port, "battlesnake_games_alive"),
+                asyncio.to_thread(load.metric, port, "process_resident_memory_bytes"),
+                asyncio.to_thread(load.metric, port, "battlesnake_games_alive"),
             )
             course.seconds.append(now)
             course.memory.append(rss)

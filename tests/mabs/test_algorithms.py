@@ -10,10 +10,7 @@ import pytest
 from tests.algorithms import built
 from tests.mabs.conftest import SMALL
 
-pytestmark = [
-    pytest.mark.rllib,
-    pytest.mark.filterwarnings("default"),
-]
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from mabs import demonstrations
 from mabs.demonstrations import Demonstrations
 from mabs.environment import DEFAULTS
 from mabs.learner import margin_loss
-from tests.algorithms import built
+from tests.algorithms import built, noted_batches
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -56,14 +56,7 @@ def test_dqn_learns_from_them_beside_its_own(small_config: Any) -> None:
     config = small_config("DQN").training(demonstrations=wanted, symmetries=True)
     config.validate()
     with built(config) as algorithm:
-        seen: list[Any] = []
-        update = algorithm.learner_group.update
-
-        def noted(**told: Any) -> Any:
-            seen.append(told["batch"]["default_policy"])
-            return update(**told)
-
-        algorithm.learner_group.update = noted
+        seen = noted_batches(algorithm)
         results = algorithm.train()
         batch = seen[-1]
         assert len(batch["actions"]) == 43  # 32 of its own and a third of that

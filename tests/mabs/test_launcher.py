@@ -23,10 +23,7 @@ from tests.progress import rows
 from tests.sagemaker_rl import first_page
 from tests.sagemaker_rl.doctored import doctor, mark_whole
 
-pytestmark = [
-    pytest.mark.rllib,
-    pytest.mark.filterwarnings("default"),
-]
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 SMALL = [
     *("--num-agents", "2", "--map-size", "5", "--seed", "3", "--num-workers", "0"),

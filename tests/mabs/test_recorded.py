@@ -15,7 +15,7 @@ from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 from mabs import recorded
 from mabs.environment import DEFAULTS
-from tests.algorithms import built
+from tests.algorithms import built, noted_batches
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -87,14 +87,7 @@ def test_dqn_learns_from_them_beside_its_own(small_config: Any, games: Path) -> 
     config = small_config("DQN", width=7, height=7)
     config.training(demonstrations={"games": str(games), "share": 0.25})
     with built(config) as algorithm:
-        seen: list[Any] = []
-        update = algorithm.learner_group.update
-
-        def noted(*, batch: Any, **more: Any) -> Any:
-            seen.append(batch["default_policy"])
-            return update(batch=batch, **more)
-
-        algorithm.learner_group.update = noted
+        seen = noted_batches(algorithm)
         algorithm.train()
         assert all(columns["demonstrated"].mean() == pytest.approx(0.25, abs=0.02)
                    for columns in seen)  # fmt: skip

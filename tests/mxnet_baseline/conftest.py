@@ -7,15 +7,9 @@ from typing import Any
 
 import pytest
 
-SMALL: dict[str, Any] = {
-    "num_snakes": 2,
-    "width": 5,
-    "height": 5,
-    "max_turns": 30,
-    "observation": "planes",
-    "rewards": "survival",
-    "action_mask": "none",
-}
+from tests.mabs.conftest import SMALL as GAMES
+
+SMALL: dict[str, Any] = {**GAMES, "observation": "planes", "action_mask": "none"}
 """An ``env_config`` whose games are over in a moment."""
 
 QUICK = {"turns_per_iteration": 60, "batch_size": 8, "warmup_batches": 1, "update_every": 4}

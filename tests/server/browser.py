@@ -38,10 +38,11 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
 
-    def open(self, address: str) -> None:
-        """Load a page anew."""
+    def open(self, address: str, shown: str = "true") -> None:
+        """Load a page anew, and wait until the JavaScript condition ``shown`` holds."""
         self.driver.get("about:blank")
         self.driver.get(address)
+        self.wait(shown)
 
     def run(self, script: str, *arguments: object) -> Any:
         """The value of a JavaScript expression; ``arguments[0]`` is the first argument."""

@@ -165,8 +165,7 @@ def site() -> Iterator[str]:
 def test_puzzles_are_solved_in_the_browser(browser: Browser, site: str) -> None:
     browser.look()
     browser.complaints()
-    browser.open(site)
-    browser.wait("document.querySelectorAll('#board .snake').length === 2")
+    browser.open(site, "document.querySelectorAll('#board .snake').length === 2")
     assert browser.text("#name") == "number 1 </script>"
     assert browser.text("#task") == "One move saves mine. Which?"
     browser.press("ArrowLeft")

@@ -47,8 +47,7 @@ def test_a_picture_of_one_turn(game: Path) -> None:
 def test_the_page_plays_by_itself(game: Path, browser: Browser) -> None:
     target = game.with_suffix(".html")
     assert cli.main(["export", str(game), "-o", str(target), "--turns-per-second", "50"]) == 0
-    browser.open(target.as_uri())
-    browser.wait("document.getElementById('shown').textContent === 'turn 4'")
+    browser.open(target.as_uri(), "document.getElementById('shown').textContent === 'turn 4'")
     assert browser.text("#snakes li").startswith("</script><b>: length 3")
     assert int(browser.run("document.querySelectorAll('#board .cells').length")) == 1
 

@@ -41,8 +41,7 @@ def hover(browser: Browser, part: float) -> str:
 
 
 def test_curves_are_chosen_and_told(quiet: Browser, site: str) -> None:
-    quiet.open(f"{site}/")
-    quiet.wait("document.querySelectorAll('svg[data-chart] polyline').length >= 4")
+    quiet.open(f"{site}/", "document.querySelectorAll('svg[data-chart] polyline').length >= 4")
     box = quiet.run("document.querySelector('svg[data-chart]').getBoundingClientRect().height")
     assert box > 100
     told = hover(quiet, 0.3)
@@ -58,8 +57,7 @@ def test_curves_are_chosen_and_told(quiet: Browser, site: str) -> None:
 
 
 def test_the_page_follows_a_run(quiet: Browser, site: str, folder: Path) -> None:
-    quiet.open(f"{site}/run/on")
-    quiet.wait("document.body.innerText.includes('6 iterations')")
+    quiet.open(f"{site}/run/on", "document.body.innerText.includes('6 iterations')")
     assert "No game was recorded" in quiet.text("main")
     quiet.wait("performance.getEntriesByType('resource').some(r => r.name.endsWith('on.json'))")
     training_runs.append(folder / "on", 7)
@@ -69,8 +67,7 @@ def test_the_page_follows_a_run(quiet: Browser, site: str, folder: Path) -> None
 
 
 def test_the_games_of_a_run_are_played(quiet: Browser, site: str) -> None:
-    quiet.open(f"{site}/run/long")
-    quiet.wait("document.querySelectorAll('svg.thumbnail .snake').length === 4")
+    quiet.open(f"{site}/run/long", "document.querySelectorAll('svg.thumbnail .snake').length === 4")
     # Each card stays in its place of the grid, below its caption.
     assert quiet.run("""[...document.querySelectorAll('.games > li')].every(place => place
         .querySelector('a.game').getBoundingClientRect().bottom
@@ -83,8 +80,7 @@ def test_the_games_of_a_run_are_played(quiet: Browser, site: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/run/long"])
 def test_a_phone_shows_all_of_it(quiet: Browser, site: str, path: str) -> None:
     quiet.look(390, 800)
-    quiet.open(site + path)
-    quiet.wait("document.querySelector('svg[data-chart]')")
+    quiet.open(site + path, "document.querySelector('svg[data-chart]')")
     assert quiet.run("document.documentElement.scrollWidth") <= 390
     assert quiet.run("document.querySelector('svg[data-chart]').clientWidth") > 250
 
@@ -92,8 +88,7 @@ def test_a_phone_shows_all_of_it(quiet: Browser, site: str, path: str) -> None:
 def test_the_report_needs_nothing_else(quiet: Browser, folder: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone.html"
     alone.write_bytes(report.write(folder / "long").read_bytes())
-    quiet.open(alone.as_uri())
-    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    quiet.open(alone.as_uri(), "document.querySelectorAll('#board .snake').length === 2")
     quiet.wait("document.getElementById('shown').innerText === 'turn 6'")
     assert hover(quiet, 1.0).startswith("3 minutes of training: long 1,060")
     loaded = quiet.run("performance.getEntriesByType('resource').map(r => r.name)")

@@ -331,8 +331,7 @@ def turn(browser: Browser) -> int:
 
 
 def test_the_list_in_the_browser(quiet: Browser, site: str) -> None:
-    quiet.open(site)
-    quiet.wait("document.querySelectorAll('.thumbnail .snake').length > 0")
+    quiet.open(site, "document.querySelectorAll('.thumbnail .snake').length > 0")
     assert quiet.run("document.querySelectorAll('a.game').length") == 2
     assert NAUGHTY in quiet.text(".games")
     quiet.run("document.querySelector('a.game').click()")
@@ -456,8 +455,7 @@ def test_no_page_is_wider_than_its_window(
     browser: Browser, site: str, path: str, width: int
 ) -> None:
     browser.look(width, 800)
-    browser.open(site + path)
-    browser.wait("document.querySelectorAll('.board .snake').length > 0")
+    browser.open(site + path, "document.querySelectorAll('.board .snake').length > 0")
     assert browser.run("document.documentElement.scrollWidth") <= width
     assert browser.run("document.querySelector('.board').getBoundingClientRect().width") > 80
 

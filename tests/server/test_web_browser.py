@@ -150,8 +150,7 @@ def test_recorded_games_are_a_part_of_the_site(quiet: Browser, site: str, pages:
 
 
 def test_live_games_come_and_go(quiet: Browser, site: str, pages: Pages) -> None:
-    quiet.open(f"{site}/live")
-    quiet.wait("!document.getElementById('nothing').hidden")
+    quiet.open(f"{site}/live", "!document.getElementById('nothing').hidden")
     web_site.announce(pages.broadcast, "shown", 1)
     quiet.wait("document.querySelectorAll('.game').length === 1")
     assert quiet.text(".names").split() == ["Ann", "Bob"]
@@ -161,8 +160,7 @@ def test_live_games_come_and_go(quiet: Browser, site: str, pages: Pages) -> None
 
 def test_a_live_game_is_followed_to_its_end(quiet: Browser, site: str, pages: Pages) -> None:
     web_site.announce(pages.broadcast, "followed", 1)
-    quiet.open(f"{site}/game/followed")
-    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    quiet.open(f"{site}/game/followed", "document.querySelectorAll('#board .snake').length === 2")
     assert quiet.text("#turn") == "1 / 1", "who comes late sees the game as it stands"
     assert quiet.text("#outcome") == "live"
     turn = Turn({"a": "down", "b": "up"})
@@ -182,8 +180,7 @@ def test_a_live_game_is_followed_to_its_end(quiet: Browser, site: str, pages: Pa
 
 
 def test_the_search_s_line_is_drawn(quiet: Browser, site: str, game: str) -> None:
-    quiet.open(f"{site}/game/{game}")
-    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    quiet.open(f"{site}/game/{game}", "document.querySelectorAll('#board .snake').length === 2")
     assert quiet.run("document.querySelectorAll('#board .line').length") == 0
     quiet.press("1")
     assert quiet.run("document.querySelectorAll('#board .line:not(.halo)').length") == 2
@@ -214,8 +211,7 @@ def test_a_late_answer_is_told(quiet: Browser, site: str, pages: Pages) -> None:
     turn = Turn({"a": "down", "b": "up"}, latency={"a": 501.7, "b": 4.0})
     pages.broadcast.announce("late", turn)
     pages.broadcast.announce("late", None)
-    quiet.open(f"{site}/game/late")
-    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    quiet.open(f"{site}/game/late", "document.querySelectorAll('#board .snake').length === 2")
     quiet.press("1")
     assert quiet.text("#thoughts p").startswith("Its answer came too late, after 502 ms of 500")
 
@@ -226,8 +222,7 @@ def test_a_death_after_a_lost_move_says_so(quiet: Browser, site: str, pages: Pag
     turn = Turn({"a": "up", "b": "up"}, latency={"a": 500.0}, problems={"a": "timeout"})
     pages.broadcast.announce("lost", turn)
     pages.broadcast.announce("lost", None)
-    quiet.open(f"{site}/game/lost")
-    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    quiet.open(f"{site}/game/lost", "document.querySelectorAll('#board .snake').length === 2")
     quiet.press("ArrowRight")
     assert quiet.text(".fate") == "hit the wall after a lost move (no answer in time) · turn 1"
     quiet.press("ArrowLeft", "1")
@@ -362,8 +357,7 @@ def test_snakes_that_bring_one_colour_are_told_apart_everywhere(
     quiet.wait(f'document.querySelectorAll("{card} .thumbnail .snake").length === 3')
     assert colours_of(quiet, f"{card} .thumbnail .snake") == expected
     assert colours_of(quiet, f"{card} .names .dot circle") == expected
-    quiet.open(f"{site}/game/grey")
-    quiet.wait("document.querySelectorAll('#board .snake').length === 3")
+    quiet.open(f"{site}/game/grey", "document.querySelectorAll('#board .snake').length === 3")
     assert colours_of(quiet, "#board .snake") == expected
     assert colours_of(quiet, ".snake-card .dot circle") == expected
     lines = quiet.run(
@@ -386,8 +380,7 @@ def test_snakes_that_bring_one_colour_are_told_apart_everywhere(
 @pytest.fixture
 def lab(quiet: Browser, site: str) -> Browser:
     """The lab with an empty board."""
-    quiet.open(f"{site}/lab")
-    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
+    quiet.open(f"{site}/lab", "document.querySelectorAll('#board .snake').length === 2")
     click(quiet, "#clear")
     quiet.wait("document.querySelectorAll('#board .snake, #board .food').length === 0")
     return quiet

@@ -44,38 +44,28 @@ def closes(connection: socket.socket, head: bytes, body: bytes) -> None:
     """Hangs up without a word."""
 
 
-def drips(connection: socket.socket, head: bytes, body: bytes) -> None:
-    """A header that never ends, a byte at a time: no single read ever times out."""
-    with contextlib.suppress(OSError):
-        connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
-        for _ in range(round(NEVER / 0.05)):
-            connection.sendall(b"a")
-            time.sleep(0.05)
+def pours(said: bytes, more: bytes, pause: float = 0.0) -> Behaviour:
+    """Says the first, then ``more`` again and again, every ``pause`` seconds."""
+
+    def behave(connection: socket.socket, head: bytes, body: bytes) -> None:
+        end = time.monotonic() + NEVER
+        with contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\n" + said)
+            while time.monotonic() < end:
+                connection.sendall(more)
+                time.sleep(pause)
+
+    return behave
 
 
-def drips_body(connection: socket.socket, head: bytes, body: bytes) -> None:
-    """A good head, then a body that comes a byte at a time."""
-    with contextlib.suppress(OSError):
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n")
-        for _ in range(round(NEVER / 0.05)):
-            connection.sendall(b" ")
-            time.sleep(0.05)
-
-
-def floods(connection: socket.socket, head: bytes, body: bytes) -> None:
-    """A body without end."""
-    with contextlib.suppress(OSError):
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n")
-        while True:
-            connection.sendall(b"x" * 65536)
-
-
-def floods_head(connection: socket.socket, head: bytes, body: bytes) -> None:
-    """A head without end."""
-    with contextlib.suppress(OSError):
-        connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
-        while True:
-            connection.sendall(b"x" * 65536)
+drips = pours(b"X: ", b"a", 0.05)
+"""A header that never ends, a byte at a time: no single read ever times out."""
+drips_body = pours(b"Content-Length: 9999\r\n\r\n", b" ", 0.05)
+"""A good head, then a body that comes a byte at a time."""
+floods = pours(b"Content-Length: 10000000000\r\n\r\n", b"x" * 65536)
+"""A body without end."""
+floods_head = pours(b"X: ", b"x" * 65536)
+"""A head without end."""
 
 
 def circles(connection: socket.socket, head: bytes, body: bytes) -> bool:

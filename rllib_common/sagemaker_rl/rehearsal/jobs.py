@@ -43,41 +43,55 @@ class DataError(Exception):
     """The data of a channel are not there, which ends a job before its script begins."""
 
 
-class JobLog:
-    """Lines that a job prints while others read along."""
+class Work:
+    """What the service does about a request, in a thread of its own; others read what it prints."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, request: Mapping[str, Any]) -> None:
+        self.name = name
+        self._request = request
+        self._status, self._failure = IN_PROGRESS, ""
+        self._stop_asked = False
+        self._created = self._changed = datetime.now(UTC)
         self._lines: list[str] = []
-        self._over = False
         self._news = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def say(self, line: str) -> None:
-        """Print a line."""
-        with self._news:
-            self._lines.append(line)
-            self._news.notify_all()
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
 
-    def end(self) -> None:
-        """Nothing more comes."""
-        with self._news:
-            self._over = True
-            self._news.notify_all()
+    def wait(self) -> None:
+        """Until it has ended."""
+        self._thread.join()
 
-    def read(self, wait: bool) -> Iterator[str]:
-        """The lines so far; to the end if ``wait``."""
+    def log(self, wait: bool) -> Iterator[str]:
+        """The lines printed so far; to the end if ``wait``."""
         seen = 0
         while True:
             with self._news:
-                while wait and seen == len(self._lines) and not self._over:
+                while wait and seen == len(self._lines) and self._status == IN_PROGRESS:
                     self._news.wait()
-                lines, over = self._lines[seen:], not wait or self._over
+                lines, over = self._lines[seen:], not wait or self._status != IN_PROGRESS
             yield from lines
             seen += len(lines)
             if over and seen == len(self._lines):
                 return
 
+    def _run(self) -> None:
+        raise NotImplementedError
 
-class TrainingJob:
+    def _say(self, line: str) -> None:
+        with self._news:
+            self._lines.append(line)
+            self._news.notify_all()
+
+    def _end(self, status: str) -> None:
+        with self._news:
+            self._status, self._changed = status, datetime.now(UTC)
+            self._news.notify_all()
+
+
+class TrainingJob(Work):
     """One job: its request, its instances and what becomes of them.
 
     The instances' ``/opt/ml`` are ``FOLDER/JOB/algo-1`` and so on. Checkpoints travel to and from
@@ -85,25 +99,15 @@ class TrainingJob:
     """
 
     def __init__(self, request: Mapping[str, Any], folder: Path, services: Services) -> None:
-        self.name: str = request["TrainingJobName"]
-        self._request = request
+        super().__init__(request["TrainingJobName"], request)
         self._folder = folder / self.name
         self._services = services
         self._environment = {**services.environment, **request.get("Environment", {})}
         self._instances = _instances(request, self._folder)
-        self._printed = JobLog()
         self._metrics: list[dict[str, Any]] = []
-        self._status = IN_PROGRESS
-        self._failure = ""
-        self._stop_asked = self._interrupt_asked = False
-        self._created = self._changed = datetime.now(UTC)
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._interrupt_asked = False
 
     # What the account's owner sees and does
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
 
     def stop(self) -> None:
         """Ask for an end in order, as ``stop_training_job`` does."""
@@ -119,14 +123,6 @@ class TrainingJob:
         """End all processes at once."""
         self._stop_asked = True
         self._send(signal.SIGKILL)
-
-    def wait(self) -> None:
-        """Until it has ended."""
-        self._thread.join()
-
-    def log(self, wait: bool) -> Iterator[str]:
-        """The lines printed so far, each under its instance's name; to the end if ``wait``."""
-        return self._printed.read(wait)
 
     def describe(self) -> dict[str, Any]:
         """What ``describe_training_job`` answers."""
@@ -163,7 +159,7 @@ class TrainingJob:
                 if not self._interrupt_asked or self._stop_asked:
                     break
                 self._interrupt_asked = False
-                self._printed.say("the instances were taken away; the job goes on with new ones")
+                self._say("the instances were taken away; the job goes on with new ones")
             self._publish_metrics()
             self._deliver()
             self._failure = "" if self._stop_asked else self._reason(statuses)
@@ -171,11 +167,10 @@ class TrainingJob:
         except DataError as error:
             self._failure, status = str(error), FAILED
         except Exception as error:
-            self._printed.say(traceback.format_exc())
+            self._say(traceback.format_exc())
             self._failure, status = f"InternalServerError: {error!r}", FAILED
             self.kill()
-        self._status, self._changed = status, datetime.now(UTC)
-        self._printed.end()
+        self._end(status)
 
     def _run_instances(self) -> list[int]:
         """Run all instances to their end; returns their exit statuses."""
@@ -205,7 +200,7 @@ class TrainingJob:
 
     def _read(self, instance: Instance) -> None:
         for line in instance.log():
-            self._printed.say(f"{instance.name} | {line.rstrip()}")
+            self._say(f"{instance.name} | {line.rstrip()}")
             self._find_metrics(line)
 
     def _find_metrics(self, line: str) -> None:

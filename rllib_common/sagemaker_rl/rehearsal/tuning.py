@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 import random
 import secrets
-import threading
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +21,10 @@ from sagemaker_rl.rehearsal.jobs import (
     FAILED,
     IN_PROGRESS,
     STOPPED,
-    JobLog,
     Services,
     TrainingJob,
     TrainingJobs,
+    Work,
     refusal,
 )
 
@@ -38,37 +36,23 @@ COPIED = ("RoleArn", "InputDataConfig", "OutputDataConfig", "StoppingCondition",
 """What training jobs take from the definition as it is."""
 
 
-class TuningJob:
+class TuningJob(Work):
     """One tuning job: its request, and the training jobs that it has started."""
 
     def __init__(self, request: Mapping[str, Any], training: TrainingJobs) -> None:
-        self.name: str = request["HyperParameterTuningJobName"]
-        self._request = request
+        super().__init__(request["HyperParameterTuningJobName"], request)
         self._config = request["HyperParameterTuningJobConfig"]
         self._definition = request["TrainingJobDefinition"]
         self._objective = self._config["HyperParameterTuningJobObjective"]
         self._training = training
         self._random = random.Random(self._config.get("RandomSeed"))
         self._drawn: dict[str, dict[str, str]] = {}
-        self._printed = JobLog()
-        self._status, self._failure = IN_PROGRESS, ""
-        self._stop_asked = False
-        self._created = self._changed = datetime.now(UTC)
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
 
     def stop(self) -> None:
         """End the training job that runs, and start no other."""
         self._stop_asked = True
         for job in self._jobs():
             job.stop()
-
-    def log(self, wait: bool) -> Iterator[str]:
-        """A line for each training job that has begun or ended; to the end of all if ``wait``."""
-        return self._printed.read(wait)
 
     def describe(self) -> dict[str, Any]:
         """What ``describe_hyper_parameter_tuning_job`` answers."""
@@ -121,13 +105,12 @@ class TuningJob:
                 self._failure = f"No training job has told {self._objective['MetricName']!r}"
         except Exception as error:
             status, self._failure = FAILED, f"InternalServerError: {error!r}"
-        self._status, self._changed = status, datetime.now(UTC)
-        self._printed.end()
+        self._end(status)
 
     def _train(self, name: str) -> None:
         values = dict(self._values())
         self._drawn[name] = values
-        self._printed.say(f"{name}: {', '.join(f'{one} {text}' for one, text in values.items())}")
+        self._say(f"{name}: {', '.join(f'{one} {text}' for one, text in values.items())}")
         self._training.create_training_job(**self._training_request(name, values))
         job = self._training.job(name)
         if self._stop_asked:
@@ -138,7 +121,7 @@ class TuningJob:
         what = "nothing" if score is None else f"{score:.6g}"
         why = f" ({told['FailureReason']})" if "FailureReason" in told else ""
         status = told["TrainingJobStatus"]
-        self._printed.say(f"{name}: {status}, {self._objective['MetricName']} {what}{why}")
+        self._say(f"{name}: {status}, {self._objective['MetricName']} {what}{why}")
 
     def _training_request(self, name: str, values: Mapping[str, str]) -> dict[str, Any]:
         definition = self._definition
