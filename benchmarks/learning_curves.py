@@ -34,11 +34,6 @@ from sagemaker_rl.runs import run_folder
 ROOT = Path(__file__).resolve().parent.parent
 TRAIN = (sys.executable, str(ROOT / "rllib_src" / "train-mabs.py"))
 DUELS = ("--num-agents", "2", "--map-size", "11", "--action-mask", "none")
-AS_WINNER = (
-    *DUELS, "--observation", "reach", "--rewards", '{"won": 1, "died": -1}',
-    "--rl.training.config.gamma", "0.995",
-)  # fmt: skip
-"""What the experiment ``winner`` sees and is rewarded with; the rest of it is for DQN and APEX."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,7 @@ WAYS = (
     Way("dqn-demonstrations", "DQN with demonstrations", 1,
         ("--experiment", "winner-demonstrations")),
     Way("apex", "APEX", 2, ("--experiment", "winner", "--algorithm", "APEX")),
-    Way("ppo", "PPO", 2, ("--algorithm", "PPO", *AS_WINNER)),
+    Way("ppo", "PPO", 2, ("--experiment", "winner-ppo")),
     Way("exit", "EXIT (inside the search)", 2, ("--algorithm", "EXIT")),
 )  # fmt: skip
 

@@ -91,3 +91,9 @@ def test_an_unknown_reward_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 
     assert main(["--rewards", '{"eaten": 1}', "--num-iters", "1"]) == 2
     assert "unknown reward event 'eaten'" in capsys.readouterr().err
+
+
+def test_ppo_learns_the_game_that_winner_learns() -> None:
+    (_, winner), (_, ppo) = (configured("--experiment", name) for name in ("winner", "winner-ppo"))
+    assert (winner.gamma, winner.env_config["opponents"]) == (ppo.gamma, {"past": 0.34})
+    assert winner.env_config | {"opponents": {}} == ppo.env_config
