@@ -108,7 +108,6 @@ def _counted(owner: Any, name: str) -> Iterator[list[float]]:
 
 def hand_on(runners: int, cpu_seconds: float) -> str:
     """The line of what the driver takes at its limit."""
-    import ray
 
     from mabs.runner import BatchedEnvRunner
 
@@ -117,7 +116,6 @@ def hand_on(runners: int, cpu_seconds: float) -> str:
 
         kept: Any = None
 
-        @ray.method(num_returns=2)  # type: ignore[untyped-decorator]
         def sample_fragment(self) -> Any:
             if self.kept is None:
                 self.kept = self.sample()[0]

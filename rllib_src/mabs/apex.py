@@ -193,7 +193,7 @@ class APEX(DQN):
             while self._asked[runner] < self.config.max_requests_in_flight_per_env_runner:
                 # This process owns both results: they outlive the runner, and if it dies, the error
                 # names it.
-                fragment, info = actors[runner].sample_fragment.remote()
+                fragment, info = actors[runner].sample_fragment.options(num_returns=2).remote()
                 self._requests[info] = _Request(runner, fragment)
                 self._asked[runner] += 1
 

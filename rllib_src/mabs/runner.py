@@ -168,7 +168,6 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         boards = self.env.num_games
         return games // boards + (np.arange(boards) < games % boards).astype(np.int64)
 
-    @ray.method(num_returns=2)  # type: ignore[untyped-decorator]
     def sample_fragment(self) -> tuple[Fragment, dict[str, Any]]:
         """For asynchronous callers: a fragment, and what to know of it without looking inside."""
         fragment = self.sample()[0]
