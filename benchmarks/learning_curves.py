@@ -33,6 +33,8 @@ from sagemaker_rl.runs import run_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAIN = (sys.executable, str(ROOT / "rllib_src" / "train-mabs.py"))
+LABEL_ELO = 50.0
+"""The height of a label in the picture."""
 DUELS = ("--num-agents", "2", "--map-size", "11", "--action-mask", "none")
 
 
@@ -145,6 +147,17 @@ def table(ways: Mapping[str, Sequence[Sequence[Point]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def close_together(rungs: Sequence[ladder.Rung]) -> list[list[ladder.Rung]]:
+    """Rungs, the weakest first, in groups that have room for one label."""
+    groups: list[list[ladder.Rung]] = []
+    for rung in rungs:
+        if groups and rung.elo - groups[-1][0].elo < LABEL_ELO:
+            groups[-1].append(rung)
+        else:
+            groups.append([rung])
+    return groups
+
+
 def draw(path: Path, ways: Mapping[str, Sequence[Sequence[Point]]]) -> None:
     """Elo over CPU minutes, with the rungs as lines."""
     plt.switch_backend("Agg")
@@ -156,13 +169,16 @@ def draw(path: Path, ways: Mapping[str, Sequence[Sequence[Point]]]) -> None:
         (line,) = axis.plot(x, mean, marker=".", label=label)
         axis.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
         top = max([top, *high])
-    for rung in ladder.load(2).rungs:
-        if rung.elo < top + 150:
-            axis.axhline(rung.elo, color="grey", linewidth=0.5, linestyle=":")
-            axis.annotate(
-                rung.name, (1, rung.elo), xycoords=("axes fraction", "data"), fontsize=7,
-                xytext=(3, -2), textcoords="offset points",
-            )  # fmt: skip
+    rungs = sorted(ladder.load(2).rungs, key=lambda rung: rung.elo)
+    beaten = [rung for rung in rungs if rung.elo < top + 150]
+    for rung in beaten:
+        axis.axhline(rung.elo, color="grey", linewidth=0.5, linestyle=":")
+    for together in close_together(beaten):
+        middle = float(np.mean([rung.elo for rung in together]))
+        axis.annotate(
+            ", ".join(rung.name for rung in together), (1, middle), fontsize=7,
+            xycoords=("axes fraction", "data"), xytext=(3, -2), textcoords="offset points",
+        )  # fmt: skip
     axis.set(xlabel="CPU minutes of training, games on the ladder included", ylabel="Elo (duels)")
     axis.set_xlim(left=0)
     axis.grid(alpha=0.3)

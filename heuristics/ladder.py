@@ -254,16 +254,17 @@ def place(
     interval: float = 75.0,
     cpu_seconds: float = math.inf,
     conditions: Conditions = USUAL,
+    rungs: Ladder | None = None,
     seed: int = 1,
     tell: Callable[[Placement], None] | None = None,
 ) -> Placement:
     """Play a snake against rungs, in this process, until its Elo is known to ± ``interval``.
 
-    Games are of ``snakes`` snakes (2 or 4). It stops earlier when ``cpu_seconds`` are spent, after
-    the pair that spends them. ``tell`` hears of the placement after every pair. Raises
-    ``ValueError`` for another number of snakes.
+    Games are of ``snakes`` snakes (2 or 4), against all rungs or some (``rungs``). It stops earlier
+    when ``cpu_seconds`` are spent, after the pair that spends them. ``tell`` hears of the placement
+    after every pair. Raises ``ValueError`` for another number of snakes.
     """
-    placing, spent = Placing(load(snakes)), 0.0
+    placing, spent = Placing(rungs or load(snakes)), 0.0
     while True:
         rung = placing.next_rung()
         opponent = partial(named.make, rung.name)

@@ -50,7 +50,7 @@ from mabs.expert_iteration import (
     facts,
     play_pair,
 )
-from mabs.strength import Measurement, Record
+from mabs.strength import Measurement, Record, quick_rungs
 
 CHAMPION = "champion.evaluation"
 MODEL, PROGRESS, STATE = "model.pt", "progress.json", "state.json"
@@ -60,6 +60,8 @@ CPUS_OF_RUNNER = 0.5
 """What Ray sets aside for a runner: half, since the learner needs one of them now and then."""
 FRAGMENTS_AHEAD = 2
 """Fragments that a runner has been asked for at once."""
+RUNG_SECONDS = 1.5
+"""As `mabs.strength.RUNG_SECONDS`, for what is stronger: the search with 2,000 positions is met."""
 LEAST_LADDER_SECONDS = 5.0
 """CPU time that a placement is worth: with less its interval says nothing."""
 
@@ -213,6 +215,7 @@ class Runner:
         placement = ladder.place(
             partial(_searching, evaluation),
             conditions=Conditions(positions=positions),
+            rungs=quick_rungs(RUNG_SECONDS),
             cpu_seconds=cpu_seconds,
             interval=20.0,
             seed=seed,

@@ -14,6 +14,8 @@ torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytest.importorskip("heuristics._search")
 pytestmark = [pytest.mark.rllib, pytest.mark.usefixtures("one_thread")]
 
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import Game
 from heuristics.evaluation import INPUTS, Evaluation
 from heuristics.selfplay import (
     AT_RANDOM,
@@ -35,6 +37,17 @@ from mabs.evaluation_fit import (
     stack_of,
 )
 from mabs.expert_iteration import Progress, Run, main, strength
+
+
+def test_a_network_that_no_file_holds_yet_plays_what_it_was_trained_for(tmp_path: Path) -> None:
+    made = Model().evaluation(expert_iteration.facts(Progress(), "here"))
+    made.save(tmp_path / "made.evaluation")
+    read = Evaluation.load(tmp_path / "made.evaluation")
+    for setup in (Setup(), Setup(7, 7), Setup(19, 19, 4), Setup(ruleset="wrapped", snakes=4)):
+        game = Game(ruleset=setup.ruleset)
+        board = Board.new(setup.width, setup.height, setup.snakes, game=game)
+        assert made.objection(board) == read.objection(board) == ""
+    assert "11x12" in made.objection(Board.new(11, 12))
 
 
 def games_of(rows: list[tuple[int, int, int, int, int]], points: list[list[float]]) -> GamesRows:
