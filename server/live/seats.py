@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from server.live.clients import Client
 
-CROWDED_SECONDS = 0.5
+BUSY_SECONDS = 0.5
 """The longest thought while there are more thinkers than cores: a move of a usual game."""
 
 
@@ -20,7 +20,7 @@ class NoSeatError(Exception):
     """There was no seat in time, or nobody is there any more to wait for one."""
 
 
-class Crowd:
+class LoadEstimate:
     """How many are in at once, and were of late: the peak fades by half every second.
 
     Used as a context manager: being in counts, and the peak is what entering gives.
@@ -71,7 +71,7 @@ class Seats:
         self._free = count
         self._order = itertools.count()
         self._queue: list[tuple[float, int, _Waiter]] = []
-        self._crowd = Crowd()
+        self._load = LoadEstimate()
 
     @contextmanager
     def take(self, deadline: float, least: float, client: Client) -> Iterator[float]:
@@ -80,15 +80,15 @@ class Seats:
         ``deadline`` (`time.perf_counter`) is when the thought must be over, ``least`` the seconds
         that are worth it. Raises `NoSeatError`.
         """
-        with self._crowd as crowd:
+        with self._load as load:
             self._wait(deadline - least, client)
             try:
                 left = deadline - time.perf_counter()
                 if left < least or client.gone:
                     raise NoSeatError
-                if crowd > self._long:
-                    left = min(left, CROWDED_SECONDS)
-                yield left * min(1.0, self._count / crowd)
+                if load > self._long:
+                    left = min(left, BUSY_SECONDS)
+                yield left * min(1.0, self._count / load)
             finally:
                 self._leave()
 

@@ -20,7 +20,7 @@ from server.live.budget import DEFAULT_TIMEOUT, budget, margin
 from server.live.clients import Client
 from server.live.fallback import LATE, is_ordinary, safe_move
 from server.live.metrics import Metrics
-from server.live.seats import CROWDED_SECONDS, NoSeatError, Seats
+from server.live.seats import BUSY_SECONDS, NoSeatError, Seats
 from server.live.sessions import Session
 from server.live.threads import Threads
 
@@ -167,7 +167,7 @@ class Thinker:
         self, session: Session, board: Board, deadline: float, grace: float, client: Client
     ) -> Decision:
         """Ask a strategy in a thread of its own, unless another outsized board is thought about."""
-        seconds = min(deadline - time.perf_counter(), CROWDED_SECONDS)
+        seconds = min(deadline - time.perf_counter(), BUSY_SECONDS)
         if seconds < LEAST_BUDGET or not self._outsized.acquire(blocking=False):
             raise OutOfTimeError
         try:

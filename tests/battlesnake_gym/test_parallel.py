@@ -69,36 +69,36 @@ def test_resets_without_seed_go_on() -> None:
 
 
 @pytest.mark.parametrize("ruleset", rules.RULESETS)
-def test_every_game_is_the_game_of_the_law(ruleset: str) -> None:
+def test_every_game_is_the_game_of_the_rules(ruleset: str) -> None:
     env = small(ruleset=ruleset, rewards={"another_turn": 1, "died": -5})
     for seed in range(4):
         trace = play(env, seed=seed)
         game = Game(ruleset=ruleset, seed=int(env._game.infos["seed"][0]))
-        law = Board.new(7, 7, 3, game=game)
+        by_rules = Board.new(7, 7, 3, game=game)
         for actions, observations, rewards, terminations, truncations, infos in trace:
             if actions is not None:
-                law.step({agent: MOVES[action] for agent, action in actions.items()})
+                by_rules.step({agent: MOVES[action] for agent, action in actions.items()})
                 agents = set(actions)
                 assert set(rewards) == set(terminations) == set(truncations) == agents
                 for agent in agents:
-                    alive = law.snake(agent).alive
-                    assert terminations[agent] == (not alive or law.is_over())
+                    alive = by_rules.snake(agent).alive
+                    assert terminations[agent] == (not alive or by_rules.is_over())
                     assert rewards[agent] == (1 if alive else -5)
                 assert not any(truncations.values())
                 assert set(observations) == set(infos) == agents
             for agent, observation in observations.items():
-                snake = law.snake(agent)
+                snake = by_rules.snake(agent)
                 assert env.observation_space(agent).contains(observation)
                 np.testing.assert_array_equal(
-                    observation, env._game.vector.observation.encode(law, agent)
+                    observation, env._game.vector.observation.encode(by_rules, agent)
                 )
-                expected = masks.action_mask(game, law, agent, "forbidden")
+                expected = masks.action_mask(game, by_rules, agent, "forbidden")
                 np.testing.assert_array_equal(infos[agent]["action_mask"], expected)
                 assert CAUSES[infos[agent]["cause"]] == snake.eliminated_cause
                 killer = infos[agent]["killer"]
                 assert (f"snake_{killer}" if killer >= 0 else "") == snake.eliminated_by
-        assert law.is_over()
-        assert env.board.snakes == law.snakes
+        assert by_rules.is_over()
+        assert env.board.snakes == by_rules.snakes
 
 
 def test_agents_leave_when_they_are_out() -> None:

@@ -65,37 +65,43 @@ def test_check_env_with_other_observations(
 
 
 @pytest.mark.parametrize("observation", ["planes", "facing"])
-def test_every_game_is_the_game_of_the_law(observation: str) -> None:
+def test_every_game_is_the_game_of_the_rules(observation: str) -> None:
     env = make(opponents=[careful] * 3, observation=observation)
     definition = env.get_wrapper_attr("observation")
     turns = 0
     for seed in range(6):
         trace = play(env, seed=seed)
         info = trace[0][4]
-        law = Board.new(7, 7, 4, game=Game(seed=info["seed"]))
+        by_rules = Board.new(7, 7, 4, game=Game(seed=info["seed"]))
         learner = info["board"].you_id
         for before, (seen, reward, terminated, truncated, info) in itertools.pairwise(trace):
             moves = {}
-            for snake in law.living:
-                law.you_id = snake.id
-                moves[snake.id] = careful(law).move
+            for snake in by_rules.living:
+                by_rules.you_id = snake.id
+                moves[snake.id] = careful(by_rules).move
             action = int(before[4]["action_mask"].argmax())
-            facing = observations.facing(law, learner)
+            facing = observations.facing(by_rules, learner)
             turned = definition.absolute_actions(np.array(action), np.array(facing))
             moves[learner] = MOVES[turned]
-            law.step(moves)
+            by_rules.step(moves)
 
-            board, you = info["board"], law.snake(learner)
-            assert (board.turn, board.snakes, board.food) == (law.turn, law.snakes, law.food)
-            assert board.you.id == learner == law.snakes[info["seat"]].id
+            board, you = info["board"], by_rules.snake(learner)
+            assert (board.turn, board.snakes, board.food) == (
+                by_rules.turn,
+                by_rules.snakes,
+                by_rules.food,
+            )
+            assert board.you.id == learner == by_rules.snakes[info["seat"]].id
             assert board.game.seed == UNKNOWN_SEED
-            assert terminated == (not you.alive or law.is_over())
+            assert terminated == (not you.alive or by_rules.is_over())
             assert not truncated
             assert reward == (1.0 if you.alive else 0.0)
             assert info["cause"] == you.eliminated_cause
-            np.testing.assert_array_equal(seen, definition.encode(law, learner))
-            allowed = masks.action_mask(law.game, law, learner, "forbidden")
-            mask = definition.relative_mask(allowed, np.array(observations.facing(law, learner)))
+            np.testing.assert_array_equal(seen, definition.encode(by_rules, learner))
+            allowed = masks.action_mask(by_rules.game, by_rules, learner, "forbidden")
+            mask = definition.relative_mask(
+                allowed, np.array(observations.facing(by_rules, learner))
+            )
             np.testing.assert_array_equal(info["action_mask"], mask)
             assert info["action_mask"].dtype == np.int8
             turns += 1

@@ -50,7 +50,7 @@ def copied(infos: Infos) -> Infos:
 
 
 @pytest.mark.parametrize("ruleset", rules.RULESETS)
-def test_every_game_is_the_game_of_the_law(ruleset: str) -> None:
+def test_every_game_is_the_game_of_the_rules(ruleset: str) -> None:
     env = VectorBattlesnake(5, 3, 7, 7, game=Game(ruleset=ruleset), max_turns=60, food="seeded")
     assert check_games(env, 7, 7, steps=150) >= 5
 

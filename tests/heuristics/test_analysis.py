@@ -31,7 +31,7 @@ def played(seed: int = 5, turns: int = 12) -> Replay:
     return replay
 
 
-def test_self_play_becomes_boards_by_the_law() -> None:
+def test_self_play_becomes_boards_by_the_rules() -> None:
     setup = Setup(7, 7, 3, opening=3)
     rows = selfplay.play_game(9, setup, [Player(nodes=30)] * 3)
     boards = [board.copy() for board in selfplay.boards(9, setup, rows)]

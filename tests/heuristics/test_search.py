@@ -34,7 +34,7 @@ def after(board: Board, moves: dict[str, str]) -> Board:
 
 
 def worst_result(board: Board, move: str) -> str:
-    """Brute force on the law: what the rival's best answer makes of our move, one turn ahead."""
+    """Brute force on the rules: what the rival's best answer makes of our move, one turn ahead."""
     rival = next(snake for snake in board.living if snake.id != board.you_id)
     results = []
     for answer in MOVES:

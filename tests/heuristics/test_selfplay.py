@@ -38,7 +38,7 @@ QUICK = Player(nodes=40)
     ],
     ids=lambda setup: f"{setup.ruleset}-{setup.width}-{setup.snakes}",
 )
-def test_its_games_are_those_of_the_law(setup: Setup) -> None:
+def test_its_games_are_those_of_the_rules(setup: Setup) -> None:
     """Every turn replayed by the rules, with the food that the game told of."""
     for seed in range(11, 14):
         played = play_game(seed, setup, [QUICK] * setup.snakes)
@@ -46,23 +46,23 @@ def test_its_games_are_those_of_the_law(setup: Setup) -> None:
         state = start(
             Game(setup.ruleset, "standard", setup.settings, seed), setup.width, setup.height, seats
         )
-        law = Game(setup.ruleset, "", setup.settings, seed)
+        game = Game(setup.ruleset, "", setup.settings, seed)
         for turn in range(played.turns):
             rows = played.rows[played.rows["turn"] == turn]
-            assert not is_over(law, state)
+            assert not is_over(game, state)
             assert rows["seat"].tolist() == [i for i, s in enumerate(state.snakes) if s.alive]
             for row in rows:
-                board = Board.from_state(state, law)
+                board = Board.from_state(state, game)
                 board.you_id = str(row["seat"])
                 np.testing.assert_array_equal(row["inputs"], inputs(board))
-            step(law, state, {str(row["seat"]): MOVES[row["move"]] for row in rows})
+            step(game, state, {str(row["seat"]): MOVES[row["move"]] for row in rows})
             food = int(rows["food"][0])
             assert (rows["food"] == food).all()
             if food >= 0:
                 place_food(state, (food % setup.width, food // setup.width))
             assert state.food or food < 0
         living = [i for i, snake in enumerate(state.snakes) if snake.alive]
-        assert played.finished == is_over(law, state)
+        assert played.finished == is_over(game, state)
         last = living or played.rows["seat"][played.rows["turn"] == played.turns - 1].tolist()
         assert np.flatnonzero(played.points).tolist() == last
         assert played.points.sum() == pytest.approx(1)

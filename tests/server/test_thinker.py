@@ -16,7 +16,7 @@ from battlesnake_gym.snakes import Decision
 from heuristics.search import Search
 from server.live.clients import Client
 from server.live.metrics import Metrics
-from server.live.seats import Crowd
+from server.live.seats import LoadEstimate
 from server.live.sessions import Session
 from server.live.thinker import Thinker, usable_cores
 
@@ -141,7 +141,7 @@ def test_under_load_the_time_is_shared(metrics: Metrics, position: Board) -> Non
 
     given: list[float] = []
     thinker = Thinker(metrics, seats=2)
-    thinker._seats._crowd = Crowd(lambda: 0.0)  # however slowly they come, no crowd is forgotten
+    thinker._seats._load = LoadEstimate(lambda: 0.0)  # however slowly they come, none is forgotten
     at_once(thinker, thorough, position, 10)  # the first of these do not know what is coming
     given.clear()
     results = at_once(thinker, thorough, position, 10)
@@ -149,16 +149,16 @@ def test_under_load_the_time_is_shared(metrics: Metrics, position: Board) -> Non
     assert max(given) <= 2 / 10 * TIMEOUT
 
 
-def test_a_crowd_is_forgotten() -> None:
+def test_a_peak_is_forgotten() -> None:
     now = [0.0]
-    crowd = Crowd(lambda: now[0])
-    with crowd, crowd, crowd:
+    load = LoadEstimate(lambda: now[0])
+    with load, load, load:
         pass
     now[0] = 1.0
-    with crowd as peak:
+    with load as peak:
         assert peak == 1.5
     now[0] = 9.0
-    with crowd as peak:
+    with load as peak:
         assert peak == 1
 
 

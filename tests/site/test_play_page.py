@@ -121,7 +121,7 @@ def test_the_page_plays_by_the_rules(
 
 
 def test_the_page_thinks_as_the_champion(browser: Browser, page: str) -> None:
-    """The same moves and values as in Python, which is held to the law."""
+    """The same moves and values as in Python, which is held to the rules."""
     browser.open(page)
     board = Board.new(11, 11, 2, game=Game(seed=5))
     start = {"width": 11, "height": 11, "snakes": 2, "seed": 5}

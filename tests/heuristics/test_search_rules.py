@@ -1,4 +1,4 @@
-"""The search plays by the law: its C against the Python rules, and what notices a change in it."""
+"""The search plays by the rules: C against Python, and what notices a change in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 import heuristics
 from battlesnake_gym import build_check
-from tests.heuristics.search_law import NO_DIFFERENCE, differences, games_of
+from tests.heuristics.search_rules import NO_DIFFERENCE, differences, games_of
 from tests.processes import run
 
 _search = pytest.importorskip("heuristics._search")
@@ -124,11 +124,11 @@ def build(folder: Path) -> Path:
 
 def noticed(target: Path, turns: int) -> str:
     """What is otherwise with a build; in a process of its own, since a wrong line may crash."""
-    told = run(sys.executable, "-m", "tests.heuristics.search_law", target, turns, cwd=ROOT)
+    told = run(sys.executable, "-m", "tests.heuristics.search_rules", target, turns, cwd=ROOT)
     return told.stdout.strip() or told.stderr.strip() or f"exit status {told.returncode}"
 
 
-def test_it_plays_100_000_random_turns_as_the_law_does() -> None:
+def test_it_plays_100_000_random_turns_as_the_rules_do() -> None:
     assert list(itertools.islice(differences(_search, 7, 100_000), 3)) == []
 
 

@@ -1,4 +1,4 @@
-"""Random turns played by the search's own form of the rules and by the law, side by side."""
+"""Random turns played by the search's own form of the rules and by the rules, side by side."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Line:
 
     def __init__(self, search: ModuleType, game: Game, start: State) -> None:
         self.search = search
-        self.start = f"{game}\n{start}"  # before the law changes it
+        self.start = f"{game}\n{start}"  # before the rules change it
         self.width, self.moves = start.width, b""
         self.question = (
             start.width,
@@ -115,17 +115,19 @@ class Line:
             _layers(start, start.hazards),
         )
 
-    def play(self, moves: list[int], law: State) -> str:
-        """Play one more turn; what is otherwise than in ``law``, or "" where nothing is."""
+    def play(self, moves: list[int], state: State) -> str:
+        """Play one more turn; what is otherwise than in ``state``, or "" where nothing is."""
         self.moves += bytes(moves)
         snakes, food, _ = self.search.play(*self.question, self.moves)
-        for seat, (held, snake) in enumerate(zip(snakes, law.snakes, strict=True)):
+        for seat, (held, snake) in enumerate(zip(snakes, state.snakes, strict=True)):
             if (held is not None) != snake.alive:
-                return self._told(f"snake {seat} lives: {held is not None}, by the law the reverse")
+                return self._told(
+                    f"snake {seat} lives: {held is not None}, by the rules the reverse"
+                )
             if held and (held[0], _points(held[1], self.width)) != (snake.health, snake.body):
-                return self._told(f"snake {seat} is {held}, by the law {snake}")
-        if food != _layers(law, law.food):
-            return self._told(f"food lies at {list(food)}, by the law at {law.food}")
+                return self._told(f"snake {seat} is {held}, by the rules {snake}")
+        if food != _layers(state, state.food):
+            return self._told(f"food lies at {list(food)}, by the rules at {state.food}")
         return ""
 
     def same_key(self, again: Line) -> str:
@@ -170,19 +172,19 @@ def differences(search: ModuleType, seed: int, turns: int) -> Iterator[str]:
     rand = random.Random(seed)
     done = 0
     while done < turns:
-        game, law = random_game(rand), random_position(rand)
-        line = Line(search, game, law)
+        game, state = random_game(rand), random_position(rand)
+        line = Line(search, game, state)
         turns_of_line = 1 if game.ruleset == "royale" else LINE  # whose hazards it cannot foresee
-        while not rules.is_over(game, law) and done < turns and law.turn < LONGEST:
-            moves = random_moves(rand, game, law)
-            names = {s.id: MOVES[move] for s, move in zip(law.snakes, moves, strict=True)}
-            rules.step(game, law, names)
+        while not rules.is_over(game, state) and done < turns and state.turn < LONGEST:
+            moves = random_moves(rand, game, state)
+            names = {s.id: MOVES[move] for s, move in zip(state.snakes, moves, strict=True)}
+            rules.step(game, state, names)
             done += 1
-            if found := line.play(moves, law):
+            if found := line.play(moves, state):
                 yield found
                 break
-            if law.turn % turns_of_line == 0 and not rules.is_over(game, law):
-                begun, line = line, Line(search, game, law)
+            if state.turn % turns_of_line == 0 and not rules.is_over(game, state):
+                begun, line = line, Line(search, game, state)
                 if found := begun.same_key(line):
                     yield found
                     break
