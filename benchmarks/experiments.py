@@ -151,7 +151,9 @@ def draw(path: Path, experiments: Mapping[str, Sequence[Measured]]) -> None:
         axes[2].barh(names, shares, left=left, label=end)
         left += shares
     axes[2].set(title="what ended the snakes (five copies)", xlim=(0, 1))
-    axes[2].legend(fontsize=8, loc="lower right")
+    axes[2].set_xlabel("share of the snakes; the rest won")
+    told = axes[2].get_legend_handles_labels()
+    figure.legend(*told, fontsize=8, loc="outside lower right", ncols=len(ENDS))
     write_atomically(path, lambda part: figure.savefig(part, format=path.suffix[1:], dpi=120))
     plt.close(figure)
 
