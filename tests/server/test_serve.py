@@ -170,7 +170,7 @@ STALLED = {
 FORBEARING = """
 import functools, sys
 from server.live import serve, worker
-worker.Limits = functools.partial(worker.Limits, request_seconds=int(sys.argv.pop()))
+worker.Limits = functools.partial(worker.Limits, request_seconds=int(sys.argv.pop(1)))
 sys.exit(serve.main(sys.argv[1:]))
 """
 
@@ -178,8 +178,9 @@ sys.exit(serve.main(sys.argv[1:]))
 @pytest.fixture(scope="module")
 def forbearing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server that gives up on nobody within a test's patience."""
+    seconds = str(int(10 * PATIENCE))
     with scripted(
-        tmp_path_factory.mktemp("forbearing"), FORBEARING, "--snake=cautious", str(10 * PATIENCE)
+        tmp_path_factory.mktemp("forbearing"), FORBEARING, seconds, "--snake=cautious"
     ) as address:
         yield address
 
