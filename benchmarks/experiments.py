@@ -30,8 +30,8 @@ import numpy as np
 from battlesnake_gym.files import write_atomically
 from battlesnake_gym.rules import CAUSES
 from benchmarks.learning_curves import Way, train
+from benchmarks.turns_alive import play_copies
 from mabs import policies, strength
-from mabs.environment import make_vector
 from mabs.experiments import FOLDER
 
 EXPERIMENTS = sorted(path.stem for path in FOLDER.glob("hill-*.yaml"))
@@ -66,32 +66,19 @@ def measure(run: Path, games: int, seed: int) -> Measured:
     """Play the strongest weights of a run."""
     values, env_config = policies.load(run)
     placement, _ = strength.place(values, env_config, seed=seed, games=games, interval=0.0)
-    turns, ends = play_copies(values, env_config, games, seed)
+    turns, ends = among_copies(values, env_config, games, seed)
     return Measured(placement.elo, placement.low, placement.high, turns, ends)
 
 
-def play_copies(
+def among_copies(
     values: policies.Values, env_config: Mapping[str, Any], games: int, seed: int
 ) -> tuple[float, dict[str, float]]:
     """Games of five copies to their end: mean turns of a snake, and the share of each end."""
-    env = make_vector(games, {**env_config, "num_snakes": SNAKES, "rewards": "survival"})
-    lived = np.zeros((games, SNAKES))
-    causes = np.zeros((games, SNAKES), dtype=np.uint8)
-    playing = np.ones(games, dtype=np.bool_)
-    observations, infos = env.reset(seed=seed)
-    while playing.any():
-        asked = infos["alive"] & playing[:, None]
-        wanted = np.where(infos["action_mask"][asked], values(observations[asked]), -np.inf)
-        actions = np.zeros((games, SNAKES), dtype=np.uint8)
-        actions[asked] = wanted.argmax(-1)
-        observations, rewards, _, _, infos = env.step(actions)
-        # A board whose game is over begins another one, which nobody looks at.
-        lived[playing] += rewards[playing]
-        causes[playing] = infos["cause"][playing]
-        playing &= infos["alive"].any(-1)
+    alive = {**env_config, "num_snakes": SNAKES, "rewards": "survival"}  # a reward a turn
+    played = play_copies(values, alive, games, seed)
     indices = {end: [CAUSES.index(cause) for cause in of] for end, of in ENDS.items()}
-    shares = {end: float(np.isin(causes, of).mean()) for end, of in indices.items()}
-    return float(lived.mean()), shares
+    shares = {end: float(np.isin(played.causes, of).mean()) for end, of in indices.items()}
+    return float(played.rewards.mean()), shares
 
 
 def measured_once(run: Path, games: int, seed: int) -> Measured:

@@ -30,7 +30,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -162,30 +162,47 @@ def safe_random(games: int, seed: int) -> Point:
 def play(
     values: policies.Values, env_config: Mapping[str, Any], games: int, seed: int, minutes: float
 ) -> Point:
+    """What copies of a policy score in ``games`` games."""
+    played = play_copies(values, env_config, games, seed)
+    by_game = played.rewards.mean(-1)
+    return Point(
+        minutes=round(minutes, 3),
+        reward=float(by_game.mean()),
+        reward_error=half_width(by_game),
+        length=float(played.lengths.mean()),
+        length_error=half_width(played.lengths),
+    )
+
+
+class Played(NamedTuple):
+    """What came of N games with S seats: rewards [N, S], turns [N], and `rules.CAUSES` [N, S]."""
+
+    rewards: NDArray[np.float64]
+    lengths: NDArray[np.float64]
+    causes: NDArray[np.uint8]
+
+
+def play_copies(
+    values: policies.Values, env_config: Mapping[str, Any], games: int, seed: int
+) -> Played:
     """Play one game on each of ``games`` boards to its end, all snakes by the same policy."""
     env = make_vector(games, env_config)
-    rewards = np.zeros((games, env.num_snakes))
-    lengths = np.zeros(games)
+    shape = games, env.num_snakes
+    played = Played(np.zeros(shape), np.zeros(games), np.zeros(shape, dtype=np.uint8))
     playing = np.ones(games, dtype=np.bool_)
     boards, infos = env.reset(seed=seed)
     while playing.any():
-        actions = np.zeros((games, env.num_snakes), dtype=np.uint8)
+        actions = np.zeros(shape, dtype=np.uint8)
         # Boards whose game is over begin another one, which nobody looks at.
         asked = infos["alive"] & playing[:, None]
         preference = np.where(infos["action_mask"][asked], in_parts(values, boards[asked]), -np.inf)
         actions[asked] = preference.argmax(-1)
         boards, gained, _, _, infos = env.step(actions)
-        rewards[playing] += gained[playing]
-        lengths[playing] = infos["turn"][playing]
+        played.rewards[playing] += gained[playing]
+        played.lengths[playing] = infos["turn"][playing]
+        played.causes[playing] = infos["cause"][playing]
         playing &= infos["alive"].any(-1)
-    by_game = rewards.mean(-1)
-    return Point(
-        minutes=round(minutes, 3),
-        reward=float(by_game.mean()),
-        reward_error=half_width(by_game),
-        length=float(lengths.mean()),
-        length_error=half_width(lengths),
-    )
+    return played
 
 
 def in_parts(values: policies.Values, boards: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -72,6 +72,10 @@ class Evaluation:
     numbers: bytes
     facts: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        """Hold the facts as the file's JSON gives them back: a new one plays as it will then."""
+        object.__setattr__(self, "facts", json.loads(json.dumps(dict(self.facts))))
+
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
         """Read a file whole; raises `EvaluationError` where anything in it does not fit."""

@@ -193,8 +193,7 @@ def facts(progress: Progress, command: str) -> dict[str, Any]:
         "trained_for": {
             "rulesets": sorted({setup.ruleset for _, setup in MIX}),
             "maps": ["standard"],
-            # Lists, as they come back from a file's JSON, so that they are found before it too.
-            "sizes": sorted(map(list, {(setup.width, setup.height) for _, setup in MIX})),
+            "sizes": sorted({(setup.width, setup.height) for _, setup in MIX}),
             "snakes": sorted({n for _, setup in MIX for n in range(2, setup.snakes + 1)}),
         },
         "command": command,

@@ -12,7 +12,7 @@ pytest.importorskip("ray", reason="needs the extra rllib")
 pytest.importorskip("matplotlib", reason="needs the extra rllib")
 
 from benchmarks import experiments
-from benchmarks.experiments import ENDS, MEASURED_FILE, Measured, play_copies, table
+from benchmarks.experiments import ENDS, MEASURED_FILE, Measured, among_copies, table
 from mabs.environment import DEFAULTS
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -31,7 +31,7 @@ def test_the_strongest_experiment_stands_first() -> None:
 def test_snakes_that_only_go_straight_end_at_the_wall() -> None:
     straight = np.array([1, 0, 0, 0], dtype=np.float32)
     config = DEFAULTS | {"num_snakes": 2, "width": 11, "height": 11, "action_mask": "none"}
-    turns, ends = play_copies(lambda seen: np.tile(straight, (len(seen), 1)), config, 50, seed=1)
+    turns, ends = among_copies(lambda seen: np.tile(straight, (len(seen), 1)), config, 50, seed=1)
     assert 1 <= turns <= 11
     # Some meet on their way, and whoever is left last has won.
     assert ends["wall"] > 0.8
