@@ -1,8 +1,9 @@
 """How strong what is trained is, told while it trains: duels against the rungs of the ladder.
 
 Beside training, for a `SHARE` of its CPU time and no more, `Strength` plays whole games of what is
-trained against snakes of known Elo, many boards at once, and keeps the weights that did best. What
-turns alive among copies of oneself do not tell, this does.
+trained against snakes of known Elo, many boards at once, and keeps the weights that did best. At
+the end these and the last ones play again, and the better stay. What turns alive among copies of
+oneself do not tell, this does.
 
 Rungs were measured in standard duels on 11x11. In other games win rates say what they say, and Elo
 tells only which of two is stronger.
@@ -38,6 +39,10 @@ LEAST_SECONDS = 2.5
 
 GROWTH = 0.25
 """Each measurement may take this part of all before it together: they become longer, not many."""
+
+FOR_THE_END = 0.3
+"""The part of the games' time that is left for the end, where the strongest and the last weights
+play again: the best of many short measurements was lucky too."""
 
 INTERVAL = 40.0
 """Elo to either side at which a measurement is precise enough."""
@@ -343,21 +348,36 @@ class Strength:
     ) -> dict[str, Any]:
         """Play, if there is time for it; returns what an iteration reports of the strength.
 
-        ``weights`` gives those that would be exported now, and ``player`` makes a policy of them.
+        ``weights`` gives those that would be exported now, and ``player`` makes a policy of any.
         ``at_end`` what is left of the time is spent, if that is enough to say anything.
         """
         record = self.record
         record.training_seconds = self._trained_before + self._clock() - self._began
-        owed = self._share * record.training_seconds - record.ladder_seconds
+        share = self._share if at_end else self._share * (1 - FOR_THE_END)
+        owed = share * record.training_seconds - record.ladder_seconds
         wanted = LEAST_SECONDS if at_end else max(LEAST_SECONDS, GROWTH * record.ladder_seconds)
         if owed >= wanted:
-            self._measure(weights(), player, owed)
+            if at_end and self.best_weights is not None and owed >= 2 * LEAST_SECONDS:
+                owed /= 2
+                self._measure_best_again(player, owed)
+            last, measured = weights(), record.training_seconds / 60
+            if record.add(Measurement.of(self._place(last, player, owed), measured)):
+                self.best_weights = last
             record.training_seconds = self._trained_before + self._clock() - self._began
         return record.results()
 
-    def _measure(
+    def _measure_best_again(self, player: Callable[[Weights], Values], cpu_seconds: float) -> None:
+        """In place of the measurement that made them the best."""
+        record, weights = self.record, self.best_weights
+        assert record.best is not None
+        assert weights is not None
+        measured = record.measurements[record.best].cpu_minutes
+        placement = self._place(weights, player, cpu_seconds)
+        record.measurements[record.best] = Measurement.of(placement, measured)
+
+    def _place(
         self, weights: Weights, player: Callable[[Weights], Values], cpu_seconds: float
-    ) -> None:
+    ) -> Placement:
         record = self.record
         placement, spent = place(
             player(weights),
@@ -367,8 +387,7 @@ class Strength:
             around=record.measurements[-1].elo if record.measurements else None,
         )
         record.ladder_seconds += spent
-        if record.add(Measurement.of(placement, record.training_seconds / 60)):
-            self.best_weights = weights
+        return placement
 
     def save(self, folder: Path) -> None:
         """Write record and best weights into a checkpoint."""

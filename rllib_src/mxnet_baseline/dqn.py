@@ -26,8 +26,9 @@ from mxnet import autograd, gluon, nd
 
 from mabs.environment import make_vector
 from mabs.metrics import GameStatistics
+from mabs.policies import Values, Weights
 from mabs.strength import Strength
-from mxnet_baseline.network import make_network, weights_of
+from mxnet_baseline.network import make_network, set_weights, weights_of
 from mxnet_baseline.settings import Settings
 from sagemaker_rl.runs import checkpoints
 
@@ -89,8 +90,9 @@ class Baseline:
         shape = self.env.single_observation_space.shape
         self.network = make_network(*shape[1:])
         self.target = make_network(*shape[1:])
+        self.measured = make_network(*shape[1:])
         # A first call, so that the weights exist and can be copied.
-        for network in (self.network, self.target):
+        for network in (self.network, self.target, self.measured):
             network(nd.zeros((1, *shape)))
         self.follow(1.0)
         schedule = mx.lr_scheduler.FactorScheduler(
@@ -119,12 +121,12 @@ class Baseline:
     def measure(self, at_end: bool = True) -> dict[str, Any]:
         """Games on the ladder beside training, as `mabs.strength` has them, if it is time."""
         return self.strength.follow(
-            lambda: weights_of(self.network), lambda _: self.values, at_end=at_end
+            lambda: weights_of(self.network), self._values_of, at_end=at_end
         )
 
-    def values(self, seen: Any) -> Any:
-        """What the network thinks of observations."""
-        return self.network(nd.array(seen)).asnumpy()
+    def _values_of(self, weights: Weights) -> Values:
+        set_weights(self.measured, weights)
+        return lambda seen: self.measured(nd.array(seen)).asnumpy()
 
     # Playing
 

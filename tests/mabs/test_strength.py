@@ -90,7 +90,7 @@ class Bench:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, share: float = 0.05) -> None:
         self.seconds = 100.0
-        self.elo = 1000.0
+        self.worth: dict[float, float] = {}
         self.asked: list[dict[str, Any]] = []
         monkeypatch.setattr(strength, "place", self.place)
         self.strength = Strength(DEFAULTS, lambda: self.seconds, share=share, seed=4)
@@ -99,14 +99,14 @@ class Bench:
         self.asked.append(told)
         self.seconds += told["cpu_seconds"]
         half = 400 / told["cpu_seconds"]
-        placement = Placement(self.elo, self.elo - half, self.elo + half, 20, "", ())
+        elo = self.worth.get(float(values), float(values))
+        placement = Placement(elo, elo - half, elo + half, 20, "", ())
         return placement, told["cpu_seconds"]
 
     def iterate(self, seconds: float, elo: float, at_end: bool = False) -> dict[str, Any]:
         self.seconds += seconds
-        self.elo = elo
         return self.strength.follow(
-            lambda: {"weights": np.array([elo])}, lambda weights: upwards, at_end=at_end
+            lambda: {"weights": np.array(elo)}, lambda weights: weights["weights"], at_end=at_end
         )
 
 
@@ -115,8 +115,8 @@ def test_games_take_their_share_of_the_cpu_time_and_no_more(
 ) -> None:
     bench = Bench(monkeypatch)
     shares = [bench.iterate(seconds=7.0, elo=1000)["ladder_share"] for _ in range(500)]
-    assert max(shares) <= 0.05
-    assert shares[-1] > 0.035
+    assert max(shares) <= 0.035  # the rest is for the end
+    assert shares[-1] > 0.025
     assert shares[5] == 0  # nothing, as long as it is not worth it
     # They become longer, and not ever more of them.
     lengths = [asked["cpu_seconds"] for asked in bench.asked]
@@ -134,9 +134,30 @@ def test_the_end_spends_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         bench.iterate(seconds=10.0, elo=1000)
     before = len(bench.asked)
     results = bench.iterate(seconds=55.0, elo=1100, at_end=True)
-    assert len(bench.asked) == before + 1
     assert results["elo"] == 1100
     assert 0.045 < results["ladder_share"] <= 0.05
+    # The strongest so far and the last play the same games for as long.
+    again, last = bench.asked[before:]
+    assert again["seed"] == last["seed"]
+    assert again["cpu_seconds"] == last["cpu_seconds"] > strength.LEAST_SECONDS
+
+
+def test_a_lucky_best_is_found_out_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch)
+    for elo in (1000, 1400, 1100, 1100):
+        bench.iterate(seconds=200.0, elo=elo)
+    record = bench.strength.record
+    lucky = record.measurements[1]
+    assert record.best == 1
+    bench.worth[1400] = 1150
+    results = bench.iterate(seconds=100.0, elo=1200, at_end=True)
+    assert record.measurements[1].elo == 1150
+    assert record.measurements[1].cpu_minutes == lucky.cpu_minutes
+    assert results["elo_best"] == 1200
+    assert bench.strength.best_weights == {"weights": np.array(1200.0)}
+
+    bench.iterate(seconds=100.0, elo=1100, at_end=True)
+    assert bench.strength.best_weights == {"weights": np.array(1200.0)}
 
 
 def test_no_share_no_games_and_no_measurement_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +180,7 @@ def test_the_best_is_kept_by_the_lower_end_through_a_checkpoint(
         results = bench.iterate(seconds=100.0, elo=elo)
     assert results["elo"] == 1100
     assert results["elo_best"] == 1200
-    assert bench.strength.best_weights == {"weights": np.array([1200.0])}
+    assert bench.strength.best_weights == {"weights": np.array(1200.0)}
     bench.strength.save(tmp_path)
 
     again = Bench(monkeypatch)
@@ -170,9 +191,9 @@ def test_the_best_is_kept_by_the_lower_end_through_a_checkpoint(
     assert not again.asked
     before = bench.strength.record.training_seconds
     assert results["cpu_minutes"] == pytest.approx((before + 1) / 60)
-    assert again.strength.best_weights == {"weights": np.array([1200.0])}
+    assert again.strength.best_weights == {"weights": np.array(1200.0)}
     again.iterate(seconds=100.0, elo=2000)
-    assert again.strength.best_weights == {"weights": np.array([2000.0])}
+    assert again.strength.best_weights == {"weights": np.array(2000.0)}
     # A little higher by few games is not better.
     again.strength.record.add(Measurement(9.0, 2010.0, 1500.0, 2500.0, 4, "", {}))
     assert again.strength.record.best == 3
