@@ -99,7 +99,7 @@ def test_the_steps_of_the_image_make_a_snake_that_plays(
         check = only(stages[""], "HEALTHCHECK").partition("CMD ")[2].replace("8000", port)
         subprocess.run(json.loads(check), env=environment, check=True, cwd=tmp_path)
         assert fetch_json(address)["color"] == "#112233"
-        board = Board.new(11, 11, 2, game=Game(seed=1, id="image"))
+        board = Board.new(11, 11, 2, game=Game(seed=1, id="image", timeout=5000))
         answer = fetch_json(f"{address}/move", board.to_api("snake_0"))
         assert answer["move"] in board.safe_moves("snake_0")
         metrics = fetch(f"{address}/metrics")
