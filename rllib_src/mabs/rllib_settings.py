@@ -10,6 +10,7 @@ from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn import dqn as rllib_dqn
+from ray.tune.result import STDERR_FILE, STDOUT_FILE, TRIAL_INFO
 
 from battlesnake_gym.nearest import unknown
 
@@ -58,9 +59,10 @@ KEPT = frozenset(
             "simple_optimizer",
         ),
         "learner_config_dict",
+        *(STDOUT_FILE, STDERR_FILE, TRIAL_INFO),
     )
 )
-"""What RLlib notes in a configuration itself, and what is there for learners of one's own."""
+"""What RLlib and Ray Tune note in a configuration, and what is there for learners of one's own."""
 
 OURS = {"merge_env_runner_states": False}
 """What means nothing here and is set otherwise than RLlib has it."""

@@ -92,6 +92,17 @@ def test_what_is_refused_says_what_to_do(change: Callable[[Any], Any], message: 
         change(algorithms.configure("DQN", {})).validate()
 
 
+def test_what_ray_tune_notes_in_a_configuration_is_passed_over() -> None:
+    from ray.tune import result
+
+    from mabs import algorithms
+
+    config = algorithms.configure("DQN", {})
+    for name in (result.STDOUT_FILE, result.STDERR_FILE, result.TRIAL_INFO):
+        config[name] = "a file of the trial's"
+    config.validate()
+
+
 class _Other:
     pass
 
