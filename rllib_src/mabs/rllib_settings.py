@@ -59,10 +59,12 @@ KEPT = frozenset(
             "simple_optimizer",
         ),
         "learner_config_dict",
-        *(STDOUT_FILE, STDERR_FILE, TRIAL_INFO),
     )
 )
-"""What RLlib and Ray Tune note in a configuration, and what is there for learners of one's own."""
+"""What RLlib notes in a configuration itself, and what is there for learners of one's own."""
+
+TUNES = frozenset((STDOUT_FILE, STDERR_FILE, TRIAL_INFO))
+"""What Ray Tune notes in the configuration of a trial."""
 
 OURS = {"merge_env_runner_states": False}
 """What means nothing here and is set otherwise than RLlib has it."""
@@ -127,7 +129,7 @@ def check(config: AlgorithmConfig) -> None:
     own = fields(type(config)()).keys() - plain.keys()
     faults = []
     for name, value in fields(config).items():
-        if name in HONOURED or name in KEPT or name in own:
+        if name in HONOURED | KEPT | TUNES | own:
             continue
         if name not in plain:
             faults.append(unknown("setting", name, sorted(HONOURED | own)))
