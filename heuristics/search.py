@@ -9,6 +9,7 @@ looks best to them (best-reply search, Schadd and Winands 2011). `heuristics/csr
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import threading
@@ -195,17 +196,9 @@ class Search:
         Raises ``ValueError`` for ``seconds`` that are no positive number, and ``InterruptedError``
         where `STOP` says so. In the main thread, Ctrl-C interrupts it.
         """
-        if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
-            raise ValueError(
-                f"seconds must be a positive number, got {seconds}; "
-                "None searches a fixed number of positions"
-            )
         snakes = _you_first(board)
         objection = self.evaluation.objection(board) if self.evaluation else ""
-        network = self.evaluation.numbers if self.evaluation and not objection else b""
-        question = _question(
-            board, snakes, self.weights, seconds, self.nodes, self.max_depth, network, self.exact
-        )
+        question = self._question(board, snakes, seconds, objection)
         if seconds is None:
             found, others = _search.think(*(*question, 1, STOP.get())), Positions(0, 0)
         else:
@@ -218,7 +211,7 @@ class Search:
         note = f"{statistics}; expects {_shown(line, snakes)}"
         if objection:
             note += f"; valued by hand: the evaluation is {objection}"
-        elif network:
+        elif self.evaluation:
             note += f"; {chance(values[MOVES[move]]):.0%} of the point"
         return Decision(
             MOVES[move],
@@ -226,6 +219,32 @@ class Search:
             values,
             line=_moves(line, snakes),
         ), statistics
+
+    def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
+        """Search on one core what comes after ``decision`` on ``board``, if all play as expected.
+
+        There is no answer: what it finds is in the table when that position is asked about. It ends
+        after ``seconds``, or when `STOP` says so.
+        """
+        expected = _expected(board, decision)
+        if expected is not None:
+            objection = self.evaluation.objection(expected) if self.evaluation else ""
+            question = self._question(expected, _you_first(expected), seconds, objection)
+            with contextlib.suppress(InterruptedError):
+                _search.think(*(*question, 1, STOP.get()))
+
+    def _question(
+        self, board: Board, snakes: list[Snake], seconds: float | None, objection: str
+    ) -> tuple[Any, ...]:
+        if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
+            raise ValueError(
+                f"seconds must be a positive number, got {seconds}; "
+                "None searches a fixed number of positions"
+            )
+        network = self.evaluation.numbers if self.evaluation and not objection else b""
+        return _question(
+            board, snakes, self.weights, seconds, self.nodes, self.max_depth, network, self.exact
+        )
 
 
 def use_cpu_clock(on: bool) -> bool:
@@ -273,6 +292,16 @@ def _question(
         network,
         exact,
     )
+
+
+def _expected(board: Board, decision: Decision) -> Board | None:
+    """The board after the line's first moves; None where not all have one, or the game is over."""
+    moves = {snake: line[0] for snake, line in decision.line.items() if line}
+    if any(snake.id not in moves for snake in board.living):
+        return None
+    expected = board.without_seed()
+    expected.step(moves)
+    return expected if expected.you.alive and len(expected.living) > 1 else None
 
 
 def _you_first(board: Board) -> list[Snake]:

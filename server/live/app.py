@@ -13,6 +13,8 @@ The configuration, all of it optional; without a snake or a policy the one that 
                those of a careful snake anyway
 ``RULES``      path of a file with rules over the policy (`heuristics.own_rules`)
 ``COLOR``      ``#rrggbb``; ``HEAD`` and ``TAIL`` name the looks, ``AUTHOR`` the player
+``PONDER``     true lets a search think on one core while it waits for the next move; in the
+               environment 1 or 0
 ``REASONS``    true tells the reasons of every move in its answer, for an arena to keep
 ``DEBUG``      true adds the page ``/debug``; never in production
 =============  ==================================================================================
@@ -51,6 +53,7 @@ DEFAULTS: Mapping[str, Any] = {
     "HEAD": "default",
     "TAIL": "default",
     "AUTHOR": "",
+    "PONDER": False,
     "REASONS": False,
     "MAX_CONTENT_LENGTH": LARGEST_BODY,
 }
@@ -78,7 +81,9 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     )
     if app.config["ENDPOINT"]:
         factory = before(factory, app.config["ENDPOINT"])
-    app.extensions["live_snake"] = LiveSnake(factory, watched=app.config["DEBUG"])
+    app.extensions["live_snake"] = LiveSnake(
+        factory, watched=app.config["DEBUG"], ponders=app.config["PONDER"]
+    )
     app.register_blueprint(views.blueprint)
     app.url_map.strict_slashes = False  # a redirect would turn an engine's POST into a GET
     # Engines append /move to whatever URL they were given, so any base path is ours too.
@@ -94,12 +99,17 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
 def from_environment() -> dict[str, Any]:
     """The configuration in the environment; empty variables count as missing.
 
-    The names in ``BATTLESNAKE_FILTERS`` are separated by spaces.
+    The names in ``BATTLESNAKE_FILTERS`` are separated by spaces. Raises ``ValueError`` where
+    ``BATTLESNAKE_PONDER`` is neither 1 nor 0.
     """
-    keys = ("SNAKE", "POLICY", "ENDPOINT", "FILTERS", "RULES", "COLOR", "HEAD", "TAIL", "AUTHOR")
+    keys = set(DEFAULTS) - {"REASONS", "MAX_CONTENT_LENGTH"}
     config: dict[str, Any] = {key: os.environ.get(PREFIX + key) for key in keys}
     if config["FILTERS"]:
         config["FILTERS"] = config["FILTERS"].split()
+    if config["PONDER"]:
+        if config["PONDER"] not in ("0", "1"):
+            raise ValueError(f"{PREFIX}PONDER must be 1 or 0, got {config['PONDER']!r}")
+        config["PONDER"] = config["PONDER"] == "1"
     return {key: value for key, value in config.items() if value}
 
 

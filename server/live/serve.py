@@ -29,8 +29,8 @@ THREADS = 128
 def main(argv: list[str] | None = None) -> int:
     """Serve until interrupted; the exit status is 2 where the configuration is refused."""
     arguments = parser().parse_args(argv)
-    config = _configuration(arguments)
     try:
+        config = _configuration(arguments)
         app = create_app(config)
         _check_free(arguments.host, arguments.port)
     except ValueError as error:
@@ -97,7 +97,7 @@ def parser() -> Parser:
         "base path. /healthz and /metrics are for those who run it. Without --snake and --policy "
         "the strongest snake plays, `champion`: the search with what it has learned.",
         epilog="What is left out is read from the environment: BATTLESNAKE_SNAKE, _POLICY, "
-        "_ENDPOINT, _FILTERS, _RULES, _COLOR, _HEAD, _TAIL, _AUTHOR. "
+        "_ENDPOINT, _FILTERS, _RULES, _COLOR, _HEAD, _TAIL, _AUTHOR, _PONDER (1 or 0). "
         "Example: battlesnake-gym serve --policy runs/demo/policy.onnx --port 8000",
     )
     who = parser.add_mutually_exclusive_group()
@@ -136,6 +136,12 @@ def parser() -> Parser:
     parser.add_argument("--tail", help=f"name of the tail (default: {DEFAULTS['TAIL']})")
     parser.add_argument("--author", help="your name on play.battlesnake.com")
     parser.add_argument(
+        "--ponder",
+        action="store_true",
+        default=None,
+        help="let the search think on, on one core, while it waits for the rivals",
+    )
+    parser.add_argument(
         "--reasons", action="store_true", help="tell an arena the reasons of every move"
     )
     parser.add_argument(
@@ -156,6 +162,7 @@ def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
         "HEAD": arguments.head,
         "TAIL": arguments.tail,
         "AUTHOR": arguments.author,
+        "PONDER": arguments.ponder,
     }
     config = from_environment()
     if arguments.snake or arguments.policy:  # another snake has no use for this one's policy

@@ -10,8 +10,10 @@ from typing import Any
 from battlesnake_gym.board import Board
 from battlesnake_gym.snakes import Decision, Factory
 from heuristics import search
+from heuristics.search import Search
 from server.live.clients import Client
 from server.live.metrics import Metrics
+from server.live.ponderer import Ponderer
 from server.live.sessions import Key, Sessions
 from server.live.thinker import CORES, Thinker
 from server.strategies import is_quick
@@ -27,15 +29,25 @@ class LiveSnake:
 
     ``quick`` tells whether its strategies answer as soon as they can, in milliseconds. If
     ``watched``, the sessions keep what was last seen and said; otherwise that would only be memory
-    that somebody else's large requests could fill.
+    that somebody else's large requests could fill. If it ``ponders``, it thinks on while it waits.
+
+    Raises ``ValueError`` where it is to ponder and does not search.
     """
 
-    def __init__(self, factory: Factory, *, watched: bool = False) -> None:
+    def __init__(self, factory: Factory, *, watched: bool = False, ponders: bool = False) -> None:
         self._watched = watched
-        self.quick = is_quick(factory(0))
+        self._ponders = ponders
+        one = factory(0)
+        if ponders and not isinstance(one, Search):
+            raise ValueError(
+                "only a search against the clock can ponder, like champion; leave --ponder "
+                "(BATTLESNAKE_PONDER) out"
+            )
+        self.quick = is_quick(one)
         self.sessions = Sessions(factory)
         self.metrics = Metrics(games_alive=self.sessions.count_games)
         self._thinker = Thinker(self.metrics, quick=self.quick, stands_back=True)
+        self._ponderer = Ponderer()
         search.CORES.use(CORES)
 
     def start(self, key: Key) -> None:
@@ -61,7 +73,10 @@ class LiveSnake:
         self.metrics.unread_fields.inc(len(unread))
         if first:
             log.warning("%s: %s, and maybe more; played without", session.name, unread[0])
-        decision = self._thinker.decide(session, board, arrived, client or Client())
+        with self._ponderer.quiet():
+            decision = self._thinker.decide(session, board, arrived, client or Client())
+        if self._ponders and isinstance(session.strategy, Search):
+            self._ponderer.ponder(session.strategy, board, decision)
         if self._watched:
             session.board, session.decision = board, decision
         return decision
@@ -69,3 +84,4 @@ class LiveSnake:
     def end(self, key: Key) -> None:
         """A game is over: forget it."""
         self.sessions.drop(key)
+        self._ponderer.stop()

@@ -22,7 +22,7 @@ from server.live.fallback import LATE, is_ordinary, safe_move
 from server.live.metrics import Metrics
 from server.live.seats import BUSY_SECONDS, NoSeatError, Seats
 from server.live.sessions import Session
-from server.live.threads import Threads
+from server.live.threads import Threads, stand_back
 
 LEAST_BUDGET = 0.002
 """Seconds; with less than this no strategy is even started."""
@@ -51,10 +51,6 @@ MOST_WAITING = 100
 
 MOST_THREADS = 1000
 """Threads for strategies: one for each seat, and one for each strategy that hangs."""
-
-STEPS_BACK = 10
-"""What is added to the niceness of a thread that thinks: a tenth of the processor where the others
-want all of it. Without it eight searches leave a fifth of a core to reading and answering."""
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +88,7 @@ class Thinker:
     ) -> None:
         self._quick = quick
         self._threads = Threads(
-            "thinker", MOST_THREADS, begin=_stand_back if stands_back else lambda: None
+            "thinker", MOST_THREADS, begin=stand_back if stands_back else lambda: None
         )
         self._metrics = metrics
         self._seats = Seats(seats, long=CORES, most_waiting=MOST_WAITING)
@@ -216,12 +212,3 @@ def _let_go(session: Session) -> None:
     """Keep nothing of a move that is done: sessions outlive it by minutes."""
     with session.lock:
         session.thinking = None
-
-
-def _stand_back() -> None:
-    """Let this thread have less of the processor than those that read and answer requests."""
-    # On Linux a thread's number is that of a process of its own; elsewhere there is no such thing.
-    if sys.platform == "linux":
-        thread = threading.get_native_id()
-        nice = os.getpriority(os.PRIO_PROCESS, thread)
-        os.setpriority(os.PRIO_PROCESS, thread, min(19, nice + STEPS_BACK))

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -256,6 +257,41 @@ def test_a_search_stops_when_it_is_told_to() -> None:
     finally:
         STOP.reset(token)
     assert Search(nodes=100)(board).move in MOVES
+
+
+def test_what_was_pondered_over_is_known_when_it_comes() -> None:
+    board = Board.new(11, 11, 2, game=Game(seed=1))
+    board.you_id = "snake_0"
+    # Weights that no other test has: nothing of theirs is in the table.
+    search = Search(Weights(draw=500_017))
+    decision = search(board, seconds=0.02)
+    after = board.without_seed()
+    after.step({snake: line[0] for snake, line in decision.line.items()})
+    _, fresh = Search(Weights(draw=500_018)).think(after, seconds=0.02)
+    search.ponder(board, decision, seconds=1.0)
+    _, prepared = search.think(after, seconds=0.02)
+    assert prepared.depth > fresh.depth
+
+
+def test_where_nothing_is_expected_there_is_nothing_to_ponder_over() -> None:
+    board = Board.from_text("A . B")
+    board.you_id = "a"
+    Search().ponder(board, Decision("right"), seconds=3600)  # of no line
+    over = Decision("right", line={"a": ("right",), "b": ("left",)})
+    Search().ponder(board, over, seconds=3600)  # both heads in one cell
+
+
+def test_pondering_stops_when_it_is_told_to() -> None:
+    board = Board.new(11, 11, 2, game=Game(seed=1))
+    board.you_id = "snake_0"
+    decision = Search()(board, seconds=0.02)
+    began = time.monotonic()
+    token = STOP.set(lambda: True)
+    try:
+        Search().ponder(board, decision, seconds=3600)
+    finally:
+        STOP.reset(token)
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("seconds", [-0.001, 0.0, float("nan"), float("inf")])

@@ -329,6 +329,20 @@ def test_the_environment_configures_a_container(monkeypatch: pytest.MonkeyPatch)
     }, "and nobody switches on debugging there"
 
 
+@pytest.mark.parametrize(("text", "ponders"), [("1", True), ("0", None), ("", None)])
+def test_the_environment_says_whether_to_ponder(
+    monkeypatch: pytest.MonkeyPatch, text: str, ponders: bool | None
+) -> None:
+    monkeypatch.setenv("BATTLESNAKE_PONDER", text)
+    assert from_environment().get("PONDER") is ponders
+
+
+def test_the_environment_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATTLESNAKE_PONDER", "yes")
+    with pytest.raises(ValueError, match="BATTLESNAKE_PONDER must be 1 or 0, got 'yes'"):
+        from_environment()
+
+
 def test_metrics_tell_of_the_process(client: FlaskClient) -> None:
     text = client.get("/metrics").text
     assert "process_resident_memory_bytes" in text

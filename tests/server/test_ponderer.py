@@ -1,0 +1,98 @@
+"""Thinking on the rivals' time, which nobody who asks for a move waits for."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from battlesnake_gym.board import Board
+from battlesnake_gym.rules import Game
+from battlesnake_gym.snakes import Decision
+from heuristics import search
+from heuristics.search import STOP, Search
+from server.live.app import create_app
+from server.live.ponderer import LONGEST
+from server.live.snake import LiveSnake
+
+pytestmark = pytest.mark.skipif(not search.COMPILED, reason=search.NOT_COMPILED)
+
+
+class Ponders(Search):
+    """Answers at once, and ponders until it is stopped; says what it ponders over, and its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
+        stop = STOP.get()
+        assert stop is None or not stop()
+        return Decision("up")
+
+    def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
+        self.told.put((board.game.id, decision.move, seconds))
+        stop = STOP.get()
+        assert stop is not None
+        until(stop)
+        self.told.put("stopped")
+
+
+def until(wanted: Callable[[], object]) -> None:
+    limit = time.monotonic() + 60
+    while not wanted():
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+
+
+def a_move(game: str) -> dict[str, Any]:
+    board = Board.new(11, 11, 2, game=Game(seed=1, id=game, timeout=300))
+    return board.to_api("snake_0")
+
+
+def test_it_ponders_until_the_next_move_or_the_end() -> None:
+    strategy = Ponders()
+    live = LiveSnake(lambda seed: strategy, ponders=True)
+    live.move(("a", "snake_0"), a_move("a"), time.perf_counter())
+    assert strategy.told.get(timeout=60) == ("a", "up", LONGEST * 0.3)
+    assert strategy.told.empty()
+    live.move(("b", "snake_0"), a_move("b"), time.perf_counter())
+    assert strategy.told.get(timeout=60) == "stopped"
+    assert strategy.told.get(timeout=60) == ("b", "up", LONGEST * 0.3)
+    live.end(("b", "snake_0"))
+    assert strategy.told.get(timeout=60) == "stopped"
+    assert strategy.told.empty()
+
+
+def test_while_somebody_asks_nobody_ponders() -> None:
+    strategy = Ponders()
+    live = LiveSnake(lambda seed: strategy, ponders=True)
+    with live._ponderer.quiet():  # another game's move, which takes its time
+        live.move(("a", "snake_0"), a_move("a"), time.perf_counter())
+        until(lambda: live._ponderer._threads._idle)
+    assert strategy.told.empty()
+
+
+def test_nobody_ponders_unasked() -> None:
+    strategy = Ponders()
+    live = LiveSnake(lambda seed: strategy)
+    live.move(("a", "snake_0"), a_move("a"), time.perf_counter())
+    assert not live._ponderer._threads._inboxes
+
+
+def test_the_search_ponders_and_goes_on() -> None:
+    client = create_app({"SNAKE": "minimax", "PONDER": True}).test_client()
+    board = Board.new(11, 11, 2, game=Game(seed=1, id="a", timeout=100))
+    for _ in range(5):
+        answer = client.post("/move", json=board.to_api("snake_0")).get_json()
+        assert answer["move"] in board.safe_moves("snake_0")
+        board.step({"snake_0": answer["move"], "snake_1": board.safe_moves("snake_1")[0]})
+
+
+@pytest.mark.parametrize("name", ["hungry", "minimax-2026"])
+def test_a_snake_that_does_not_search_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="only a search against the clock can ponder"):
+        create_app({"SNAKE": name, "PONDER": True})
