@@ -117,7 +117,7 @@ def kill(everybody: list[Instance], algorithm: str) -> Try:
     """Kill the last instance of a job that trains, and start it again."""
     _train(everybody, algorithm)
     master, lost = everybody[0], everybody[-1]
-    until(lambda: _plays(lost), PATIENCE, master)
+    until(lost.works, PATIENCE, master)
     before = master.iterations
     lost.kill_all()
     until(lambda: master.iterations >= before + 2, PATIENCE, master)
@@ -126,7 +126,7 @@ def kill(everybody: list[Instance], algorithm: str) -> Try:
     lost.start()
     until(lambda: f"{lost.folder.name} is ready" in master.log[told:], PATIENCE, master)
     seconds = time.monotonic() - began
-    until(lambda: _plays(lost), PATIENCE, master)
+    until(lost.works, PATIENCE, master)
     _, wrong = _end(everybody, algorithm)
     if seconds > JOIN_SECONDS:
         wrong += f" it was ready after {seconds:.0f} s"
@@ -166,18 +166,6 @@ def _delivered(master: Instance) -> set[str]:
         packed.add(master.folder / "model", ".")
     with tarfile.open(archive) as packed:
         return {member.name.removeprefix("./") for member in packed if member.size > 0}
-
-
-def _plays(one: Instance) -> bool:
-    """Whether an actor or task runs there."""
-    for pid in one.pids():
-        try:
-            name = Path(f"/proc/{pid}/cmdline").read_text()
-        except OSError:
-            continue  # it has ended meanwhile
-        if name.startswith("ray::") and not name.startswith("ray::IDLE"):
-            return True
-    return False
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""``train-mabs.py --address`` that also notes, apart from all metrics, what was really done.
+"""``train-mabs.py --address`` that also notes of APEX, apart from all metrics, what it really did.
 
 In the folder ``COUNTS`` every process leaves a file ``KIND-ADDRESS-PID`` with a line of JSON for
 each fragment that it played (``played``) or stored in a replay (``stored``), and for each batch
@@ -61,8 +61,9 @@ class CountedAPEX(apex.APEX):
 class Launcher(BattlesnakeLauncher):
     def get_experiment_config(self, hyperparameters: Any) -> Any:
         config = super().get_experiment_config(hyperparameters)
-        config.algo_class = CountedAPEX
-        config.env_runner_cls = CountedRunner
+        if config.algo_class is apex.APEX:
+            config.algo_class = CountedAPEX
+            config.env_runner_cls = CountedRunner
         return config
 
 

@@ -1,4 +1,4 @@
-"""``--address``: APEX on three Ray nodes, of whose processes some are killed meanwhile."""
+"""``--address``: APEX and EXIT on three Ray nodes, of whose processes some are killed meanwhile."""
 
 import csv
 import json
@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.kills import JOBS
+from sagemaker_rl.runs import checkpoints
 from tests.mabs.one_node import PORT
 from tests.sagemaker_rl import instances
 from tests.sagemaker_rl.instances import Instance, Network, until
@@ -71,11 +73,11 @@ class Cluster:
 
             until(has_started, PATIENCE, lives=node)
 
-    def train(self, **hyperparameters: Any) -> None:
+    def train(self, settings: Mapping[str, Any], **hyperparameters: Any) -> None:
         self.trainer.environment = self.ray | {
             "CLUSTER": f"{self.addresses[0]}:{PORT}",
             "COUNTS": str(self.counts),
-            "SM_HPS": json.dumps(SMALL | {"num_workers": RUNNERS} | hyperparameters),
+            "SM_HPS": json.dumps({**settings, **hyperparameters}),
         }
         self.trainer.start()
 
@@ -130,7 +132,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def test_training_survives_a_runner_and_a_node(cluster: Cluster) -> None:
     trainer = cluster.trainer
-    cluster.train(num_iters=ENDLESS)
+    cluster.train(SMALL, num_workers=RUNNERS, num_iters=ENDLESS)
     until(
         lambda: trainer.iterations >= 3 and len(cluster.players()) == RUNNERS,
         PATIENCE,
@@ -160,6 +162,24 @@ def test_training_survives_a_runner_and_a_node(cluster: Cluster) -> None:
     check_counts(cluster, cluster.curve()[-1], deaths=2)
     check_curve(cluster.curve())
     check_resumes(cluster)
+
+
+def test_expert_iteration_survives_a_node(cluster: Cluster) -> None:
+    trainer = cluster.trainer
+    # Half a CPU each: four have room on the first node, two on each of the others.
+    cluster.train(JOBS["EXIT"], num_workers=6, num_iters=ENDLESS)
+    lost = cluster.nodes[2]
+    until(lambda: lost.works() and trainer.iterations >= 2, PATIENCE, lives=trainer)
+    before = trainer.iterations
+    lost.kill_all()
+    until(lambda: trainer.iterations >= before + 3, PATIENCE, lives=trainer)
+    trainer.process.send_signal(signal.SIGTERM)
+    assert trainer.wait(PATIENCE) == 128 + signal.SIGTERM, trainer.log
+    moves = [row["env_steps"] for row in cluster.curve()]
+    assert all(low < high for low, high in pairwise(moves))
+    last = checkpoints.newest(trainer.folder / "checkpoints")
+    assert last is not None
+    assert checkpoints.read_facts(last)["training_iteration"] == len(moves)
 
 
 def check_counts(cluster: Cluster, last: Mapping[str, float], deaths: int) -> None:
@@ -192,7 +212,6 @@ def check_curve(rows: list[dict[str, float]]) -> None:
 def check_resumes(cluster: Cluster) -> None:
     """The last checkpoint is whole; training goes on from it on what is left of the cluster."""
     from mabs.policies import load_network
-    from sagemaker_rl.runs import checkpoints
 
     before = cluster.curve()
     folder = cluster.trainer.folder / "checkpoints"
@@ -201,7 +220,7 @@ def check_resumes(cluster: Cluster) -> None:
     assert checkpoints.read_facts(last)["env_steps"] == before[-1]["env_steps"]
     load_network(last)
     # With a node less there is room for a runner less.
-    cluster.train(num_iters=len(before) + 2, num_workers=RUNNERS - 1)
+    cluster.train(SMALL, num_iters=len(before) + 2, num_workers=RUNNERS - 1)
     assert cluster.trainer.wait(PATIENCE) == 0, cluster.trainer.log
     assert f"resuming from {last}" in cluster.trainer.log
     check_curve(cluster.curve())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import secrets
 import shutil
 import signal
@@ -234,12 +235,18 @@ class Instance:
         listed = run("ip", "netns", "pids", self.namespace)
         return [int(pid) for pid in listed.stdout.split()]
 
+    def works(self) -> bool:
+        """Whether an actor or a task of Ray's runs there, besides Ray's own agents."""
+        names = [_command_line(pid).partition("\0")[0] for pid in self.pids()]
+        return any(
+            name.startswith("ray::") and not re.match(r"ray::(IDLE|\w+Agent)", name)
+            for name in names
+        )
+
     def kill_one(self, program: str) -> None:
         """End the one process whose program's path ends so."""
         (pid,) = [
-            pid
-            for pid in self.pids()
-            if Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0].endswith(program)
+            pid for pid in self.pids() if _command_line(pid).partition("\0")[0].endswith(program)
         ]
         os.kill(pid, signal.SIGKILL)
 
@@ -260,6 +267,14 @@ def until(condition: Callable[[], Any], seconds: float, lives: Instance | None =
         # It may have come true meanwhile.
         assert not over or condition(), lives.log if lives else "it took too long"
         time.sleep(0.1)
+
+
+def _command_line(pid: int) -> str:
+    """What a process was started by, or calls itself; empty where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
 
 
 def _answers(address: str, port: int) -> bool:
