@@ -166,10 +166,14 @@ def test_training_survives_a_runner_and_a_node(cluster: Cluster) -> None:
 
 def test_expert_iteration_survives_a_node(cluster: Cluster) -> None:
     trainer = cluster.trainer
-    # Half a CPU each: four have room on the first node, two on each of the others.
+    # Half a CPU each: four have room on the first node.
     cluster.train(JOBS["EXIT"], num_workers=6, num_iters=ENDLESS)
-    lost = cluster.nodes[2]
-    until(lambda: lost.works() and trainer.iterations >= 2, PATIENCE, lives=trainer)
+
+    def far() -> list[Instance]:
+        return [node for node in cluster.nodes[1:] if node.works("Runner")]
+
+    until(lambda: far() and trainer.iterations >= 2, PATIENCE, lives=trainer)
+    lost = far()[0]
     before = trainer.iterations
     lost.kill_all()
     until(lambda: trainer.iterations >= before + 3, PATIENCE, lives=trainer)

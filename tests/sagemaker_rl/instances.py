@@ -235,12 +235,12 @@ class Instance:
         listed = run("ip", "netns", "pids", self.namespace)
         return [int(pid) for pid in listed.stdout.split()]
 
-    def works(self) -> bool:
-        """Whether an actor or a task of Ray's runs there, besides Ray's own agents."""
-        names = [_command_line(pid).partition("\0")[0] for pid in self.pids()]
+    def works(self, actor: str = "") -> bool:
+        """Whether an actor (of a class, or any) or a task runs there, besides Ray's own agents."""
+        lines = [_command_line(pid) for pid in self.pids()]
         return any(
-            name.startswith("ray::") and not re.match(r"ray::(IDLE|\w+Agent)", name)
-            for name in names
+            line.startswith(f"ray::{actor}") and not re.match(r"ray::(IDLE|\w+Agent)", line)
+            for line in lines
         )
 
     def kill_one(self, program: str) -> None:
