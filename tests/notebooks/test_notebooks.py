@@ -132,7 +132,7 @@ def test_homogeneous(workplace: Path) -> None:
     taken, again, goes_on = said.partition("the job goes on with new ones")
     assert "algo-1 | training_iteration=1 " in taken
     assert again
-    assert "algo-2 | the master algo-1 ends the cluster: training is done" in goes_on
+    assert "algo-2 | algo-2 ends: training is done" in goes_on
     assert "algo-1 | training_iteration=1 " not in goes_on
     assert (workplace / "runs/homogeneous/curve.png").stat().st_size > 0
 
@@ -178,7 +178,7 @@ def test_procgen_train(workplace: Path) -> None:
 def test_procgen_distributed(workplace: Path) -> None:
     pytest.importorskip("envpool", reason="needs the extra procgen")
     said = execute(workplace / "procgen_2_distributed.ipynb", ("minutes = 0.5", "minutes = 0.05"))
-    assert "algo-2 | the master algo-1 ends the cluster: training is done" in said
+    assert "algo-2 | algo-2 ends: training is done" in said
     assert said.count("algo-1 | training_iteration=1 ") == 2
     assert (workplace / "runs/procgen-distributed.png").stat().st_size > 0
 

@@ -43,7 +43,7 @@ def test_two_equal_machines(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "algo-1 | 1 of 1 other instances are ready" in done.stdout
     assert "algo-1 | training_iteration=1 " in done.stdout
-    assert "algo-2 | the master algo-1 ends the cluster: training is done" in done.stdout
+    assert "algo-2 | algo-2 ends: training is done" in done.stdout
     assert "./checkpoint/facts.json" in delivered(tmp_path / "job")
 
 
@@ -55,7 +55,7 @@ def test_one_machine_learns_and_two_play(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "primary/algo-1 | training_iteration=1 " in done.stdout
-    assert "secondary/algo-2 | the master primary/algo-1 ends the cluster" in done.stdout
+    assert "secondary/algo-2 | secondary/algo-2 ends: training is done" in done.stdout
     assert "./checkpoint/facts.json" in delivered(tmp_path / "job")
 
 

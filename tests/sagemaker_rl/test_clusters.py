@@ -203,7 +203,7 @@ def stop(everybody: list[Instance]) -> None:
 
 def test_a_worker_that_is_killed_after_the_end_harms_nobody(cluster: Cluster) -> None:
     everybody = cluster.start(COUNT, 2)
-    until(lambda: "ends the cluster: training is done" in everybody[1].log, STARTED)
+    until(lambda: "ends: training is done" in everybody[1].log, STARTED)
     everybody[1].kill_all()
     for one in (everybody[0], everybody[2]):
         assert one.wait(60) == 0, one.log
@@ -251,7 +251,7 @@ def delivered(cluster: Cluster) -> None:
 
 def test_a_master_killed_at_the_end_delivers_when_started_again(cluster: Cluster) -> None:
     everybody = cluster.start(TRAIN, 3)
-    until(lambda: "ends the cluster: training is done" in everybody[1].log, STARTED)
+    until(lambda: "ends: training is done" in everybody[1].log, STARTED)
     master = everybody[0]
     master.kill_all()
     assert "2 of 2 other instances are ready" in master.log

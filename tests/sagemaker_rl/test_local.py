@@ -174,7 +174,7 @@ def test_three_instances_by_the_real_programs(tmp_path: Path) -> None:
     done = run(tmp_path / "job", "--instances", "3", num_iters=2)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "algo-1 | training_iteration=2 " in done.stdout
-    assert "algo-3 | the master algo-1 ends the cluster: training is done" in done.stdout
+    assert "algo-3 | algo-3 ends: training is done" in done.stdout
     with tarfile.open(tmp_path / "job" / "model.tar.gz") as archive:
         names = archive.getnames()
     assert {"./policy.onnx", "./policy.json", "./params.json"} <= set(names)
