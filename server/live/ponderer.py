@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from server.live.threads import Threads, stand_back
 LONGEST = 2.0
 """Of a game's timeouts: the others have answered by then, or nobody asks for another move."""
 
+log = logging.getLogger(__name__)
+
 
 class Ponderer:
     """Ponders over the move that was answered last, on one core, while nobody asks for another.
@@ -28,6 +31,7 @@ class Ponderer:
         self._lock = threading.Lock()
         self._asking = 0
         self._last: object = None
+        self._failed = False
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
@@ -55,9 +59,12 @@ class Ponderer:
 
         if not stop():
             before = STOP.set(stop)
+            timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT
             try:
-                search.ponder(
-                    board, decision, LONGEST * (board.game.timeout / 1000 or DEFAULT_TIMEOUT)
-                )
+                search.ponder(board, decision, LONGEST * timeout)
+            except Exception:  # the thread is there for the next one
+                if not self._failed:
+                    log.exception("pondering failed, and is not told of again")
+                self._failed = True
             finally:
                 STOP.reset(before)

@@ -12,6 +12,7 @@ from battlesnake_gym.snakes import Decision, Factory
 from heuristics import search
 from heuristics.search import Search
 from server.live.clients import Client
+from server.live.fallback import is_ordinary
 from server.live.metrics import Metrics
 from server.live.ponderer import Ponderer
 from server.live.sessions import Key, Sessions
@@ -75,7 +76,8 @@ class LiveSnake:
             log.warning("%s: %s, and maybe more; played without", session.name, unread[0])
         with self._ponderer.quiet():
             decision = self._thinker.decide(session, board, arrived, client or Client())
-        if self._ponders and isinstance(session.strategy, Search):
+        # On a larger board than games have, nobody knows how soon a search stops.
+        if self._ponders and isinstance(session.strategy, Search) and is_ordinary(board):
             self._ponderer.ponder(session.strategy, board, decision)
         if self._watched:
             session.board, session.decision = board, decision

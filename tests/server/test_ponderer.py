@@ -76,6 +76,30 @@ def test_while_somebody_asks_nobody_ponders() -> None:
     assert strategy.told.empty()
 
 
+def test_a_failure_is_told_once_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    class Fails(Ponders):
+        def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
+            self.told.put(board.game.id)
+            raise ZeroDivisionError
+
+    strategy = Fails()
+    live = LiveSnake(lambda seed: strategy, ponders=True)
+    for game in ("a", "b"):
+        live.move((game, "snake_0"), a_move(game), time.perf_counter())
+        assert strategy.told.get(timeout=60) == game
+        until(lambda: live._ponderer._threads._idle)
+    assert caplog.text.count("pondering failed") == 1
+
+
+def test_nobody_ponders_on_outsized_boards() -> None:
+    strategy = Ponders()
+    live = LiveSnake(lambda seed: strategy, ponders=True)
+    body = a_move("a")
+    body["board"] |= {"width": 60, "height": 60}
+    live.move(("a", "snake_0"), body, time.perf_counter())
+    assert not live._ponderer._threads._inboxes
+
+
 def test_nobody_ponders_unasked() -> None:
     strategy = Ponders()
     live = LiveSnake(lambda seed: strategy)
