@@ -99,14 +99,17 @@ class Bench:
         self.asked.append(told)
         self.seconds += told["cpu_seconds"]
         half = 400 / told["cpu_seconds"]
-        elo = self.worth.get(float(values), float(values))
+        elo = float(values(np.zeros(0, np.uint8))[0])
+        elo = self.worth.get(elo, elo)
         placement = Placement(elo, elo - half, elo + half, 20, "", ())
         return placement, told["cpu_seconds"]
 
     def iterate(self, seconds: float, elo: float, at_end: bool = False) -> dict[str, Any]:
         self.seconds += seconds
         return self.strength.follow(
-            lambda: {"weights": np.array(elo)}, lambda weights: weights["weights"], at_end=at_end
+            lambda: {"weights": np.array(elo)},
+            lambda weights: lambda seen: weights["weights"][np.newaxis],
+            at_end=at_end,
         )
 
 
