@@ -154,7 +154,8 @@ def test_hill_training(workplace: Path) -> None:
     assert re.search(r"^forbidden +- +allowed +- +- *$", said, re.MULTILINE), said
     for label in ("vanilla", "mask", "fine-walls", "pay-kills"):
         assert re.search(rf"^{label} +\d+\.\d ± ", said, re.MULTILINE), said
-    (masked,), (vanilla,) = (
+    # The table is too wide, and shown in two parts: the first has the deaths at walls.
+    (masked, *_), (vanilla, *_) = (
         map(float, re.findall(rf"^{label} +[\d.]+ +([\d.]+) ", said, re.MULTILINE))
         for label in ("mask", "vanilla")
     )
