@@ -36,6 +36,11 @@ kept = base / "checkpoints" / "some" / "steps"
 if given.get("fail"):
     (base / "output" / "failure").write_text("this is the reason")
     sys.exit(3)
+if given.get("deaf"):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("deaf", flush=True)
+    while True:
+        signal.pause()
 if given.get("wait") and not kept.exists():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     kept.parent.mkdir(parents=True)
@@ -121,6 +126,30 @@ def test_a_job_can_be_stopped(job: Any, session: Any) -> None:
         if "waiting" in line:
             estimator.latest_training_job.stop()
     assert estimator.latest_training_job.describe()["TrainingJobStatus"] == "Stopped"
+
+
+def test_a_job_whose_time_is_over_is_stopped(job: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    estimator = job(hyperparameters={"wait": True}, max_run=1)
+    estimator.fit()
+    assert "the job's max_run is over: it is stopped" in capsys.readouterr().out
+    described = estimator.latest_training_job.describe()
+    assert described["TrainingJobStatus"] == "Stopped"
+    assert described["SecondaryStatus"] == "MaxRuntimeExceeded"
+
+
+def test_a_job_that_does_not_stop_is_ended(
+    job: Any, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sagemaker_rl.rehearsal import jobs
+
+    monkeypatch.setattr(jobs, "GRACE", 1.0)
+    estimator = job(hyperparameters={"deaf": True})
+    estimator.fit(wait=False)
+    name = estimator.latest_training_job.name
+    for line in session.sagemaker_client.job(name).log(wait=True):
+        if "deaf" in line:
+            estimator.latest_training_job.stop()
+    assert estimator.latest_training_job.describe()["SecondaryStatus"] == "Stopped"
 
 
 def test_impossible_requests_are_refused(job: Any, session: Any) -> None:

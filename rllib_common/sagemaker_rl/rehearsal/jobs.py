@@ -28,6 +28,12 @@ MOST_METRICS = 500
 WHOLE = "FullyReplicated"
 """Each instance gets all data of a channel."""
 COMPLETED, FAILED, STOPPED, IN_PROGRESS = "Completed", "Failed", "Stopped", "InProgress"
+OUT_OF_TIME = "MaxRuntimeExceeded"
+"""The secondary status of a job that is stopped because its ``max_run`` is over."""
+LONGEST = 86_400
+"""Seconds of a job that names no ``MaxRuntimeInSeconds``, as in AWS."""
+GRACE = 120.0
+"""Seconds from SIGTERM, which asks for an end in order, to SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +112,16 @@ class TrainingJob(Work):
         self._instances = _instances(request, self._folder)
         self._metrics: list[dict[str, Any]] = []
         self._interrupt_asked = False
+        self._out_of_time = False
+        self._timers: list[threading.Timer] = []
 
     # What the account's owner sees and does
 
     def stop(self) -> None:
-        """Ask for an end in order, as ``stop_training_job`` does."""
+        """Ask for an end in order, as ``stop_training_job`` does, and see to it after `GRACE`."""
         self._stop_asked = True
         self._send(signal.SIGTERM)
+        self._after(GRACE, lambda: self._send(signal.SIGKILL))
 
     def interrupt(self) -> None:
         """Take the instances away and give them back, as happens to a spot job."""
@@ -131,7 +140,7 @@ class TrainingJob(Work):
             "OutputDataConfig": {"KmsKeyId": "", **self._request["OutputDataConfig"]},
             "TrainingJobArn": f"arn:aws:sagemaker:::training-job/{self.name}",
             "TrainingJobStatus": self._status,
-            "SecondaryStatus": "Training" if self._status == IN_PROGRESS else self._status,
+            "SecondaryStatus": self._secondary_status(),
             "CreationTime": self._created,
             "TrainingStartTime": self._created,
             "LastModifiedTime": self._changed,
@@ -150,9 +159,27 @@ class TrainingJob(Work):
             description["FailureReason"] = self._failure
         return description
 
+    def _secondary_status(self) -> str:
+        if self._status == IN_PROGRESS:
+            return "Training"
+        return OUT_OF_TIME if self._out_of_time and self._status == STOPPED else self._status
+
     # What the service does meanwhile
 
+    def _run_out_of_time(self) -> None:
+        self._say("the job's max_run is over: it is stopped")
+        self._out_of_time = True
+        self.stop()
+
+    def _after(self, seconds: float, do: Callable[[], None]) -> None:
+        timer = threading.Timer(seconds, do)
+        timer.daemon = True
+        self._timers.append(timer)
+        timer.start()
+
     def _run(self) -> None:
+        limits = self._request.get("StoppingCondition", {})
+        self._after(limits.get("MaxRuntimeInSeconds", LONGEST), self._run_out_of_time)
         try:
             while True:
                 statuses = self._run_instances()
@@ -170,6 +197,8 @@ class TrainingJob(Work):
             self._say(traceback.format_exc())
             self._failure, status = f"InternalServerError: {error!r}", FAILED
             self.kill()
+        for timer in self._timers:
+            timer.cancel()
         self._end(status)
 
     def _run_instances(self) -> list[int]:
