@@ -196,9 +196,7 @@ class Search:
         Raises ``ValueError`` for ``seconds`` that are no positive number, and ``InterruptedError``
         where `STOP` says so. In the main thread, Ctrl-C interrupts it.
         """
-        snakes = _you_first(board)
-        objection = self.evaluation.objection(board) if self.evaluation else ""
-        question = self._question(board, snakes, seconds, objection)
+        question, snakes, objection = self._question(board, seconds)
         if seconds is None:
             found, others = _search.think(*(*question, 1, STOP.get())), Positions(0, 0)
         else:
@@ -228,23 +226,26 @@ class Search:
         """
         expected = _expected(board, decision)
         if expected is not None:
-            objection = self.evaluation.objection(expected) if self.evaluation else ""
-            question = self._question(expected, _you_first(expected), seconds, objection)
+            question, _, _ = self._question(expected, seconds)
             with contextlib.suppress(InterruptedError):
                 _search.think(*(*question, 1, STOP.get()))
 
     def _question(
-        self, board: Board, snakes: list[Snake], seconds: float | None, objection: str
-    ) -> tuple[Any, ...]:
+        self, board: Board, seconds: float | None
+    ) -> tuple[tuple[Any, ...], list[Snake], str]:
+        """What the C code asks for, the snakes in its order, and why they are valued by hand."""
         if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
             raise ValueError(
                 f"seconds must be a positive number, got {seconds}; "
                 "None searches a fixed number of positions"
             )
+        snakes = _you_first(board)
+        objection = self.evaluation.objection(board) if self.evaluation else ""
         network = self.evaluation.numbers if self.evaluation and not objection else b""
-        return _question(
+        question = _question(
             board, snakes, self.weights, seconds, self.nodes, self.max_depth, network, self.exact
         )
+        return question, snakes, objection
 
 
 def use_cpu_clock(on: bool) -> bool:

@@ -127,9 +127,10 @@ def check(config: AlgorithmConfig) -> None:
         return  # made by RLlib of the other one, which was checked
     plain = fields(rllib_dqn.DQNConfig()) | OURS
     own = fields(type(config)()).keys() - plain.keys()
+    passed_over = HONOURED | KEPT | TUNES | own
     faults = []
     for name, value in fields(config).items():
-        if name in HONOURED | KEPT | TUNES | own:
+        if name in passed_over:
             continue
         if name not in plain:
             faults.append(unknown("setting", name, sorted(HONOURED | own)))

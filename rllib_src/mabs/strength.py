@@ -357,27 +357,26 @@ class Strength:
         owed = share * record.training_seconds - record.ladder_seconds
         wanted = LEAST_SECONDS if at_end else max(LEAST_SECONDS, GROWTH * record.ladder_seconds)
         if owed >= wanted:
-            if at_end and self.best_weights is not None and owed >= 2 * LEAST_SECONDS:
+            best = record.best if at_end and owed >= 2 * LEAST_SECONDS else None
+            if best is not None and self.best_weights is not None:
                 owed /= 2
-                self._measure_best_again(player, owed)
-            last, measured = weights(), record.training_seconds / 60
-            if record.add(Measurement.of(self._place(last, player, owed), measured)):
+                minutes = record.measurements[best].cpu_minutes
+                again = self._measure(self.best_weights, player, owed, minutes)
+                record.measurements[best] = again
+            last, minutes = weights(), record.training_seconds / 60
+            if record.add(self._measure(last, player, owed, minutes)):
                 self.best_weights = last
             record.training_seconds = self._trained_before + self._clock() - self._began
         return record.results()
 
-    def _measure_best_again(self, player: Callable[[Weights], Values], cpu_seconds: float) -> None:
-        """In place of the measurement that made them the best."""
-        record, weights = self.record, self.best_weights
-        assert record.best is not None
-        assert weights is not None
-        measured = record.measurements[record.best].cpu_minutes
-        placement = self._place(weights, player, cpu_seconds)
-        record.measurements[record.best] = Measurement.of(placement, measured)
-
-    def _place(
-        self, weights: Weights, player: Callable[[Weights], Values], cpu_seconds: float
-    ) -> Placement:
+    def _measure(
+        self,
+        weights: Weights,
+        player: Callable[[Weights], Values],
+        cpu_seconds: float,
+        cpu_minutes: float,
+    ) -> Measurement:
+        """Of weights after ``cpu_minutes`` of training, by games of ``cpu_seconds``."""
         record = self.record
         placement, spent = place(
             player(weights),
@@ -387,7 +386,7 @@ class Strength:
             around=record.measurements[-1].elo if record.measurements else None,
         )
         record.ladder_seconds += spent
-        return placement
+        return Measurement.of(placement, cpu_minutes)
 
     def save(self, folder: Path) -> None:
         """Write record and best weights into a checkpoint."""

@@ -119,13 +119,19 @@ def test_an_interrupted_job_goes_on_from_its_checkpoint(
 
 
 def test_a_job_can_be_stopped(job: Any, session: Any) -> None:
-    estimator = job(hyperparameters={"wait": True})
+    stopped = stopped_after("waiting", job(hyperparameters={"wait": True}), session)
+    assert stopped["TrainingJobStatus"] == "Stopped"
+
+
+def stopped_after(word: str, estimator: Any, session: Any) -> dict[str, Any]:
+    """The description of a job that was told to stop when it had printed a word."""
     estimator.fit(wait=False)
     name = estimator.latest_training_job.name
     for line in session.sagemaker_client.job(name).log(wait=True):
-        if "waiting" in line:
+        if word in line:
             estimator.latest_training_job.stop()
-    assert estimator.latest_training_job.describe()["TrainingJobStatus"] == "Stopped"
+    described: dict[str, Any] = estimator.latest_training_job.describe()
+    return described
 
 
 def test_a_job_whose_time_is_over_is_stopped(job: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,13 +149,8 @@ def test_a_job_that_does_not_stop_is_ended(
     from sagemaker_rl.rehearsal import jobs
 
     monkeypatch.setattr(jobs, "GRACE", 1.0)
-    estimator = job(hyperparameters={"deaf": True})
-    estimator.fit(wait=False)
-    name = estimator.latest_training_job.name
-    for line in session.sagemaker_client.job(name).log(wait=True):
-        if "deaf" in line:
-            estimator.latest_training_job.stop()
-    assert estimator.latest_training_job.describe()["SecondaryStatus"] == "Stopped"
+    stopped = stopped_after("deaf", job(hyperparameters={"deaf": True}), session)
+    assert stopped["SecondaryStatus"] == "Stopped"
 
 
 def test_impossible_requests_are_refused(job: Any, session: Any) -> None:
