@@ -1,14 +1,16 @@
 """What playing and learning cost each part of APEX: the figures that a large cluster is planned by.
 
     python -m benchmarks.scaling
-    python -m benchmarks.scaling --seconds 60 --runners 1 2 4 8 16 --learners 0 1 2 4
+    python -m benchmarks.scaling --rounds 15 --runners 1 2 4 8 16 --learners 0 1 2 4
 
 First runners play without learning: how much they play for a second of their processor time, and
-what a fragment costs those that count and store it. Then some hand out the fragment that they have
-played once, as fast as it is taken, so that the driver is as busy as it can be. Then learners learn
-from what one runner has played. Games and network are those of ``training.py``. All times are CPU
-times, by process, because more processes than processors share these. `docs/scaling.md` says what
-follows from the figures, and `cluster_simulation.py` what large clusters would do.
+what a fragment costs those that count and store it. All of them are there from the beginning; in
+each round the rows take turns, so many of them play, and the rows are medians over rounds, since a
+processor may be faster now and slower a minute later. Then some hand out the fragment that they
+have played once, as fast as it is taken, so that the driver is as busy as it can be. Then learners
+learn from what one runner has played. Games and network are those of ``training.py``. All times are
+CPU times, by process, because more processes than processors share these. `docs/scaling.md` says
+what follows from the figures, and `cluster_simulation.py` what large clusters would do.
 """
 
 from __future__ import annotations
@@ -19,17 +21,20 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from statistics import median
 from typing import Any
+
+from tqdm import tqdm
 
 from benchmarks.cluster_simulation import Parts, simulate
 from benchmarks.training import BATCH, Course, Setup, cpu_seconds_of, our_config, start_ray
 
 PLAYING = """
-| runners | agent-steps/CPU-s of a runner | of all processes | simulated | driver, ms a fragment \
-| shard, ms a fragment | agent-steps a fragment | bytes an agent-step |
-|---:|---:|---:|---:|---:|---:|---:|---:|"""
+| runners | agent-steps/CPU-s of a runner | of one at the same time | of all processes | simulated \
+| driver, ms a fragment | shard, ms a fragment | agent-steps a fragment | bytes an agent-step |
+|---:|---:|---:|---:|---:|---:|---:|---:|---:|"""
 
 HANDING_ON = """
 | runners that only hand out | fragments a look | driver's Python, ms a fragment \
@@ -43,6 +48,9 @@ LEARNING = """
 
 WARM_UP = 3.0
 """CPU seconds of each runner, of whose first fragments everything is new, that do not count."""
+
+CHANGING = 1.0
+"""CPU seconds of all runners, after others have begun to play, that do not count."""
 
 CORES = 2
 """Of the machine that is simulated beside the measurement."""
@@ -60,6 +68,11 @@ class Figures:
     fragments: float
     fragment_bytes: float
 
+    @property
+    def pace(self) -> float:
+        """Agent-steps for a second of the runners' CPU time."""
+        return self.agent_steps / self.runner_seconds
+
 
 def _config(runners: int) -> Any:
     return our_config(Setup("APEX", replay_ratio=2.0, runners=runners))
@@ -70,25 +83,42 @@ def _course(config: Any) -> Course:
     return Course(config, min_time_s_per_iteration=config.min_time_s_per_iteration)
 
 
-def play(runners: int, cpu_seconds: float) -> Figures:
-    """Have so many runners play, each for about ``cpu_seconds``, when all have played before."""
-    course = _course(_config(runners))
+def play(counts: Sequence[int], cpu_seconds: float, rounds: int) -> dict[int, list[Figures]]:
+    """In each round have so many runners play, together for about ``cpu_seconds``, in turns."""
+    course = _course(_config(max(counts)))
     algorithm = course.algorithm
+    pids = course.runners
+    course.run(0, WARM_UP * max(counts))
+    size = algorithm.env_runner_group.foreach_env_runner(
+        lambda runner: _num_bytes(runner.sample()[0]), local_env_runner=False
+    )[0]
+    seen: dict[int, list[Figures]] = {count: [] for count in counts}
     with _counted(algorithm, "_store") as stored:
-        done = course.run(cpu_seconds * runners, WARM_UP * runners, begin=stored.clear)
-        fragments = len(stored)
-    figures = Figures(
-        agent_steps=done["agent_steps"],
-        runner_seconds=done["cpu_runners"],
-        driver_seconds=done["cpu_driver"],
-        shard_seconds=done["cpu_shards"],
-        fragments=fragments,
-        fragment_bytes=algorithm.env_runner_group.foreach_env_runner(
-            lambda runner: _num_bytes(runner.sample()[0]), local_env_runner=False
-        )[0],
-    )
+        for _ in tqdm(range(rounds), disable=None):
+            for count in counts:
+                _let_play(algorithm, count)
+                course.runners = pids[:count]
+                done = course.run(cpu_seconds, CHANGING, begin=stored.clear)
+                seen[count].append(
+                    Figures(
+                        agent_steps=done["agent_steps"],
+                        runner_seconds=done["cpu_runners"],
+                        driver_seconds=done["cpu_driver"],
+                        shard_seconds=done["cpu_shards"],
+                        fragments=len(stored),
+                        fragment_bytes=size,
+                    )
+                )
     algorithm.stop()
-    return figures
+    return seen
+
+
+def _let_play(algorithm: Any, count: int) -> None:
+    """From now on the first ``count`` runners play; the others have handed over what they owe."""
+    manager = algorithm.env_runner_group._worker_manager
+    manager.healthy_actor_ids = lambda: list(range(1, count + 1))
+    while any(request.runner > count for request in algorithm._requests.values()):
+        algorithm._take_fragments(1.0)
 
 
 @contextmanager
@@ -207,39 +237,50 @@ def parts_of(runners: int, seen: Figures) -> Parts:
     )
 
 
-def playing_row(runners: int, seen: Figures, first: Figures) -> str:
-    """A line of the first table; simulated from the ``first`` measurement."""
-    everybody = seen.runner_seconds + seen.driver_seconds + seen.shard_seconds
-    simulated = simulate(parts_of(runners, first))
+def playing_row(
+    runners: int, seen: Sequence[Figures], first: Sequence[Figures], most: Sequence[Figures]
+) -> str:
+    """A line of the first table: medians, simulated from the costs of ``most`` runners."""
+    simulated = simulate(parts_of(runners, _median(most)))
+    shares = [one.pace / alone.pace for one, alone in zip(seen, first, strict=True)]
+    figures = _median(seen)
+    everybody = figures.runner_seconds + figures.driver_seconds + figures.shard_seconds
     return (
-        f"| {runners} | {seen.agent_steps / seen.runner_seconds:,.0f} "
-        f"| {seen.agent_steps / everybody:,.0f} "
+        f"| {runners} | {figures.pace:,.0f} | {median(shares):.2f} "
+        f"({min(shares):.2f} to {max(shares):.2f}) "
+        f"| {figures.agent_steps / everybody:,.0f} "
         f"| {simulated.agent_steps / simulated.cpu:,.0f} "
-        f"| {1e3 * seen.driver_seconds / seen.fragments:.1f} "
-        f"| {1e3 * seen.shard_seconds / seen.fragments:.1f} "
-        f"| {seen.agent_steps / seen.fragments:,.0f} "
-        f"| {seen.fragment_bytes * seen.fragments / seen.agent_steps:,.0f} |"
+        f"| {1e3 * figures.driver_seconds / figures.fragments:.1f} "
+        f"| {1e3 * figures.shard_seconds / figures.fragments:.1f} "
+        f"| {figures.agent_steps / figures.fragments:,.0f} "
+        f"| {figures.fragment_bytes * figures.fragments / figures.agent_steps:,.0f} |"
     )
+
+
+def _median(seen: Sequence[Figures]) -> Figures:
+    """The round in whose pace half of the others are."""
+    return sorted(seen, key=lambda one: one.pace)[len(seen) // 2]
 
 
 def main(argv: list[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "--seconds", type=float, default=10, help="CPU time of each runner or learner"
+        "--seconds", type=float, default=10, help="CPU time of all runners, or of learners"
     )
+    parser.add_argument("--rounds", type=int, default=7, help="in which runners play")
     parser.add_argument("--runners", nargs="*", type=int, default=[1, 2, 4, 8, 16], metavar="N")
     parser.add_argument("--learners", nargs="*", type=int, default=[0, 1, 2, 4], metavar="N")
     parser.add_argument("--hand-out", nargs="*", type=int, default=[1, 4], metavar="N")
     arguments = parser.parse_args(argv)
     warnings.simplefilter("ignore")
     start_ray(cpus=max([1, *arguments.runners, *arguments.learners, *arguments.hand_out]) + 2)
-    print(PLAYING, flush=True)
-    first = None
-    for runners in arguments.runners:
-        seen = play(runners, arguments.seconds)
-        first = first or seen
-        print(playing_row(runners, seen, first), flush=True)
+    if arguments.runners:
+        print(PLAYING, flush=True)
+        seen = play(arguments.runners, arguments.seconds, arguments.rounds)
+        first, most = seen[arguments.runners[0]], seen[max(arguments.runners)]
+        for runners, figures in seen.items():
+            print(playing_row(runners, figures, first, most), flush=True)
     print(HANDING_ON, flush=True)
     for runners in arguments.hand_out:
         print(hand_on(runners, arguments.seconds), flush=True)

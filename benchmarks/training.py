@@ -256,6 +256,15 @@ class Course:
             "torch": self.stopwatch.seconds,
         }
 
+    @property
+    def runners(self) -> list[int]:
+        """The processes whose time counts as that of runners."""
+        return self._pids["runners"]
+
+    @runners.setter
+    def runners(self, pids: list[int]) -> None:
+        self._pids["runners"] = pids
+
     def memory(self) -> float:
         """MiB that the processes hold now."""
         pids = itertools.chain.from_iterable(self._pids.values())
