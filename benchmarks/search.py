@@ -1,10 +1,12 @@
 """How fast the search thinks: positions valued per CPU-second, and how deep it looks.
 
     python benchmarks/search.py [--seconds 0.4] [--positions 12] [--cores 2]
+    python benchmarks/search.py --learned
 
 Positions come from games that the search plays against itself. On one core by CPU time, so that
 other work on the machine does not count; with more, and with one of them for comparison, by the
-clock, which wants a machine that does nothing else.
+clock, which wants a machine that does nothing else. ``--learned`` tells instead what a position
+costs with the learned evaluation over the hand-made one, the two by turns.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Callable
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import choose
+from heuristics.evaluation import shipped
 from heuristics.search import CORES, Search, Statistics, Weights
 
 CASES = {
@@ -66,13 +69,39 @@ def measure(
     return statistics.median(valued), statistics.median(visited), statistics.median(depths)
 
 
+def cost_of_learned(boards: list[Board], rounds: int, nodes: int = 10_000) -> list[float]:
+    """By rounds: CPU seconds for a position with the learned evaluation, over those by hand."""
+    by_hand, learned = Search(nodes=nodes), Search(nodes=nodes, evaluation=shipped())
+
+    def spent(search: Search) -> float:
+        began = time.process_time()
+        valued = sum(search.think(board)[1].evaluated for board in boards)
+        return (time.process_time() - began) / valued
+
+    return [spent(learned) / spent(by_hand) for _ in range(rounds)]
+
+
+def print_cost_of_learned(count: int, rounds: int = 15) -> None:
+    """Print a line for each kind of game that the shipped evaluation was trained for."""
+    print(f"{'':24}{'learned / by hand':>18}{'lowest':>8}{'highest':>8}")
+    for name, (size, snakes, ruleset) in CASES.items():
+        boards = positions(size, snakes, ruleset, count)
+        if not shipped().objection(boards[0]):
+            found = cost_of_learned(boards, rounds)
+            print(f"{name:24}{statistics.median(found):18.2f}{min(found):8.2f}{max(found):8.2f}")
+
+
 def main() -> None:
     """Print a line for each kind of game."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=0.4, help="a move (default 0.4)")
     parser.add_argument("--positions", type=int, default=12, help="boards a case (default 12)")
     parser.add_argument("--cores", type=int, default=1, help="of a search (default 1)")
+    parser.add_argument("--learned", action="store_true", help="what the learned evaluation costs")
     args = parser.parse_args()
+    if args.learned:
+        print_cost_of_learned(args.positions)
+        return
     print(f"{'':24}{'cores':>6}{'valued/s':>12}{'visited/s':>12}{'depth':>7}")
     for name, (size, snakes, ruleset) in CASES.items():
         boards = positions(size, snakes, ruleset, args.positions)

@@ -15,7 +15,7 @@ typedef struct {
     int last[MAX_SNAKES];       /* the turn in which it reaches its last cell */
 } Territory;
 
-static inline Bits neighbours(const Search *search, Bits a) {
+static inline __attribute__((always_inline)) Bits neighbours(const Search *search, Bits a) {
     const Question *ask = search->ask;
     int width = ask->width;
     Bits east = bits_up(bits_minus(a, search->right_column), 1);
@@ -34,7 +34,7 @@ static inline Bits neighbours(const Search *search, Bits a) {
 }
 
 /* Cells that two snakes reach in the same turn go to the longer one, or to nobody. */
-static void settle_ties(const Position *at, const int *alive, int count, Bits *reached) {
+static inline __attribute__((always_inline)) void settle_ties(const Position *at, const int *alive, int count, Bits *reached) {
     for (int i = 0; i < count; i++)
         for (int j = i + 1; j < count; j++) {
             Bits both = bits_and(reached[i], reached[j]);
