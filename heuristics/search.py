@@ -3,8 +3,9 @@
 The search looks whole turns ahead, deeper and deeper until time is up, and values the end of each
 line by territory: which cells each snake reaches first, bodies giving way as they move on. We move
 first and the rivals answer knowing it, so a value is one to rely on; with one rival left that is
-exact. With several, each in turn may play its worst against us while the others make the move that
-looks best to them (best-reply search, Schadd and Winands 2011). `heuristics/csrc` holds the C.
+exact. With several, each in turn may play its worst against us while the others keep to one move,
+what has hurt us most so far (best-reply search, Schadd and Winands 2011). `heuristics/csrc` holds
+the C.
 """
 
 from __future__ import annotations

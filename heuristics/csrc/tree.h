@@ -2,7 +2,7 @@
  *
  * We choose first and the rivals answer knowing our move, so a value is one that we can be sure of.
  * With one rival that is exact alpha-beta; with several, each rival in turn may answer us as badly
- * as it can while the others make the move that looks best to them (best-reply search). */
+ * as it can while the others keep to the move that has hurt us most so far (best-reply search). */
 
 #include "table.h"
 
@@ -132,7 +132,7 @@ static int worst_answer(Search *search, const Position *at, uint8_t *moves, int 
     }
     for (int s = 1; s < snakes && alpha < beta; s++) {
         if (!counts[s]) continue;
-        /* a rival too far to meet us within the search keeps to its best-looking move */
+        /* a rival too far to meet us within the search keeps to one move */
         int far = at->living > 2 && distance(search, head_of(search, at, 0),
                                              head_of(search, at, s)) > 2 * depth + 2;
         for (int i = answered ? 1 : 0; i < (far && answered ? 1 : counts[s]); i++) {
