@@ -102,8 +102,8 @@ static int value_after(Search *search, const Position *at, const uint8_t *moves,
                        int alpha, int beta) {
     Position to;
     play(search, at, moves, &to);
-    int value = decided(search, &to, ply, 0);
-    if (value || out_of_time(search)) return value;
+    int value = decided(search, &to, ply, 0), over = out_of_time(search);
+    if (value || over) return value;
     if (depth <= 1) return estimate(search, &to);
     return best_for_us(search, &to, depth - 1, ply + 1, alpha, beta);
 }

@@ -123,7 +123,7 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
             if env_config[name] != value:
                 raise ValueError(
                     f"{name} is {env_config[name]!r}, but EXIT plays a family of games of its own "
-                    "(two to four snakes, several boards and rulesets); leave the option out"
+                    "(two to eight snakes, several boards and rulesets); leave the option out"
                 )
         super().environment(env, env_config=env_config)
         return self

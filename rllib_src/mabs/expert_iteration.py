@@ -34,15 +34,18 @@ from heuristics.selfplay import AT_RANDOM, GamesRows, Player, Setup, play_game, 
 from mabs.evaluation_fit import Model, Samples, labelled, loss_in_whole_numbers
 
 MIX = (
-    (0.40, Setup()),
-    (0.30, Setup(snakes=4)),
-    (0.08, Setup(snakes=3)),
+    (0.36, Setup()),
+    (0.27, Setup(snakes=4)),
+    (0.07, Setup(snakes=3)),
+    (0.03, Setup(snakes=8)),
     (0.04, Setup(7, 7)),
     (0.03, Setup(19, 19, 4)),
     (0.03, Setup(ruleset="royale")),
     (0.04, Setup(ruleset="royale", snakes=4)),
     (0.04, Setup(ruleset="wrapped")),
     (0.04, Setup(ruleset="wrapped", snakes=4)),
+    (0.03, Setup(ruleset="constrictor")),
+    (0.02, Setup(ruleset="constrictor", snakes=4)),
 )
 """What is played, by its share of the moves."""
 
@@ -188,11 +191,12 @@ def strength(
 
 
 def facts(progress: Progress, command: str) -> dict[str, Any]:
-    """What a file says of its network."""
+    """What a file says of its network; the map of royale has the hazards of its ruleset."""
+    rulesets = sorted({setup.ruleset for _, setup in MIX})
     return {
         "trained_for": {
-            "rulesets": sorted({setup.ruleset for _, setup in MIX}),
-            "maps": ["standard"],
+            "rulesets": rulesets,
+            "maps": ["standard", *(["royale"] if "royale" in rulesets else [])],
             "sizes": sorted({(setup.width, setup.height) for _, setup in MIX}),
             "snakes": sorted({n for _, setup in MIX for n in range(2, setup.snakes + 1)}),
         },

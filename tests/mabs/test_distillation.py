@@ -89,7 +89,7 @@ def test_it_learns_what_is_said() -> None:
     frames[np.arange(600), 12 + best] = 255
     worse = np.full((600, 4), 20, np.float16)
     worse[np.arange(600), best] = 0
-    told = Learner(16, seed=1).fit([Labels(frames, worse)], 4.0)
+    told = Learner(16, seed=1).fit([Labels(frames, worse)], 12.0)
     assert told["best"] > 0.9
     assert told["regret"] < 2
 
