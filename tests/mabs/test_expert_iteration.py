@@ -36,11 +36,11 @@ from mabs.evaluation_fit import (
     loss_in_whole_numbers,
     stack_of,
 )
-from mabs.expert_iteration import Progress, Run, main, strength
+from mabs.expert_iteration import Progress, Run, facts, main, strength
 
 
 def test_a_network_that_no_file_holds_yet_plays_what_it_was_trained_for(tmp_path: Path) -> None:
-    made = Model().evaluation(expert_iteration.facts(Progress(), "here"))
+    made = Model().evaluation(facts(Progress(), "here"))
     made.save(tmp_path / "made.evaluation")
     read = Evaluation.load(tmp_path / "made.evaluation")
     for setup in (Setup(), Setup(7, 7), Setup(19, 19, 4), Setup(ruleset="wrapped", snakes=4)):
@@ -188,11 +188,23 @@ def test_a_run_teaches_and_goes_on_where_it_was(tmp_path: Path, small: None) -> 
     again.round(moves=3000, epochs=1.0)
     assert again.progress.rounds == 2
     assert again.latest.numbers != run.latest.numbers
-    facts = Evaluation.load(tmp_path / "latest.evaluation").facts
-    assert facts["trained_for"]["sizes"] == [[7, 7]]
-    assert facts["trained_for"]["snakes"] == [2, 3]
-    assert facts["moves"] >= 9000
-    assert facts["command"] == "a command"
+    told = Evaluation.load(tmp_path / "latest.evaluation").facts
+    assert told["trained_for"]["sizes"] == [[7, 7]]
+    assert told["trained_for"]["snakes"] == [2, 3]
+    assert told["trained_for"]["maps"] == ["standard"]
+    assert told["moves"] >= 9000
+    assert told["command"] == "a command"
+
+
+@pytest.mark.parametrize(
+    ("game", "snakes"),
+    [(Game(), 8), (Game(map="royale"), 4), (Game("royale"), 2), (Game("constrictor"), 2)],
+    ids=["eight snakes", "map royale", "royale", "constrictor"],
+)
+def test_what_is_learned_plays_the_family_it_learned_from(game: Game, snakes: int) -> None:
+    evaluation = Model().evaluation(facts(Progress(), ""))
+    assert evaluation.objection(Board.new(11, 11, snakes, game=game)) == ""
+    assert "not 9x9" in evaluation.objection(Board.new(9, 9, snakes, game=game))
 
 
 def test_old_samples_leave_the_folder(
