@@ -1,10 +1,12 @@
 """Measures the ladder once: rungs of like strength play, and all Elo are fitted together.
 
     python benchmarks/ladder.py --state ladder-games.jsonl --minutes 60 --write
+    python benchmarks/ladder.py --only minimax-2026@10000 minimax-2026@50000 --minutes 60 --write
 
 Every pair of games is a line of the state file as soon as it has been played, and the same command
-goes on from there. ``--write`` puts the result into ``heuristics/ladder.json``; the rungs do not
-move because games of somebody else are played, so this is for a new ladder only.
+goes on from there. The games that ``heuristics/ladder.json`` counts are not played again and count
+with the new ones; ``--write`` puts the result there and empties the state. The rungs do not move
+because games of somebody else are played, so this is for a sharper ladder only.
 """
 
 from __future__ import annotations
@@ -13,11 +15,10 @@ import argparse
 import functools
 import json
 import multiprocessing
-import platform
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,8 +56,11 @@ class Meeting(NamedTuple):
     pairs: int
 
 
-def meetings(pairs: int) -> list[Meeting]:
-    """Within each family the next two above, and between the families those of like strength."""
+def meetings(pairs: int, only: Sequence[str] = ladder.NAMES) -> list[Meeting]:
+    """Within each family the next two above, and between the families those of like strength.
+
+    Those alone in which one of ``only`` plays.
+    """
     plan: dict[tuple[str, str], float] = {}
     for family in (ladder.NAMES[: -len(ladder.POSITIONS)], ladder.NAMES[-len(ladder.POSITIONS) :]):
         for place, one in enumerate(family):
@@ -66,6 +70,8 @@ def meetings(pairs: int) -> list[Meeting]:
         plan |= {(one, search): 0.7 for one in simple}
     found = []
     for (one, other), part in plan.items():
+        if one not in only and other not in only:
+            continue
         part *= min(SLOW.get(one, 1.0), SLOW.get(other, 1.0))
         found += [Meeting(count, one, other, max(4, round(pairs * part))) for count in (2, 4)]
     return found
@@ -90,9 +96,15 @@ def play(meeting: Meeting, index: int) -> dict[str, Any]:
     return {**meeting._asdict(), "index": index, "outcome": outcome, "seconds": round(seconds, 3)}
 
 
-def measure(state: Path, plan: list[Meeting], minutes: float, jobs: int) -> None:
+def measure(
+    state: Path, before: dict[str, Any], plan: list[Meeting], minutes: float, jobs: int
+) -> None:
     """Play until all is played or the time is up."""
     done = {(row["snakes"], row["one"], row["other"], row["index"]) for row in read(state)}
+    for count, met in before["meetings"].items():
+        for one in met:
+            counted = range(sum(one["pairs"]))
+            done |= {(int(count), one["one"], one["other"], index) for index in counted}
     todo = list(schedule(plan, done))
     ends = time.monotonic() + 60 * minutes
     context = multiprocessing.get_context("spawn")
@@ -123,61 +135,44 @@ def read(state: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in state.read_text().splitlines()] if state.exists() else []
 
 
-def summary(rows: list[dict[str, Any]], command: str) -> dict[str, Any]:
-    """The data file: rungs with Elo, intervals and games, and what they follow from."""
+def summary(before: dict[str, Any], rows: list[dict[str, Any]], command: str) -> dict[str, Any]:
+    """The data file: rungs with Elo, intervals and games, and what they follow from.
+
+    ``before`` is what it held, whose games count too; ``rows`` are the new ones.
+    """
     ladders, met = {}, {}
     for count in (2, 4):
-        pairs: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * 5)
-        for row in rows:
-            if row["snakes"] == count:
-                pairs[row["one"], row["other"]][row["outcome"]] += 1
-        meetings = [
-            ladder.Meetings(one, other, tuple(counts)) for (one, other), counts in pairs.items()
-        ]
+        meetings = joined(before["meetings"][str(count)], [r for r in rows if r["snakes"] == count])
         elo = ladder.fit(meetings, ladder.NAMES)
-        games = {
-            name: 2 * sum(sum(m.pairs) for m in meetings if name in (m.one, m.other))
-            for name in ladder.NAMES
-        }
         ladders[str(count)] = [
-            {
-                "name": name,
-                "elo": round(elo[name][0]),
-                "low": round(elo[name][0] - Z95 * elo[name][1]),
-                "high": round(elo[name][0] + Z95 * elo[name][1]),
-                "games": games[name],
-                "seconds": seconds_a_game(rows, count, name),
-            }
-            for name in ladder.NAMES
+            told(rung, *elo[rung["name"]], meetings) for rung in before["ladders"][str(count)]
         ]
         met[str(count)] = [
             {"one": m.one, "other": m.other, "pairs": list(m.pairs)}
             for m in sorted(meetings, key=lambda m: (ladder.NAMES.index(m.one), m.other))
         ]
-    return {
-        "format": 1,
-        "command": command,
-        "processor": processor(),
-        "cpu_minutes": round(sum(row["seconds"] for row in rows) / 60, 1),
-        "ladders": ladders,
-        "meetings": met,
-    }
+    minutes = before["cpu_minutes"] + sum(row["seconds"] for row in rows) / 60
+    facts = {"command": command, "cpu_minutes": round(minutes, 1)}
+    return before | facts | {"ladders": ladders, "meetings": met}
 
 
-def seconds_a_game(rows: list[dict[str, Any]], count: int, name: str) -> float:
-    """CPU seconds of a game of this rung against its neighbours."""
-    seconds: list[float] = [
-        r["seconds"] / 2 for r in rows if r["snakes"] == count and name in (r["one"], r["other"])
-    ]
-    return round(sum(seconds) / max(1, len(seconds)), 3)
+def told(
+    rung: dict[str, Any], elo: float, error: float, meetings: list[ladder.Meetings]
+) -> dict[str, Any]:
+    """The rung's line in the data file, from what has been played by now."""
+    pairs = sum(sum(met.pairs) for met in meetings if rung["name"] in (met.one, met.other))
+    low, high = round(elo - Z95 * error), round(elo + Z95 * error)
+    return rung | {"elo": round(elo), "low": low, "high": high, "games": 2 * pairs}
 
 
-def processor() -> str:
-    """What the CPU calls itself."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+def joined(met: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[ladder.Meetings]:
+    """What the data file counts of who met whom, and the new games."""
+    pairs: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * 5)
+    for one in met:
+        pairs[one["one"], one["other"]] = list(one["pairs"])
+    for row in rows:
+        pairs[row["one"], row["other"]][row["outcome"]] += 1
+    return [ladder.Meetings(one, other, tuple(counts)) for (one, other), counts in pairs.items()]
 
 
 def main() -> None:
@@ -185,13 +180,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--state", type=Path, default=Path("ladder-games.jsonl"))
     parser.add_argument("--pairs", type=int, default=60, help="of neighbours (default: 60)")
+    parser.add_argument(
+        "--only", nargs="+", default=ladder.NAMES, choices=ladder.NAMES, metavar="RUNG",
+        help="rungs whose meetings are played (default: all)",
+    )  # fmt: skip
     parser.add_argument("--minutes", type=float, default=60, help="wall-clock time (default: 60)")
     parser.add_argument("--jobs", type=int, default=2, help="games at a time (default: 2)")
     parser.add_argument("--write", action="store_true", help="replace heuristics/ladder.json")
     args = parser.parse_args()
-    measure(args.state, meetings(args.pairs), args.minutes, args.jobs)
+    before = json.loads(TARGET.read_text())
+    measure(args.state, before, meetings(args.pairs, args.only), args.minutes, args.jobs)
     command = f"python benchmarks/ladder.py --pairs {args.pairs}"
-    result = summary(read(args.state), command)
+    result = summary(before, read(args.state), command)
     for count, rungs in result["ladders"].items():
         print(f"{count} snakes")
         for rung in rungs:
@@ -201,6 +201,7 @@ def main() -> None:
             )
     if args.write:
         write_atomically(TARGET, lambda part: part.write_text(json.dumps(result, indent=1) + "\n"))
+        args.state.unlink()
         sys.stdout.write(f"wrote {TARGET.name}\n")
 
 

@@ -248,3 +248,8 @@ def test_the_shipped_evaluation_beats_the_hand_made_weights(snakes: int) -> None
 def test_the_shipped_evaluation_plays_duels_and_games_of_four() -> None:
     for snakes in (2, 4):
         assert not shipped().objection(board_of(snakes=snakes))
+
+
+def test_the_shipped_evaluation_plays_royale_by_the_map_as_by_the_ruleset() -> None:
+    for game in (Game("royale"), Game("royale", "royale"), Game("standard", "royale")):
+        assert not shipped().objection(Board.new(11, 11, 4, game=game))

@@ -89,9 +89,12 @@ def test_it_learns_what_is_said() -> None:
     frames[np.arange(600), 12 + best] = 255
     worse = np.full((600, 4), 20, np.float16)
     worse[np.arange(600), best] = 0
-    told = Learner(16, seed=1).fit([Labels(frames, worse)], 12.0)
-    assert told["best"] > 0.9
-    assert told["regret"] < 2
+    learner = Learner(16, seed=1)
+    for _ in range(15):  # of 4 CPU seconds, of which a fast processor needs one
+        told = learner.fit([Labels(frames, worse)], 4.0)
+        if told["best"] > 0.9 and told["regret"] < 2:
+            return
+    pytest.fail(f"it did not learn: {told}")
 
 
 def test_rounds_go_on_where_they_were(tmp_path: Path, quick: tuple[Table, ...]) -> None:

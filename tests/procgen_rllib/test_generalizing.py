@@ -484,8 +484,10 @@ def test_what_pays_is_learned(algorithm: str) -> None:
             out = module.forward_train({"obs": torch.from_numpy(frames)})
         return softmax(out["action_dist_inputs"].numpy().astype(float))
 
-    for iteration in range(12):
+    for iteration in range(40):  # some 12, which the processor's rounding moves
         now, episodes = chances(), []
+        if now[[0, 1], pays].min() > 0.2:
+            return
         for _ in range(16):
             bright = draw.integers(2, size=9)
             one = SingleAgentEpisode()
@@ -510,7 +512,7 @@ def test_what_pays_is_learned(algorithm: str) -> None:
             minibatch_size=64,
             shuffle_batch_per_epoch=True,
         )
-    assert chances()[[0, 1], pays].min() > 0.2  # 0.07 before
+    pytest.fail(f"after {iteration + 1} iterations, what pays has the chances {now[[0, 1], pays]}")
 
 
 @pytest.mark.parametrize(
