@@ -54,7 +54,7 @@ COMMANDS = {
         "server.replays.export", "a game as GIF, MP4, PNG, SVG or HTML; a checkpoint as policy.onnx"
     ),
     "train-procgen": Command(
-        "procgen_rllib.launcher", "train an agent on a Procgen game", "rllib,procgen"
+        "procgen_rllib.command", "train an agent on a Procgen game", "rllib,procgen"
     ),
     "rollout": Command(
         "procgen_rllib.rollout", "let a trained agent play Procgen", "rllib,procgen"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.tune.registry import register_env
 
-from battlesnake_gym.command_line import Parser, refuse
+from battlesnake_gym.command_line import Parser
 from battlesnake_gym.nearest import unknown
 from procgen_rllib import experiments, generalization, plugins
 from procgen_rllib.env_config import complete
@@ -237,11 +235,6 @@ def configure(
     return config
 
 
-def parser() -> Parser:
-    """The command's options."""
-    return ProcgenLauncher().parser(PROG)
-
-
 def add_games_options(parser: argparse.ArgumentParser) -> None:
     """The options of many games with one command; see `all_games`."""
     group = parser.add_argument_group("many games, one after the other")
@@ -255,22 +248,3 @@ def add_games_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--episodes", type=int, help="played on each kind of levels at the end (default: 100)"
     )
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Train; the exit status is that of `SageMakerRayLauncher.train_main`."""
-    options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    add_games_options(options)
-    many, rest = options.parse_known_args(argv)
-    if many.games is not None:
-        from procgen_rllib import all_games  # which is made of the launcher
-
-        return all_games.main(many, rest)
-    for name in ("frames", "seeds", "episodes"):
-        if getattr(many, name) is not None:
-            return refuse(PROG, f"--{name} needs --games; one training takes --timesteps, --seed")
-    # RLlib makes one more environment for the test, under the same name.
-    warnings.filterwarnings("ignore", message=".*rllib-single-agent-env-v0 already in registry")
-    # The learner in this process works while the runners wait, so that it may use every CPU.
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    return ProcgenLauncher.train_main(argv, prog=PROG)

@@ -22,7 +22,7 @@ SMALL = [
 
 
 def command(runs: Path, *words: str) -> int:
-    from procgen_rllib.launcher import main
+    from procgen_rllib.command import main
 
     return main([*words, "--runs", str(runs)])
 
