@@ -134,7 +134,13 @@ def stopped_after(word: str, estimator: Any, session: Any) -> dict[str, Any]:
     return described
 
 
-def test_a_job_whose_time_is_over_is_stopped(job: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_whose_time_is_over_is_stopped(
+    job: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sagemaker_rl.rehearsal import jobs
+
+    # The script may not listen yet after a second; then it is ended as one that never does.
+    monkeypatch.setattr(jobs, "GRACE", 5.0)
     estimator = job(hyperparameters={"wait": True}, max_run=1)
     estimator.fit()
     assert "the job's max_run is over: it is stopped" in capsys.readouterr().out
