@@ -114,7 +114,8 @@ def test_tuning(workplace: Path) -> None:
 @partial(runs_jobs, seconds=900)
 def test_policy_training(workplace: Path) -> None:
     few = r": 0.02, \"rl.training.config.moves\": 500"
-    changes = ("minutes = 6", "minutes = 0.05"), (": search_minutes", few)
+    quick = "--games 20 --milliseconds 25", "--games 2 --milliseconds 5"
+    changes = ("minutes = 6", "minutes = 0.05"), (": search_minutes", few), quick
     said = execute(workplace / "2_policy_training.ipynb", *changes)
     assert said.count("algo-1 | training_iteration=1 ") == 2
     assert re.search(r"episode_reward_mean +-?\d", said), said  # CloudWatch's
