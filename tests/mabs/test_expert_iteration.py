@@ -188,12 +188,12 @@ def test_a_run_teaches_and_goes_on_where_it_was(tmp_path: Path, small: None) -> 
     again.round(moves=3000, epochs=1.0)
     assert again.progress.rounds == 2
     assert again.latest.numbers != run.latest.numbers
-    told = Evaluation.load(tmp_path / "latest.evaluation").facts
-    assert told["trained_for"]["sizes"] == [[7, 7]]
-    assert told["trained_for"]["snakes"] == [2, 3]
-    assert told["trained_for"]["maps"] == ["standard"]
-    assert told["moves"] >= 9000
-    assert told["command"] == "a command"
+    known = Evaluation.load(tmp_path / "latest.evaluation").facts
+    assert known["trained_for"]["sizes"] == [[7, 7]]
+    assert known["trained_for"]["snakes"] == [2, 3]
+    assert known["trained_for"]["maps"] == ["standard"]
+    assert known["moves"] >= 9000
+    assert known["command"] == "a command"
 
 
 @pytest.mark.parametrize(
