@@ -1,4 +1,4 @@
-"""The command ``train-procgen``: one training, or with ``--games`` many."""
+"""``battlesnake-gym train-procgen`` and ``train-procgen.py``: one training, or many games."""
 
 from __future__ import annotations
 

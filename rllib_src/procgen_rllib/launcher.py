@@ -1,4 +1,4 @@
-"""``battlesnake-gym train-procgen`` and ``train-procgen.py``: the Procgen experiments."""
+"""One Procgen training: its hyperparameters, RLlib's configuration and the launcher."""
 
 from __future__ import annotations
 
