@@ -5,8 +5,9 @@
 
 Every pair of games is a line of the state file as soon as it has been played, and the same command
 goes on from there. The games that ``heuristics/ladder.json`` counts are not played again and count
-with the new ones; ``--write`` puts the result there and empties the state. The rungs do not move
-because games of somebody else are played, so this is for a sharper ladder only.
+with the new ones; ``--write`` puts the result there and empties the state; what one that was killed
+left there is not counted twice. The rungs do not move because games of somebody else are played, so
+this is for a sharper ladder only.
 """
 
 from __future__ import annotations
@@ -100,11 +101,7 @@ def measure(
     state: Path, before: dict[str, Any], plan: list[Meeting], minutes: float, jobs: int
 ) -> None:
     """Play until all is played or the time is up."""
-    done = {(row["snakes"], row["one"], row["other"], row["index"]) for row in read(state)}
-    for count, met in before["meetings"].items():
-        for one in met:
-            counted = range(sum(one["pairs"]))
-            done |= {(int(count), one["one"], one["other"], index) for index in counted}
+    done = counted(before) | {which(row) for row in read(state)}
     todo = list(schedule(plan, done))
     ends = time.monotonic() + 60 * minutes
     context = multiprocessing.get_context("spawn")
@@ -130,6 +127,21 @@ def measure(
                 bar.update()
 
 
+def counted(before: dict[str, Any]) -> set[tuple[int, str, str, int]]:
+    """The pairs that the data file counts."""
+    return {
+        (int(count), met["one"], met["other"], index)
+        for count, meetings in before["meetings"].items()
+        for met in meetings
+        for index in range(sum(met["pairs"]))
+    }
+
+
+def which(row: dict[str, Any]) -> tuple[int, str, str, int]:
+    """The pair that a line of the state tells of."""
+    return row["snakes"], row["one"], row["other"], row["index"]
+
+
 def read(state: Path) -> list[dict[str, Any]]:
     """The pairs that were played."""
     return [json.loads(line) for line in state.read_text().splitlines()] if state.exists() else []
@@ -138,8 +150,11 @@ def read(state: Path) -> list[dict[str, Any]]:
 def summary(before: dict[str, Any], rows: list[dict[str, Any]], command: str) -> dict[str, Any]:
     """The data file: rungs with Elo, intervals and games, and what they follow from.
 
-    ``before`` is what it held, whose games count too; ``rows`` are the new ones.
+    ``before`` is what it held, whose games count too; ``rows`` are new ones, of which those
+    that it counts already are left out.
     """
+    known = counted(before)
+    rows = [row for row in rows if which(row) not in known]
     ladders, met = {}, {}
     for count in (2, 4):
         meetings = joined(before["meetings"][str(count)], [r for r in rows if r["snakes"] == count])

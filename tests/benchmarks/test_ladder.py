@@ -23,7 +23,8 @@ def test_without_new_games_the_ladder_stays_as_it_is() -> None:
 
 def test_new_games_count_with_the_old_ones() -> None:
     met = {"snakes": 2, "one": "minimax-2026@10000", "other": "minimax-2026@50000"}
-    rows = [{**met, "index": 90 + i, "outcome": 4, "seconds": 6.0} for i in range(20)]
+    first = sum(pair[:3] == tuple(met.values()) for pair in ladder.counted(BEFORE))
+    rows = [{**met, "index": first + i, "outcome": 4, "seconds": 6.0} for i in range(20)]
     after = ladder.summary(BEFORE, rows, "here")
     elo, was = (
         {rung["name"]: rung["elo"] for rung in told["ladders"]["2"]} for told in (after, BEFORE)
@@ -32,6 +33,7 @@ def test_new_games_count_with_the_old_ones() -> None:
     assert was["minimax-2026@10000"] < was["minimax-2026@50000"]
     assert after["ladders"]["4"] == ladder.summary(BEFORE, [], "here")["ladders"]["4"]
     assert after["cpu_minutes"] == pytest.approx(BEFORE["cpu_minutes"] + 2)
+    assert ladder.summary(after, rows, "here") == after
 
 
 def test_counted_games_are_not_played_again(
