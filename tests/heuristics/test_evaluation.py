@@ -230,7 +230,7 @@ def test_what_is_no_network_is_refused() -> None:
             _search.values_by(*arguments)
 
 
-@pytest.mark.parametrize("snakes", [2, 4])
+@pytest.mark.parametrize("snakes", [2, 4, 8])
 def test_the_shipped_evaluation_beats_the_hand_made_weights(snakes: int) -> None:
     """At equal positions a move, each start with seats exchanged; the same games every time."""
     setup = Setup(snakes=snakes, opening=4, random_moves=0.0)
@@ -245,8 +245,8 @@ def test_the_shipped_evaluation_beats_the_hand_made_weights(snakes: int) -> None
     assert points / games > 0.55
 
 
-def test_the_shipped_evaluation_plays_duels_and_games_of_four() -> None:
-    for snakes in (2, 4):
+def test_the_shipped_evaluation_plays_games_of_two_to_eight() -> None:
+    for snakes in range(2, 9):
         assert not shipped().objection(board_of(snakes=snakes))
 
 
