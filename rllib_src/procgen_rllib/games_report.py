@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,8 +10,10 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
 
 from battlesnake_gym.files import write_atomically
+from procgen_rllib import published
 from procgen_rllib.games import normalized_score
 from sagemaker_rl.runs import run_folder
 
@@ -22,13 +22,6 @@ from matplotlib import pyplot as plt
 
 Scores = Mapping[str, Any]
 """What `all_games.scores` makes of one run."""
-
-PUBLISHED = Path(__file__).with_name("published_easy_200.csv")
-"""Rewards on all levels of agents that OpenAI trained on 200 easy ones, at some numbers of frames.
-
-From github.com/openai/train-procgen, ``train_procgen/results/easy-200-run0/progress-*-test.csv``,
-column ``eprewmean`` (the last 100 episodes): one of the three runs that are published there.
-"""
 
 NO_FIGURE = "—"
 
@@ -40,8 +33,8 @@ def table(done: Sequence[Scores]) -> str:
     """
     rows = [
         "| game | frames | train reward | test reward | train score | test score | gap "
-        "| published test score |",
-        "|---|---|---|---|---|---|---|---|",
+        "| published train | published test |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     games = list(dict.fromkeys(one["game"] for one in done))
     columns: list[list[float]] = []
@@ -49,7 +42,9 @@ def table(done: Sequence[Scores]) -> str:
         runs = [one for one in done if one["game"] == game]
         train, test = (normalized(runs, kind) for kind in ("train", "test"))
         frames = int(np.mean([one["frames"] for one in runs]))
-        numbers = [train, test, train - test, published(game, frames, runs[0])]
+        config = runs[0]["env_config"]
+        theirs = [published.score(game, kind, frames, config) for kind in ("train", "test")]
+        numbers = [train, test, train - test, *theirs]
         columns.append(numbers)
         rewards = (_reward(runs, kind) for kind in ("train", "test"))
         rows.append(f"| {game} | {frames:,} | {' | '.join((*rewards, *map(_text, numbers)))} |")
@@ -73,8 +68,9 @@ def _words(done: Sequence[Scores]) -> list[str]:
         f"{config['distribution_mode']}, trained on {levels}, tested on all; {seeds} seed"
         f"{'s' if seeds > 1 else ''}; {first['episodes']} episodes each, ± the standard error; "
         f"{hours:.2f} CPU hours with the tests.",
-        "Published: one of OpenAI's three runs on 200 easy levels at as many frames, the last 100 "
-        f"episodes on all levels; {NO_FIGURE} where there is no figure for this.",
+        "Published: normalized scores of OpenAI's agents after as many frames on 200 easy levels, "
+        f"means of three trainings and of their last 100 episodes; {NO_FIGURE} where there is no "
+        "figure for this.",
     ]
 
 
@@ -95,33 +91,11 @@ def _reward(runs: Sequence[Scores], kind: str) -> str:
     return f"{np.mean(rewards):.2f} ± {spread:.2f}"
 
 
-@functools.cache
-def _figures() -> dict[str, tuple[list[float], list[float]]]:
-    """Of each game: numbers of frames, rewards."""
-    found: dict[str, tuple[list[float], list[float]]] = {}
-    with PUBLISHED.open(newline="") as file:
-        for row in csv.DictReader(file):
-            frames, rewards = found.setdefault(row["game"], ([], []))
-            frames.append(float(row["frames"]))
-            rewards.append(float(row["reward"]))
-    return found
-
-
-def published(game: str, frames: int, run: Scores) -> float:
-    """The published normalized score at so many frames, between the figures next to it; or NaN."""
-    config = run["env_config"]
-    there = _figures().get(game)
-    if there is None or (config["distribution_mode"], config["num_levels"]) != ("easy", 200):
-        return math.nan
-    if not there[0][0] <= frames <= there[0][-1]:
-        return math.nan
-    return normalized_score(float(np.interp(frames, *there)), game)
-
-
 def draw(runs: Mapping[str, Sequence[Path]], done: Sequence[Scores], target: Path) -> None:
     """A panel for each game: its curves over all seeds, and what its agents reach in the end.
 
-    Lines are means over seeds, bands reach from the lowest to the highest.
+    Lines are means over seeds, bands reach from the lowest to the highest. Published ones are
+    broken.
     """
     across = min(4, len(runs))
     down = math.ceil(len(runs) / across)
@@ -143,11 +117,8 @@ def draw(runs: Mapping[str, Sequence[Path]], done: Sequence[Scores], target: Pat
             for one in ours:
                 height = one[kind].get("normalized_score", math.nan)
                 axis.plot(one["frames"], height, "o", color=color, markersize=4)
-        if ours and not math.isnan(published(game, ours[0]["frames"], ours[0])):
-            frames, rewards = _figures()[game]
-            heights = [normalized_score(reward, game) for reward in rewards]
-            axis.plot(frames, heights, "k--", linewidth=0.8, label="test, published")
-            axis.set_xlim(0, 1.1 * ours[0]["frames"])
+            if ours:
+                _published(axis, ours[0], kind, color)
         axis.axhline(0, color="grey", linewidth=0.6)
         axis.set(title=game, xlabel="frames")
         axis.grid(alpha=0.3)
@@ -183,9 +154,26 @@ def _curve(
     x = lines[0][0]
     heights = np.array([np.interp(x, *line) for line in lines])
     scaled = np.vectorize(lambda reward: normalized_score(reward, game, mode))(heights)
-    axis.plot(x, scaled.mean(0), color=color, label=label)
+    _line_and_band(axis, x, scaled, color=color, label=label)
+
+
+def _published(axis: Axes, run: Scores, kind: str, color: str) -> None:
+    """The published curve of the run's game and protocol, as far as the run went."""
+    theirs = published.curve(run["game"], kind, run["env_config"])
+    if theirs is None:
+        return
+    near = theirs.frames <= 1.1 * run["frames"]
+    x, lines, label = theirs.frames[near], theirs.scores[:, near], f"{kind}, published"
+    _line_and_band(axis, x, lines, color=color, label=label, linestyle="--")
+
+
+def _line_and_band(
+    axis: Axes, x: ArrayLike, lines: NDArray[np.float64], *, color: str, **line: Any
+) -> None:
+    """The mean of several lines [lines, points], and from the lowest to the highest of them."""
+    axis.plot(x, lines.mean(0), color=color, linewidth=1, **line)
     if len(lines) > 1:
-        axis.fill_between(x, scaled.min(0), scaled.max(0), color=color, alpha=0.2)
+        axis.fill_between(x, lines.min(0), lines.max(0), color=color, alpha=0.15, linewidth=0)
 
 
 def _mean(values: Sequence[float]) -> float:

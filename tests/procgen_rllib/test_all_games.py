@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -129,34 +130,44 @@ def test_a_table_tells_means_over_seeds() -> None:
     bigfish, maze, mean = games_report.table(runs).splitlines()[2:5]
     # Each error is 0.3, so that of a mean of two is 0.3 / sqrt(2).
     assert bigfish == (
-        "| bigfish | 1,000,000,000 | 30.25 ± 0.21 | 1.00 ± 0.21 | 0.750 | 0.000 | 0.750 | — |"
+        "| bigfish | 1,000,000,000 | 30.25 ± 0.21 | 1.00 ± 0.21 | 0.750 | 0.000 | 0.750 | — | — |"
     )
     assert (
-        maze == "| maze | 1,000,000,000 | 7.50 ± 0.30 | 7.50 ± 0.30 | 0.500 | 0.500 | 0.000 | — |"
+        maze
+        == "| maze | 1,000,000,000 | 7.50 ± 0.30 | 7.50 ± 0.30 | 0.500 | 0.500 | 0.000 | — | — |"
     )
-    assert mean == "| mean of 2 | | | | 0.625 | 0.250 | 0.375 | — |"
+    assert mean == "| mean of 2 | | | | 0.625 | 0.250 | 0.375 | — | — |"
     assert "2 seeds; 50 episodes each, ± the standard error; 1.50 CPU hours" in games_report.table(
         runs
     )
 
 
 def test_published_figures_are_at_as_many_frames_on_the_same_levels() -> None:
+    from procgen_rllib import published
     from procgen_rllib.games import GAMES, normalized_score
 
-    figures = games_report._figures()
-    assert set(figures) == set(GAMES)
-    frames, rewards = figures["bigfish"]
-    between = int((frames[1] + frames[2]) / 2)
-    expected = normalized_score((rewards[1] + rewards[2]) / 2, "bigfish")
+    protocol = {"num_levels": 200, "distribution_mode": "easy", "start_level": 0}
+    for game in GAMES:
+        for levels in ("train", "test"):
+            theirs = published.curve(game, levels, protocol)
+            assert theirs is not None
+            assert theirs.scores.shape == (3, len(theirs.frames))
+            assert (np.diff(theirs.frames) > 0).all()
+            assert theirs.frames[0] == 16_384, "one iteration"
+            assert (np.abs(theirs.scores) <= 1).all()
+    last = normalized_score((1.36 + 1.69 + 1.23) / 3, "bigfish")
+    assert published.score("bigfish", "test", 999_424, protocol) == pytest.approx(last)
+    theirs = published.curve("bigfish", "train", protocol)
+    assert theirs is not None
+    between = int(theirs.frames[1:3].mean())
+    expected = theirs.scores[:, 1:3].mean()
+    assert published.score("bigfish", "train", between, protocol) == pytest.approx(expected)
     run = run_of("bigfish", 0, 3.0, 2.0, between)
-    assert games_report.published("bigfish", between, run) == pytest.approx(expected)
     assert f"| {expected:.3f} |" in games_report.table([run])
-    others = [
-        run_of("bigfish", 0, 3.0, 2.0, between, num_levels=0),
-        run_of("bigfish", 0, 3.0, 2.0, between, distribution_mode="hard"),
-    ]
-    assert all(math.isnan(games_report.published("bigfish", between, one)) for one in others)
-    assert math.isnan(games_report.published("bigfish", 10**9, run))
+    for other in ({"num_levels": 0}, {"distribution_mode": "hard"}):
+        assert math.isnan(published.score("bigfish", "test", between, protocol | other))
+    for frames in (16_383, 10**9):
+        assert math.isnan(published.score("bigfish", "test", frames, protocol))
 
 
 def test_a_picture_of_several_seeds(tmp_path: Path) -> None:
@@ -171,5 +182,6 @@ def test_a_picture_of_several_seeds(tmp_path: Path) -> None:
     done = [run_of("bigfish", seed, 5.0, 4.0, 400_000) for seed in range(2)]
     games_report.draw({"bigfish": folders, "maze": [tmp_path / "none"]}, done, picture)
     text = picture.read_text()
-    # The band is over two seeds; the published curve is there for its levels.
-    assert all(word in text for word in ("bigfish", "maze", "test, published", "FillBetween"))
+    # Bands are over seeds, ours and theirs; the published curves are there for their levels.
+    words = ("bigfish", "maze", "train, published", "test, published", "FillBetween")
+    assert all(word in text for word in words)
