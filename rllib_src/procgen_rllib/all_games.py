@@ -78,11 +78,13 @@ def main(arguments: Any, rest: Sequence[str]) -> int:
             say(f"[{number}/{len(every)}] {game}, seed {seed}")
             status = _train_and_score(plan, game, seed)
             if status != 0:
-                return status
+                break
             _report(plan)
     except KeyboardInterrupt:
-        say("stopped; the same command goes on")
-        return 130
+        status = 130
+    if status != 0:
+        say("not all is done; the same command goes on")
+        return status
     text, files = _report(plan)
     sys.stdout.write(text)
     say("wrote " + ", ".join(str(path) for path in files))

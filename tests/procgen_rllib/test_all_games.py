@@ -45,6 +45,7 @@ def test_two_games_in_two_parts(
 
     monkeypatch.setattr(all_games.ProcgenLauncher, "train_main", recorded)
     assert command(tmp_path, *words) == 143
+    assert "the same command goes on" in capsys.readouterr().out
     assert command(tmp_path, *words) == 0
     assert trained == ["bossfight", "leaper", "leaper"]
     out = capsys.readouterr().out
