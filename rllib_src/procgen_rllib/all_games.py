@@ -7,6 +7,7 @@ on where it was interrupted. After each run the table, the picture and their fig
 
 from __future__ import annotations
 
+import argparse
 import json
 import resource
 import sys
@@ -55,6 +56,13 @@ class Plan:
     def label(self) -> str:
         """Begins the names of runs and results."""
         return Path(self.experiment).stem
+
+    @property
+    def options(self) -> list[str]:
+        """Of ``rest`` what tells one measurement from another: all but the folder of the runs."""
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        parser.add_argument("--runs")
+        return parser.parse_known_args(list(self.rest))[1]
 
     def run(self, game: str, seed: int) -> Path:
         """The folder of one training."""
@@ -160,7 +168,7 @@ def _train(plan: Plan, game: str, seed: int) -> int:
 
 def _scored(plan: Plan, run: Path) -> bool:
     there = _read(run / SCORES)
-    wanted = {"wanted_frames": plan.frames, "episodes": plan.episodes, "options": list(plan.rest)}
+    wanted = {"wanted_frames": plan.frames, "episodes": plan.episodes, "options": plan.options}
     return all(there.get(name) == value for name, value in wanted.items())
 
 
@@ -175,7 +183,7 @@ def scores(plan: Plan, game: str, seed: int) -> dict[str, Any]:
         "frames": facts["env_steps"],
         "wanted_frames": plan.frames,
         "episodes": plan.episodes,
-        "options": list(plan.rest),
+        "options": plan.options,
         "env_config": trained_on,
         "algorithm": facts["identity"]["algorithm"],
         "network settings": facts["identity"]["network settings"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,8 @@ def _words(done: Sequence[Scores]) -> list[str]:
     hours = sum(one.get("cpu_seconds", 0.0) for one in done) / 3600
     levels = f"{config['num_levels']} levels" if config["num_levels"] else "all levels"
     return [
-        f"{first['algorithm']} with {json_text(first['network settings'])}, "
+        f"`{shlex.join(first['options'])}`: {first['algorithm']} with "
+        f"{json_text(first['network settings'])}, "
         f"{config['distribution_mode']}, trained on {levels}, tested on all; {seeds} seed"
         f"{'s' if seeds > 1 else ''}; {first['episodes']} episodes each, ± the standard error; "
         f"{hours:.2f} CPU hours with the tests.",

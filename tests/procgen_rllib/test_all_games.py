@@ -95,10 +95,13 @@ def test_all_are_the_sixteen(tmp_path: Path) -> None:
 
     from procgen_rllib.games import GAMES
 
-    plan = all_games.plan_of(Namespace(games="all", frames=7, seeds=3, episodes=None), [])
+    words = ["--runs", "elsewhere"]
+    plan = all_games.plan_of(Namespace(games="all", frames=7, seeds=3, episodes=None), words)
     assert plan.games == tuple(GAMES)
-    assert (plan.experiment, plan.episodes, plan.rest) == ("easy-200", 100, ("-f", "easy-200"))
-    assert plan.run("maze", 2) == Path("runs/easy-200-maze-seed2")
+    assert (plan.experiment, plan.episodes) == ("easy-200", 100)
+    assert plan.rest == (*words, "-f", "easy-200")
+    assert plan.options == ["-f", "easy-200"], "a folder that moves is not trained again"
+    assert plan.run("maze", 2) == Path("elsewhere/easy-200-maze-seed2")
 
 
 def run_of(game: str, seed: int, train: float, test: float, frames: int, **config: Any) -> Any:
@@ -113,6 +116,7 @@ def run_of(game: str, seed: int, train: float, test: float, frames: int, **confi
         "seed": seed,
         "frames": frames,
         "episodes": 50,
+        "options": ["-f", "easy-200"],
         "env_config": {"num_levels": 200, "distribution_mode": "easy"} | config,
         "algorithm": "ProcgenPPO",
         "network settings": {},
@@ -138,9 +142,9 @@ def test_a_table_tells_means_over_seeds() -> None:
         == "| maze | 1,000,000,000 | 7.50 ± 0.30 | 7.50 ± 0.30 | 0.500 | 0.500 | 0.000 | — | — |"
     )
     assert mean == "| mean of 2 | | | | 0.625 | 0.250 | 0.375 | — | — |"
-    assert "2 seeds; 50 episodes each, ± the standard error; 1.50 CPU hours" in games_report.table(
-        runs
-    )
+    words = games_report.table(runs)
+    assert "`-f easy-200`: ProcgenPPO with its defaults, easy" in words
+    assert "2 seeds; 50 episodes each, ± the standard error; 1.50 CPU hours" in words
 
 
 def test_published_figures_are_at_as_many_frames_on_the_same_levels() -> None:
