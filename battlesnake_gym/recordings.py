@@ -53,7 +53,6 @@ class Recording:
     max_turns: int
     reason: str
     alive: tuple[str, ...]
-    cut_short: bool
     frames: list[Frame] = field(repr=False)
 
     @property
@@ -130,7 +129,6 @@ def _recording(header: Any, turns: list[Any], end: Any) -> Recording:
         max_turns=header["maxTurns"],
         reason=end["reason"],
         alive=tuple(end["alive"]),
-        cut_short="error" in end,
         frames=list(_frames(turns, header["w"], header["h"], ids)),
     )
 

@@ -86,7 +86,7 @@ def schedule(plan: list[Meeting], done: set[tuple[int, str, str, int]]) -> Itera
         for index in range(meeting.pairs)
     ]
     for _, meeting, index in sorted(tasks):
-        if (meeting.snakes, meeting.one, meeting.other, index) not in done:
+        if which(meeting._asdict() | {"index": index}) not in done:
             yield meeting, index
 
 

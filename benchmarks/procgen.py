@@ -1,10 +1,12 @@
 """Procgen: frames a second of the games and of training, each beside the plain thing in one run.
 
-``python benchmarks/procgen.py`` prints both tables. The games are stepped with random actions, our
-environment and envpool's own in turns, each for a fraction of a second, so that both see the same
-load of the machine; the middle of the ratios is what the wrapper costs. Training is PPO on the same
-network with the published settings, from RLlib's own as it is usually written to ours, a thing at a
-time, and the same iteration in raw torch; all of them in turns, by CPU time.
+``python benchmarks/procgen.py`` prints the tables of games and of training. The games are stepped
+with random actions, our environment and envpool's own in turns, each for a fraction of a second, so
+that both see the same load of the machine; the middle of the ratios is what the wrapper costs.
+Training is PPO on the same network with the published settings, from RLlib's own as it is usually
+written to ours, a thing at a time, and the same iteration in raw torch; all of them in turns, by
+CPU time. ``methods`` tells what the methods for generalization cost beside the recipe, each as its
+experiment has it.
 """
 
 from __future__ import annotations
@@ -29,11 +31,13 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from procgen_rllib import experiments
 from procgen_rllib.environment import VectorProcgen
 from procgen_rllib.games import GAMES
 from procgen_rllib.launcher import configure, register
 from procgen_rllib.network import ImpalaModule, ImpalaTrunk
 from procgen_rllib.procgen_ppo import ProcgenPPOConfig, policy_loss, value_loss
+from sagemaker_rl.launch.hyperparameters import CONFIG_PREFIX, override_config
 
 
 def rate(step: Callable[[Any], Any], num_envs: int, seconds: float) -> float:
@@ -229,25 +233,59 @@ ROWS: dict[str, Callable[[Size], Callable[[], Any]]] = {
 """Each adds one thing to the row before; raw torch has the network of the row above it."""
 
 
-def measure_training(rounds: int, size: Size, names: Sequence[str]) -> None:
-    """Print frames a second of CPU time of each row, and of each by how much the last is faster."""
-    register()
-    ray.init(address="local", include_dashboard=False, logging_level=logging.ERROR)
-    iterations = {name: ROWS[name](size) for name in names}
-    seconds: dict[str, list[float]] = {name: [] for name in names}
+METHODS = ("easy-200", "level-replay", "rad", "drac", "ppg", "daac", "idaac")
+"""Experiments: the recipe, and what is published for generalization."""
+
+
+def experiment(size: Size, name: str) -> Algorithm:
+    """An experiment with its own settings, but iterations of ``size`` and no test curve."""
+    values = experiments.read(name)
+    config = configure(
+        values["algorithm"], env_config=values["env_config"] | {"env_name": size.env_name}
+    )
+    overrides = {
+        key.removeprefix(CONFIG_PREFIX): value
+        for key, value in values.items()
+        if key.startswith(CONFIG_PREFIX)
+    }
+    overrides |= {
+        "train_batch_size_per_learner": size.frames,
+        "minibatch_size": size.minibatch,
+        "evaluation_interval": None,
+        "games": size.games,
+    }
+    if "auxiliary_interval" in overrides:
+        # A phase after each iteration costs what one over all frames of 32 does after 32.
+        overrides["auxiliary_interval"] = 1
+    override_config(config, overrides)
+    config.env_runners(num_env_runners=0)
+    config.learners(num_gpus_per_learner=0)
+    return config.debugging(log_level="ERROR", seed=1).build_algo()
+
+
+def in_turns(
+    rounds: int, size: Size, iterations: dict[str, Callable[[], Any]]
+) -> dict[str, list[float]]:
+    """CPU seconds of each iteration in each round, after one that warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in iterations}
     for turn in tqdm(range(rounds + 1), disable=None):
         for name, iterate in iterations.items():
             began = time.process_time()
             iterate()
-            # The first one also warms up.
             if turn > 0:
                 seconds[name].append(time.process_time() - began)
                 tqdm.write(f"{name}: {seconds[name][-1]:.2f} CPU seconds")
     print(
         f"{size.env_name}: {size.games} games x {size.turns} turns, minibatches of "
-        f"{size.minibatch:,}, 3 epochs, {torch.get_num_threads()} threads"
+        f"{size.minibatch:,}, {torch.get_num_threads()} threads"
     )
+    return seconds
+
+
+def measure_training(rounds: int, size: Size, names: Sequence[str]) -> None:
+    """Print frames a second of CPU time of each row, and of each by how much the last is faster."""
     before = None
+    seconds = in_turns(rounds, size, {name: ROWS[name](size) for name in names})
     for name, spent in seconds.items():
         line = f"{name:24} {size.frames / median(spent):7.0f} frames a second of CPU time"
         if before is not None:
@@ -257,10 +295,18 @@ def measure_training(rounds: int, size: Size, names: Sequence[str]) -> None:
         before = name
 
 
+def measure_methods(rounds: int, size: Size) -> None:
+    """Print what an iteration of each method costs beside the recipe's."""
+    seconds = in_turns(rounds, size, {name: experiment(size, name).train for name in METHODS})
+    for name, spent in seconds.items():
+        ratios = (s / plain for s, plain in zip(spent, seconds[METHODS[0]], strict=True))
+        print(f"{name:14} {median(spent):8.1f} CPU seconds, {median(ratios):5.2f} times the recipe")
+
+
 def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="*", choices=["games", "training"], default=[])
+    parser.add_argument("what", nargs="*", choices=["games", "training", "methods"], default=[])
     parser.add_argument("--num-envs", type=int, default=64, help="games at once (default: 64)")
     parser.add_argument("--rounds", type=int, default=7, help="measurements (default: 7)")
     parser.add_argument("--seconds", type=float, default=0.3, help="of each in the games' table")
@@ -275,12 +321,19 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     logging.disable(logging.WARNING)
-    if "games" in arguments.what or not arguments.what:
+    what = arguments.what or ["games", "training"]
+    if "games" in what:
         measure_games(arguments.num_envs, arguments.rounds, arguments.seconds)
-    if "training" in arguments.what or not arguments.what:
-        size = Size(arguments.env_name, arguments.num_envs, arguments.turns, arguments.minibatch)
+    if what == ["games"]:
+        return
+    register()
+    ray.init(address="local", include_dashboard=False, logging_level=logging.ERROR)
+    size = Size(arguments.env_name, arguments.num_envs, arguments.turns, arguments.minibatch)
+    if "training" in what:
         names = [list(ROWS)[row - 1] for row in arguments.rows]
         measure_training(arguments.rounds, size, names)
+    if "methods" in what:
+        measure_methods(arguments.rounds, size)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from procgen_rllib.kit_files import preprocessed
 from procgen_rllib.network import ImpalaModule, SeparateImpalaModule, check_model_config
 from procgen_rllib.procgen_ppo import ProcgenPPOConfig
 from procgen_rllib.recipe import recipe
-from sagemaker_rl.launch.hyperparameters import HyperparameterError, option
+from sagemaker_rl.launch.hyperparameters import CONFIG_PREFIX, HyperparameterError, option
 from sagemaker_rl.ray_launcher import Delivered, Hyperparameters, SageMakerRayLauncher
 from sagemaker_rl.runs.training_run import CSV_COLUMNS
 
@@ -91,6 +91,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
         stops = ("num_iters", "minutes", "timesteps")
         if any(name in given for name in stops):
             values = {name: value for name, value in values.items() if name not in stops}
+        _check_network(values | dict(given))
         return values
 
     def get_experiment_config(self, hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
@@ -179,6 +180,20 @@ class ProcgenLauncher(SageMakerRayLauncher):
             help="the same as --algorithm",
         )
         return parser
+
+
+def _check_network(values: Mapping[str, Any]) -> None:
+    """Refuse RLlib's words for a network where they would do nothing."""
+    rllibs_own = values.get("custom_model", "impala_cnn") is None
+    for name in values:
+        if not name.startswith(CONFIG_PREFIX):
+            continue
+        field = name.removeprefix(CONFIG_PREFIX).split(".")[0]
+        if field == "model" or (field == "model_config" and not rllibs_own):
+            raise HyperparameterError(
+                f"{name} would do nothing; set custom_options, or with custom_model null "
+                f"{CONFIG_PREFIX}model_config"
+            )
 
 
 def register() -> None:

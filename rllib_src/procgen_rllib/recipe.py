@@ -37,7 +37,8 @@ def _parts(config: AlgorithmConfig) -> Iterator[str]:
         yield (
             f"{batch / learners / config.minibatch_size:.4g} minibatches of "
             f"{config.minibatch_size:,}{f' on each of {learners} learners' if learners > 1 else ''}"
-            f", {config.num_epochs} epochs, clip {config.clip_param:g}"
+            f", {config.num_epochs} epoch{'s' if config.num_epochs > 1 else ''}, "
+            f"clip {config.clip_param:g}"
         )
     if isinstance(config, ProcgenPPOConfig):
         yield ", ".join(config.told())

@@ -281,6 +281,14 @@ def test_missing_experiments(tmp_path: Path) -> None:
         (("--env-name", "pong"), "env_name must be one of bigfish"),
         (("--hyperparameter", 'env_config={"levels": 3}'), "env_config has no key 'levels'"),
         (("--hyperparameter", 'custom_options={"depth": 3}'), "has no key 'depth'"),
+        (
+            ("--rl.training.config.model.dim", "42"),
+            "rl.training.config.model.dim would do nothing; set custom_options",
+        ),
+        (
+            ("--hyperparameter", 'rl.training.config.model_config={"width": 64}'),
+            "rl.training.config.model_config would do nothing; set custom_options",
+        ),
         (("--rl.training.config.gama", "1"), "did you mean rl.training.config.gamma"),
         (
             ("-f", "easy-200", "--rl.training.config.evaluation_duration_unit", "timesteps"),
