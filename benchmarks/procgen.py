@@ -34,10 +34,10 @@ from tqdm import tqdm
 from procgen_rllib import experiments
 from procgen_rllib.environment import VectorProcgen
 from procgen_rllib.games import GAMES
-from procgen_rllib.launcher import configure, register
+from procgen_rllib.launcher import ProcgenHyperparameters, ProcgenLauncher, configure, register
 from procgen_rllib.network import ImpalaModule, ImpalaTrunk
 from procgen_rllib.procgen_ppo import ProcgenPPOConfig, policy_loss, value_loss
-from sagemaker_rl.launch.hyperparameters import CONFIG_PREFIX, override_config
+from sagemaker_rl.launch.hyperparameters import override_config, split
 
 
 def rate(step: Callable[[Any], Any], num_envs: int, seconds: float) -> float:
@@ -239,15 +239,9 @@ METHODS = ("easy-200", "level-replay", "rad", "drac", "ppg", "daac", "idaac")
 
 def experiment(size: Size, name: str) -> Algorithm:
     """An experiment with its own settings, but iterations of ``size`` and no test curve."""
-    values = experiments.read(name)
-    config = configure(
-        values["algorithm"], env_config=values["env_config"] | {"env_name": size.env_name}
-    )
-    overrides = {
-        key.removeprefix(CONFIG_PREFIX): value
-        for key, value in values.items()
-        if key.startswith(CONFIG_PREFIX)
-    }
+    values = experiments.read(name) | {"env_name": size.env_name, "seed": 1}
+    plain, overrides = split(values, ProcgenHyperparameters)
+    config = ProcgenLauncher().get_experiment_config(plain)
     overrides |= {
         "train_batch_size_per_learner": size.frames,
         "minibatch_size": size.minibatch,
@@ -260,7 +254,7 @@ def experiment(size: Size, name: str) -> Algorithm:
     override_config(config, overrides)
     config.env_runners(num_env_runners=0)
     config.learners(num_gpus_per_learner=0)
-    return config.debugging(log_level="ERROR", seed=1).build_algo()
+    return config.build_algo()
 
 
 def in_turns(
