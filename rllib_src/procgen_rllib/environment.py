@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -17,7 +17,6 @@ from procgen_rllib.games import GAMES
 from procgen_rllib.providers import (
     FRAME_SHAPE,
     NUM_ACTIONS,
-    DrawLevel,
     Provider,
     Step,
     make_provider,
@@ -50,10 +49,6 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
     """
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
-    draw_level: DrawLevel | None = None
-    """Asked for the number of each level that begins, from the next `reset` on (`level_replay`)."""
-    show: Callable[[NDArray[np.uint8]], NDArray[np.uint8]] | None = None
-    """What becomes of all games' frames, uint8 (N, 64, 64, 3), before they are seen (`rad`)."""
     _provider: Provider | None = None
 
     def __init__(
@@ -90,7 +85,7 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
             # Seeds far apart: neighbours would play the same levels one game later.
             seeds = np.random.SeedSequence(seed).generate_state(self.num_envs) >> 1
             self._provider = make_provider(
-                self.env_config, [int(one) for one in seeds], self._num_threads, self.draw_level
+                self.env_config, [int(one) for one in seeds], self._num_threads
             )
             self._clock = np.zeros(self.num_envs, dtype=np.int64)
         step = self._provider.reset()
@@ -131,11 +126,10 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
 
     def _observe(self, step: Step, begun: NDArray[np.bool_]) -> NDArray[np.uint8]:
         """The newest frames, or the last ones; of a game that has just begun, its first alone."""
-        frames = step.frames if self.show is None else self.show(step.frames)
         count = self.env_config["frame_stack"]
         if count == 1:
-            return frames
-        repeated = np.tile(frames, (1, 1, 1, count))
+            return step.frames
+        repeated = np.tile(step.frames, (1, 1, 1, count))
         if self._stack is not None:
             channels = FRAME_SHAPE[-1]
             repeated[~begun, :, :, :-channels] = self._stack[~begun, :, :, channels:]

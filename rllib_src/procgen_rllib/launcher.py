@@ -25,7 +25,7 @@ from procgen_rllib.environment import (
     make_stacked_env,
 )
 from procgen_rllib.kit_files import preprocessed
-from procgen_rllib.network import ImpalaModule, SeparateImpalaModule, check_model_config
+from procgen_rllib.network import ImpalaModule, check_model_config
 from procgen_rllib.procgen_ppo import ProcgenPPOConfig
 from procgen_rllib.recipe import recipe
 from sagemaker_rl.launch.hyperparameters import CONFIG_PREFIX, HyperparameterError, option
@@ -43,11 +43,7 @@ PROG = "battlesnake-gym train-procgen"
 class ProcgenHyperparameters(Hyperparameters):
     """What to play and how to learn; an experiment file sets most of them."""
 
-    algorithm: str = option(
-        "ProcgenPPO",
-        f"{', '.join(one.__name__ for one in plugins.OURS)}, one of RLlib's, or a file in "
-        "algorithms/",
-    )
+    algorithm: str = option("ProcgenPPO", "ProcgenPPO, one of RLlib's, or a file in algorithms/")
     experiment: str = option(DEFAULT_EXPERIMENT, "a named experiment, or an experiment file")
     env: str = option(ENV_NAME, f"the environment: {' or '.join(ENVIRONMENTS)}")
     env_name: str | None = option(None, "the game, over that of the experiment")
@@ -236,13 +232,7 @@ def configure(
         options = dict(custom_options or {})
         if model is ImpalaModule:
             check_model_config(options)
-            model = config.network if isinstance(config, ProcgenPPOConfig) else model
         if custom_preprocessor is not None:
-            if issubclass(model, SeparateImpalaModule):
-                raise ValueError(
-                    f"custom_preprocessor {custom_preprocessor} cannot go with {algorithm}, whose "
-                    "two networks see the frames as they are; ProcgenPPO has preprocessors"
-                )
             model = preprocessed(model, plugins.find_preprocessor(custom_preprocessor))
         config.rl_module(rl_module_spec=RLModuleSpec(module_class=model, model_config=options))
     if callbacks is not None:

@@ -126,56 +126,6 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         return features.float()
 
 
-class SeparateImpalaModule(ImpalaModule):
-    """Policy and value on one `ImpalaTrunk` each; `ppg` and `idaac` train what they make of it."""
-
-    def setup(self) -> None:
-        """Build the network."""
-        super().setup()
-        self.value_trunk = ImpalaTrunk(
-            self.observation_space.shape, self.settings["channels"], self.settings["width"]
-        )
-
-    def values(self, batch: dict[str, Any]) -> Tensor:
-        """Values (B,)."""
-        features = self._features(batch[Columns.OBS], self.value_trunk)
-        values: Tensor = self.value(features).squeeze(-1)
-        return values
-
-    def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """Values (B,); without ``embeddings``, which are the policy's, without gradients."""
-        with torch.set_grad_enabled(embeddings is not None and torch.is_grad_enabled()):
-            return self.values(batch)
-
-    def value_parameters(self) -> list[nn.Parameter]:
-        """What the values are computed by."""
-        return [*self.value_trunk.parameters(), *self.value.parameters()]
-
-
-def check_network(config: Any, *counts: str) -> None:
-    """Refuse a network other than the algorithm's own form of ``impala_cnn``, ``config.network``.
-
-    Raises:
-        ValueError: naming both; or there are several learners, or one of the settings ``counts`` is
-            below 1.
-    """
-    for name in counts:
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")
-    if config.num_learners > 1:
-        raise ValueError(
-            f"num_learners is {config.num_learners}, but {config.algo_class.__name__} learns in "
-            "phases, in one learner; give num_learners 0 or 1"
-        )
-    found = config.rl_module_spec.module_class
-    if not (isinstance(found, type) and issubclass(found, config.network)):
-        raise ValueError(
-            f"custom_model must be impala_cnn: {config.algo_class.__name__} needs a network for "
-            f"its values beside the policy's ({config.network.__name__}), got "
-            f"{getattr(found, '__name__', None)}; ProcgenPPO trains any"
-        )
-
-
 def check_model_config(model_config: Mapping[str, Any]) -> None:
     """Refuse settings that `ImpalaModule` does not have.
 

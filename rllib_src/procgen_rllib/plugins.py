@@ -26,16 +26,10 @@ from ray.rllib.models.torch.torch_modelv2 import TorchModelV2
 
 from battlesnake_gym import own_files
 from procgen_rllib import kit_files
-from procgen_rllib.drac import DrAC
-from procgen_rllib.idaac import DAAC, IDAAC
 from procgen_rllib.network import ImpalaModule
-from procgen_rllib.ppg import PPG
 from procgen_rllib.procgen_ppo import ProcgenPPO
 
 EXAMPLES = Path(__file__).parent
-
-OURS: tuple[type[ProcgenPPO], ...] = (ProcgenPPO, DrAC, PPG, DAAC, IDAAC)
-"""The algorithms that RLlib does not have."""
 
 _BASES: dict[str, tuple[type[Any], ...]] = {
     "models": (RLModule, TorchModelV2),
@@ -68,7 +62,7 @@ def find_preprocessor(name: str) -> type[Preprocessor]:
 
 
 def find_algorithm(name: str) -> type[Algorithm]:
-    """The algorithm called ``name``: one of `OURS`, one of RLlib's, or a file in ``algorithms/``.
+    """The algorithm called ``name``: ``ProcgenPPO``, one of RLlib's, or a file.
 
     Raises:
         ValueError: as `find_model`.
@@ -76,7 +70,7 @@ def find_algorithm(name: str) -> type[Algorithm]:
     built_in: dict[str, Callable[[], type[Any]]] = {
         known: partial(_get_algorithm_class, known) for known in ALGORITHMS
     }
-    built_in |= {one.__name__: partial(lambda one: one, one) for one in OURS}
+    built_in["ProcgenPPO"] = lambda: ProcgenPPO
     return _find("algorithms", name, built_in)
 
 

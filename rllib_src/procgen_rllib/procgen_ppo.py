@@ -3,14 +3,13 @@
 It is `baselines.ppo2` as the repository openai/train-procgen calls it (Cobbe et al. 2020): 64
 games of 256 turns an iteration, however many runners share them; rewards normalized
 (`reward_scale`); a value that moves by at most the clip; advantages normalized in each minibatch.
-RLlib's own PPO has none of these four. `level_replay` and `rad` are options of it; `drac`, `ppg`
-and `idaac` are algorithms made of it.
+RLlib's own PPO has none of these four.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,17 +27,10 @@ from ray.rllib.utils.postprocessing.value_predictions import compute_value_targe
 from ray.rllib.utils.torch_utils import explained_variance
 from torch import Tensor
 
-from procgen_rllib import level_replay, rad
-from procgen_rllib.network import ImpalaModule
 from procgen_rllib.reward_scale import Part, RewardNormalizer
 
 _STATE = "reward_normalization"
 """Under this key a checkpoint's learner has the state of the `RewardNormalizer`."""
-_LEVELS = "level_replay"
-"""And under this that of the `LevelSampler`."""
-
-Table = dict[str, Any]
-"""The columns of a batch: tensors of as many rows."""
 
 
 class ProcgenPPOConfig(PPOConfig):  # type: ignore[misc]
@@ -49,13 +41,7 @@ class ProcgenPPOConfig(PPOConfig):  # type: ignore[misc]
     ``adam_epsilon``: of the optimizer. ``vf_clip_param`` is how far the value may move from what it
     was when the turn was played; RLlib's PPO cuts the loss there instead. The value's loss is the
     mean square: `baselines` halves it, so that its coefficient of 0.5 is 0.25 here.
-
-    ``level_replay``, ``level_replay_temperature`` and ``level_replay_staleness``: see
-    `level_replay`; ``rad``: see `rad`.
     """
-
-    network: ClassVar[type[ImpalaModule]] = ImpalaModule
-    """What ``impala_cnn`` is for this algorithm."""
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or ProcgenPPO)
@@ -63,10 +49,6 @@ class ProcgenPPOConfig(PPOConfig):  # type: ignore[misc]
         self.reward_normalization = True
         self.reward_clip = 10.0
         self.adam_epsilon = 1e-5
-        self.level_replay = False
-        self.level_replay_temperature = level_replay.TEMPERATURE
-        self.level_replay_staleness = level_replay.STALENESS
-        self.rad = False
         self._shared = 1
         self.training(
             gamma=0.999,
@@ -100,13 +82,6 @@ class ProcgenPPOConfig(PPOConfig):  # type: ignore[misc]
                 f"train_batch_size_per_learner {batch} must be a multiple of minibatch_size "
                 f"{minibatch}"
             )
-        begun = []
-        if self.level_replay and not self.in_evaluation:
-            level_replay.check(self)
-            begun.append(level_replay.begin)
-        if self.rad and not self.in_evaluation:
-            begun.append(rad.begin)
-        self.callbacks(on_environment_created=begun or None)
         super().validate()
 
     def told(self) -> Iterator[str]:
@@ -114,13 +89,6 @@ class ProcgenPPOConfig(PPOConfig):  # type: ignore[misc]
         yield f"value clip {self.vf_clip_param:g}"
         scaled = f"normalized, clip {self.reward_clip:g}"
         yield f"rewards {scaled if self.reward_normalization else 'as they are'}"
-        if self.level_replay:
-            yield (
-                f"levels replayed, temperature {self.level_replay_temperature:g}, "
-                f"staleness {self.level_replay_staleness:g}"
-            )
-        if self.rad:
-            yield f"frames shifted by up to {rad.REACH} pixels (RAD)"
 
     def _share_games(self) -> None:
         if self.games is None:
@@ -148,12 +116,6 @@ class ProcgenPPOConfig(PPOConfig):  # type: ignore[misc]
 class ProcgenPPO(PPO):  # type: ignore[misc]
     """PPO with the settings of `ProcgenPPOConfig`."""
 
-    def training_step(self) -> None:
-        """RLlib's; before it, all runners are told which levels to play."""
-        if self.config.level_replay:
-            level_replay.spread(self.learner_group, self.env_runner_group)
-        super().training_step()
-
     @classmethod
     def get_default_config(cls) -> ProcgenPPOConfig:
         """The configuration to start from."""
@@ -176,17 +138,7 @@ class ProcgenPPOLearner(PPOTorchLearner):  # type: ignore[misc]
         self._learner_connector.append(
             Advantages(gamma=config.gamma, lambda_=config.lambda_, normalizer=self._normalizer)
         )
-        self.level_sampler = level_replay.sampler(config) if config.level_replay else None
-        if self.level_sampler:
-            self._learner_connector.append(level_replay.Scores(self.level_sampler))
-        self._learner_connector.append(
-            Played(config.train_batch_size_per_learner, self.about_to_learn)
-        )
-
-    def about_to_learn(self, columns: Table) -> Table:
-        """Called with each batch, of this iteration's turns in a random order; what it gives is
-        learned from."""
-        return columns
+        self._learner_connector.append(Played(config.train_batch_size_per_learner))
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """Adam with the published epsilon; RLlib sets its learning rate."""
@@ -231,18 +183,15 @@ class ProcgenPPOLearner(PPOTorchLearner):  # type: ignore[misc]
         return loss
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """RLlib's, with what rewards are divided by and what is known of the levels."""
+        """RLlib's, with what rewards are divided by."""
         state: dict[str, Any] = super().get_state(*args, **kwargs)
-        state |= {_STATE: self._normalizer.state()} if self._normalizer else {}
-        return state | ({_LEVELS: self.level_sampler.state()} if self.level_sampler else {})
+        return state | ({_STATE: self._normalizer.state()} if self._normalizer else {})
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from what `get_state` gave."""
         super().set_state(state)
         if self._normalizer and _STATE in state:
             self._normalizer.restore(state[_STATE])
-        if self.level_sampler and _LEVELS in state:
-            self.level_sampler.restore(state[_LEVELS])
 
 
 class Advantages(ConnectorV2):  # type: ignore[misc]
@@ -295,17 +244,17 @@ class Played(ConnectorV2):  # type: ignore[misc]
     shuffles a batch only after it went through it once, game by game.
     """
 
-    def __init__(self, size: int, then: Callable[[Table], Table]) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self._size, self._then = size, then
+        self._size = size
 
     def __call__(self, *, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """``batch`` with those rows, and with what ``then`` makes of them."""
+        """``batch`` with those rows."""
         ((module_id, columns),) = batch.items()
         real = convert_to_numpy(columns.pop(Columns.LOSS_MASK)).astype(bool)
         kept = torch.from_numpy(spread(np.flatnonzero(real), self._size))
         kept = kept[torch.randperm(len(kept))].to(columns[Columns.OBS].device)
-        return {module_id: self._then({name: column[kept] for name, column in columns.items()})}
+        return {module_id: {name: column[kept] for name, column in columns.items()}}
 
 
 def _part(episode: Any) -> Part:
@@ -329,16 +278,12 @@ def spread(rows: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     return np.delete(rows, np.linspace(0, len(rows) - 1, surplus).astype(np.int64))
 
 
-def policy_loss(
-    logp: Tensor, old_logp: Tensor, advantages: Tensor, clip: float, *, normalize: bool = True
-) -> Tensor:
+def policy_loss(logp: Tensor, old_logp: Tensor, advantages: Tensor, clip: float) -> Tensor:
     """PPO's clipped loss of the policy, with the advantages of this minibatch normalized; all (B,).
 
-    ``logp`` of the actions now and when they were played. ``normalize`` is False where the
-    advantages have been normalized already.
+    ``logp`` of the actions now and when they were played.
     """
-    if normalize:
-        advantages = (advantages - advantages.mean()) / (advantages.std(unbiased=False) + 1e-8)
+    advantages = (advantages - advantages.mean()) / (advantages.std(unbiased=False) + 1e-8)
     ratio = torch.exp(logp - old_logp)
     clipped = ratio.clamp(1 - clip, 1 + clip)
     return torch.maximum(-advantages * ratio, -advantages * clipped).mean()

@@ -6,7 +6,7 @@ that ignores the action and shows the first frame of the next level.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,9 +16,6 @@ FRAME_SHAPE = (64, 64, 3)
 NUM_ACTIONS = 15
 NEXT_LEVEL = 997
 """In a sequence of levels, what is added to one's number to get the next one's."""
-
-DrawLevel = Callable[[], int]
-"""Gives the number of the next level."""
 
 
 class Step(NamedTuple):
@@ -52,18 +49,14 @@ def make_provider(
     env_config: Mapping[str, Any],
     seeds: Sequence[int],
     num_threads: int,
-    draw_level: DrawLevel | None = None,
 ) -> Provider:
     """Build one game for each of ``seeds`` from a complete ``env_config``.
 
-    ``num_threads`` is for envpool's batches; lanes are played one after the other. With
-    ``draw_level`` the games are envpool's, and play the levels that it gives.
+    ``num_threads`` is for envpool's batches; lanes are played one after the other.
 
     Raises:
         ImportError: the provider's package is missing, with what to install.
     """
-    if draw_level is not None:
-        return Lanes([DrawnLane(env_config, draw_level) for _ in seeds])
     if env_config["provider"] == "procgen":
         return Lanes([OriginalLane(env_config, seed) for seed in seeds])
     if env_config["use_sequential_levels"]:
@@ -164,43 +157,6 @@ class SequentialLane:
     def close(self) -> None:
         """Let the game go."""
         self._first.close()
-
-
-class DrawnLane:
-    """One game of envpool that asks before each level which one it is.
-
-    envpool draws levels by itself, so each is a game of its own that has just that one; making it
-    takes about a millisecond.
-    """
-
-    def __init__(self, env_config: Mapping[str, Any], draw_level: DrawLevel) -> None:
-        self._env_config, self._draw_level = dict(env_config), draw_level
-        self._game: EnvpoolBatch | None = None
-        self._ended = False
-
-    def reset(self) -> Step:
-        """Begin a new episode."""
-        self.close()
-        self._game = EnvpoolBatch(
-            self._env_config | {"start_level": self._draw_level(), "num_levels": 1},
-            [0],
-            num_threads=1,
-        )
-        self._ended = False
-        return self._game.reset()
-
-    def step(self, actions: NDArray[np.int32]) -> Step:
-        """Play ``actions``, (1,)."""
-        if self._ended or self._game is None:
-            return self.reset()
-        result = self._game.step(actions)
-        self._ended = bool(result.done[0])
-        return result
-
-    def close(self) -> None:
-        """Let the game go."""
-        if self._game is not None:
-            self._game.close()
 
 
 class OriginalLane:

@@ -233,16 +233,9 @@ def test_a_preprocessor_needs_a_network_behind_it(
 ) -> None:
     from procgen_rllib.launcher import ProcgenLauncher
 
-    for words, message in (
-        (["--custom-model", "null"], "but custom_model is null: it goes before a network"),
-        (
-            ["--run", "PPG", "--custom-model", "impala_cnn"],
-            "cannot go with PPG, whose two networks",
-        ),
-    ):
-        command = [*words, "--custom-preprocessor", "halving"]
-        assert ProcgenLauncher.train_main(command) == 2
-        assert message in capsys.readouterr().err
+    command = ["--custom-model", "null", "--custom-preprocessor", "halving"]
+    assert ProcgenLauncher.train_main(command) == 2
+    assert "but custom_model is null: it goes before a network" in capsys.readouterr().err
 
 
 def test_a_participants_folder_trains_as_it_is(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.procgen_rllib.episodes import batch_of, episodes_of, learner_of, rewards_and_ends
+from tests.procgen_rllib.episodes import WIDER, batch_of, episodes_of, learner_of, rewards_and_ends
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -244,3 +244,58 @@ def test_what_is_not_honoured_is_refused() -> None:
     config.learners(num_learners=2, num_gpus_per_learner=0)
     with pytest.raises(ValueError, match="reward_normalization needs all games in one learner"):
         config.validate()
+
+
+def test_what_pays_is_learned() -> None:
+    """On dark frames one action pays, on bright ones another."""
+    import torch
+    from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+
+    torch.manual_seed(1)
+    learner = learner_of(
+        "ProcgenPPO",
+        network=WIDER,
+        train_batch_size_per_learner=128,
+        minibatch_size=64,
+        num_epochs=4,
+        lr=5e-3,
+    )
+    module, draw = learner.module["default_policy"], np.random.default_rng(1)
+    frames = np.stack([np.full((16, 16, 3), 40, np.uint8), np.full((16, 16, 3), 220, np.uint8)])
+    pays = np.array([3, 7])
+
+    def chances() -> np.ndarray:
+        with torch.no_grad():
+            out = module.forward_train({"obs": torch.from_numpy(frames)})
+        powers = np.exp(out["action_dist_inputs"].numpy().astype(float))
+        return np.asarray(powers / powers.sum(-1, keepdims=True))
+
+    for iteration in range(40):  # some 12, which the processor's rounding moves
+        now, episodes = chances(), []
+        if now[[0, 1], pays].min() > 0.2:
+            return
+        for _ in range(16):
+            bright = draw.integers(2, size=9)
+            one = SingleAgentEpisode()
+            one.add_env_reset(frames[bright[0]], {"clock": 0, "level_seed": 0})
+            for turn in range(8):
+                action = int(draw.choice(15, p=now[bright[turn]]))
+                one.add_env_step(
+                    frames[bright[turn + 1]],
+                    action,
+                    float(action == pays[bright[turn]]),
+                    {"clock": iteration * 8 + turn, "level_seed": 0},
+                    terminated=turn == 7,
+                    extra_model_outputs={
+                        "action_logp": np.float32(np.log(now[bright[turn], action])),
+                        "action_dist_inputs": np.log(now[bright[turn]]).astype(np.float32),
+                    },
+                )
+            episodes.append(one.to_numpy())
+        learner.update(
+            episodes=episodes,
+            num_epochs=learner.config.num_epochs,
+            minibatch_size=64,
+            shuffle_batch_per_epoch=True,
+        )
+    pytest.fail(f"after {iteration + 1} iterations, what pays has the chances {now[[0, 1], pays]}")
