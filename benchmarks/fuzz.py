@@ -31,17 +31,21 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from battlesnake_gym import board_json, snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game
 from benchmarks.load import metric, served
-from benchmarks.soak import FLAT, MEBIBYTE, Course
 from server.arena.referee import ArenaForm
+
+MEBIBYTE = 1 << 20
+FLAT = 0.01
+"""Share of its memory that a server may grow by in the second half of the requests."""
 
 PATIENCE = 120.0
 """Seconds after which an answer is missing, on a machine that may be busy with other work."""
@@ -124,7 +128,7 @@ def main() -> int:
         print(f"\n{name}: {sum(counts.values())} requests", flush=True)
         for (kind, came), count in sorted(counts.items()):
             print(f"  {kind:<14} {came:<24} {count:>9}")
-        growth, _, memory = course.growth()
+        growth, memory = course.growth()
         flat = growth < FLAT * memory
         print(
             f"  memory {memory / MEBIBYTE:.1f} MiB, in the second half {growth / MEBIBYTE:+.2f} "
@@ -140,6 +144,21 @@ FAILED, SILENT, LOST, WRONG = "SERVER ERROR (5xx)", "NO ANSWER", "LOST", "WRONG 
 UPSET = (FAILED, SILENT, LOST, WRONG)
 
 Counts = collections.Counter[tuple[str, str]]
+
+
+@dataclass
+class Course:
+    """The server's memory in bytes as time went on, in seconds."""
+
+    seconds: list[float] = field(default_factory=list)
+    memory: list[float] = field(default_factory=list)
+
+    def growth(self) -> tuple[float, float]:
+        """Of the second half: bytes grown (least squares), and the mean memory."""
+        half = len(self.seconds) // 2
+        seconds, memory = np.array(self.seconds[half:]), np.array(self.memory[half:])
+        slope = np.polyfit(seconds - seconds.mean(), memory, 1)[0]
+        return float(slope * (seconds[-1] - seconds[0])), float(memory.mean())
 
 
 def fuzz(

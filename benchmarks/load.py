@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +22,6 @@ from battlesnake_gym import observations, snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.policy_file import write_metadata
 from battlesnake_gym.rules import MOVES, Game
-from tests import processes
 
 GAME_ID = "a-game-id-of-its-own"
 CHANNELS, STRIDES, WIDTH = (32, 64, 64), (2, 2, 1), 256
@@ -57,11 +58,6 @@ class Tally:
         """Count what ``other`` counted too."""
         self.seconds += other.seconds
         self.lost += other.lost
-
-    def clear(self) -> None:
-        """Begin to count anew."""
-        self.seconds.clear()
-        self.lost = 0
 
 
 class Connection:
@@ -107,17 +103,14 @@ async def play(
     pause: float,
     tally: Tally,
     end: float,
-    *,
-    ends: bool = True,
 ) -> None:
     """Ask all of a game's moves, or those until ``end`` (`time.perf_counter`).
 
-    As an engine does: ``/start``, the moves with the latency of the one before, ``/end``, unless
-    the game just stops.
+    As an engine does: ``/start``, the moves with the latency of the one before, ``/end``.
     """
     latency = b"0"
-    last = [("/end", game[-1])] if ends else []
-    for path, recorded in [("/start", game[0]), *(("/move", body) for body in game), *last]:
+    moves = (("/move", body) for body in game)
+    for path, recorded in [("/start", game[0]), *moves, ("/end", game[-1])]:
         body = recorded.replace(GAME_ID.encode(), name.encode())
         body = body.replace(b'"latency": "0"', b'"latency": "%s"' % latency)
         began = time.perf_counter()
@@ -137,7 +130,8 @@ async def play(
 
 def metric(port: int, name: str) -> float:
     """A number of the server's ``/metrics``."""
-    told = processes.fetch(f"http://127.0.0.1:{port}/metrics")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        told = answer.read().decode()
     found = re.search(rf"^{re.escape(name)} (\S+)$", told, re.MULTILINE)
     if found is None:
         raise KeyError(f"/metrics has no {name}")
@@ -147,9 +141,23 @@ def metric(port: int, name: str) -> float:
 @contextmanager
 def served(command: list[str]) -> Iterator[int]:
     """Run a server (the port is the command's last word) while the block lasts."""
-    port = processes.free_port()
-    with processes.served([*command, port], port, stderr=subprocess.DEVNULL):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    process = subprocess.Popen([*command, str(port)], stderr=subprocess.DEVNULL)
+    try:
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60).close()
+                break
+            except OSError:
+                if process.poll() is not None:
+                    raise RuntimeError(f"the server ended: {' '.join(command)}") from None
+                time.sleep(0.05)
         yield port
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def random_policy(folder: Path) -> Path:

@@ -3,18 +3,14 @@
 Every living snake is asked for the value of its own best move. The values of one position are
 weighed by numbers that were fitted to games of the search against itself, and shared out so that
 the chances of all sum to 1 (a softmax): a draw is a share of the game for each of those who died
-last. ``benchmarks/analysis.py`` fits the numbers and measures how far they can be relied on.
+last. ``docs/analysis.md`` shows how far they can be relied on.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-import numpy as np
-from numpy.typing import NDArray
-
-FEATURES = 3
 FAR = 60.0
 """Cells of territory beyond which a value tells no more: ten are a logit of one."""
 
@@ -32,8 +28,8 @@ WEIGHTS: dict[str, dict[int, tuple[float, float, float]]] = {
     "by hand": {2: (0.056, 0.058, 4.431), 3: (0.048, -0.017, 1.186)},
 }
 """By how a position was valued and how many snakes live (3: three and more): the weights of
-`features`. Printed by ``python -m benchmarks.analysis --fit``; that of decided duels valued by
-hand, which were too few, is the one of the others: a forced win is one, however it was valued."""
+`features`. That of decided duels valued by hand, which were too few, is the one of the others: a
+forced win is one, however it was valued."""
 
 
 def features(value: float, turn: int) -> tuple[float, float, float]:
@@ -69,50 +65,3 @@ def chances(values: Mapping[str, float], turn: int, learned: bool) -> dict[str, 
     shares = {name: math.exp(score - top) for name, score in scores.items()}
     total = sum(shares.values())
     return {name: share / total for name, share in shares.items()}
-
-
-def fit(
-    positions: Sequence[NDArray[np.float64]], points: Sequence[NDArray[np.float64]]
-) -> NDArray[np.float64]:
-    """The weights that make the points of the games likeliest, by Newton's method.
-
-    ``positions`` are arrays [living, `FEATURES`] and ``points`` what each of these snakes got of
-    the game in the end, summing to 1. A little weight decay keeps what is seldom seen in bounds;
-    what would let a higher value mean a smaller chance is left out.
-    """
-    for used in ((1, 1, 1), (1, 1, 0), (1, 0, 1), (1, 0, 0)):
-        columns = np.array(used, np.float64)
-        weights = _fit([rows * columns for rows in positions], points)
-        if _sensible(weights):
-            break
-    return weights
-
-
-def _sensible(weights: NDArray[np.float64]) -> bool:
-    """Whether a higher value never means a smaller chance, however late."""
-    near, late, decided = (float(weight) for weight in weights)
-    return near >= 0 and near + late * math.log1p(LATE) / 5 >= 0 and decided >= 0
-
-
-def _fit(
-    positions: Sequence[NDArray[np.float64]], points: Sequence[NDArray[np.float64]]
-) -> NDArray[np.float64]:
-    weights = np.zeros(FEATURES)
-    for _ in range(50):
-        gradient, curvature = -1e-3 * weights, 1e-3 * np.eye(FEATURES)
-        for rows, got in zip(positions, points, strict=True):
-            share = _softmax(rows @ weights)
-            gradient += rows.T @ (got - share)
-            mean = rows.T @ share
-            curvature += (rows.T * share) @ rows - np.outer(mean, mean)
-        step = np.linalg.solve(curvature, gradient)
-        weights += step
-        if np.abs(step).max() < 1e-8:
-            break
-    return weights
-
-
-def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    raised: NDArray[np.float64] = np.exp(scores - scores.max())
-    shares: NDArray[np.float64] = raised / raised.sum()
-    return shares

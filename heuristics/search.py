@@ -51,8 +51,8 @@ CELL = 1000
 class Weights:
     """What a position is worth, in thousandths of a cell of territory, in the order of the C code.
 
-    ``hungry`` (a health) and ``lead`` (segments) are not in thousandths. Found by
-    ``benchmarks/tune_search.py``, which plays games in process.
+    ``hungry`` (a health) and ``lead`` (segments) are not in thousandths. Found once, by
+    games of the search against itself (SPSA, Spall 1992).
     """
 
     territory: int = 1000

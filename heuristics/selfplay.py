@@ -15,15 +15,14 @@ True
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import rules
-from battlesnake_gym.board import Board
-from battlesnake_gym.rules import MOVES, Game, Settings, State
+from battlesnake_gym.rules import Game, Settings, State
 from battlesnake_gym.rules.royale import royale_hazards
 from heuristics import _search
 from heuristics.evaluation import INPUTS, Evaluation
@@ -192,31 +191,6 @@ def play_games(seed: int, setup: Setup, players: Sequence[Player], moves: int) -
         np.array([one.finished for one in played]),
         sum(one.visited for one in played),
     )
-
-
-def boards(seed: int, setup: Setup, played: GameRows) -> Iterator[Board]:
-    """The positions of the game that `play_game` played with this seed, by its moves and food.
-
-    Each is the same object, played on; copy what is to be kept.
-    """
-    game = Game(setup.ruleset, "standard", setup.settings, seed=seed)
-    ids = [str(seat) for seat in range(setup.snakes)]
-    board = Board.new(setup.width, setup.height, ids, game=game)
-    yield board
-    for moves, food in turns(setup, played):
-        there = set(board.food)
-        board.advance(moves)
-        board.food = [cell for cell in board.food if cell in there] + food
-        yield board
-
-
-def turns(setup: Setup, played: GameRows) -> Iterator[tuple[dict[str, str], list[tuple[int, int]]]]:
-    """For each turn of a game the moves by snake id (the seat) and the food that appeared."""
-    starts = np.flatnonzero(np.diff(played.rows["turn"], prepend=-1))
-    for rows in np.split(played.rows, starts[1:]):
-        moves = {str(row["seat"]): MOVES[row["move"]] for row in rows}
-        cell = int(rows["food"][0])
-        yield moves, [(cell % setup.width, cell // setup.width)] if cell >= 0 else []
 
 
 def _hazards(game: Game, start: State) -> NDArray[np.uint8]:

@@ -1,1 +1,1 @@
-"""Tests of the benchmarks whose figures the documentation shows."""
+"""The benchmarks as commands: what they print holds."""

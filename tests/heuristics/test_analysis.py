@@ -2,42 +2,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.json_lines import ReplayError
 from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import Game
-from benchmarks.analysis import found_again
-from benchmarks.planted import plant
-from heuristics import calibration, game_analysis, selfplay
-from heuristics.analysis import Analyst, Judgement, marks, outcome
+from heuristics import calibration, game_analysis
+from heuristics.analysis import Analyst, Judgement, marks
 from heuristics.evaluation import shipped
 from heuristics.game_analysis import Analysis, analyse, known, path_of
-from heuristics.selfplay import Player, Setup
+from heuristics.match import Conditions, play_game
+from heuristics.search import Search
 
 
 def played(seed: int = 5, turns: int = 12) -> Replay:
     """A few turns of a duel of the search against itself."""
-    setup = Setup(opening=2)
-    rows = selfplay.play_game(seed, setup, [Player(shipped(), nodes=40)] * 2)
-    positions = [board.copy() for board in selfplay.boards(seed, setup, rows)]
-    replay = Replay(positions[0])
-    for (moves, _), after in list(zip(selfplay.turns(setup, rows), positions[1:], strict=True))[
-        :turns
-    ]:
-        replay.append(moves, after=after)
+    conditions = Conditions(positions=40, max_turns=turns)
+    game = play_game(conditions, [lambda seed: Search(evaluation=shipped())] * 2, seed)
+    replay = Replay(game.first)
+    for turn in game.turns:
+        replay.append(turn.moves)
     return replay
-
-
-def test_self_play_becomes_boards_by_the_rules() -> None:
-    setup = Setup(7, 7, 3, opening=3)
-    rows = selfplay.play_game(9, setup, [Player(nodes=30)] * 3)
-    boards = [board.copy() for board in selfplay.boards(9, setup, rows)]
-    assert len(boards) == rows.turns + 1
-    assert rows.finished
-    assert [(outcome(boards[-1]) or {})[str(seat)] for seat in range(3)] == list(rows.points)
 
 
 def test_chances_sum_to_one_and_the_best_comes_first() -> None:
@@ -94,21 +80,6 @@ def test_a_game_of_one_snake_is_refused() -> None:
         Analyst(positions=100).judge(Board.new(7, 7, 1))
 
 
-def test_the_fit_finds_the_weights_again() -> None:
-    draw = np.random.default_rng(1)
-    true = np.array([0.8, -0.2, 1.5])
-    rows, points = [], []
-    for _ in range(1500):
-        values = draw.normal(0, 12, 2)
-        row = np.array([calibration.features(value, 50) for value in values])
-        row[:, 1] = row[:, 0] * draw.uniform(0, 1)
-        chances = np.exp(row @ true) / np.exp(row @ true).sum()
-        rows.append(row)
-        points.append(np.eye(2)[draw.choice(2, p=chances)])
-    found = calibration.fit(rows, points)
-    assert found[:2] == pytest.approx(true[:2], abs=0.25)
-
-
 @pytest.mark.parametrize("learned", [True, False])
 @pytest.mark.parametrize("living", [2, 3, 4, 8])
 def test_more_is_better_at_any_turn(learned: bool, living: int) -> None:
@@ -118,12 +89,6 @@ def test_more_is_better_at_any_turn(learned: bool, living: int) -> None:
             values = {"me": value, **{str(i): 0.0 for i in range(living - 1)}}
             told.append(calibration.chances(values, turn, learned)["me"])
         assert told == sorted(told)
-
-
-@pytest.mark.parametrize("seed", [2_000_000, 2_003_000])
-def test_a_planted_losing_move_is_found(seed: int) -> None:
-    planted = plant(seed)
-    assert found_again(planted, Analyst(positions=8000))
 
 
 # --- the file ------------------------------------------------------------------------------------

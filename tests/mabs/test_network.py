@@ -107,13 +107,6 @@ def test_heads_that_no_plane_tells_apart_have_no_glimpse() -> None:
     assert head_plane({"observation": "flat-51s"}) is None
 
 
-def test_load_tests_serve_the_network_that_is_trained() -> None:
-    from benchmarks.load import CHANNELS, STRIDES, WIDTH
-    from mabs.network import TRUNK
-
-    assert {"channels": CHANNELS, "strides": STRIDES, "width": WIDTH}.items() <= TRUNK.items()
-
-
 def test_no_glimpse_without_a_head_plane_and_none_of_even_side() -> None:
     from mabs.network import ConvTrunk
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.kills import JOBS
 from sagemaker_rl.runs import checkpoints
 from tests.mabs.one_node import PORT
 from tests.sagemaker_rl import instances
@@ -31,6 +30,21 @@ CPUS = (2, 1, 1)
 """Of head and members: three runners still find room when one member is gone."""
 
 RUNNERS, IN_FLIGHT = 3, 2
+OF_RLLIB = "rl.training.config."
+# By these bounds the first network becomes the champion, unless it loses every game.
+EXPERT_ITERATION = {
+    key: SMALL[key] for key in ("seed", "checkpoint_minutes", "rl_join_minutes")
+} | {
+    "algorithm": "EXIT",
+    f"{OF_RLLIB}moves": 1000,
+    f"{OF_RLLIB}fragment": 500,
+    f"{OF_RLLIB}first_epochs": 2,
+    f"{OF_RLLIB}match_pairs": 2,
+    f"{OF_RLLIB}match_positions": 10,
+    f"{OF_RLLIB}elo0": -2000,
+    f"{OF_RLLIB}elo1": -1000,
+    f"{OF_RLLIB}ladder_share": 0.0,
+}
 BATCH = SMALL["rl.training.config.train_batch_size_per_learner"]
 PATIENCE = 500
 """Seconds in which anything is done, on a very busy machine."""
@@ -167,7 +181,7 @@ def test_training_survives_a_runner_and_a_node(cluster: Cluster) -> None:
 def test_expert_iteration_survives_a_node(cluster: Cluster) -> None:
     trainer = cluster.trainer
     # Half a CPU each: four have room on the first node.
-    cluster.train(JOBS["EXIT"], num_workers=6, num_iters=ENDLESS)
+    cluster.train(EXPERT_ITERATION, num_workers=6, num_iters=ENDLESS)
 
     def far() -> list[Instance]:
         return [node for node in cluster.nodes[1:] if node.works("Runner")]

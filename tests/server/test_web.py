@@ -21,14 +21,14 @@ import websocket
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import event
+from sqlalchemy import event, insert
+from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
-from benchmarks.arena_pages import fill
 from heuristics import scenarios
-from server.arena.database import Game
+from server.arena.database import Game, Seat, Tournament
 from server.arena.results import summarise, to_json
 from server.arena.tournament import Result, play_all
 from server.web import human, matches
@@ -178,6 +178,31 @@ def test_games_are_filtered(pages: Pages, client: FlaskClient) -> None:
             assert shown(f"snake={snake}&ending={cause}") == len(hit)
     page = client.get("/games?from=tomorrow&ending=eaten").text
     assert "from must be a day like 2026-03-02" in page
+
+
+def fill(database: Engine, games: int) -> None:
+    """Put made-up duels of twelve snakes into an empty database."""
+    rows: list[dict[str, Any]] = []
+    seats: list[dict[str, Any]] = []
+    for number in range(games):
+        rows.append(
+            {"id": number + 1, "tournament_id": 1, "number": number, "uuid": f"game-{number}",
+             "seed": number, "turns": 100, "finished": True, "replay": None,
+             "played": datetime(2026, 3, 2) + timedelta(minutes=number)}
+        )  # fmt: skip
+        seats += [
+            {"game_id": number + 1, "seat": seat, "won": seat == 0, "killer": None,
+             "snake": f"snake {(number + seat * (1 + number // 12)) % 12}",
+             "cause": "" if seat == 0 else "wall-collision", "eliminated_on": 100 * seat,
+             "length": 9, "problems": {}, "opening": "uurrdd", "latencies": [5.0, 7.0]}
+            for seat in range(2)
+        ]  # fmt: skip
+    with Session(database) as session:
+        session.add(Tournament(id=1, setup={"snakes": ["made", "up"]}))
+        session.flush()
+        session.execute(insert(Game), rows)
+        session.execute(insert(Seat), seats)
+        session.commit()
 
 
 def test_thousands_of_games_are_read_once_and_listed_a_page_at_a_time(tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""Benchmarks that say more than a speed, run as their user runs them."""
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.processes import run
+
+ROOT = Path(__file__).parents[2]
+
+
+def benchmark(name: str, *words: object) -> str:
+    """What ``benchmarks/NAME.py`` prints; its own verdict may be that something is wrong."""
+    done = run(sys.executable, "-m", f"benchmarks.{name}", *words, cwd=ROOT)
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("snake", ["cautious", "minimax"])
+def test_broken_requests_upset_no_server(snake: str) -> None:
+    printed = benchmark("fuzz", "--requests", 400, "--connections", 2, "--snakes", snake)
+    counts = {
+        (kind.strip(), came.strip()): int(count)
+        for kind, came, count in re.findall(r"^  (.{14}) (.{24}) +(\d+)$", printed, re.MULTILINE)
+    }
+    assert sum(counts.values()) >= 400
+    assert counts["valid", "a move"] > 50
+    assert counts["damaged JSON", "a move"] > 50
+    assert counts["damaged JSON", "refused (4xx)"] > 20
+    assert not [came for _, came in counts if came.isupper() or "ERROR" in came]
+
+
+def test_without_new_games_the_ladder_stays_as_it_is(tmp_path: Path) -> None:
+    printed = benchmark("ladder", "--minutes", 0, "--state", tmp_path / "state")
+    again = {name: int(elo) for name, elo in re.findall(r"^  (\S+) +(-?\d+) \(", printed, re.M)}
+    stored = json.loads((ROOT / "heuristics" / "ladder.json").read_text())["ladders"]
+    # Games of four are printed last.
+    for rung in stored["4"]:
+        assert again[rung["name"]] == pytest.approx(rung["elo"], abs=1)
+
+
+@pytest.mark.rllib
+def test_curves_are_drawn_from_the_runs_own_progress(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs the extra rllib")
+    names = ["cpu_minutes", "time_total_s", "elo", "elo_low", "elo_high", "elo_cpu_minutes"]
+    for seed in (1, 2):
+        folder = tmp_path / f"dqn-{seed}"
+        folder.mkdir()
+        with (folder / "progress.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["training_iteration", *names])
+            writer.writerow([1, 0.01, 1, "", "", "", ""])
+            for at, elo in ((1, 600 + seed), (3, 800), (6, 1200)):
+                for part in (0, 0.1):  # a measurement is in all rows until the next
+                    now = at + part
+                    writer.writerow([9, now, 60 * now, elo, elo - 50, elo + 50, at])
+    words = ("--draw-only", "--ways", "dqn", "--output", tmp_path)
+    printed = benchmark("learning_curves", *words)
+    assert "| hungry | 1000 | 6.0 |" in printed
+    assert "| seeds | | 2 |" in printed
+    for suffix in ("svg", "png"):
+        assert (tmp_path / f"curves.{suffix}").stat().st_size > 5000
+    with (tmp_path / "curves.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 6
