@@ -65,7 +65,6 @@ COMMANDS = {
     "cost": Command("sagemaker_rl.launch.costs", "reckon what training on rented instances costs"),
     "conformance": Command("battlesnake_gym.conformance", "check the rules against recorded games"),
     "doctor": Command("battlesnake_gym.doctor", "what is installed, what is missing, how to mend"),
-    "completion": Command("battlesnake_gym.completion", "let a shell complete what you type"),
 }
 
 

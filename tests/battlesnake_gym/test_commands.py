@@ -1,4 +1,4 @@
-"""The console command: its help, its tables as JSON, colours, completion, a game by hand."""
+"""The console command: its help, its tables as JSON, colours, a game by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 import importlib
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -122,19 +121,6 @@ def test_the_doctor_names_what_is_missing(
     assert "to mend it: install it with pip install '.[server]'" in lines[number + 1]
     monkeypatch.setattr(about, "version", lambda name: None if name == "numpy" else whole(name))
     assert cli.main(["doctor"]) == 1
-
-
-def test_bash_completes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert cli.main(["completion", "bash"]) == 0
-    script = tmp_path / "completion"
-    script.write_text(capsys.readouterr().out)
-    done = subprocess.run(
-        ["bash", "-c", f"source {script} && complete -p battlesnake-gym"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert "battlesnake" in done.stdout
-    for word in ("--replays", "champion", "hz_islands_bridges", "wrapped_constrictor", "watch"):
-        assert word in script.read_text()
 
 
 def test_bars_are_for_terminals() -> None:

@@ -103,6 +103,22 @@ def test_what_ray_tune_notes_in_a_configuration_is_passed_over() -> None:
     config.validate()
 
 
+@pytest.mark.slow
+def test_ray_tune_trains_each_of_the_settings_that_it_draws(
+    small_config: Any, run_folder: Path
+) -> None:
+    from ray import tune
+
+    config = small_config("DQN").training(lr=tune.grid_search([1e-4, 1e-3]))
+    results = tune.Tuner(
+        config.algo_class,
+        param_space=config,
+        run_config=tune.RunConfig(storage_path=str(run_folder), stop={"training_iteration": 2}),
+    ).fit()
+    assert [result.error for result in results] == [None, None]
+    assert sorted(result.config["lr"] for result in results) == [1e-4, 1e-3]
+
+
 class _Other:
     pass
 

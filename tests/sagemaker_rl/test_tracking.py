@@ -80,15 +80,6 @@ def test_what_is_not_known_or_not_installed_is_refused(monkeypatch: pytest.Monke
     tracking.check(None)
 
 
-@pytest.mark.parametrize("track", ["mlflow", "wandb"])
-def test_callbacks_for_tune(offline: Path, track: str) -> None:
-    pytest.importorskip(track, reason="needs the extra tracking")
-    from ray.tune.callback import Callback
-
-    (made,) = tracking.callbacks(track)
-    assert isinstance(made, Callback)
-
-
 def test_a_training_logs_what_it_names(offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = pytest.importorskip("mlflow", reason="needs the extra tracking")
     from sagemaker_rl.launch.job import Job

@@ -136,9 +136,7 @@ RULES = (
     Rule(r"battlesnake-gym ladder \S", also("--minutes 0.02"), slow=True),
     Rule(r"(\w+=\S+ )?battlesnake-gym (serve|watch)\b", server=True),
     Rule("battlesnake-gym play ", lambda command: f"echo q | {command}"),
-    Rule(
-        "battlesnake-gym (snakes|maps|doctor|scenarios|cost|conformance|ladder|completion|pack)\\b"
-    ),
+    Rule("battlesnake-gym (snakes|maps|doctor|scenarios|cost|conformance|ladder|pack)\\b"),
     Rule("export "),
 )
 

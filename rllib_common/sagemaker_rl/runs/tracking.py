@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -135,23 +135,3 @@ class Tracking:
     ) -> None:
         for tracker in self._trackers:
             tracker.finish(failed=error is not None)
-
-
-def callbacks(track: str | None) -> Sequence[Any]:
-    """The same for Ray Tune, one run a trial: ``tune.RunConfig(callbacks=...)``."""
-    made: list[Any] = []
-    for name in names(track):
-        if name == "mlflow":
-            from ray.air.integrations.mlflow import MLflowLoggerCallback
-
-            made.append(
-                MLflowLoggerCallback(
-                    tracking_uri=os.environ.get("MLFLOW_TRACKING_URI"),
-                    experiment_name=os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT),
-                )
-            )
-        else:
-            from ray.air.integrations.wandb import WandbLoggerCallback
-
-            made.append(WandbLoggerCallback(project=os.environ.get("WANDB_PROJECT", PROJECT)))
-    return made
