@@ -6,7 +6,7 @@ sum of the outputs 273 and 607 before it (modulo 2**64), so instead of running s
 ``x -> x**7.8e12`` is taken by repeated squaring modulo ``x**607 - x**334 - 1``: half a second.
 
 Run ``python tools/make_gorand_table.py`` after changing this file. It rewrites
-``battlesnake_gym/rules/gorand_table.py``, which the compiled engine reads too.
+``battlesnake_gym/rules/gorand_table.txt``, which the rules read and hand to the compiled engine.
 """
 
 from __future__ import annotations
@@ -97,28 +97,11 @@ def table() -> list[int]:
     return words
 
 
-def as_lines(words: list[int]) -> str:
-    """The words in hexadecimal, three a line."""
-    numbers = [f"0x{word:016X}," for word in words]
-    return "".join(f"    {' '.join(numbers[i : i + 3])}\n" for i in range(0, WORDS, 3))
-
-
-def write(path: Path, text: str) -> None:
-    """Write ``text`` in one step, so that nobody reads half a file."""
-    beside = path.with_suffix(path.suffix + ".new")
-    beside.write_text(text, encoding="ascii")
-    beside.replace(path)
-
-
 def main() -> None:
-    """Write the table."""
-    words = table()
-    origin = "written by tools/make_gorand_table.py, do not edit"
-    write(
-        PACKAGE / "rules" / "gorand_table.py",
-        f'"""The constant table of Go\'s ``math/rand``; {origin}."""\n\n'
-        f"# fmt: off\nTABLE = (\n{as_lines(words)})\n",
-    )
+    """Write the table, four words a line in hexadecimal."""
+    words = [f"{word:016X}" for word in table()]
+    lines = [" ".join(words[i : i + 4]) + "\n" for i in range(0, WORDS, 4)]
+    (PACKAGE / "rules" / "gorand_table.txt").write_text("".join(lines), encoding="ascii")
 
 
 if __name__ == "__main__":

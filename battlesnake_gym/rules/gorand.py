@@ -9,9 +9,8 @@ constant.
 from __future__ import annotations
 
 from collections.abc import MutableSequence
+from pathlib import Path
 from typing import TypeVar
-
-from .gorand_table import TABLE
 
 WORDS = 607
 TAP = 273
@@ -21,6 +20,10 @@ LCG_FACTOR = 48271
 LCG_SKIPPED = 20
 ZERO_SEED = 89482311
 MASK = 2**64 - 1
+TABLE = tuple(
+    int(word, 16) for word in Path(__file__).with_name("gorand_table.txt").read_text().split()
+)
+"""The constant table of Go's ``math/rand``, 607 words; tools/make_gorand_table.py writes it."""
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from battlesnake_gym.rules.gorand_table import TABLE
+from battlesnake_gym.rules.gorand import TABLE
 from battlesnake_gym.rules.maps import arcade, castle, pits, rivers
 from battlesnake_gym.rules.state import Point
 

@@ -16,7 +16,7 @@ FLAT = ("rllib_src/", "rllib_common/")
 """Folders whose packages stand flat in an installation."""
 
 PACKAGES = {
-    "battlesnake_gym": {".py", ".pyi", ".c", ".h", ".so", "py.typed"},
+    "battlesnake_gym": {".py", ".pyi", ".c", ".h", ".so", "py.typed", ".txt"},
     "heuristics": {".py", ".pyi", ".c", ".h", ".so", ".txt", ".json", ".evaluation", ".md"},
     "server": {".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md", ".yaml", ".txt"},
     "mabs": {".py", ".yaml"},

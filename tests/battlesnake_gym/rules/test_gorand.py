@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from battlesnake_gym.rules.gorand import GoRand
-from battlesnake_gym.rules.gorand_table import TABLE
+from battlesnake_gym.rules.gorand import TABLE, GoRand
 
 ROOT = Path(__file__).parents[3]
 STREAMS: list[dict[str, Any]] = json.loads(
