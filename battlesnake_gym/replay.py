@@ -34,13 +34,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym import json_fields, limits, replay_cli
+from battlesnake_gym import json_fields, limits, replay_cli, snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.json_fields import BoardError
 from battlesnake_gym.json_lines import ReplayError as ReplayError
 from battlesnake_gym.json_lines import at_line, read_lines, told_when_too_large, write_lines
 from battlesnake_gym.rules.state import CAUSES, Game, Point, Settings, Snake, State
-from battlesnake_gym.snakes import Decision, Reason
+from battlesnake_gym.snakes import Decision, Reason, Strategy
 
 FORMAT = 1
 """The version of the form, which stands in the first line of a file."""
@@ -249,10 +249,17 @@ class Replay:
             yield self.turns[-1]
 
     @staticmethod
-    def from_lines(lines: Iterable[dict[str, Any]], name: str = "replay") -> Replay:
-        """The replay that `to_lines` gave; ``name`` is how errors call it."""
-        replay, rest = Replay._begin_lines(lines, name)
-        deque(rest, maxlen=0)
+    def played(
+        board: Board,
+        strategies: Mapping[str, Strategy],
+        seconds: float | None = None,
+        max_turns: int = 1000,
+    ) -> Replay:
+        """The game from ``board`` on, as `snakes.play` plays it, with the reasons of all moves."""
+        replay = Replay(board)
+        for decisions in snakes.play(board.copy(), strategies, seconds, max_turns):
+            moves = {snake_id: decision.move for snake_id, decision in decisions.items()}
+            replay.append(moves, decisions=decisions)
         return replay
 
     @staticmethod

@@ -101,9 +101,21 @@ def decide(
     return decisions
 
 
-def choose(board: Board, strategies: Mapping[str, Strategy]) -> dict[str, str]:
-    """The moves of `decide`."""
-    return {snake: decision.move for snake, decision in decide(board, strategies).items()}
+def play(
+    board: Board,
+    strategies: Mapping[str, Strategy],
+    seconds: float | None = None,
+    max_turns: int = 1000,
+) -> Iterator[dict[str, Decision]]:
+    """Play ``board`` on, in place, until the game is over or ``max_turns`` is reached.
+
+    ``strategies`` are those of all living snakes, by id; each has ``seconds`` for a move. Yields
+    what was decided after each turn; a caller may stop there.
+    """
+    while not board.is_over() and board.turn < max_turns:
+        decisions = decide(board, strategies, seconds)
+        board.step({snake: decision.move for snake, decision in decisions.items()})
+        yield decisions
 
 
 Factory = Callable[[int], Strategy]

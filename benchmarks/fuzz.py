@@ -39,6 +39,7 @@ from tqdm import tqdm
 
 from battlesnake_gym import board_json, snakes
 from battlesnake_gym.board import Board
+from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 from benchmarks.load import metric, served
 from server.arena.referee import ArenaForm
@@ -337,18 +338,19 @@ def played(seed: int, name: str) -> list[list[PlayedTurn]]:
     side, count = ((11, 4), (7, 2), (11, 4), (7, 3))[seed % 4]
     searching = name == "minimax" or (name == "default" and (side, count) not in USUAL_GAMES)
     game = Game(seed=seed + 1, id="game", timeout=SEARCHING_MS if searching else USUAL_MS)
-    board, arena = Board.new(side, side, count, game=game), ArenaForm()
-    players = {snake.id: snakes.make("hungry", seed) for snake in board.snakes}
+    first, arena = Board.new(side, side, count, game=game), ArenaForm()
+    players = {snake.id: snakes.make("hungry", seed) for snake in first.snakes}
     official, listing = [], []
-    me = board.snakes[seed % count].id
-    while not board.is_over() and board.turn < 150 and board.snake(me).alive:
+    me = first.snakes[seed % count].id
+    for board in Replay.played(first, players, max_turns=150).boards():
+        if board.is_over() or not board.snake(me).alive:
+            break
         moves = frozenset(board.safe_moves(me) or MOVES)
         you = board.snake(me)
         official.append((written(board_json.write(game, board, you)), moves))
         body = {**arena(game, board, you)}
         body["game"] = body["game"] | {"id": "game"}
         listing.append((written(body), moves))
-        board.step(snakes.choose(board, players))
     return [official, listing]
 
 

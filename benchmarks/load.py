@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from battlesnake_gym import observations, snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.policy_file import write_metadata
+from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 
 GAME_ID = "a-game-id-of-its-own"
@@ -39,11 +40,8 @@ def played_games(timeout: int, count: int = 8) -> list[PlayedGame]:
         game = Game(seed=1_000_000 * seed, id=GAME_ID, timeout=timeout)
         board = Board.new(11, 11, 4, game=game)
         players = {snake.id: snakes.make("cautious", seed) for snake in board.snakes}
-        bodies = []
-        while not board.is_over():
-            bodies.append(json.dumps(board.to_api(board.living[0].id)).encode())
-            board.step(snakes.choose(board, players))
-        games.append(bodies)
+        *boards, _ = Replay.played(board, players).boards()
+        games.append([json.dumps(one.to_api(one.living[0].id)).encode() for one in boards])
     return games
 
 

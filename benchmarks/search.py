@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
-from battlesnake_gym.snakes import choose
+from battlesnake_gym.snakes import play
 from heuristics.evaluation import shipped
 from heuristics.search import CORES, Search, Statistics, Weights
 
@@ -42,10 +42,11 @@ def positions(size: int, snakes: int, ruleset: str, count: int) -> list[Board]:
     while len(found) < count:
         board = Board.new(size, size, snakes, game=Game(ruleset, seed=seed * 1_000_003))
         players = dict.fromkeys((snake.id for snake in board.snakes), quick)
-        while not board.is_over() and len(found) < count:
-            board.step(choose(board, players))
+        for _ in play(board, players):
             if board.turn % TURNS_BETWEEN == 0 and len(board.living) > 1:
                 found.append(dataclasses.replace(board.copy(), you_id=board.living[0].id))
+            if len(found) == count:
+                break
         seed += 1
     return found
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Turn
 from battlesnake_gym.rules import Game, Settings
@@ -109,20 +110,23 @@ def play_game(
     ``tell`` hears of the first position and of every turn. What a strategy raises is raised.
     """
     board = _begin(conditions, len(players), seed, names, game_id)
-    strategies = [bounded(make(seed + seat), conditions) for seat, make in enumerate(players)]
     played = Played(board.copy(), board, [], [[] for _ in players])
+    strategies = {
+        snake.id: _timed(bounded(make(seed + seat), conditions), played.cpu[seat])
+        for seat, (snake, make) in enumerate(zip(board.snakes, players, strict=True))
+    }
     seconds = None if conditions.milliseconds is None else conditions.milliseconds / 1000
     if tell is not None:
         tell(board.copy())
     with cpu_clock(seconds is not None):
-        while not _is_over(board, sides) and board.turn < conditions.max_turns:
-            decisions = _decide(board, strategies, seconds, played.cpu)
+        for decisions in snakes.play(board, strategies, seconds, conditions.max_turns):
             moves = {snake: decision.move for snake, decision in decisions.items()}
             turn = Turn(moves, decisions=decisions if reasons else {})
-            board.step(moves)
             played.turns.append(turn)
             if tell is not None:
                 tell(turn)
+            if _has_lost(board, sides):
+                break
     board.you_id = None
     return played
 
@@ -135,35 +139,32 @@ def bounded(strategy: Strategy, conditions: Conditions) -> Strategy:
 
 
 def _begin(
-    conditions: Conditions, snakes: int, seed: int, names: Sequence[str], game_id: str
+    conditions: Conditions, count: int, seed: int, names: Sequence[str], game_id: str
 ) -> Board:
     game = Game(conditions.ruleset, conditions.map, conditions.settings, seed=seed, id=game_id)
-    seats = [str(seat) for seat in range(snakes)]
+    seats = [str(seat) for seat in range(count)]
     board = Board.new(conditions.width, conditions.height, seats, game=game)
     for snake, name in zip(board.snakes, names, strict=False):
         snake.name = name
     return board
 
 
-def _is_over(board: Board, sides: Sequence[int]) -> bool:
-    if board.is_over():
-        return True
+def _has_lost(board: Board, sides: Sequence[int]) -> bool:
+    """Whether a side has no snake left; without ``sides`` none has."""
     alive = {side for side, snake in zip(sides, board.snakes, strict=False) if snake.alive}
     return bool(sides) and len(alive) < 2
 
 
-def _decide(
-    board: Board, strategies: Sequence[Strategy], seconds: float | None, cpu: list[list[float]]
-) -> dict[str, Decision]:
-    """What all living snakes decide, by id; ``cpu`` gets the milliseconds that each took."""
-    decisions = {}
-    for seat, snake in enumerate(board.snakes):
-        if snake.alive:
-            board.you_id = snake.id
-            began = time.process_time()
-            decisions[snake.id] = strategies[seat](board, seconds)
-            cpu[seat].append(round(1000 * (time.process_time() - began), 3))
-    return decisions
+def _timed(strategy: Strategy, milliseconds: list[float]) -> Strategy:
+    """``strategy``, with the CPU time of each move added to ``milliseconds``."""
+
+    def decide(board: Board, seconds: float | None = None) -> Decision:
+        began = time.process_time()
+        decision = strategy(board, seconds)
+        milliseconds.append(round(1000 * (time.process_time() - began), 3))
+        return decision
+
+    return decide
 
 
 def play_pair(

@@ -1,78 +1,34 @@
-"""Games in this process, without HTTP: quick answers to "which snake is better?"."""
+"""Duels of all pairs of named snakes: a quick answer to "which snake is better?"."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from tqdm import tqdm
 
 from battlesnake_gym import snakes
-from battlesnake_gym.board import Board
-from battlesnake_gym.rules.state import Game
-from battlesnake_gym.snakes import Strategy
+from heuristics.match import Conditions, play_game, points_of
 
-SEED_STEP = 10_007
+SEED, SEED_STEP = 1, 10_007
 """Games lie this far apart in seeds: the food of turn t depends on seed + t alone."""
 
 
-def play(board: Board, strategies: Mapping[str, Strategy], max_turns: int = 1000) -> Board:
-    """Play ``board`` on, in place, until the game is over or ``max_turns`` is reached.
-
-    ``strategies`` maps the id of every living snake to its strategy. Returns the board.
-    """
-    while not board.is_over() and board.turn < max_turns:
-        board.step(snakes.choose(board, strategies))
-    board.you_id = None
-    return board
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One finished game: who sat on the board, who won (None: a draw), after how many turns."""
-
-    players: tuple[str, ...]
-    winner: str | None
-    turns: int
-
-
-def play_named(players: Sequence[str], game: Game, width: int = 11, height: int = 11) -> Result:
-    """Play one game between named snakes; a name may be listed more than once."""
-    ids = [f"{seat}-{name}" for seat, name in enumerate(players)]
-    board = Board.new(width, height, ids, game=game)
-    strategies = {
-        snake_id: snakes.make(name, game.seed + seat)
-        for seat, (snake_id, name) in enumerate(zip(ids, players, strict=True))
-    }
-    play(board, strategies)
-    winner = board.winner.id.partition("-")[2] if board.winner else None
-    return Result(tuple(players), winner, board.turn)
-
-
-def duels(
-    names: Sequence[str], games: int, game: Game, width: int = 11, height: int = 11
-) -> Iterator[Result]:
-    """Every pair plays ``games`` games, each start in both seatings; yields them as they end."""
-    for pair in itertools.combinations(names, 2):
-        for number in range(games):
-            seeded = dataclasses.replace(game, seed=game.seed + SEED_STEP * (number // 2))
-            players = pair if number % 2 == 0 else pair[::-1]
-            yield play_named(players, seeded, width, height)
-
-
-def duel_shares(names: Sequence[str], games: int, game: Game) -> dict[str, dict[str, float]]:
-    """Duels of all pairs: each snake's share of the points against each other, a draw counting
-    half, and under ``all`` in all its games. The best comes first."""
+def duel_shares(names: Sequence[str], games: int, ruleset: str) -> dict[str, dict[str, float]]:
+    """Duels of all pairs, each start in both seatings: each snake's share of the points against
+    each other, a draw counting half, and under ``all`` in all its games. The best comes first."""
     points: dict[tuple[str, str], float] = defaultdict(float)
-    total = games * len(names) * (len(names) - 1) // 2
-    played = duels(names, games, game)
-    for result in tqdm(played, total=total, desc="duels", unit="game", disable=None):
-        one, two = result.players
-        points[one, two] += 0.5 if result.winner is None else result.winner == one
-        points[two, one] += 0.5 if result.winner is None else result.winner == two
+    duels = [(*pair, i) for pair in itertools.combinations(names, 2) for i in range(games)]
+    for one, other, number in tqdm(duels, desc="duels", unit="game", disable=None):
+        seats = (one, other) if number % 2 == 0 else (other, one)
+        players = [partial(snakes.make, name) for name in seats]
+        seed = SEED + SEED_STEP * (number // 2)
+        last = play_game(Conditions(ruleset=ruleset), players, seed).last
+        won = points_of((0, 1), [None if s.alive else s.eliminated_on for s in last.snakes])
+        points[seats] += won
+        points[seats[::-1]] += 1 - won
     shares = {
         name: {other: points[name, other] / games for other in names if other != name}
         for name in names

@@ -7,7 +7,6 @@ import sys
 from battlesnake_gym import command_line, snakes
 from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rules import RULESETS
-from battlesnake_gym.rules.state import Game
 from heuristics.playing import duel_shares, duel_table
 
 
@@ -24,8 +23,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.duels and len(chosen) < 2:
         return command_line.refuse("battlesnake-gym snakes", "--duels needs two snakes or more")
     if options.duels:
-        game = Game(ruleset=options.ruleset)
-        shares = duel_shares(chosen, options.duels, game)
+        shares = duel_shares(chosen, options.duels, options.ruleset)
         if options.json:
             command_line.write_json(shares)
         else:

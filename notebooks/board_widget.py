@@ -27,14 +27,7 @@ CELL = "padding: 1px 10px; text-align: left; white-space: nowrap"
 
 def record(board: Board, strategies: Mapping[str, Strategy], max_turns: int = 500) -> Replay:
     """Play from ``board`` until the game is over or on turn ``max_turns``, keeping all reasons."""
-    replay = Replay(board)
-    board = board.copy()
-    while not board.is_over() and board.turn < max_turns:
-        decisions = snakes.decide(board, strategies, SECONDS)
-        moves = {snake_id: decision.move for snake_id, decision in decisions.items()}
-        replay.append(moves, decisions=decisions)
-        board.step(moves)
-    return replay
+    return Replay.played(board, strategies, SECONDS, max_turns)
 
 
 def reasons_table(decision: Decision | None) -> str:

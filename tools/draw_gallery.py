@@ -53,16 +53,11 @@ def _map_figure(played: Map) -> tuple[str, str, str]:
     board = maps_command.start(played)
     count = len(board.snakes)
     players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
-    while board.turn < TURNS and len(board.living) == count:
-        board = _after_turn(board, players)
+    for _ in snakes.play(board, players, max_turns=TURNS):
+        if len(board.living) < count:
+            break
     about = f"({board.width}x{board.height}, turn {board.turn}): {played.description}"
     return played.id, about, drawing.svg(board, 16)
-
-
-def _after_turn(board: Board, players: dict[str, snakes.Strategy]) -> Board:
-    after = board.copy()
-    after.step(snakes.choose(board, players))
-    return after
 
 
 def _wearing(part: str, name: str) -> str:
@@ -76,8 +71,9 @@ def _planes() -> Iterable[tuple[str, str, str]]:
     """Each plane of the default observation of one position, dark where its bytes are high."""
     board = Board.new(11, 11, 3, game=Game(seed=11))
     players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
-    while board.turn < TURNS and len(board.living) == 3:
-        board = _after_turn(board, players)
+    for _ in snakes.play(board, players, max_turns=TURNS):
+        if len(board.living) < 3:
+            break
     observation = get("planes")
     seen = observation.encode(board, board.living[0].id)
     for name, plane in zip(observation.planes, seen, strict=True):

@@ -13,7 +13,6 @@ from battlesnake_gym import animation
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
-from battlesnake_gym.snakes import choose
 from battlesnake_gym.vector import VectorBattlesnake
 from heuristics.evaluation import Evaluation
 from heuristics.search import Search
@@ -57,12 +56,9 @@ def play(
 
 def duel(evaluation: Evaluation | None, seed: int, turns: int = MOST_TURNS) -> Replay:
     """Let the search play a duel against itself with ``evaluation`` (None: hand-set weights)."""
-    replay = Replay(Board.new(11, 11, 2, game=Game(seed=seed)))
+    board = Board.new(11, 11, 2, game=Game(seed=seed))
     search = Search(evaluation=evaluation, nodes=POSITIONS)
-    players = dict.fromkeys((snake.id for snake in replay.first.snakes), search)
-    while not (board := replay.last).is_over() and board.turn < turns:
-        replay.append(choose(board, players))
-    return replay
+    return Replay.played(board, {snake.id: search for snake in board.snakes}, max_turns=turns)
 
 
 def film(replay: Replay) -> bytes:

@@ -20,6 +20,14 @@ def benchmark(name: str, *words: object) -> str:
     return done.stdout
 
 
+def test_pages_name_benchmarks_that_are_there() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    text = "\n".join(page.read_text() for page in pages)
+    named = set(re.findall(r"\bbenchmarks[./]([a-z_]+)", text))
+    assert len(named) >= 8
+    assert named <= {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+
+
 @pytest.mark.parametrize("snake", ["cautious", "minimax"])
 def test_broken_requests_upset_no_server(snake: str) -> None:
     printed = benchmark("fuzz", "--requests", 400, "--connections", 2, "--snakes", snake)

@@ -12,18 +12,14 @@ from heuristics import calibration, game_analysis
 from heuristics.analysis import Analyst, Judgement, marks
 from heuristics.evaluation import shipped
 from heuristics.game_analysis import Analysis, analyse, known, path_of
-from heuristics.match import Conditions, play_game
 from heuristics.search import Search
 
 
 def played(seed: int = 5, turns: int = 12) -> Replay:
     """A few turns of a duel of the search against itself."""
-    conditions = Conditions(positions=40, max_turns=turns)
-    game = play_game(conditions, [lambda seed: Search(evaluation=shipped())] * 2, seed)
-    replay = Replay(game.first)
-    for turn in game.turns:
-        replay.append(turn.moves)
-    return replay
+    board = Board.new(11, 11, 2, game=Game(seed=seed))
+    search = Search(evaluation=shipped(), nodes=40)
+    return Replay.played(board, {snake.id: search for snake in board.snakes}, max_turns=turns)
 
 
 def test_chances_sum_to_one_and_the_best_comes_first() -> None:

@@ -1,11 +1,13 @@
+from functools import partial
+
 import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, RULESETS, Game
 from battlesnake_gym.rules.state import Settings
+from heuristics.match import Conditions, play_game
 from heuristics.named import NAMED
-from heuristics.playing import play, play_named
 
 
 def test_a_dozen_snakes_are_registered_with_a_description() -> None:
@@ -20,11 +22,10 @@ def test_a_dozen_snakes_are_registered_with_a_description() -> None:
 @pytest.mark.parametrize("ruleset", sorted(RULESETS))
 @pytest.mark.parametrize("name", NAMED)
 def test_every_snake_plays_every_ruleset(name: str, ruleset: str) -> None:
-    game = Game(ruleset=ruleset, seed=3, settings=Settings(shrink_every_n_turns=5))
-    board = Board.new(7, 7, 1 if ruleset == "solo" else 3, game=game)
-    players = {snake.id: snakes.make(name, seat) for seat, snake in enumerate(board.snakes)}
-    play(board, players, max_turns=40)
-    assert board.turn > 0
+    settings = Settings(shrink_every_n_turns=5)
+    conditions = Conditions(7, 7, ruleset, settings=settings, max_turns=40)
+    players = [partial(snakes.make, name)] * (1 if ruleset == "solo" else 3)
+    assert play_game(conditions, players, 3).turns
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -65,7 +66,8 @@ def test_a_snake_that_is_out_is_still_answered(name: str) -> None:
 def test_careful_snakes_beat_careless_ones(careful: str) -> None:
     won = 0
     for number in range(10):
-        game = Game(seed=1 + 10_007 * number)
         players = (careful, "safe-random") if number % 2 else ("safe-random", careful)
-        won += play_named(players, game).winner == careful
+        factories = [partial(snakes.make, name) for name in players]
+        last = play_game(Conditions(), factories, 1 + 10_007 * number).last
+        won += last.snakes[players.index(careful)].alive
     assert won >= 7

@@ -118,10 +118,9 @@ def test_json_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_any_turn_of_a_replay_becomes_a_scenario(tmp_path: Path) -> None:
-    replay = Replay(Board.new(11, 11, 2, game=Game(seed=4)))
-    players = {snake.id: snakes.make("cautious", 1) for snake in replay.first.snakes}
-    for _ in range(12):
-        replay.append(snakes.choose(replay.last, players))
+    board = Board.new(11, 11, 2, game=Game(seed=4))
+    players = {snake.id: snakes.make("cautious", 1) for snake in board.snakes}
+    replay = Replay.played(board, players, max_turns=12)
     played = replay.turns[7].moves["snake_1"]
     scenario = Scenario.from_replay(replay, 7, "snake_1", [played], note="As it was.")
     assert scenario.board.turn == 7

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake, State
 from battlesnake_gym.snakes import Decision
-from heuristics import playing
 from heuristics.search import CORES, STOP, Search, Statistics, Weights
 
 pytest.importorskip("heuristics._search")
@@ -174,7 +173,8 @@ def test_it_wins_duels_against_careful_snakes() -> None:
     for seed in range(1, 5):
         board = Board.new(11, 11, 2, game=Game(seed=seed * 1_000_003))
         me, rival = (snake.id for snake in board.snakes)
-        playing.play(board, {me: Search(nodes=2000), rival: snakes.make("cautious", seed)})
+        players = {me: Search(nodes=2000), rival: snakes.make("cautious", seed)}
+        assert len(list(snakes.play(board, players))) == board.turn
         wins += board.winner is not None and board.winner.id == me
     assert wins == 4
 

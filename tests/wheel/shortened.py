@@ -102,7 +102,6 @@ RULES = (
     Rule("kubectl ", looked_at(), "KubeRay"),
     Rule("curl ", looked_at(), "from a machine in the engine's region"),
     Rule("jupyter lab ", looked_at(r"lab (\S+)")),
-    Rule("python benchmarks/", also("--help"), "It takes five times the minutes", slow=True),
     Rule(
         "python -m mabs.distillation ",
         also("--moves 30 --positions 20 --fit-minutes 0.005 --minutes 0.0001"),
