@@ -5,28 +5,20 @@ leaves. They are played once to write down the moves; what is timed is playing t
 from the same seeds: the steps and the resets of the games that ended, in one loop of Python, so
 that a batch of 1 pays the price of the call. Each figure is the median of several repetitions.
 
-    python benchmarks/engine.py                    # the standard game, batches of 1 to 4096
-    python benchmarks/engine.py --maps             # batches of 4096 on maps with hazards
-    python benchmarks/engine.py --instructions     # instructions per board-turn, under valgrind
+    python benchmarks/engine.py
 
-Nothing here is a test: the figures depend on the machine and on what else it does. Instructions
-(``valgrind --tool=callgrind``) hardly do; compare those between two revisions.
+Nothing here is a test: the figures depend on the machine and on what else it does.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
-import re
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,21 +36,6 @@ STANDARD = {
     "standard, fast food": (Game(), "fast"),
     "standard, seeded food": (Game(), "seeded"),
 }
-HAZARDOUS = (
-    *("hz_rings", "hz_spiral", "hz_scatter", "hz_expand_scatter"),
-    *("sinkholes", "snail_mode", "hz_rivers_bridges"),
-)
-MAPS = {
-    **STANDARD,
-    "royale map": (Game(ruleset="royale", map="royale"), "fast"),
-    **{name: (Game(map=name), "fast") for name in HAZARDOUS},
-    "wrapped": (Game(ruleset="wrapped"), "fast"),
-    "constrictor, empty": (Game(ruleset="constrictor", map="empty"), "fast"),
-}
-
-
-PARTS = {"step_game": 2, "start_game": 2, "observe_game": 1}
-"""The C functions whose instructions are counted, and how often `play_one` plays its games so."""
 
 
 @dataclass
@@ -139,7 +116,7 @@ def nanoseconds(plan: Plan, repetitions: int, beside: str | None = None) -> floa
     return statistics.median(samples)
 
 
-def report(cases: dict[str, tuple[Game, str]], batches: tuple[int, ...], repetitions: int) -> None:
+def report(repetitions: int) -> None:
     """Print a line for every case and batch."""
     print(f"{SIZE}x{SIZE}, {SNAKES} snakes, one thread, CPU time per board-turn in ns;")
     print(f"observations: {OBSERVATION}, {observations.get(OBSERVATION).shape(SIZE, SIZE)} uint8")
@@ -148,8 +125,8 @@ def report(cases: dict[str, tuple[Game, str]], batches: tuple[int, ...], repetit
         f"{'game':24}{'batch':>6}{'turns':>7}{'bare':>16}{'with obs':>16}{'obs':>8}{'memset':>8}"
     )
     print(f"\n{header}{'ratio':>7}")
-    for name, (game, food) in cases.items():
-        for batch in batches:
+    for name, (game, food) in STANDARD.items():
+        for batch in BATCHES:
             plan = prepare(batch, max(360, 40_000 // batch), game, food)
             bare = nanoseconds(plan, repetitions)
             seen = nanoseconds(plan, repetitions, "observe")
@@ -163,58 +140,14 @@ def report(cases: dict[str, tuple[Game, str]], batches: tuple[int, ...], repetit
             )
 
 
-def count_instructions() -> None:
-    """Print the instructions per board-turn of each part, as callgrind counts them."""
-    print(f"instructions per board-turn, batches of 64, {SIZE}x{SIZE}, {SNAKES} snakes")
-    print(f"{'game':24}" + "".join(f"{part:>14}" for part in PARTS))
-    for name in MAPS:
-        counts = [_instructions(name, part) for part in PARTS]
-        print(f"{name:24}" + "".join(f"{count:14.0f}" for count in counts), flush=True)
-
-
-def _instructions(name: str, part: str) -> float:
-    with tempfile.TemporaryDirectory() as folder:
-        command = [
-            *("valgrind", "--tool=callgrind", f"--toggle-collect={part}"),
-            f"--callgrind-out-file={Path(folder) / 'out'}",
-            *(sys.executable, __file__, "--one", name),
-        ]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found = re.search(r"Collected : (\d+)", done.stderr)
-    turns = re.search(rf"{part} (\d+)", done.stdout)
-    if not found or not turns:
-        raise RuntimeError(f"valgrind did not count {part}: {done.stderr[-500:]}")
-    return int(found[1]) / int(turns[1])
-
-
-def play_one(name: str) -> None:
-    """Play one case under valgrind and print the board-turns that each part has worked on."""
-    plan = prepare(64, 200, *MAPS[name])
-    games, encoder = plan.games(), observations.get(OBSERVATION)
-    games.observe(encoder, np.zeros((64, SNAKES, *encoder.shape(SIZE, SIZE)), np.uint8))
-    play(plan, games)
-    for part, times in PARTS.items():
-        print(f"{part} {times * plan.board_turns}")
-
-
 def main() -> None:
     """Print what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--maps", action="store_true", help="maps with hazards, batches of 4096")
-    parser.add_argument("--instructions", action="store_true", help="count them with valgrind")
     parser.add_argument("--repetitions", type=int, default=7, help="of each figure (default 7)")
-    parser.add_argument("--one", choices=MAPS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not engine.COMPILED:
         raise SystemExit("the engine was not compiled: run `make build` first")
-    if options.one:
-        play_one(options.one)
-    elif options.instructions:
-        count_instructions()
-    elif options.maps:
-        report(MAPS, (4096,), options.repetitions)
-    else:
-        report(STANDARD, BATCHES, options.repetitions)
+    report(options.repetitions)
 
 
 if __name__ == "__main__":

@@ -37,29 +37,14 @@ def read_run(run: Path) -> list[dict[str, float]]:
     return rows
 
 
-def named_number(text: str) -> tuple[str, float]:
-    """What ``--line`` means.
-
-    >>> named_number("blind agent=2.5")
-    ('blind agent', 2.5)
-    """
-    name, _, number = text.rpartition("=")
-    if not name:
-        raise ValueError(f"{text!r} is not NAME=NUMBER")
-    return name, float(number)
-
-
 def draw(
     runs: Sequence[Path],
     target: Path,
     columns: Sequence[str],
     x_column: str,
     span: int,
-    lines: Sequence[tuple[str, float]] = (),
 ) -> None:
     """Draw one panel for each of ``columns``, one line for each of ``runs``, into ``target``.
-
-    ``lines``, names and heights, go across the first panel.
 
     Raises:
         ValueError: a run without a curve, or a column that it does not have.
@@ -83,9 +68,6 @@ def draw(
                 axis.plot(x, y, color=line.get_color(), alpha=0.2, linewidth=0.8)
         axis.set(xlabel=X_LABELS[x_column], title=column)
         axis.grid(alpha=0.3)
-        for number, (name, height) in enumerate(lines if column == columns[0] else ()):
-            style = ("--", ":", "-.")[number % 3]
-            axis.axhline(height, color="grey", linestyle=style, label=name)
         axis.legend()
     write_atomically(target, lambda path: figure.savefig(path, format=target.suffix[1:], dpi=120))
     plt.close(figure)
@@ -108,14 +90,6 @@ def parser() -> Parser:
     )
     parser.add_argument("--x", choices=list(X_LABELS), default="time_total_s")
     parser.add_argument("--smooth", type=int, default=5, help="iterations to average, around each")
-    parser.add_argument(
-        "--line",
-        type=named_number,
-        action="append",
-        default=[],
-        metavar="NAME=NUMBER",
-        help="a line to compare with, across the first column; may be repeated",
-    )
     return parser
 
 
@@ -135,7 +109,6 @@ def main(argv: list[str] | None = None) -> int:
             columns,
             arguments.x,
             arguments.smooth,
-            arguments.line,
         )
     except ValueError as error:
         options.error(str(error))

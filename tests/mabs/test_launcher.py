@@ -224,13 +224,6 @@ def test_command_export_evaluate_and_plot(
         picture = tmp_path / f"curves.{suffix}"
         assert plot.main([str(trained), str(trained), "-o", str(picture), "--x", "env_steps"]) == 0
         assert picture.stat().st_size > 5_000
-    assert (
-        plot.main([str(trained), "--line", "blind agent=2.5", "-o", str(tmp_path / "l.svg")]) == 0
-    )
-    assert "<!-- blind agent -->" in (tmp_path / "l.svg").read_text()
-    with pytest.raises(SystemExit):
-        plot.main([str(trained), "--line", "2.5"])
-    assert "--line must be NAME=NUMBER, got '2.5'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
