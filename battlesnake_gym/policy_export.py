@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
-import os
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -395,17 +394,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
 
 
 def _session_values(content: bytes) -> Values:
-    # Else importing it starts a thread that reports to its maker.
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    try:
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's exceptions have no common base
-        raise PolicyError(f"onnxruntime does not read the network: {error}") from error
+    session = policy_file.open_session(content, "the network")
 
     def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,25 @@ def check(model: bytes, text: bytes, onnx_path: Path) -> tuple[bytes, dict[str, 
             f"{digest!r}; export the policy again, or put the two files of one export together"
         )
     return model, metadata
+
+
+def open_session(model: bytes, name: object) -> Any:
+    """An onnxruntime session over ``model``; raises `PolicyError`, which calls it ``name``.
+
+    It has one thread: games run side by side, and threads within one tiny network only fight over
+    the cores. onnxruntime comes with the extra ``server``.
+    """
+    # Else importing it starts a thread that reports to its maker.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's exceptions have no common base
+        raise PolicyError(f"{name}: not a network that onnxruntime reads: {error}") from error
 
 
 def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:

@@ -141,14 +141,7 @@ def _read_board_sizes(metadata: Mapping[str, Any], path: Path) -> frozenset[tupl
 
 
 def _open(model: bytes, path: Path) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    # Games already run side by side; threads within one tiny network only fight over the cores.
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's exceptions have no common base
-        raise PolicyError(f"{path}: not a network that onnxruntime reads: {error}") from error
+    session: onnxruntime.InferenceSession = policy_file.open_session(model, path)
     inputs = {node.name: node.type for node in session.get_inputs()}
     outputs = {node.name: node.type for node in session.get_outputs()}
     if inputs != {INPUT: "tensor(uint8)"} or outputs.get(OUTPUT) != "tensor(float)":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,19 +35,11 @@ def load(path: Path) -> tuple[Values, dict[str, Any]]:
     """
     path = find(path)
     if path.suffix == ".onnx":
-        # Else importing it starts a thread that reports to its maker.
-        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-        # Not everybody who trains has it: it comes with the extra "server".
-        import onnxruntime
-
         model, metadata = policy_file.read(path)
         env_config = metadata.get("training", {}).get("env_config")
         if env_config is None:
             raise ValueError(f"{path.stem}.json has no training.env_config; export it again")
-        options = onnxruntime.SessionOptions()
-        # More would wait for each other in a loop, beside runners that have the other processors.
-        options.intra_op_num_threads = 1
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = policy_file.open_session(model, path)
         return lambda frames: session.run(None, {"observations": frames})[0], env_config
 
     return values_of(load_network(path)), checkpoints.read_facts(path)["env_config"]
