@@ -18,6 +18,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from email.utils import formatdate
 from http import HTTPStatus
 from urllib.parse import unquote_to_bytes
 
@@ -125,8 +126,8 @@ class Connection(asyncio.Protocol):
             self._head += len(data)
         try:
             self._parser.feed_data(data)
-            if not self._in_body:
-                self._check_head()
+            if not self._in_body and self._head > self._hub.limits.head:
+                raise TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         except httptools.HttpParserUpgrade as upgrade:
             self._look_at_offer(data[upgrade.args[0] :])
         except TooLargeError as error:
@@ -283,10 +284,6 @@ class Connection(asyncio.Protocol):
         self._arrived = arrived
         self.data_received(b"\r\n".join([*head, b"", rest]))
 
-    def _check_head(self) -> None:
-        if self._head > self._hub.limits.head:
-            raise TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-
     def _ask(self) -> None:
         hub = self._hub
         hub.leave(self)
@@ -339,7 +336,7 @@ class Connection(asyncio.Protocol):
     def _write(
         self, status: str, headers: Headers, body: bytes, *, without_body: bool = False
     ) -> None:
-        lines = [f"HTTP/1.1 {status}\r\n".encode(), b"Date: ", self._hub.date, b"\r\n"]
+        lines = [f"HTTP/1.1 {status}\r\n".encode(), f"Date: {formatdate(usegmt=True)}\r\n".encode()]
         lines += [f"{name}: {value}\r\n".encode("latin-1") for name, value in headers]
         bodiless = status.startswith(("204", "304"))
         if not bodiless and not any(name.lower() == "content-length" for name, _ in headers):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from email.utils import formatdate
 from typing import Protocol
 
 Headers = Sequence[tuple[str, str]]
@@ -113,7 +112,6 @@ class Hub:
     def __init__(self, dispatch: Dispatch, limits: Limits = Limits()) -> None:
         self.dispatch = dispatch
         self.limits = limits
-        self.date = b""
         self.stopping = False
         self.unanswered = 0
         self.unsent = 0
@@ -121,7 +119,6 @@ class Hub:
         self.idle: Waiting = {}
         self.sending: Waiting = {}
         self.reading: Waiting = {}
-        self.tick()
 
     def leave(self, peer: Peer) -> None:
         """Whatever ``peer`` did, it does it no more."""
@@ -137,7 +134,6 @@ class Hub:
 
     def tick(self) -> None:
         """Close whatever has taken too long; to be called a few times a second."""
-        self.date = formatdate(usegmt=True).encode()
         now = time.monotonic()
         for waiting in (self.sending, self.reading, self.idle):
             for peer in [peer for peer, (_, until) in waiting.items() if until <= now]:

@@ -8,16 +8,13 @@ from collections.abc import Awaitable, Callable
 
 import h11
 from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, CloseConnection, Message, Ping, TextMessage
+from wsproto.events import AcceptConnection, CloseConnection, Ping, TextMessage
 from wsproto.utilities import ProtocolError
 
 from server.http.hub import Hub, Request
 
 PING_SECONDS = 20.0
 """A silent reader is asked whether it is there after these, and closed after twice as many."""
-
-MOST_SAID = 1024
-"""Bytes of messages that a reader may send: it has nothing to say."""
 
 Talk = Callable[[str, "Websocket"], Awaitable[None]]
 """Talks to the websocket at a path."""
@@ -36,7 +33,7 @@ class Websocket(asyncio.Protocol):
     ) -> None:
         self._hub, self._transport = hub, transport
         self._wire = WSConnection(ConnectionType.SERVER)
-        self._said, self._silent = 0, True
+        self._silent = False
         self._is_read = asyncio.Event()
         self._is_read.set()
         try:
@@ -82,7 +79,7 @@ class Websocket(asyncio.Protocol):
         self._transport.abort()
 
     def _ping(self) -> None:
-        if self._silent:
+        if self._silent or self._transport.is_closing():
             self.close()
             return
         self._silent = True
@@ -101,12 +98,8 @@ class Websocket(asyncio.Protocol):
                     self._transport.write(self._wire.send(event.response()))
                 elif isinstance(event, CloseConnection):
                     self.end(1000)
-                elif isinstance(event, Message):
-                    self._said += len(event.data)
         except ProtocolError:
             self.close()
-        if self._said > MOST_SAID:
-            self.end(1009)
 
     def pause_writing(self) -> None:
         """More is sent than is read: nothing else is read or sent, and not for long."""

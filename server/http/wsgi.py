@@ -59,26 +59,22 @@ class Lane:
 
 def ask(application: Application, request: Request) -> tuple[str, Headers, bytes]:
     """The status, headers and body that a WSGI application answers; 500 where it fails."""
-    try:
-        return _ask(application, request)
-    except Exception:
-        log.exception("internal error")
-        return "500 Internal Server Error", TEXT, b"internal error"
-
-
-def _ask(application: Application, request: Request) -> tuple[str, Headers, bytes]:
     started: list[Any] = []
 
     def start_response(status: str, headers: Headers, exc_info: object = None) -> None:
         started[:] = status, headers
 
-    content = application(environment(request), start_response)
     try:
-        body = b"".join(content)
-    finally:
-        if hasattr(content, "close"):
-            content.close()
-    status, headers = started
+        content = application(environment(request), start_response)
+        try:
+            body = b"".join(content)
+        finally:
+            if hasattr(content, "close"):
+                content.close()
+        status, headers = started
+    except Exception:
+        log.exception("internal error")
+        return "500 Internal Server Error", TEXT, b"internal error"
     return status, headers, body
 
 
