@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from battlesnake_gym.board import Board
 from battlesnake_gym.snakes import Decision
 from heuristics.search import STOP, Search
+from server.http.threads import Threads, stand_back
 from server.live.budget import DEFAULT_TIMEOUT
-from server.live.threads import Threads, stand_back
 
 LONGEST = 2.0
 """Of a game's timeouts: the others have answered by then, or nobody asks for another move."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from server.live.clients import Client
+from server.http.hub import Client
 
 BUSY_SECONDS = 0.5
 """The longest thought while there are more thinkers than cores: a move of a usual game."""

@@ -11,7 +11,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.snakes import Decision, Factory
 from heuristics import search
 from heuristics.search import Search
-from server.live.clients import Client
+from server.http.hub import Client
 from server.live.fallback import is_ordinary
 from server.live.metrics import Metrics
 from server.live.ponderer import Ponderer

@@ -16,13 +16,13 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision
 from heuristics.search import STOP
+from server.http.hub import Client
+from server.http.threads import Threads, stand_back
 from server.live.budget import DEFAULT_TIMEOUT, budget, margin
-from server.live.clients import Client
 from server.live.fallback import LATE, is_ordinary, safe_move
 from server.live.metrics import Metrics
 from server.live.seats import BUSY_SECONDS, NoSeatError, Seats
 from server.live.sessions import Session
-from server.live.threads import Threads, stand_back
 
 LEAST_BUDGET = 0.002
 """Seconds; with less than this no strategy is even started."""

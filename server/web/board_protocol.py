@@ -13,15 +13,14 @@ import re
 from typing import Any
 
 from flask import Blueprint, Flask, Response, jsonify
-from uvicorn.protocols.utils import ClientDisconnected
 
 from battlesnake_gym import looks
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import ReplayError
 from battlesnake_gym.rules import RULESETS
 from battlesnake_gym.rules.state import Point, Snake
+from server.http.websockets import Websocket
 from server.web.games import MissingError, course
-from server.web.page_server import Receive, Send
 from server.web.pages import number, refusal
 from server.web.timeline import Course
 
@@ -68,21 +67,18 @@ class Events:
         self._app = app
         self._viewers = 0
 
-    async def talk(self, path: str, receive: Receive, send: Send) -> None:
+    async def talk(self, path: str, viewer: Websocket) -> None:
         """Talk to one viewer until the game is over or the viewer gone."""
-        await send({"type": "websocket.accept"})
         self._viewers += 1
         try:
             if self._viewers > MOST_VIEWERS:
-                await _close(send, 1013, "too many look on; try again later")
+                viewer.end(1013, "too many look on; try again later")
                 return
             found = await asyncio.to_thread(self._find, path)
             if isinstance(found, str):
-                await _close(send, 1008, found[:100])
+                viewer.end(1008, found[:100])
                 return
-            await _tell(found, receive, send)
-        except ClientDisconnected:
-            return  # the viewer has seen enough
+            await _tell(found, viewer)
         finally:
             self._viewers -= 1
 
@@ -98,35 +94,22 @@ class Events:
                 return str(error)
 
 
-async def _tell(found: Course, receive: Receive, send: Send) -> None:
-    left = asyncio.ensure_future(_until_gone(receive))
-    try:
-        sent = 0
-        while not left.done():
-            over = found.over
-            for board in found.boards[sent:]:
-                await _send(send, {"Type": "frame", "Data": frame(board)})
-                sent += 1
-            if over:
-                await _send(send, {"Type": "game_end", "Data": describe(found)})
-                await _close(send, 1000, "")
-                return
+async def _tell(found: Course, viewer: Websocket) -> None:
+    sent = 0
+    while not viewer.gone:
+        over = found.over
+        for board in found.boards[sent:]:
+            await _send(viewer, {"Type": "frame", "Data": frame(board)})
+            sent += 1
+        if over:
+            await _send(viewer, {"Type": "game_end", "Data": describe(found)})
+            viewer.end(1000)
+        else:
             await asyncio.sleep(TICK)
-    finally:
-        left.cancel()
 
 
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "websocket.disconnect":
-        pass  # viewers have nothing to say
-
-
-async def _send(send: Send, event: dict[str, Any]) -> None:
-    await send({"type": "websocket.send", "text": json.dumps(event)})
-
-
-async def _close(send: Send, code: int, why: str) -> None:
-    await send({"type": "websocket.close", "code": code, "reason": why})
+async def _send(viewer: Websocket, event: dict[str, Any]) -> None:
+    await viewer.send(json.dumps(event))
 
 
 def describe(found: Course) -> dict[str, Any]:

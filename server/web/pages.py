@@ -18,9 +18,9 @@ from flask import Blueprint, Flask, Response, current_app, jsonify, render_templ
 from werkzeug.exceptions import HTTPException, NotFound
 
 from battlesnake_gym.json_fields import BoardError
+from server.http.page_server import LARGEST_REQUEST, PageServer
 from server.replays.analyses import Analyses, BusyError
 from server.web import visitors
-from server.web.page_server import LARGEST_REQUEST, PageServer
 
 LEAST = 1024
 """Bytes of an answer below which compressing is not worth it."""

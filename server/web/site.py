@@ -12,9 +12,9 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Turn
 from server.addresses import listen
 from server.arena.league_file import Plan
+from server.http.page_server import PageServer
 from server.web import create_app
 from server.web.board_protocol import Events
-from server.web.page_server import PageServer
 from server.web.roster import Roster
 from server.web.timeline import Broadcast
 from server.web.visitors import invitation, token_for

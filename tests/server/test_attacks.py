@@ -24,7 +24,7 @@ import pytest
 from battlesnake_gym import board_json
 from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
-from server.live.threads import STEPS_BACK
+from server.http.threads import STEPS_BACK
 from tests.processes import fetch, free_port, wait_for
 
 PATIENCE = 0.7

@@ -19,8 +19,9 @@ import pytest
 import websocket
 from flask import Flask
 
-from server.web import games, page_server
-from server.web.page_server import is_known_host
+from server.http import page_server
+from server.http.page_server import is_known_host
+from server.web import games
 from tests.processes import COMMAND
 from tests.server import web_site
 from tests.server.web_site import Pages

@@ -14,7 +14,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import Decision
 from heuristics.search import Search
-from server.live.clients import Client
+from server.http.hub import Client
 from server.live.metrics import Metrics
 from server.live.seats import LoadEstimate
 from server.live.sessions import Session

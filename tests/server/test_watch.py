@@ -23,9 +23,9 @@ from battlesnake_gym import replay_cli
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Replay
 from battlesnake_gym.snakes import Decision, Reason
+from server.http.page_server import PageServer
 from server.replays.library import Library
 from server.web import watch
-from server.web.page_server import PageServer
 from tests.battlesnake_gym import hostile_replays
 from tests.processes import fetch, fetch_json
 from tests.server import web_site

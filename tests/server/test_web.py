@@ -31,10 +31,10 @@ from heuristics import scenarios
 from server.arena.database import Game, Seat, Tournament
 from server.arena.results import summarise, to_json
 from server.arena.tournament import Result, play_all
+from server.http.page_server import LARGEST_REQUEST
 from server.web import human, matches
 from server.web.games import PER_PAGE
 from server.web.lab import EXAMPLE
-from server.web.page_server import LARGEST_REQUEST
 from server.web.timeline import KEPT_AFTER_THE_END, Broadcast
 from tests.processes import COMMAND, fetch, free_port, until
 from tests.server import web_site, zoo

@@ -17,9 +17,9 @@ from battlesnake_gym.replay import Turn
 from server.arena.command import begin, run
 from server.arena.database import open_database
 from server.arena.tournament import Setup
+from server.http.page_server import PageServer
 from server.web import create_app
 from server.web.board_protocol import Events
-from server.web.page_server import PageServer
 from server.web.roster import Roster
 from server.web.site import THREADS
 from server.web.timeline import Broadcast

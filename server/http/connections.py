@@ -1,10 +1,10 @@
 """HTTP connections that cost little until a whole request is there.
 
-One event loop reads all of them; only a request that has arrived as a whole goes on, to the
-function ``dispatch``. So a client that sends slowly, or nothing, takes a socket and a few
+One event loop reads all of them; only a request that has arrived as a whole goes on, to the hub's
+``dispatch``. So a client that sends slowly, or nothing, or reads slowly, takes a socket and a few
 kilobytes. What each may take is bounded by `Limits`: when it is too much, or for too long, the
-connection is closed; and where there are too many connections, the one that has waited longest
-makes room for the new one.
+connection is closed; and where there are too many connections, the one that has been waited for
+longest makes room for the new one.
 
 The bytes are parsed by httptools, which is the parser of Node.js.
 """
@@ -12,23 +12,67 @@ The bytes are parsed by httptools, which is the parser of Node.js.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import socket
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from email.utils import formatdate
 from http import HTTPStatus
 from urllib.parse import unquote_to_bytes
 
 import httptools
 
-from server.live.clients import Client
-
-Headers = Sequence[tuple[str, str]]
+from server.http.hub import BUSY, TEXT, Headers, Hub, Request
+from server.http.websockets import Talk, Websocket
 
 REFUSED_SECONDS = 1.0
 """How long a refused client is listened to, so that it gets to read why."""
+
+TICK_SECONDS = 0.25
+
+
+async def serve(
+    hub: Hub,
+    listeners: Iterable[socket.socket],
+    stopped: asyncio.Event,
+    *,
+    talk_for: TalkFor | None = None,
+    drain_seconds: float,
+    linger_seconds: float = 0.0,
+    beat: Callable[[], bool] = lambda: True,
+) -> None:
+    """Answer on ``listeners`` until ``stopped``, or until `beat` returns false.
+
+    Then what was asked is answered, for ``drain_seconds`` at most, and in the first
+    ``linger_seconds`` also what may be on its way on open connections.
+    """
+    servers = [await _listen(hub, listener, talk_for) for listener in listeners]
+    while beat() and not stopped.is_set():
+        hub.tick()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopped.wait(), TICK_SECONDS)
+    for server in servers:
+        server.close()
+    hub.stopping = True
+    began = time.monotonic()
+    while (passed := time.monotonic() - began) < drain_seconds:
+        on_their_way = (hub.idle or hub.sending) and passed < linger_seconds
+        if not (hub.answering or hub.reading or on_their_way):
+            break
+        beat()
+        hub.tick()
+        await asyncio.sleep(0.02)
+    hub.close()
+
+
+async def _listen(hub: Hub, listener: socket.socket, talk_for: TalkFor | None) -> asyncio.Server:
+    # So many are accepted at once, before anybody is answered; the others wait in the kernel.
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(hub, talk_for), sock=listener, backlog=32)
+    listener.listen(2048)
+    return server
 
 
 class TooLargeError(Exception):
@@ -39,122 +83,24 @@ class TooLargeError(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What connections may take: seconds, bytes and their number."""
-
-    request_seconds: float = 5.0
-    """From the first byte of a request to its last, and from a connection to its first byte."""
-
-    idle_seconds: float = 75.0
-    """Between two requests on one connection."""
-
-    head: int = 1 << 14
-    """Bytes of a request's first line and headers."""
-
-    body: int = 1 << 18
-    """Bytes of a request's body."""
-
-    in_a_row: int = 16
-    """Requests sent on one connection before the first of them was answered."""
-
-    connections: int = 2000
-    """Open at once. Above it the one that has waited longest is closed."""
-
-    unanswered: int = 1 << 25
-    """Bytes of all bodies that have arrived, in part or as a whole, and are not answered."""
-
-
-@dataclass(slots=True, eq=False)
-class Request:
-    """One whole request; ``arrived`` (`time.perf_counter`) is when its first byte was read."""
-
-    method: str
-    path: bytes
-    query: bytes
-    version: str
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
-    arrived: float
-    keep_alive: bool
-    peer: tuple[str, int]
-    client: Client = field(default_factory=Client)
-
-
-Answer = Callable[[str, Headers, bytes], None]
-"""What `Dispatch` calls once, in the event loop: with status, headers and body of the answer."""
-
-Dispatch = Callable[[Request, Answer], None]
-
-TEXT: Headers = (("Content-Type", "text/plain; charset=utf-8"),)
+TalkFor = Callable[[Request], Talk | None]
+"""Says who talks to the websocket that a request asks for; None: it is refused."""
 
 OFFERS = (b"connection", b"upgrade", b"http2-settings")
 """Headers that offer another protocol."""
 
 
-class Hub:
-    """All connections of a process, by what they do; in the order in which they began with it.
-
-    ``idle`` ones wait for a request, ``sending`` ones for the rest of it: since when, and until
-    when (`time.monotonic`). ``unanswered`` counts the bytes of bodies that are held in memory.
-    """
-
-    def __init__(self, dispatch: Dispatch, limits: Limits = Limits()) -> None:
-        self.dispatch = dispatch
-        self.limits = limits
-        self.date = b""
-        self.stopping = False
-        self.unanswered = 0
-        self.answering: set[Connection] = set()
-        self.idle: dict[Connection, tuple[float, float]] = {}
-        self.sending: dict[Connection, tuple[float, float]] = {}
-        self.tick()
-
-    def open(self) -> Connection:
-        """What to do with a new connection."""
-        return Connection(self)
-
-    def tick(self) -> None:
-        """Close whatever has taken too long; to be called a few times a second."""
-        self.date = formatdate(usegmt=True).encode()
-        now = time.monotonic()
-        for waiting in (self.sending, self.idle):
-            for connection in [c for c, (_, until) in waiting.items() if until <= now]:
-                connection.close()
-
-    def make_room(self) -> None:
-        """Close those that have waited longest for their clients, until the limits are kept."""
-        limits = self.limits
-        while len(self.idle) + len(self.sending) + len(self.answering) > limits.connections:
-            first = [
-                next(iter(waiting.items())) for waiting in (self.idle, self.sending) if waiting
-            ]
-            if not first:
-                return
-            min(first, key=lambda entry: entry[1])[0].close()
-        while self.unanswered > limits.unanswered and self.sending:
-            next(iter(self.sending)).close()
-
-    def is_full(self) -> bool:
-        """Whether there is no room for the body of another request."""
-        return self.unanswered > self.limits.unanswered
-
-    def close(self) -> None:
-        """Close all connections."""
-        for connection in [*self.idle, *self.sending, *self.answering]:
-            connection.close()
-
-
 class Connection(asyncio.Protocol):
-    """One connection: it is idle, sending a request, or being answered."""
+    """One connection: it is idle, sending a request, being answered, or reading its answer."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, hub: Hub, talk_for: TalkFor | None = None) -> None:
+        self._hub, self._talk_for = hub, talk_for
         self._parser = httptools.HttpRequestParser(self)
         self._requests: deque[Request] = deque()
         self._asked: Request | None = None
         self._keep_alive = True
         self._arrived: float | None = None
+        self._unsent = 0
         self._begin()
 
     # --- asyncio's side -----------------------------------------------------------------------
@@ -163,8 +109,9 @@ class Connection(asyncio.Protocol):
         """A client has connected."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._transport.set_write_buffer_limits(high=0)
         self._peer = transport.get_extra_info("peername") or ("", 0)
-        self._wait(self._hub.idle, self._hub.limits.request_seconds)
+        self._hub.wait(self, self._hub.idle, self._hub.limits.request_seconds)
         self._hub.make_room()
 
     def data_received(self, data: bytes) -> None:
@@ -174,15 +121,15 @@ class Connection(asyncio.Protocol):
         if self._arrived is None:
             self._arrived = time.perf_counter()
             if self._asked is None:
-                self._wait(self._hub.sending, self._hub.limits.request_seconds)
+                self._hub.wait(self, self._hub.sending, self._hub.limits.request_seconds)
         if not self._in_body:
             self._head += len(data)
         try:
             self._parser.feed_data(data)
-            if not self._in_body:
-                self._check_head()
+            if not self._in_body and self._head > self._hub.limits.head:
+                raise TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         except httptools.HttpParserUpgrade as upgrade:
-            self._stay_with_http1(data[upgrade.args[0] :])
+            self._look_at_offer(data[upgrade.args[0] :])
         except TooLargeError as error:
             self._refuse(error.status)
         except httptools.HttpParserError as error:
@@ -199,25 +146,32 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed, by either side."""
-        self._leave()
+        self._hub.leave(self)
         self._keep_alive = False
         if self._asked is not None:
             self._asked.client.leave()
+        self._hub.unsent -= self._unsent
         self._hub.unanswered -= len(self._body) + sum(len(r.body) for r in self._requests)
         self._body.clear()
         self._requests.clear()
 
     def pause_writing(self) -> None:
-        """The client does not read its answers: it is not read either."""
+        """The client does not read as fast as it is written to: it is not read either."""
         self._transport.pause_reading()
+        self._unsent = self._transport.get_write_buffer_size()
+        self._hub.unsent += self._unsent
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """The client has read all."""
+        self._hub.unsent -= self._unsent
+        self._unsent = 0
         self._transport.resume_reading()
+        if self in self._hub.reading:
+            self._go_on()
 
     def close(self) -> None:
         """Close at once."""
-        self._leave()
+        self._hub.leave(self)
         self._transport.abort()
 
     # --- the parser's side --------------------------------------------------------------------
@@ -258,18 +212,7 @@ class Connection(asyncio.Protocol):
         parser = self._parser
         if parser.should_upgrade():
             return
-        url = httptools.parse_url(self._url)
-        request = Request(
-            method=parser.get_method().decode("ascii"),
-            path=unquote_to_bytes(url.path or b"/"),
-            query=url.query or b"",
-            version=parser.get_http_version(),
-            headers=self._headers,
-            body=bytes(self._body),
-            arrived=self._arrived or time.perf_counter(),
-            keep_alive=parser.should_keep_alive(),
-            peer=self._peer,
-        )
+        request = self._request()
         self._begin()
         self._requests.append(request)
         if self._asked is None:
@@ -289,15 +232,50 @@ class Connection(asyncio.Protocol):
         self._in_body = False
         self._arrived = None
 
-    def _stay_with_http1(self, rest: bytes) -> None:
+    def _request(self) -> Request:
+        """What has arrived as a whole."""
+        parser, url = self._parser, httptools.parse_url(self._url)
+        return Request(
+            method=parser.get_method().decode("ascii"),
+            path=unquote_to_bytes(url.path or b"/"),
+            query=url.query or b"",
+            version=parser.get_http_version(),
+            headers=self._headers,
+            body=bytes(self._body),
+            arrived=self._arrived or time.perf_counter(),
+            keep_alive=parser.should_keep_alive(),
+            peer=self._peer,
+        )
+
+    def _look_at_offer(self, rest: bytes) -> None:
+        """A client offers another protocol; ``rest`` is what came after the request's head."""
+        method, offered = self._parser.get_method(), dict(self._headers).get(b"upgrade", b"")
+        if method == b"CONNECT":
+            self._refuse(HTTPStatus.METHOD_NOT_ALLOWED)
+        elif self._talk_for is not None and offered.lower() == b"websocket":
+            request = self._request()
+            self._become_websocket(request, self._talk_for(request), rest)
+        else:
+            self._stay_with_http1(method, rest)
+
+    def _become_websocket(self, request: Request, talk: Talk | None, rest: bytes) -> None:
+        if talk is None or self._asked is not None:
+            self._refuse(HTTPStatus.FORBIDDEN)
+            return
+        try:
+            websocket = Websocket(self._hub, self._transport, request, talk)
+        except ValueError:
+            self._refuse(HTTPStatus.BAD_REQUEST)
+            return
+        self._hub.leave(self)
+        self._transport.set_protocol(websocket)
+        websocket.data_received(rest)
+
+    def _stay_with_http1(self, method: bytes, rest: bytes) -> None:
         """Read on where a client offers another protocol, as Java's does: it need not be taken.
 
         The parser would read no body then, so a new one is told the same without the offer.
         """
-        method = self._parser.get_method()
-        if method == b"CONNECT":
-            self._refuse(HTTPStatus.METHOD_NOT_ALLOWED)
-            return
         head = [b"%s %s HTTP/1.1" % (method, self._url)]
         head += [name + b": " + value for name, value in self._headers if name not in OFFERS]
         arrived = self._arrived
@@ -306,44 +284,41 @@ class Connection(asyncio.Protocol):
         self._arrived = arrived
         self.data_received(b"\r\n".join([*head, b"", rest]))
 
-    def _check_head(self) -> None:
-        if self._head > self._hub.limits.head:
-            raise TooLargeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-
-    def _leave(self) -> None:
-        self._hub.idle.pop(self, None)
-        self._hub.sending.pop(self, None)
-        self._hub.answering.discard(self)
-
-    def _wait(self, waiting: dict[Connection, tuple[float, float]], seconds: float) -> None:
-        self._leave()
-        now = time.monotonic()
-        waiting[self] = now, now + seconds
-
     def _ask(self) -> None:
-        self._leave()
-        self._hub.answering.add(self)
+        hub = self._hub
+        hub.leave(self)
+        hub.answering.add(self)
         self._asked = request = self._requests.popleft()
-        self._hub.dispatch(request, functools.partial(self._answer, request))
+        answer = functools.partial(self._answer, request)
+        if hub.unsent > hub.limits.unsent:
+            answer(BUSY, TEXT, b"too much waits to be read; try again later")
+        else:
+            hub.dispatch(request, answer)
 
     def _answer(self, request: Request, status: str, headers: Headers, body: bytes) -> None:
-        """Send the answer; then the next request, or the next wait."""
+        """Send the answer; once it is read the next request follows, or the next wait."""
         hub = self._hub
         hub.unanswered -= len(request.body)
         self._asked = None
         if self._transport.is_closing():
             return
         self._keep_alive &= request.keep_alive and not hub.stopping
-        self._write(status, headers, body)
+        hub.wait(self, hub.reading, hub.limits.reading_seconds)
+        self._write(status, headers, body, without_body=request.method == "HEAD")
+        if not self._unsent:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        hub = self._hub
         if not self._keep_alive:
-            self._leave()
+            hub.leave(self)
             self._transport.close()
         elif self._requests:
             self._ask()
         elif self._arrived is not None:
-            self._wait(hub.sending, hub.limits.request_seconds)
+            hub.wait(self, hub.sending, hub.limits.request_seconds)
         else:
-            self._wait(hub.idle, hub.limits.idle_seconds)
+            hub.wait(self, hub.idle, hub.limits.idle_seconds)
 
     def _refuse(self, status: HTTPStatus) -> None:
         """Say that this is no request, unless an answer is under way; then read on for a moment.
@@ -356,13 +331,16 @@ class Connection(asyncio.Protocol):
             return
         self._write(f"{status.value} {status.phrase}", TEXT, status.phrase.encode())
         self._transport.write_eof()
-        self._wait(self._hub.sending, REFUSED_SECONDS)
+        self._hub.wait(self, self._hub.sending, REFUSED_SECONDS)
 
-    def _write(self, status: str, headers: Headers, body: bytes) -> None:
-        lines = [f"HTTP/1.1 {status}\r\n".encode(), b"Date: ", self._hub.date, b"\r\n"]
+    def _write(
+        self, status: str, headers: Headers, body: bytes, *, without_body: bool = False
+    ) -> None:
+        lines = [f"HTTP/1.1 {status}\r\n".encode(), f"Date: {formatdate(usegmt=True)}\r\n".encode()]
         lines += [f"{name}: {value}\r\n".encode("latin-1") for name, value in headers]
-        if not any(name.lower() == "content-length" for name, _ in headers):
+        bodiless = status.startswith(("204", "304"))
+        if not bodiless and not any(name.lower() == "content-length" for name, _ in headers):
             lines.append(b"Content-Length: %d\r\n" % len(body))
         if not self._keep_alive:
             lines.append(b"Connection: close\r\n")
-        self._transport.write(b"".join([*lines, b"\r\n", body]))
+        self._transport.write(b"".join([*lines, b"\r\n", b"" if without_body else body]))

@@ -1,0 +1,225 @@
+"""The server under live snake and pages: slow readers, answers without a body, websockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+import websocket
+
+from server.http import page_server, websockets
+from server.http.hub import Limits
+from server.http.page_server import PageServer
+from server.http.websockets import Talk, Websocket
+from tests.processes import PATIENCE, until
+
+LARGE = b"x" * (8 << 20)
+GET = b"GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+
+
+def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+    """Answers with a large text, nothing new, or a small text."""
+    path = environ["PATH_INFO"]
+    if path == "/old":
+        start("304 Not Modified", [("ETag", '"a"')])
+        return []
+    start("200 OK", [("Content-Type", "text/plain")])
+    return [LARGE if path == "/large" else b"small"]
+
+
+@contextlib.contextmanager
+def serving(talk: Talk | None = None) -> Iterator[PageServer]:
+    server = PageServer(application, socket.create_server(("127.0.0.1", 0)), events=talk)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def connect(server: PageServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+
+
+def read_all(connection: socket.socket, pause: float = 0.0) -> bytes:
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := connection.recv(1 << 18):
+            received += piece
+            time.sleep(pause)
+    return received
+
+
+@pytest.mark.parametrize(
+    "last", [b"Connection: close\r\n\r\n", b"\r\n" + GET.replace(b"large", b"x")]
+)
+def test_a_slow_reader_gets_all_of_it(last: bytes) -> None:
+    """Also where the connection ends with it, or has another request waiting."""
+    with serving() as server, connect(server) as connection:
+        connection.sendall(GET + last + b"\r\n")
+        if last.startswith(b"Connection"):
+            received = read_all(connection, 0.01)
+        else:
+            received = b""
+            while not received.endswith(b"small"):
+                received += connection.recv(1 << 18)
+        assert received.count(LARGE) == 1
+
+
+def test_one_who_asks_to_close_and_does_not_read_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(page_server, "ANSWER_SECONDS", 0.3)
+    with serving() as server, connect(server) as connection:
+        connection.sendall(GET + b"Connection: close\r\n\r\n")
+        time.sleep(1.5)
+        assert len(read_all(connection)) < len(LARGE)
+
+
+def test_answers_that_nobody_reads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def few(**limits: Any) -> Limits:
+        return Limits(**limits, unsent=len(LARGE))
+
+    monkeypatch.setattr(page_server, "Limits", few)
+    with serving() as server, contextlib.ExitStack() as unread:
+        for _ in range(3):
+            one = unread.enter_context(connect(server))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
+            one.sendall(GET + b"\r\n")
+            one.recv(100)
+        client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+        client.request("GET", "/small")
+        assert client.getresponse().status == 503
+        client.close()
+        unread.close()
+        until(lambda: asked(server, "/small")[0] == 200)
+
+
+def asked(server: PageServer, path: str, method: str = "GET", **headers: str) -> tuple[int, Any]:
+    client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+    client.request(method, path, headers=headers)
+    answer = client.getresponse()
+    answer.read()
+    client.close()
+    return answer.status, answer.headers
+
+
+def test_answers_without_a_body_have_none() -> None:
+    """A second answer on the connection begins where the first one's head ends."""
+    with serving() as server, connect(server) as connection:
+        connection.sendall(b"HEAD / HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n")
+        connection.sendall(b"GET /old HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        first, second, rest = read_all(connection).split(b"\r\n\r\n")
+        assert first.startswith(b"HTTP/1.1 421")
+        assert b"Content-Length: 0" not in first
+        assert second.startswith(b"HTTP/1.1 304")
+        assert b"Content-Length" not in second
+        assert rest == b""
+
+
+# --- websockets -----------------------------------------------------------------------------------
+
+
+def viewer(server: PageServer) -> websocket.WebSocket:
+    return websocket.create_connection(f"ws://127.0.0.1:{server.port}/a%20b", timeout=PATIENCE)
+
+
+async def stay(path: str, reader: Websocket) -> None:
+    """Say the path, and then nothing."""
+    await reader.send(path)
+    while not reader.gone:
+        await asyncio.sleep(0.01)
+
+
+def test_a_viewer_is_talked_to_and_not_listened_to() -> None:
+    with serving(stay) as server:
+        one = viewer(server)
+        assert one.recv() == "/a b"
+        one.send("x" * 100_000)
+        one.ping("here?")
+        opcode, payload = one.recv_data(control_frame=True)
+        assert (opcode, payload) == (websocket.ABNF.OPCODE_PONG, b"here?")
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        opcode, payload = one.recv_data()
+        assert (opcode, struct.unpack("!H", payload[:2])) == (websocket.ABNF.OPCODE_CLOSE, (1012,))
+        stopping.join(1.5)
+        assert not stopping.is_alive(), "it does not wait for viewers"
+        one.shutdown()
+
+
+def test_a_viewer_who_closes_is_let_go() -> None:
+    left = threading.Event()
+
+    async def talk(path: str, reader: Websocket) -> None:
+        await stay(path, reader)
+        left.set()
+
+    with serving(talk) as server:
+        one = viewer(server)
+        one.recv()
+        one.close()
+        assert left.wait(PATIENCE)
+
+
+def test_a_silent_viewer_is_asked_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websockets, "PING_SECONDS", 0.3)
+    with serving(stay) as server:
+        one = viewer(server)
+        one.recv()
+        opcode, _ = one.recv_data_frame(control_frame=True)
+        assert opcode == websocket.ABNF.OPCODE_PING  # which that call has answered
+        opcode, _ = one.recv_data_frame(control_frame=True)
+        assert opcode == websocket.ABNF.OPCODE_PING
+        one.sock.recv(100)  # the next one, unanswered
+        assert one.sock.recv(100) == b""
+        one.shutdown()
+
+
+def test_a_viewer_who_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_server, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(websockets, "PING_SECONDS", 1000.0)
+    errors: list[BaseException] = []
+
+    async def flood(path: str, reader: Websocket) -> None:
+        try:
+            for _ in range(100):
+                await reader.send("x" * (1 << 20))
+        except ConnectionError as error:
+            errors.append(error)
+
+    with serving(flood) as server:
+        one = viewer(server)
+        until(lambda: errors)
+        one.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (b"Sec-WebSocket-Version: 13\r\n", b"400"),  # no key
+        (b"Sec-WebSocket-Version: 12\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n", b"400"),
+        (b"Content-Length: 3\r\n", b"400"),
+    ],
+)
+def test_a_websocket_asked_for_wrongly_is_refused(headers: bytes, status: bytes) -> None:
+    with serving(stay) as server, connect(server) as connection:
+        connection.sendall(
+            b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            + headers + b"\r\n"
+        )  # fmt: skip
+        assert read_all(connection).split()[1] == status
+
+
+def test_without_anyone_who_talks_an_offered_websocket_is_a_request() -> None:
+    with serving() as server:
+        status, headers = asked(server, "/", Connection="Upgrade", Upgrade="websocket")
+        assert (status, headers["Upgrade"]) == (200, None)
