@@ -17,7 +17,7 @@ from battlesnake_gym.rules import Game, Settings
 from heuristics.ladder import NAMES
 from heuristics.match import Conditions, play_game, start_seed
 
-pytest.importorskip("heuristics._search_2026")
+pytest.importorskip("heuristics._search")
 
 RECORDED = Path(__file__).with_name("answers_of_2026.json")
 """Digests of moves and scores by game and positions a move, by the build that the ladder was
