@@ -14,10 +14,10 @@
 
 static uint64_t draw_key(uint64_t *state) { return mixed(*state += 0x9e3779b97f4a7c15ull); }
 
-/* One key for each thing on each cell, the same for every search; in 2026 they were `drawn` in a row. */
-static uint64_t key_of(const Question *ask, uint64_t *drawn, int thing, int cell) {
-    uint64_t state = thing * MAX_CELLS + cell;
-    return draw_key(ask->of_2026 ? drawn : &state);
+/* One key for each thing on each cell, the same for every search; in 2026 they were drawn in a row. */
+static uint64_t key_of(const Question *ask, uint64_t *state, int thing, int cell) {
+    if (!ask->of_2026) *state = thing * MAX_CELLS + cell;
+    return draw_key(state);
 }
 
 static uint64_t key_of_bytes(uint64_t key, const void *bytes, size_t count) {
@@ -45,7 +45,7 @@ static uint64_t key_of_question(const Question *ask) {
 static void prepare_board(Search *search) {
     const Question *ask = search->ask;
     int width = ask->width, height = ask->height;
-    uint64_t drawn = 1;
+    uint64_t state = 1;
     search->share = (512 * 65536 + search->cells - 1) / search->cells;
     for (int cell = 0; cell < search->cells; cell++) {
         int x = cell % width, y = cell / width;
@@ -63,10 +63,10 @@ static void prepare_board(Search *search) {
         next[1] = y > 0 ? cell - width : wrap ? cell + width * (height - 1) : OFF_BOARD;
         next[2] = x > 0 ? cell - 1 : wrap ? cell + width - 1 : OFF_BOARD;
         next[3] = x + 1 < width ? cell + 1 : wrap ? cell - width + 1 : OFF_BOARD;
-        search->food_key[cell] = key_of(ask, &drawn, 0, cell);
+        search->food_key[cell] = key_of(ask, &state, 0, cell);
         for (int s = 0; s < ask->snakes; s++) {
-            search->body_key[s][cell] = key_of(ask, &drawn, 1 + 2 * s, cell);
-            search->head_key[s][cell] = key_of(ask, &drawn, 2 + 2 * s, cell);
+            search->body_key[s][cell] = key_of(ask, &state, 1 + 2 * s, cell);
+            search->head_key[s][cell] = key_of(ask, &state, 2 + 2 * s, cell);
         }
     }
 }
