@@ -348,15 +348,6 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_search",
 PyMODINIT_FUNC PyInit__search(void) {
     choose_code("best");
     PyObject *made = PyModule_Create(&module);
-    if (made && (PyModule_AddStringConstant(made, "SOURCES", SOURCES) ||
-                 PyModule_AddIntConstant(made, "INPUTS", INPUTS) ||
-                 PyModule_AddIntConstant(made, "DUEL_INPUTS", DUEL_INPUTS) ||
-                 PyModule_AddIntConstant(made, "HIDDEN", HIDDEN) ||
-                 PyModule_AddIntConstant(made, "SECOND", SECOND) ||
-                 PyModule_AddIntConstant(made, "STACKS", STACKS) ||
-                 PyModule_AddIntConstant(made, "HEAVIEST", HEAVIEST) ||
-                 PyModule_AddIntConstant(made, "LARGEST", LARGEST) ||
-                 PyModule_AddIntConstant(made, "LOGIT", LOGIT)))
-        Py_CLEAR(made);
+    if (made && PyModule_AddStringConstant(made, "SOURCES", SOURCES)) Py_CLEAR(made);
     return made;
 }

@@ -47,12 +47,12 @@ static int out_of_time(Search *search) {
     return search->stopped;
 }
 
-/* The value of a decided position, or `undecided`. `ply` is the number of turns played. */
-static int decided(const Search *search, const Position *at, int ply, int undecided) {
+/* The value of a decided position, else 0. `ply` is the number of turns played. */
+static int decided(const Search *search, const Position *at, int ply) {
     int drawn = !at->living && search->ask->snakes > 1;
     if (!at->snake[0].alive) return drawn ? -search->ask->weights[W_DRAW] : -WIN + ply;
     if (at->living == 1 && search->ask->snakes > 1 && !search->ask->solo) return WIN - ply;
-    return undecided;
+    return 0;
 }
 
 static Bits leaving_tails(const Search *search, const Position *at) {
@@ -105,21 +105,11 @@ static int value_after(Search *search, const Position *at, const uint8_t *moves,
                        int alpha, int beta) {
     Position to;
     play(search, at, moves, &to);
-    int value = decided(search, &to, ply, 0);
+    int value = decided(search, &to, ply);
     if (value && search->ask->of_2026) return value;
     if (out_of_time(search) || value) return value;
     if (depth <= 1) return estimate(search, &to);
     return best_for_us(search, &to, depth - 1, ply + 1, alpha, beta);
-}
-
-static int distance(const Search *search, int a, int b) {
-    const Question *ask = search->ask;
-    int dx = abs(a % ask->width - b % ask->width), dy = abs(a / ask->width - b / ask->width);
-    if (ask->wrapped) {
-        if (dx > ask->width - dx) dx = ask->width - dx;
-        if (dy > ask->height - dy) dy = ask->height - dy;
-    }
-    return dx + dy;
 }
 
 /* The value of our `moves[0]`: the worst that the rivals' answers make of it. */
@@ -137,8 +127,8 @@ static int worst_answer(Search *search, const Position *at, uint8_t *moves, int 
     for (int s = 1; s < snakes && alpha < beta; s++) {
         if (!counts[s]) continue;
         /* a rival too far to meet us within the search keeps to one move */
-        int far = at->living > 2 && distance(search, head_of(search, at, 0),
-                                             head_of(search, at, s)) > 2 * depth + 2;
+        int far = at->living > 2 && heads_apart(search, head_of(search, at, 0),
+                                                head_of(search, at, s)) > 2 * depth + 2;
         for (int i = answered ? 1 : 0; i < (far && answered ? 1 : counts[s]); i++) {
             moves[s] = options[s][i];
             int value;
