@@ -35,17 +35,8 @@ typedef struct {
 static int cell_of(const Record *record, int x, int y) { return y * record->width + x; }
 
 static Bits spread(const View *view, Bits cells) {
-    int width = view->record->width, height = view->record->height;
-    Bits steps = bits_or(bits_up(cells, width), bits_down(cells, width));
-    steps = bits_or(steps, bits_down(bits_minus(cells, view->west), 1));
-    steps = bits_or(steps, bits_up(bits_minus(cells, view->east), 1));
-    if (view->rules->wrapped) {
-        int lift = width * (height - 1), row = width - 1;
-        steps = bits_or(steps, bits_or(bits_far_up(cells, lift), bits_far_down(cells, lift)));
-        steps = bits_or(steps, bits_or(bits_far_up(bits_and(cells, view->west), row),
-                                       bits_far_down(bits_and(cells, view->east), row)));
-    }
-    return bits_and(steps, view->everything);
+    return bits_beside(cells, view->everything, view->west, view->east, view->record->width,
+                       view->record->height, view->rules->wrapped);
 }
 
 static int health_after(const View *view, int health, int cell) {

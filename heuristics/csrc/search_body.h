@@ -238,7 +238,7 @@ static void tell(const Search *search, const Position *at, Outcome *outcome) {
     }
 }
 
-/* Room for twice the positions. */
+/* Room for twice the positions: more would only have to be cleared. */
 static uint32_t table_size(int64_t nodes) {
     uint32_t size = 1024;
     while (size < TABLE_SIZE && size < 2 * nodes) size *= 2;
@@ -258,15 +258,14 @@ static int play_turns(const Question *question, const uint8_t *moves, int turns,
     return 0;
 }
 
-/* With a number of positions: the same question has the same answer. */
-static int has_own_table(const Question *ask) { return ask->nodes || ask->of_2026; }
-
 static void take_table(Search *search, Position *root) {
     const Question *ask = search->ask;
     uint32_t size = ask->of_2026 ? SIZE_OF_2026 : ask->nodes ? table_size(ask->nodes) : TABLE_SIZE;
     search->table_mask = size - 1;
-    if (has_own_table(ask)) {
+    if (ask->of_2026) {
         search->table = borrow_table(&root->hash);
+    } else if (ask->nodes) { /* a table of its own: the same question has the same answer */
+        search->table = calloc(size, sizeof(Entry));
     } else {
         search->table = shared_table();
         root->hash ^= key_of_question(ask);
@@ -283,7 +282,10 @@ static int search_for(const Question *question, Answer *answer) {
         trace_line(search, &root, answer);
     }
     int result = !search->table ? -1 : search->interrupted;
-    if (has_own_table(question)) return_table(search->table);
+    if (question->of_2026)
+        return_table(search->table);
+    else if (question->nodes)
+        free(search->table);
     free(search);
     return result;
 }

@@ -19,14 +19,14 @@ typedef struct Entry {
     uint64_t check, data; /* the key XOR data; value, depth, bound and move */
 } Entry;
 
-#define TABLE_SIZE (1u << 21) /* entries of each: 32 MiB, though pages come when they are touched */
+#define TABLE_SIZE (1u << 21) /* entries of the one that all share: 32 MiB */
 
-#define SIZE_OF_2026 (1u << 20) /* entries: which positions meet in one decides moves */
+#define SIZE_OF_2026 (1u << 20) /* entries then: which positions meet in one decides moves */
 
 /* The shared table, allocated when first asked for and never cleared; NULL without memory. */
 Entry *shared_table(void);
 
-/* A table for one search alone, until it is returned; NULL without memory. It is not empty, so the
+/* A table of SIZE_OF_2026 for one search alone, until it is returned; NULL without memory. It is not empty, so the
  * search gets keys of its own: `hash` changes in the bits above those of an index. */
 Entry *borrow_table(uint64_t *hash);
 void return_table(Entry *table);
