@@ -90,6 +90,7 @@ typedef struct Map {
     int (*setup)(Game *game);
     void (*update)(Game *game);
     int (*check_turn)(const Game *game); /* NULL, or the HALT_... of a turn that cannot be played */
+    const void *plan; /* what its hooks know of it besides */
 } Map;
 
 const Map *find_map(const char *name); /* NULL if there is none */

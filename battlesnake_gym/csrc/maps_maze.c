@@ -225,7 +225,7 @@ static void build_level(Game *game, int level) {
     feed_maze(game, square, walls);
 }
 
-int setup_maze(Game *game) {
+static int setup_maze(Game *game) {
     if (game->record->num_snakes != 1) return -1;
     put_snake(game, 0, 0, 0);
     build_level(game, 0);
@@ -233,7 +233,7 @@ int setup_maze(Game *game) {
 }
 
 /* The next level when the food is eaten; near the end the food flees from the snake. */
-void update_maze(Game *game) {
+static void update_maze(Game *game) {
     const Record *record = game->record;
     int level = read_level(game);
     if (!record->num_food) {
@@ -249,6 +249,11 @@ void update_maze(Game *game) {
     feed_maze(game, maze_square(record, level), record_hazards(game->layout, game->record));
 }
 
-int check_maze(const Game *game) {
+static int check_maze(const Game *game) {
     return game->record->num_snakes != 1 ? HALT_MAZE_PLAYERS : 0;
 }
+
+const Map MAZE_MAPS[] = {
+    {"solo_maze", true, setup_maze, update_maze, check_maze},
+    {0},
+};

@@ -3,7 +3,7 @@
 static int larger(int a, int b) { return a > b ? a : b; }
 static int smaller(int a, int b) { return a < b ? a : b; }
 
-void update_royale(Game *game) {
+static void update_royale(Game *game) {
     standard_food(game, false);
     if (game->record->turn + 1 >= game->rules->shrink_every) royale_hazards(game);
 }
@@ -31,7 +31,7 @@ static bool spiral_step(int step, int rings, int *x, int *y) {
     return true;
 }
 
-void update_spiral(Game *game) {
+static void update_spiral(Game *game) {
     enum { EVERY = 3 };
     const Record *record = game->record;
     standard_food(game, false);
@@ -49,7 +49,7 @@ void update_spiral(Game *game) {
 
 enum { SCATTER_EVERY = 2 };
 
-void update_scatter(Game *game) {
+static void update_scatter(Game *game) {
     const Record *record = game->record;
     standard_food(game, false);
     int turn = record->turn + 1;
@@ -62,7 +62,7 @@ void update_scatter(Game *game) {
 }
 
 /* The reference crashes where no cell is left. */
-int check_scatter(const Game *game) {
+static int check_scatter(const Game *game) {
     int turn = game->record->turn + 1, cells = game->record->width * game->record->height;
     return turn % SCATTER_EVERY == 0 && turn / SCATTER_EVERY > cells ? HALT_SCATTER_FULL : 0;
 }
@@ -98,7 +98,7 @@ static bool grow(const Record *record, Rand *rand, Box *box, Box *added) {
     return true;
 }
 
-void update_grow_box(Game *game) {
+static void update_grow_box(Game *game) {
     enum { EVERY = 12 };
     const Record *record = game->record;
     standard_food(game, false);
@@ -128,7 +128,7 @@ static int square_ring(const Record *record, int x, int y, int radius, Point *ce
     return count;
 }
 
-void update_expand_box(Game *game) {
+static void update_expand_box(Game *game) {
     enum { EVERY = 20 };
     const Record *record = game->record;
     standard_food(game, false);
@@ -147,7 +147,7 @@ void update_expand_box(Game *game) {
     }
 }
 
-void update_expand_scatter(Game *game) {
+static void update_expand_scatter(Game *game) {
     const Record *record = game->record;
     standard_food(game, false);
     if (!is_due(game, SCATTER_EVERY)) return;
@@ -173,3 +173,13 @@ void update_expand_scatter(Game *game) {
         index -= count;
     }
 }
+
+const Map RANDOM_MAPS[] = {
+    {"royale", false, setup_standard, update_royale},
+    {"hz_spiral", true, setup_standard, update_spiral},
+    {"hz_scatter", true, setup_standard, update_scatter, check_scatter},
+    {"hz_grow_box", true, setup_standard, update_grow_box},
+    {"hz_expand_box", true, setup_standard, update_expand_box},
+    {"hz_expand_scatter", true, setup_standard, update_expand_scatter},
+    {0},
+};

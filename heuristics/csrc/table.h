@@ -26,8 +26,8 @@ typedef struct Entry {
 /* The shared table, allocated when first asked for and never cleared; NULL without memory. */
 Entry *shared_table(void);
 
-/* A table of SIZE_OF_2026 for one search alone, until it is returned; NULL without memory. It is not empty, so the
- * search gets keys of its own: `hash` changes in the bits above those of an index. */
+/* A table of SIZE_OF_2026 for one search alone, until it is returned; NULL without memory. It is not
+ * empty, so the search gets keys of its own: `hash` changes in the bits above those of an index. */
 Entry *borrow_table(uint64_t *hash);
 void return_table(Entry *table);
 
