@@ -1,8 +1,5 @@
 #include "maps.h"
 
-static int larger(int a, int b) { return a > b ? a : b; }
-static int smaller(int a, int b) { return a < b ? a : b; }
-
 static void update_royale(Game *game) {
     standard_food(game, false);
     if (game->record->turn + 1 >= game->rules->shrink_every) royale_hazards(game);
@@ -10,7 +7,7 @@ static void update_royale(Game *game) {
 
 /* How far rings around a cell go; a little more than needed, as in the reference. */
 static int largest_radius(const Record *record, int x, int y) {
-    return larger(larger(x, y), larger(record->width - x, record->height - y));
+    return largest(largest(x, y), largest(record->width - x, record->height - y));
 }
 
 /* Where a clockwise walk around (x, y) is after `step` steps: rings of radius 1, 2, ..., each from
@@ -23,7 +20,7 @@ static bool spiral_step(int step, int rings, int *x, int *y) {
     *x -= radius;
     *y += radius;
     for (int side = 0; side < 4; side++) {
-        int steps = smaller(step, 2 * radius);
+        int steps = smallest(step, 2 * radius);
         *x += STEP_X[side] * steps;
         *y += STEP_Y[side] * steps;
         step -= steps;
@@ -118,8 +115,8 @@ static void update_grow_box(Game *game) {
 /* The cells of the board at Chebyshev distance `radius`, column by column. */
 static int square_ring(const Record *record, int x, int y, int radius, Point *cells) {
     int count = 0;
-    for (int i = larger(x - radius, 0); i <= smaller(x + radius, record->width - 1); i++) {
-        for (int j = larger(y - radius, 0); j <= smaller(y + radius, record->height - 1); j++) {
+    for (int i = largest(x - radius, 0); i <= smallest(x + radius, record->width - 1); i++) {
+        for (int j = largest(y - radius, 0); j <= smallest(y + radius, record->height - 1); j++) {
             if (i == x - radius || i == x + radius || j == y - radius || j == y + radius) {
                 cells[count++] = (Point){(int8_t)i, (int8_t)j};
             }

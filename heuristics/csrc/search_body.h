@@ -209,7 +209,7 @@ static void think(Search *search, const Position *root, Answer *answer) {
     answer->visited = search->visited;
 }
 
-static Search *begin(const Question *question, Position *root) {
+static Search *search_of(const Question *question) {
     Search *search = calloc(1, sizeof *search);
     if (!search) return NULL;
     search->ask = question;
@@ -217,7 +217,12 @@ static Search *begin(const Question *question, Position *root) {
     search->clock = search_cpu_clock ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
     search->network_code = fastest_network_code();
     prepare_board(search);
-    prepare_root(search, root);
+    return search;
+}
+
+static Search *begin(const Question *question, Position *root) {
+    Search *search = search_of(question);
+    if (search) prepare_root(search, root);
     return search;
 }
 
