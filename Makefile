@@ -22,7 +22,7 @@ help:
 
 # A stamp for each set of packages: a second call installs nothing.
 PACKAGING = pyproject.toml setup.py constraints.txt
-COMPILED = $(wildcard */csrc/*.c */csrc/*.h */csrc/*/*.c */csrc/*/*.h)
+COMPILED = $(wildcard */csrc/*.c */csrc/*.h)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

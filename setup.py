@@ -1,4 +1,4 @@
-"""Builds the packages and the three compiled parts; the metadata stands in ``pyproject.toml``."""
+"""Builds the packages and the two compiled parts; the metadata stands in ``pyproject.toml``."""
 
 import runpy
 from pathlib import Path
@@ -25,9 +25,9 @@ packages = {
 }
 
 
-def extension(name: str, sources: str = "csrc") -> Extension:
-    """Compile all of the folder ``sources`` in the package of ``name``."""
-    folder = HERE.joinpath(*name.split(".")[:-1], sources)
+def extension(name: str) -> Extension:
+    """Compile all of the folder ``csrc`` in the package of ``name``."""
+    folder = HERE.joinpath(*name.split(".")[:-1], "csrc")
     shared: Path = build_check["SHARED"]
     headers = {shared, *folder.glob("*.h")}
     return Extension(
@@ -71,7 +71,6 @@ setup(
     ext_modules=[
         extension("battlesnake_gym._engine"),
         extension("heuristics._search"),
-        extension("heuristics._search_2026", "csrc/frozen"),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -248,16 +248,9 @@ class Board(State):
         ]
 
     def _health_after(self, snake: Snake, cell: Point) -> int:
-        """The health that ``snake`` would have after entering ``cell``."""
-        if cell in self.food:
-            return rules.MAX_HEALTH
-        health = snake.health - 1
-        damage = self.game.settings.hazard_damage_per_turn
-        for _ in range(self.hazards.count(cell)):
-            health = max(0, min(rules.MAX_HEALTH, health - damage))
-            if health == 0:
-                return 0
-        return health
+        """The health of ``snake`` after entering ``cell`` next turn; 0 or less is death."""
+        layers = self.hazards.count(cell)
+        return rules.health_after(self.game, snake.health, food=cell in self.food, layers=layers)
 
     # --- playing ------------------------------------------------------------------------------
 

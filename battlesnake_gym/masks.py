@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from battlesnake_gym import own_files
 from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rules.rulesets import wraps
-from battlesnake_gym.rules.stages import living
+from battlesnake_gym.rules.stages import health_after, living
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
 
 WALL, NECK, BODY, HEALTH, HEAD = 1, 2, 4, 8, 16
@@ -147,10 +147,8 @@ def _find(state: State, snake_id: str) -> Snake:
 
 
 def _lives_on(game: Game, state: State, own: Snake, cell: Point) -> bool:
-    if cell in state.food:
-        return True
-    damage = state.hazards.count(cell) * game.settings.hazard_damage_per_turn
-    return own.health - 1 - damage > 0
+    layers = state.hazards.count(cell)
+    return health_after(game, own.health, food=cell in state.food, layers=layers) > 0
 
 
 def _can_contest(state: State, own: Snake, other: Snake, cell: Point, wrapped: bool) -> bool:

@@ -24,6 +24,7 @@ def think(
     max_depth: int,
     network: bytes,
     exact: bool,
+    of_2026: bool,
     first_depth: int,
     stop: Callable[[], object] | None,
     /,

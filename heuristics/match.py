@@ -17,7 +17,7 @@ from battlesnake_gym.board import Board
 from battlesnake_gym.replay import Turn
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Bounded, Decision, Factory, Searcher, Strategy
-from heuristics import frozen, search, sprt
+from heuristics import search, sprt
 
 LONGEST_GAME = 1000
 """Turns after which a game is a draw, unless told otherwise."""
@@ -196,10 +196,8 @@ def cpu_clock(on: bool) -> Iterator[None]:
 
     So that whoever else works on this machine decides no match.
     """
-    switches = [search.use_cpu_clock, frozen.use_cpu_clock]
-    before = [switch(on) for switch in switches]
+    was_on = search.use_cpu_clock(on)
     try:
         yield
     finally:
-        for switch, was_on in zip(switches, before, strict=True):
-            switch(was_on)
+        search.use_cpu_clock(was_on)

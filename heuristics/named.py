@@ -10,7 +10,6 @@ from heuristics.conditions import crowded, hungry, longest
 from heuristics.evaluation import shipped
 from heuristics.filters import ALIVE, SAFE, hazards
 from heuristics.foresight import foresight
-from heuristics.frozen import Search2026
 from heuristics.pipeline import Pipeline, When
 from heuristics.preferences import (
     centre,
@@ -24,7 +23,7 @@ from heuristics.preferences import (
     territory,
     unharmed,
 )
-from heuristics.search import Search
+from heuristics.search import Search, Search2026
 
 
 def random(seed: int) -> Pipeline:

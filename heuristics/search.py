@@ -249,6 +249,44 @@ class Search:
         return question, snakes, objection
 
 
+class Search2026:
+    """The search of 2026: what plays on the upper rungs of the ladder, and stays as it is.
+
+    It is `Search` without what was found since (``of_2026`` in ``csrc``), with the weights of then
+    and on one core. The same board and the same number of positions have the same answer for ever,
+    that of the build with which the ladder was measured; with a clock it is as fast as its
+    processor. Raises ``RuntimeError`` where the compiled part is missing.
+    """
+
+    WEIGHTS = Weights(1000, 350, 6400, 5, 6200, 8400, 280, 53, 600_000, 7000, 16_000, 500_000)
+
+    def __init__(self, nodes: int = NODES_WITHOUT_CLOCK) -> None:
+        if _search is None:
+            raise RuntimeError(NOT_COMPILED)
+        self.nodes = nodes
+
+    def set_positions(self, positions: int) -> None:
+        """Look at so many positions a move that comes without a clock."""
+        self.nodes = positions
+
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
+        """Search for the best move of ``board.you``; its score is exact, the others are bounds."""
+        question = _question(
+            board,
+            _you_first(board),
+            self.WEIGHTS.packed(),
+            seconds or None,
+            self.nodes,
+            MAX_DEPTH,
+            b"",
+            of_2026=True,
+        )
+        move, depth, proven, evaluated, _, scores, _ = _search.think(*(*question, 1, STOP.get()))
+        values = {MOVES[index]: value / CELL for index, value in scores.items()}
+        note = f"depth {depth}{', decided' if proven else ''}, {evaluated} positions valued"
+        return Decision(MOVES[move], (Reason("search", scores=values, note=note),), values)
+
+
 def use_cpu_clock(on: bool) -> bool:
     """Whether the seconds of this search are CPU time of the process from now on; what was."""
     return _search is not None and _search.use_cpu_clock(on)
@@ -273,8 +311,9 @@ def _question(
     max_depth: int,
     network: bytes,
     exact: bool = False,
+    of_2026: bool = False,
 ) -> tuple[Any, ...]:
-    """What the C code asks for."""
+    """What the C code asks for, but for its last two arguments."""
     return (
         board.width,
         board.height,
@@ -293,6 +332,7 @@ def _question(
         max_depth,
         network,
         exact,
+        of_2026,
     )
 
 

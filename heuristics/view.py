@@ -76,12 +76,9 @@ class View:
 
     def health_after(self, cell: Point, health: int | None = None) -> int:
         """The health left after moving onto ``cell`` (100 on food); 0 or less is death."""
-        if self.grid.bit(cell) & self.food:
-            return MAX_HEALTH
-        if health is None:
-            health = self.you.health
-        damage = self.hazards[cell] * self.board.game.settings.hazard_damage_per_turn
-        return min(MAX_HEALTH, health - 1 - damage)
+        health = self.you.health if health is None else health
+        food, layers = bool(self.grid.bit(cell) & self.food), self.hazards[cell]
+        return rules.health_after(self.board.game, health, food=food, layers=layers)
 
     # How far and how wide -----------------------------------------------------------------------
 

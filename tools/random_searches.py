@@ -81,6 +81,7 @@ def think(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> 
         "max_depth": rand.choice((1, 3, 120)),
         "network": b"",
         "exact": rand.random() < 0.3,
+        "of_2026": rand.random() < 0.3,
         "first_depth": rand.choice((1, 1, 2)),
         "stop": rand.choice((None, lambda: False)),
     }

@@ -514,28 +514,19 @@ static PyObject *batch_import(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* (record_size, offset of the snakes, size of a snake, then the offsets of the fields that are
- * shown as arrays). */
+#define AT(type, field) (Py_ssize_t)offsetof(type, field)
+
+/* The sizes of a record and of a snake, and where in them the fields lie that are shown as arrays. */
 static PyObject *batch_layout(PyObject *self, PyObject *unused) {
     (void)unused;
-    const Layout *layout = &((Batch *)self)->layout;
     return Py_BuildValue(
         "{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}",
-        "record_size", (Py_ssize_t)layout->record_size,
-        "snakes", (Py_ssize_t)offsetof(Record, snakes),
-        "snake_size", (Py_ssize_t)sizeof(Snake),
-        "turn", (Py_ssize_t)offsetof(Record, turn),
-        "over", (Py_ssize_t)offsetof(Record, over),
-        "seed", (Py_ssize_t)offsetof(Record, seed),
-        "facing", (Py_ssize_t)offsetof(Record, facing),
-        "alive", (Py_ssize_t)offsetof(Snake, alive),
-        "health", (Py_ssize_t)offsetof(Snake, health),
-        "length", (Py_ssize_t)offsetof(Snake, length),
-        "heads", (Py_ssize_t)offsetof(Snake, x),
-        "cause", (Py_ssize_t)offsetof(Snake, cause),
-        "killer", (Py_ssize_t)offsetof(Snake, killer),
-        "ate", (Py_ssize_t)offsetof(Snake, ate),
-        "living", (Py_ssize_t)offsetof(Record, living));
+        "record_size", (Py_ssize_t)((Batch *)self)->layout.record_size,
+        "snake_size", (Py_ssize_t)sizeof(Snake), "snakes", AT(Record, snakes),
+        "turn", AT(Record, turn), "over", AT(Record, over), "living", AT(Record, living),
+        "seed", AT(Record, seed), "facing", AT(Record, facing), "heads", AT(Snake, x),
+        "alive", AT(Snake, alive), "health", AT(Snake, health), "length", AT(Snake, length),
+        "cause", AT(Snake, cause), "killer", AT(Snake, killer), "ate", AT(Snake, ate));
 }
 
 static PyObject *batch_observe(PyObject *self, PyObject *args) {
@@ -603,9 +594,6 @@ static PyObject *batch_action_mask(PyObject *self, PyObject *args) {
 }
 
 /* ---- snakes that need no strategy in Python ---- */
-
-typedef void NamedFunction(const Layout *layout, const Rules *rules, const Record *record,
-                           const uint8_t *kinds, uint8_t *out);
 
 /* kinds and out are uint8[num_games, seats]. */
 static PyObject *ask_named(Batch *batch, PyObject *args, NamedFunction *ask) {

@@ -55,3 +55,18 @@ static inline Bits bits_far_down(Bits a, int n) {
     for (; n > 32; n -= 32) a = bits_down(a, 32);
     return n ? bits_down(a, n) : a;
 }
+
+/* All cells one step away from any of `cells`; of a board with these columns at its borders. */
+static inline __attribute__((always_inline)) Bits bits_beside(Bits cells, Bits board, Bits west,
+                                                              Bits east, int width, int height,
+                                                              int wrapped) {
+    Bits sides = bits_or(bits_up(bits_minus(cells, east), 1), bits_down(bits_minus(cells, west), 1));
+    Bits steps = bits_or(sides, bits_or(bits_up(cells, width), bits_down(cells, width)));
+    if (wrapped) {
+        int lift = width * (height - 1), row = width - 1;
+        steps = bits_or(steps, bits_or(bits_far_up(cells, lift), bits_far_down(cells, lift)));
+        steps = bits_or(steps, bits_or(bits_far_up(bits_and(cells, west), row),
+                                       bits_far_down(bits_and(cells, east), row)));
+    }
+    return bits_and(steps, board);
+}

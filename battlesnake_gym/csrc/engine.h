@@ -33,8 +33,22 @@ enum {
     NO_MOVE = 4,        /* the action of a snake that gave no valid move */
 };
 
-/* Actions, as indices into battlesnake_gym.rules.MOVES. */
+/* Actions, as indices into battlesnake_gym.rules.MOVES, and what they add to a head. */
 enum { UP, DOWN, LEFT, RIGHT };
+static const int8_t DX[] = {0, 0, -1, 1}, DY[] = {1, -1, 0, 0};
+
+static inline int largest(int a, int b) { return a > b ? a : b; }
+static inline int smallest(int a, int b) { return a < b ? a : b; }
+
+/* A coordinate beyond a border of a wrapped board. */
+static inline int wrap(int coordinate, int size) {
+    return coordinate < 0 ? size - 1 : coordinate >= size ? 0 : coordinate;
+}
+/* Between two coordinates. */
+static inline int distance(int a, int b, int size, bool wrapped) {
+    int apart = a < b ? b - a : a - b, around = size - apart;
+    return wrapped && around < apart ? around : apart;
+}
 
 /* Causes of elimination, as indices into battlesnake_gym.rules.CAUSES. */
 enum { ALIVE, WALL, SELF, BODY, HEAD, STARVED, HAZARD };
@@ -61,12 +75,10 @@ typedef struct {
     uint8_t over;
     uint8_t halt;        /* why this game cannot go on (HALT_...), or 0 */
     uint8_t any_hazards; /* whether the hazard list has an entry, off the board included */
-    uint8_t unused;
     uint16_t alive_mask; /* bit s: seat s lives */
     uint16_t num_food;   /* entries of the food list */
     uint16_t food_changes;    /* go up when the food or the hazards change, to and over 0 */
     uint16_t hazard_changes;
-    uint16_t unused2;
     int64_t seed;
     uint8_t facing[MAX_SNAKES]; /* the move straight on: from neck to head; UP without a neck */
     Snake snakes[];             /* max_snakes of them */
@@ -102,6 +114,11 @@ static inline uint8_t *record_hazards(const Layout *layout, const Record *record
     return (uint8_t *)record + layout->hazards;
 }
 
+static inline int cell_at(const Record *record, int x, int y) { return y * record->width + x; }
+static inline bool on_board(const Record *record, int x, int y) {
+    return (unsigned)x < record->width && (unsigned)y < record->height;
+}
+
 static inline int mark_snake(uint16_t mark) { return mark >> CLOCK_BITS; }
 
 /* The index of the marked cell in its snake's body. Only meaningful if below the extent. */
@@ -130,12 +147,23 @@ typedef struct {
     const struct Map *map; /* NULL: no map at all */
 } Rules;
 
+/* Health after this many layers of hazard; 0 or less is death. */
+static inline int damaged(int health, int layers, int damage) {
+    return smallest(MAX_HEALTH, health - layers * damage);
+}
+
+/* Health after a turn that ends on this cell; 0 or less is death. */
+static inline int health_on(const Layout *layout, const Rules *rules, const Record *record,
+                            int health, int cell) {
+    int left = damaged(health - 1, record_hazards(layout, record)[cell], rules->hazard_damage);
+    return record_food(layout, record)[cell] ? MAX_HEALTH : left;
+}
+
 typedef struct Cold Cold; /* see cold.h */
 
 /* Why a game cannot go on. */
 enum {
-    HALT_NONE,
-    HALT_SCATTER_FULL,
+    HALT_SCATTER_FULL = 1,
     HALT_PITS_EVERY,
     HALT_HAZARD_LIST,
     HALT_LONG_BODY,

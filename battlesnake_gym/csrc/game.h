@@ -14,11 +14,6 @@ typedef struct {
     Cold *cold;
 } Game;
 
-static inline int cell_at(const Record *record, int x, int y) { return y * record->width + x; }
-static inline bool on_board(const Record *record, int x, int y) {
-    return (unsigned)x < record->width && (unsigned)y < record->height;
-}
-
 /* ---- food.c ---- */
 
 /* A list of cells in the order of the reference: column by column, each from the bottom. */
@@ -90,6 +85,7 @@ typedef struct Map {
     int (*setup)(Game *game);
     void (*update)(Game *game);
     int (*check_turn)(const Game *game); /* NULL, or the HALT_... of a turn that cannot be played */
+    const void *plan; /* what its hooks know of it besides */
 } Map;
 
 const Map *find_map(const char *name); /* NULL if there is none */

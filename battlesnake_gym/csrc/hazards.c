@@ -2,13 +2,6 @@
 
 #include "game.h"
 
-static void count_on_plane(Game *game, int x, int y, int count) {
-    uint8_t *layers = record_hazards(game->layout, game->record) + cell_at(game->record, x, y);
-    int sum = *layers + count;
-    *layers = (uint8_t)(sum > UINT8_MAX ? UINT8_MAX : sum);
-    game->record->hazard_changes++;
-}
-
 void add_hazard(Game *game, int x, int y, int count) {
     Cold *cold = game->cold;
     HazardRun *runs = cold_runs(cold), *last = &runs[cold->num_runs - 1];
@@ -23,7 +16,9 @@ void add_hazard(Game *game, int x, int y, int count) {
     }
     game->record->any_hazards = 1;
     if (on_board(game->record, x, y)) {
-        count_on_plane(game, x, y, count);
+        uint8_t *layers = record_hazards(game->layout, game->record) + cell_at(game->record, x, y);
+        *layers = (uint8_t)smallest(UINT8_MAX, *layers + count);
+        game->record->hazard_changes++;
     } else {
         cold->off_board += count;
     }

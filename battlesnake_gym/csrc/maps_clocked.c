@@ -4,7 +4,7 @@
 #include "tables.h"
 
 /* A disc in the centre that gets one layer more, and one cell wider, with every ring. */
-void update_sinkholes(Game *game) {
+static void update_sinkholes(Game *game) {
     const Record *record = game->record;
     standard_food(game, false);
     int every = game->rules->shrink_every > 0 ? game->rules->shrink_every : 10;
@@ -36,7 +36,7 @@ static int pool_sets(int width, const PoolSet **sets) {
     return width == 7 ? 1 : width == 11 ? 4 : width == 19 ? 2 : 0;
 }
 
-int setup_pools(Game *game) {
+static int setup_pools(Game *game) {
     const PoolSet *sets;
     int count = pool_sets(game->record->width, &sets);
     if (!count || setup_standard(game) < 0) return -1;
@@ -51,7 +51,7 @@ int setup_pools(Game *game) {
 
 /* Every N turns a random pool dries up. The reference draws from one generator that goes on for
  * the whole game, so the outputs that were used are counted. */
-void update_pools(Game *game) {
+static void update_pools(Game *game) {
     standard_food(game, false);
     int every = game->rules->shrink_every, count = count_hazards(game);
     if (every <= 0 || game->record->turn <= 0 || game->record->turn % every || !count) return;
@@ -62,7 +62,7 @@ void update_pools(Game *game) {
     game->cold->pools_drawn = (int32_t)rand.used;
 }
 
-int setup_pits(Game *game) {
+static int setup_pits(Game *game) {
     Rand rand;
     game_rand(game, &rand);
     Point starts[4];
@@ -72,7 +72,7 @@ int setup_pits(Game *game) {
     return start_food(game, &rand);
 }
 
-void update_pits(Game *game) {
+static void update_pits(Game *game) {
     enum { MOST_LAYERS = 4, CYCLE = 7 };
     standard_food(game, false);
     int turn = game->record->turn, every = game->rules->shrink_every;
@@ -86,7 +86,7 @@ void update_pits(Game *game) {
     }
 }
 
-int check_pits(const Game *game) {
+static int check_pits(const Game *game) {
     return game->rules->shrink_every < 1 ? HALT_PITS_EVERY : 0;
 }
 
@@ -137,7 +137,7 @@ static int oldest_cell(const Game *game, int seat) {
 
 /* Trails fade by one layer, new ones are laid, and those laid in the turn before appear. A new
  * trail waits for one turn above the board, at y + height. */
-void update_snail(Game *game) {
+static void update_snail(Game *game) {
     const Record *record = game->record;
     int height = record->height, num_runs = game->cold->num_runs;
     HazardRun runs[2 * MAX_CELLS + 800];
@@ -158,3 +158,11 @@ void update_snail(Game *game) {
         if (y >= 0 && !is_living_head(record, x, y)) add_hazard(game, x, y, runs[i].count);
     }
 }
+
+const Map CLOCKED_MAPS[] = {
+    {"snail_mode", true, setup_standard, update_snail},
+    {"sinkholes", true, setup_standard, update_sinkholes},
+    {"healing_pools", true, setup_pools, update_pools},
+    {"hz_hazard_pits", true, setup_pits, update_pits, check_pits},
+    {0},
+};

@@ -54,12 +54,8 @@ typedef struct {
     int most_food;
 } Castle;
 
-#define CASTLE_OF(name, most_food) {&name##_HAZARDS, &name##_STARTS, &name##_GATES, most_food}
-
-static const Castle SMALL = CASTLE_OF(CASTLE, 2), LARGE = CASTLE_OF(CASTLE_LG, 2),
-                    EXTRA_LARGE = CASTLE_OF(CASTLE_XL, 4);
-
-static int start_castle(Game *game, const Castle *castle) {
+static int setup_castle(Game *game) {
+    const Castle *castle = game->rules->map->plan;
     Point starts[MAX_SNAKES];
     int needed = (game->record->num_snakes + 3) / 4 * 4; /* start places come in groups of four */
     if (needed > castle->starts->count) return -1;
@@ -73,8 +69,9 @@ static int start_castle(Game *game, const Castle *castle) {
 
 /* Food in a gate that has no snake, head or food beside it, whatever the settings say. The list of
  * gates stays as it was shuffled. */
-static void feed_castle(Game *game, const Castle *castle) {
+static void update_castle(Game *game) {
     enum { FIRST_FOOD_TURN = 10 };
+    const Castle *castle = game->rules->map->plan;
     const Record *record = game->record;
     Cold *cold = game->cold;
     if (record->turn < FIRST_FOOD_TURN || record->num_food == castle->most_food) return;
@@ -97,35 +94,28 @@ static void feed_castle(Game *game, const Castle *castle) {
     feed_first_free(game, taken, cold->gates, cold->num_gates);
 }
 
-int setup_castle(Game *game) { return start_castle(game, &SMALL); }
-int setup_castle_lg(Game *game) { return start_castle(game, &LARGE); }
-int setup_castle_xl(Game *game) { return start_castle(game, &EXTRA_LARGE); }
-void update_castle(Game *game) { feed_castle(game, &SMALL); }
-void update_castle_lg(Game *game) { feed_castle(game, &LARGE); }
-void update_castle_xl(Game *game) { feed_castle(game, &EXTRA_LARGE); }
-
 /* ---- rivers and islands ---- */
 
-static int start_rivers(Game *game, const Places *starts, int places, const Places *hazards) {
+typedef struct {
+    const Places *hazards, *starts;
+    int places; /* in a quadrant */
+} Rivers;
+
+static int setup_rivers(Game *game) {
+    const Rivers *rivers = game->rules->map->plan;
+    const Point(*quadrants)[4] = (const Point(*)[4])rivers->starts->at;
     Rand rand;
     game_rand(game, &rand);
-    if (place_in_quadrants(game, &rand, (const Point(*)[4])starts->at, places) < 0) return -1;
-    add_hazards(game, hazards);
+    if (place_in_quadrants(game, &rand, quadrants, rivers->places) < 0) return -1;
+    add_hazards(game, rivers->hazards);
     return food_beside_snakes(game, &rand, true);
 }
 
-#define START_RIVERS(name, places) start_rivers(game, &name##_STARTS, places, &name##_HAZARDS)
-
-int setup_rivers(Game *game) { return START_RIVERS(RIVERS, 2); }
-int setup_rivers_lg(Game *game) { return START_RIVERS(RIVERS_LG, 4); }
-int setup_rivers_xl(Game *game) { return START_RIVERS(RIVERS_XL, 4); }
-int setup_islands(Game *game) { return START_RIVERS(ISLANDS, 2); }
-int setup_islands_lg(Game *game) { return START_RIVERS(ISLANDS_LG, 4); }
-void update_rivers(Game *game) { standard_food(game, true); }
+static void update_rivers(Game *game) { standard_food(game, true); }
 
 /* ---- arcade ---- */
 
-int setup_arcade(Game *game) {
+static int setup_arcade(Game *game) {
     enum { FIRST_FOOD_X = 9, FIRST_FOOD_Y = 11 };
     int corners = ARCADE_CORNERS.count, later = ARCADE_LATER_STARTS.count;
     Point starts[MAX_SNAKES];
@@ -146,7 +136,7 @@ int setup_arcade(Game *game) {
 }
 
 /* Perhaps one food on a fixed place that is free; here chance + 1 of 100 rolls pass. */
-void update_arcade(Game *game) {
+static void update_arcade(Game *game) {
     int chance = game->rules->food_spawn_chance;
     if (!chance) return;
     Rand rand;
@@ -159,3 +149,20 @@ void update_arcade(Game *game) {
     take_food_and_bodies(game, taken);
     feed_first_free(game, taken, places, ARCADE_FOOD.count);
 }
+
+#define CASTLE_OF(name, most_food) \
+    &(const Castle){&name##_HAZARDS, &name##_STARTS, &name##_GATES, most_food}
+#define RIVERS_OF(name, places) &(const Rivers){&name##_HAZARDS, &name##_STARTS, places}
+
+const Map FIXED_MAPS[] = {
+    {"hz_castle_wall", false, setup_castle, update_castle, NULL, CASTLE_OF(CASTLE, 2)},
+    {"hz_castle_wall_lg", false, setup_castle, update_castle, NULL, CASTLE_OF(CASTLE_LG, 2)},
+    {"hz_castle_wall_xl", false, setup_castle, update_castle, NULL, CASTLE_OF(CASTLE_XL, 4)},
+    {"hz_rivers_bridges", false, setup_rivers, update_rivers, NULL, RIVERS_OF(RIVERS, 2)},
+    {"hz_rivers_bridges_lg", false, setup_rivers, update_rivers, NULL, RIVERS_OF(RIVERS_LG, 4)},
+    {"hz_rivers_bridges_xl", false, setup_rivers, update_rivers, NULL, RIVERS_OF(RIVERS_XL, 4)},
+    {"hz_islands_bridges", false, setup_rivers, update_rivers, NULL, RIVERS_OF(ISLANDS, 2)},
+    {"hz_islands_bridges_lg", false, setup_rivers, update_rivers, NULL, RIVERS_OF(ISLANDS_LG, 4)},
+    {"arcade_maze", false, setup_arcade, update_arcade},
+    {0},
+};

@@ -13,15 +13,13 @@ enum {
     LONGEST_BODY = 100000,
 };
 
-static int smaller(int a, int b) { return a < b ? a : b; }
-static int distance(int x, int y, int other_x, int other_y) {
-    int dx = x - other_x, dy = y - other_y;
-    return (dx < 0 ? -dx : dx) + (dy < 0 ? -dy : dy);
+static int cells_apart(int x, int y, int other_x, int other_y) {
+    return distance(x, other_x, 0, false) + distance(y, other_y, 0, false);
 }
 
 /* The bottom and top row stay free. */
 static int largest_size(const Record *record) {
-    return smaller(record->width, record->height - 2);
+    return smallest(record->width, record->height - 2);
 }
 
 typedef struct {
@@ -30,7 +28,7 @@ typedef struct {
 } Square;
 
 static Square maze_square(const Record *record, int level) {
-    int size = smaller(FIRST_SIZE + level, largest_size(record));
+    int size = smallest(FIRST_SIZE + level, largest_size(record));
     return (Square){size, (record->width - size) / 2, (record->height - size) / 2};
 }
 
@@ -193,13 +191,13 @@ static void feed_maze(Game *game, Square square, const uint8_t *walls) {
     } else {
         memcpy(body, cold_dead(game->cold, 0), sizeof *body * (size_t)cells);
     }
-    int near = smaller(FAR, square.size / 2);
+    int near = smallest(FAR, square.size / 2);
     for (int attempt = 1; attempt <= FOOD_ATTEMPTS; attempt++) {
         Rand rand;
         maze_rand(game, attempt, &rand);
         int x = rand_intn(&rand, square.size) + square.x;
         int y = rand_intn(&rand, square.size) + square.y;
-        bool taken = walls[cell_at(record, x, y)] || distance(x, y, body[0].x, body[0].y) < near;
+        bool taken = walls[cell_at(record, x, y)] || cells_apart(x, y, body[0].x, body[0].y) < near;
         for (int i = 0; i < cells && !taken; i++) taken = body[i].x == x && body[i].y == y;
         if (taken) continue;
         add_food(game, cell_at(record, x, y));
@@ -225,7 +223,7 @@ static void build_level(Game *game, int level) {
     feed_maze(game, square, walls);
 }
 
-int setup_maze(Game *game) {
+static int setup_maze(Game *game) {
     if (game->record->num_snakes != 1) return -1;
     put_snake(game, 0, 0, 0);
     build_level(game, 0);
@@ -233,7 +231,7 @@ int setup_maze(Game *game) {
 }
 
 /* The next level when the food is eaten; near the end the food flees from the snake. */
-void update_maze(Game *game) {
+static void update_maze(Game *game) {
     const Record *record = game->record;
     int level = read_level(game);
     if (!record->num_food) {
@@ -242,13 +240,18 @@ void update_maze(Game *game) {
     }
     if (level - LEVELS_AFTER_FULL_SIZE <= largest_size(record) - FIRST_SIZE) return;
     int food = cold_food(game->cold)[0];
-    int away = distance(record->snakes[0].x, record->snakes[0].y, food % record->width,
+    int away = cells_apart(record->snakes[0].x, record->snakes[0].y, food % record->width,
                         food / record->width);
     if (away >= FAR) return;
     clear_food(game);
     feed_maze(game, maze_square(record, level), record_hazards(game->layout, game->record));
 }
 
-int check_maze(const Game *game) {
+static int check_maze(const Game *game) {
     return game->record->num_snakes != 1 ? HALT_MAZE_PLAYERS : 0;
 }
+
+const Map MAZE_MAPS[] = {
+    {"solo_maze", true, setup_maze, update_maze, check_maze},
+    {0},
+};

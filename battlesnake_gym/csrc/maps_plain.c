@@ -6,7 +6,7 @@ int setup_standard(Game *game) {
     return standard_start(game, &rand);
 }
 
-int setup_empty(Game *game) {
+static int setup_empty(Game *game) {
     Rand rand;
     game_rand(game, &rand);
     return place_snakes(game, &rand);
@@ -14,7 +14,7 @@ int setup_empty(Game *game) {
 
 void update_standard(Game *game) { standard_food(game, false); }
 
-void update_nothing(Game *game) { (void)game; }
+static void update_nothing(Game *game) { (void)game; }
 
 /* The rectangle that leaves number - 1 cells free to the border on all sides. */
 static int add_ring(Game *game, int number) {
@@ -32,11 +32,11 @@ static int add_ring(Game *game, int number) {
     return 0;
 }
 
-int setup_inner_wall(Game *game) {
+static int setup_inner_wall(Game *game) {
     return setup_standard(game) < 0 ? -1 : add_ring(game, 2);
 }
 
-int setup_rings(Game *game) {
+static int setup_rings(Game *game) {
     if (setup_standard(game) < 0) return -1;
     for (int number = 2; number < game->record->width / 2; number += 2) {
         if (add_ring(game, number) < 0) return -1;
@@ -44,10 +44,19 @@ int setup_rings(Game *game) {
     return 0;
 }
 
-int setup_columns(Game *game) {
+static int setup_columns(Game *game) {
     if (setup_standard(game) < 0) return -1;
     for (int x = 1; x < game->record->width; x += 2) {
         for (int y = 1; y < game->record->height; y += 2) add_hazard(game, x, y, 1);
     }
     return 0;
 }
+
+const Map PLAIN_MAPS[] = {
+    {"standard", false, setup_standard, update_standard},
+    {"empty", false, setup_empty, update_nothing},
+    {"hz_inner_wall", false, setup_inner_wall, update_standard},
+    {"hz_rings", false, setup_rings, update_standard},
+    {"hz_columns", false, setup_columns, update_standard},
+    {0},
+};

@@ -1,16 +1,13 @@
 #include "maps.h"
 
-static int larger(int a, int b) { return a > b ? a : b; }
-static int smaller(int a, int b) { return a < b ? a : b; }
-
-void update_royale(Game *game) {
+static void update_royale(Game *game) {
     standard_food(game, false);
     if (game->record->turn + 1 >= game->rules->shrink_every) royale_hazards(game);
 }
 
 /* How far rings around a cell go; a little more than needed, as in the reference. */
 static int largest_radius(const Record *record, int x, int y) {
-    return larger(larger(x, y), larger(record->width - x, record->height - y));
+    return largest(largest(x, y), largest(record->width - x, record->height - y));
 }
 
 /* Where a clockwise walk around (x, y) is after `step` steps: rings of radius 1, 2, ..., each from
@@ -23,7 +20,7 @@ static bool spiral_step(int step, int rings, int *x, int *y) {
     *x -= radius;
     *y += radius;
     for (int side = 0; side < 4; side++) {
-        int steps = smaller(step, 2 * radius);
+        int steps = smallest(step, 2 * radius);
         *x += STEP_X[side] * steps;
         *y += STEP_Y[side] * steps;
         step -= steps;
@@ -31,7 +28,7 @@ static bool spiral_step(int step, int rings, int *x, int *y) {
     return true;
 }
 
-void update_spiral(Game *game) {
+static void update_spiral(Game *game) {
     enum { EVERY = 3 };
     const Record *record = game->record;
     standard_food(game, false);
@@ -49,7 +46,7 @@ void update_spiral(Game *game) {
 
 enum { SCATTER_EVERY = 2 };
 
-void update_scatter(Game *game) {
+static void update_scatter(Game *game) {
     const Record *record = game->record;
     standard_food(game, false);
     int turn = record->turn + 1;
@@ -62,7 +59,7 @@ void update_scatter(Game *game) {
 }
 
 /* The reference crashes where no cell is left. */
-int check_scatter(const Game *game) {
+static int check_scatter(const Game *game) {
     int turn = game->record->turn + 1, cells = game->record->width * game->record->height;
     return turn % SCATTER_EVERY == 0 && turn / SCATTER_EVERY > cells ? HALT_SCATTER_FULL : 0;
 }
@@ -98,7 +95,7 @@ static bool grow(const Record *record, Rand *rand, Box *box, Box *added) {
     return true;
 }
 
-void update_grow_box(Game *game) {
+static void update_grow_box(Game *game) {
     enum { EVERY = 12 };
     const Record *record = game->record;
     standard_food(game, false);
@@ -118,8 +115,8 @@ void update_grow_box(Game *game) {
 /* The cells of the board at Chebyshev distance `radius`, column by column. */
 static int square_ring(const Record *record, int x, int y, int radius, Point *cells) {
     int count = 0;
-    for (int i = larger(x - radius, 0); i <= smaller(x + radius, record->width - 1); i++) {
-        for (int j = larger(y - radius, 0); j <= smaller(y + radius, record->height - 1); j++) {
+    for (int i = largest(x - radius, 0); i <= smallest(x + radius, record->width - 1); i++) {
+        for (int j = largest(y - radius, 0); j <= smallest(y + radius, record->height - 1); j++) {
             if (i == x - radius || i == x + radius || j == y - radius || j == y + radius) {
                 cells[count++] = (Point){(int8_t)i, (int8_t)j};
             }
@@ -128,7 +125,7 @@ static int square_ring(const Record *record, int x, int y, int radius, Point *ce
     return count;
 }
 
-void update_expand_box(Game *game) {
+static void update_expand_box(Game *game) {
     enum { EVERY = 20 };
     const Record *record = game->record;
     standard_food(game, false);
@@ -147,7 +144,7 @@ void update_expand_box(Game *game) {
     }
 }
 
-void update_expand_scatter(Game *game) {
+static void update_expand_scatter(Game *game) {
     const Record *record = game->record;
     standard_food(game, false);
     if (!is_due(game, SCATTER_EVERY)) return;
@@ -173,3 +170,13 @@ void update_expand_scatter(Game *game) {
         index -= count;
     }
 }
+
+const Map RANDOM_MAPS[] = {
+    {"royale", false, setup_standard, update_royale},
+    {"hz_spiral", true, setup_standard, update_spiral},
+    {"hz_scatter", true, setup_standard, update_scatter, check_scatter},
+    {"hz_grow_box", true, setup_standard, update_grow_box},
+    {"hz_expand_box", true, setup_standard, update_expand_box},
+    {"hz_expand_scatter", true, setup_standard, update_expand_scatter},
+    {0},
+};

@@ -5,11 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int distance(int a, int b, int size, bool wrapped) {
-    int apart = abs(a - b), around = size - apart;
-    return wrapped && around < apart ? around : apart;
-}
-
 /* Whether the head of another snake, at least as long as `own`, is `least` to `most` moves away from
  * (x, y). */
 static bool has_rival(const Rules *rules, const Record *record, int own, int x, int y, int least,
@@ -34,9 +29,7 @@ static int faults_on(const Layout *layout, const Rules *rules, const Record *rec
     bool taken = age < owner->extent;
     bool neck = taken & (seat == own) & (age == 1);
     bool stays = taken & (owner->length - age > 1);
-    int damage = record_hazards(layout, record)[cell] * rules->hazard_damage;
-    bool fatal = (record_food(layout, record)[cell] == 0) &
-                 (record->snakes[own].health - 1 - damage <= 0);
+    bool fatal = health_on(layout, rules, record, record->snakes[own].health, cell) <= 0;
     return neck * FAULT_NECK | stays * FAULT_BODY | fatal * FAULT_HEALTH;
 }
 
@@ -45,8 +38,8 @@ static int faults_at(const Layout *layout, const Rules *rules, const Record *rec
                      int x, int y, bool rival_near) {
     int width = record->width, height = record->height;
     if (rules->wrapped) {
-        x = x < 0 ? width - 1 : x == width ? 0 : x;
-        y = y < 0 ? height - 1 : y == height ? 0 : y;
+        x = wrap(x, width);
+        y = wrap(y, height);
     }
     bool within = ((unsigned)x < (unsigned)width) & ((unsigned)y < (unsigned)height);
     int faults = faults_on(layout, rules, record, own, within ? y * width + x : 0);
@@ -68,12 +61,11 @@ static int allowed(const int faults[4], const uint8_t *parts, int num_parts) {
 
 static int moves_left(const Layout *layout, const Rules *rules, const Record *record, int seat,
                       const uint8_t *parts, int num_parts, bool rival_near) {
-    static const int step_x[4] = {0, 0, -1, 1}, step_y[4] = {1, -1, 0, 0};
     const Snake *snake = &record->snakes[seat];
     int faults[4];
     for (int move = 0; move < 4; move++)
-        faults[move] = faults_at(layout, rules, record, seat, snake->x + step_x[move],
-                                 snake->y + step_y[move], rival_near);
+        faults[move] = faults_at(layout, rules, record, seat, snake->x + DX[move],
+                                 snake->y + DY[move], rival_near);
     return allowed(faults, parts, num_parts);
 }
 

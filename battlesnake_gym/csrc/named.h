@@ -23,21 +23,17 @@ extern double named_fade[2 * MAX_CELLS];
 /* Computes it; call once before any other function. */
 void named_init(void);
 
+typedef void NamedFunction(const Layout *layout, const Rules *rules, const Record *record,
+                           const uint8_t *kinds, uint8_t *out);
+
 /* Writes out[seat] for the living seats whose kinds[seat] is not NAMED_NOBODY: as bits, the moves
  * that this snake likes best, all of them equally. The other seats are left as they are. */
-void named_choices(const Layout *layout, const Rules *rules, const Record *record,
-                   const uint8_t *kinds, uint8_t *out);
+NamedFunction named_choices;
 
 /* The same, with one of these moves drawn: from the game's seed, its turn and the seat alone. */
-void named_moves(const Layout *layout, const Rules *rules, const Record *record,
-                 const uint8_t *kinds, uint8_t *out);
+NamedFunction named_moves;
 
 /* `named_choices` for boards of up to 128, 384 and 640 cells. */
-void named_choices_small(const Layout *layout, const Rules *rules, const Record *record,
-                         const uint8_t *kinds, uint8_t *out);
-void named_choices_medium(const Layout *layout, const Rules *rules, const Record *record,
-                          const uint8_t *kinds, uint8_t *out);
-void named_choices_large(const Layout *layout, const Rules *rules, const Record *record,
-                         const uint8_t *kinds, uint8_t *out);
+NamedFunction named_choices_small, named_choices_medium, named_choices_large;
 
 #endif

@@ -21,7 +21,7 @@ static int flood(const View *view, int start, const Bits goals[2], int near[2]) 
                 if (!near[i] && bits_any(bits_and(reached, goals[i]))) near[i] = turns;
             if (near[0] && near[1]) return 0;
         }
-        if (bits_same(grown, reached) && turns >= view->horizon) break;
+        if (!bits_any(bits_minus(reached, grown)) && turns >= view->horizon) break;
         if (turns > bits_count(reached)) break;
         grown = reached;
         reached = bits_or(reached, bits_minus(spread(view, reached), *taken(view, turns + 1)));
@@ -45,14 +45,9 @@ static Bits first(const View *view, int own, int start) {
 static double nearness(int turns) { return turns ? named_fade[turns - 1] : 0; }
 static bool is_single(int moves) { return (moves & (moves - 1)) == 0; }
 
-static int apart(int a, int b, int size, bool wrapped) {
-    int straight = abs(a - b);
-    return wrapped && size - straight < straight ? size - straight : straight;
-}
-
 static int cells_apart(const Rules *rules, const Record *record, int cell, int x, int y) {
-    return apart(cell % record->width, x, record->width, rules->wrapped) +
-           apart(cell / record->width, y, record->height, rules->wrapped);
+    return distance(cell % record->width, x, record->width, rules->wrapped) +
+           distance(cell / record->width, y, record->height, rules->wrapped);
 }
 
 static bool is_longest(const Record *record, int own) {
@@ -87,7 +82,7 @@ static double dead_ends(const View *view, int own, int target) {
 static double harm(const View *view, int own, int target) {
     if (target == NOWHERE) return 0;
     int health = view->record->snakes[own].health;
-    int lost = health - 1 - health_after(view, health, target);
+    int lost = health - 1 - health_on(view->layout, view->rules, view->record, health, target);
     return lost > 0 ? lost : 0;
 }
 
@@ -118,8 +113,9 @@ static double closeness(const View *view, int own, int target, bool to_the_short
 
 static double of_board(const View *view, int cells) { return (double)cells / view->cells; }
 
-static double preference(const View *view, int own, int kind, int target) {
+static double preference(const View *view, int own, int target) {
     const Snake *snake = &view->record->snakes[own];
+    int kind = view->kind;
     bool hungry = snake->health < HUNGRY_BELOW;
     double score = 0;
     if (kind == NAMED_HUNGRY) return food(view, own, target);
@@ -143,6 +139,8 @@ static double preference(const View *view, int own, int kind, int target) {
 
 /* ---- decisions ---- */
 
+static double dislike(const View *view, int own, int target) { return -preference(view, own, target); }
+
 typedef double Badness(const View *view, int own, int target);
 
 static int least_bad(const View *view, int own, int kept, const int targets[4], Badness *badness) {
@@ -155,19 +153,6 @@ static int least_bad(const View *view, int own, int kept, const int targets[4], 
     }
     for (int move = 0; move < 4; move++)
         if (kept >> move & 1 && bad[move] > least) kept &= ~(1 << move);
-    return kept;
-}
-
-static int best(const View *view, int own, int kept, const int targets[4], int kind) {
-    double scores[4] = {0}, top = -INFINITY;
-    if (is_single(kept)) return kept;
-    for (int move = 0; move < 4; move++) {
-        if (!(kept >> move & 1)) continue;
-        scores[move] = preference(view, own, kind, targets[move]);
-        if (scores[move] > top) top = scores[move];
-    }
-    for (int move = 0; move < 4; move++)
-        if (kept >> move & 1 && scores[move] < top) kept &= ~(1 << move);
     return kept;
 }
 
@@ -184,17 +169,14 @@ static int choice(View *view, int own, int kind) {
         kept = least_bad(view, own, kept, targets, dead_ends);
     }
     if (kind == NAMED_CAUTIOUS) kept = least_bad(view, own, kept, targets, harm);
-    return best(view, own, kept, targets, kind);
+    view->kind = kind;
+    return least_bad(view, own, kept, targets, dislike);
 }
 
 void CHOICES(const Layout *layout, const Rules *rules, const Record *record, const uint8_t *kinds,
              uint8_t *out) {
     View view;
-    view.layout = layout;
-    view.rules = rules;
-    view.record = record;
-    view.cells = record->width * record->height;
-    view.ready = false;
+    view_begin(&view, layout, rules, record);
     for (int seat = 0; seat < record->num_snakes; seat++)
         if (kinds[seat] != NAMED_NOBODY && record->snakes[seat].alive)
             out[seat] = (uint8_t)choice(&view, seat, kinds[seat]);

@@ -62,9 +62,6 @@ int observation_planes(int values) {
 
 INLINE bool is_starter(int values) { return values == VALUES_51S || values == VALUES_NUM; }
 
-static int largest(int a, int b) { return a > b ? a : b; }
-static int smallest(int a, int b) { return a < b ? a : b; }
-
 bool observation_fits(const Observation *observation, const Layout *layout) {
     int width = layout->max_width, height = layout->max_height;
     int rows = observation->rows, columns = observation->columns;

@@ -41,7 +41,7 @@ static inline uint64_t lcg_value(uint64_t seed, uint64_t factor) {
     return (product & MODULUS) + (product >> 31);
 }
 
-static inline uint64_t seeded_word(uint32_t seed, uint32_t j) {
+static inline uint64_t seeded_word(uint64_t seed, size_t j) {
     return (lcg_value(seed, FACTORS[0][j]) << 40) ^ (lcg_value(seed, FACTORS[1][j]) << 20) ^
            lcg_value(seed, FACTORS[2][j]) ^ CONSTANTS[j];
 }
@@ -49,17 +49,8 @@ static inline uint64_t seeded_word(uint32_t seed, uint32_t j) {
 /* `count` outputs from number j + 1 on, all at most 273: the sum of two seeded words each. Written
  * so that the compiled loop works on several at once. */
 static inline void sum_words(uint64_t seed, size_t j, size_t count, uint64_t *restrict outputs) {
-    const uint32_t *restrict a = FACTORS[0] + j, *restrict b = FACTORS[1] + j;
-    const uint32_t *restrict c = FACTORS[2] + j;
-    const uint64_t *restrict constants = CONSTANTS + j;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t tap = (lcg_value(seed, a[i]) << 40) ^ (lcg_value(seed, b[i]) << 20) ^
-                       lcg_value(seed, c[i]) ^ constants[i];
-        size_t k = i + TAP_LAG;
-        uint64_t feed = (lcg_value(seed, a[k]) << 40) ^ (lcg_value(seed, b[k]) << 20) ^
-                        lcg_value(seed, c[k]) ^ constants[k];
-        outputs[i] = tap + feed;
-    }
+    for (size_t i = 0; i < count; i++)
+        outputs[i] = seeded_word(seed, j + i) + seeded_word(seed, j + i + TAP_LAG);
 }
 
 /* The shuffle for a food needs about a hundred of them: twice as fast with registers twice as wide,

@@ -11,13 +11,13 @@ enum { REACH_PLANES = 6 };
 /* What a cell shows: so much on the coming turn, less for each turn later. */
 enum { SOONEST = 255, TURN_LATER = 8, LATEST = 15 };
 
+typedef void ReachFunction(const Layout *layout, const Record *record, uint8_t *out);
+
 /* Writes the planes of all seats, those of the living, one seat's after the other's: planes of as many
  * bytes as the board has cells. */
-void reach_planes(const Layout *layout, const Record *record, uint8_t *out);
+ReachFunction reach_planes;
 
 /* The same for boards of up to 128, 384 and 640 cells. */
-void reach_planes_small(const Layout *layout, const Record *record, uint8_t *out);
-void reach_planes_medium(const Layout *layout, const Record *record, uint8_t *out);
-void reach_planes_large(const Layout *layout, const Record *record, uint8_t *out);
+ReachFunction reach_planes_small, reach_planes_medium, reach_planes_large;
 
 #endif

@@ -27,11 +27,7 @@ static void show_reach(const View *view, int own, Bits front, uint8_t *mine, uin
 void REACH(const Layout *layout, const Record *record, uint8_t *out) {
     static const Rules plain; /* a position does not tell by which rules it is played */
     View view;
-    view.layout = layout;
-    view.rules = &plain;
-    view.record = record;
-    view.cells = record->width * record->height;
-    view.ready = false;
+    view_begin(&view, layout, &plain, record);
     look(&view);
     for (int seat = 0; seat < record->num_snakes; seat++, out += REACH_PLANES * view.cells) {
         if (!record->snakes[seat].alive) continue;

@@ -3,8 +3,6 @@
 
 #include "game.h"
 
-static const int8_t DX[] = {0, 0, -1, 1}, DY[] = {1, -1, 0, 0};
-
 bool is_over(const Rules *rules, const Record *record) {
     return record->living < (rules->alone ? 1 : 2);
 }
@@ -75,24 +73,11 @@ static void lose(Turn *turn, int seat, int cause, int killer) {
     turn->killer[seat] = (int8_t)killer;
 }
 
-static inline int wrap(int coordinate, int size) {
-    return coordinate < 0 ? size - 1 : coordinate >= size ? 0 : coordinate;
-}
-
-/* A head on a hazard takes the damage once for each layer; true if that was its end. */
-static bool take_damage(Snake *snake, int layers, int damage) {
-    for (; layers > 0; layers--) {
-        int health = snake->health - damage;
-        snake->health = (int16_t)(health < 0 ? 0 : health > MAX_HEALTH ? MAX_HEALTH : health);
-        if (snake->health <= 0) return true;
-    }
-    return false;
-}
-
-/* The hazards that a head off the board meets: maps may remember things there. */
+/* The hazards that a head off the board meets, as a record counts them: maps may remember things
+ * there. */
 static int layers_off_board(const Layout *layout, Record *record, Cold *cold, int x, int y) {
     Game game = {layout, NULL, record, cold};
-    return cold->off_board ? hazards_at(&game, x, y) : 0;
+    return cold->off_board ? smallest(UINT8_MAX, hazards_at(&game, x, y)) : 0;
 }
 
 /* Move, starve, hazard, feed, and the first part of the elimination, for one snake: none of them
@@ -121,7 +106,8 @@ static inline void advance(const Layout *layout, const Rules *rules, Record *rec
     if (record->any_hazards && !food) {
         int layers = inside ? record_hazards(layout, record)[cell]
                             : layers_off_board(layout, record, cold, x, y);
-        if (take_damage(snake, layers, rules->hazard_damage)) {
+        snake->health = (int16_t)largest(0, damaged(snake->health, layers, rules->hazard_damage));
+        if (layers && !snake->health) {
             lose(turn, seat, HAZARD, -1);
             return;
         }

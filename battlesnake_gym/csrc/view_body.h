@@ -8,11 +8,6 @@
 
 enum { NOWHERE = -1 };
 
-static inline bool bits_same(Bits a, Bits b) {
-    uint64_t differ = 0;
-    for (int i = 0; i < WORDS; i++) differ |= a.w[i] ^ b.w[i];
-    return differ == 0;
-}
 static inline Bits bits_of(int cell) {
     Bits one = bits_none();
     if (cell != NOWHERE) bits_add(&one, cell);
@@ -25,6 +20,7 @@ typedef struct {
     const Rules *rules;
     const Record *record;
     int cells;
+    int kind; /* of the snake whose preferences are asked for */
     bool ready;
     Bits everything, west, east, food;
     int horizon;
@@ -32,27 +28,9 @@ typedef struct {
     Bits exits[MAX_SNAKES];    /* of living snakes */
 } View;
 
-static int cell_of(const Record *record, int x, int y) { return y * record->width + x; }
-
 static Bits spread(const View *view, Bits cells) {
-    int width = view->record->width, height = view->record->height;
-    Bits steps = bits_or(bits_up(cells, width), bits_down(cells, width));
-    steps = bits_or(steps, bits_down(bits_minus(cells, view->west), 1));
-    steps = bits_or(steps, bits_up(bits_minus(cells, view->east), 1));
-    if (view->rules->wrapped) {
-        int lift = width * (height - 1), row = width - 1;
-        steps = bits_or(steps, bits_or(bits_far_up(cells, lift), bits_far_down(cells, lift)));
-        steps = bits_or(steps, bits_or(bits_far_up(bits_and(cells, view->west), row),
-                                       bits_far_down(bits_and(cells, view->east), row)));
-    }
-    return bits_and(steps, view->everything);
-}
-
-static int health_after(const View *view, int health, int cell) {
-    if (record_food(view->layout, view->record)[cell]) return MAX_HEALTH;
-    int damage = record_hazards(view->layout, view->record)[cell] * view->rules->hazard_damage;
-    int left = health - 1 - damage;
-    return left < MAX_HEALTH ? left : MAX_HEALTH;
+    return bits_beside(cells, view->everything, view->west, view->east, view->record->width,
+                       view->record->height, view->rules->wrapped);
 }
 
 static const Bits *taken(const View *view, int turns) {
@@ -74,11 +52,20 @@ static void fill_taken(View *view) {
     if (record->any_hazards && view->rules->hazard_damage > 0) {
         const uint8_t *hazards = record_hazards(view->layout, record);
         for (int cell = 0; cell < view->cells; cell++)
-            if (hazards[cell] && health_after(view, MAX_HEALTH, cell) <= 0)
+            if (hazards[cell] && health_on(view->layout, view->rules, record, MAX_HEALTH, cell) <= 0)
                 bits_add(&view->taken[last], cell);
     }
     for (int turns = last - 1; turns >= 0; turns--)
         view->taken[turns] = bits_or(view->taken[turns], view->taken[turns + 1]);
+}
+
+static void view_begin(View *view, const Layout *layout, const Rules *rules,
+                       const Record *record) {
+    view->layout = layout;
+    view->rules = rules;
+    view->record = record;
+    view->cells = record->width * record->height;
+    view->ready = false;
 }
 
 static void look(View *view) {
@@ -104,7 +91,7 @@ static void look(View *view) {
     for (int seat = 0; seat < record->num_snakes; seat++) {
         const Snake *snake = &record->snakes[seat];
         if (!snake->alive) continue;
-        Bits head = bits_of(cell_of(record, snake->x, snake->y));
+        Bits head = bits_of(cell_at(record, snake->x, snake->y));
         view->exits[seat] = bits_minus(spread(view, head), *taken(view, 1));
     }
 }
@@ -151,14 +138,12 @@ static void race_spread(Race *race, const View *view, int turns) {
 
 /* The cell that each move leads to; NOWHERE is off the board. */
 static void move_targets(const Rules *rules, const Record *record, int own, int targets[4]) {
-    static const int step_x[4] = {0, 0, -1, 1}, step_y[4] = {1, -1, 0, 0};
     for (int move = 0; move < 4; move++) {
-        int x = record->snakes[own].x + step_x[move], y = record->snakes[own].y + step_y[move];
+        int x = record->snakes[own].x + DX[move], y = record->snakes[own].y + DY[move];
         if (rules->wrapped) {
-            x = (x + record->width) % record->width;
-            y = (y + record->height) % record->height;
+            x = wrap(x, record->width);
+            y = wrap(y, record->height);
         }
-        bool on_board = (unsigned)x < record->width && (unsigned)y < record->height;
-        targets[move] = on_board ? cell_of(record, x, y) : NOWHERE;
+        targets[move] = on_board(record, x, y) ? cell_at(record, x, y) : NOWHERE;
     }
 }

@@ -14,7 +14,7 @@ from .gorand import GoRand
 from .maps import MAPS, Map, known_maps, register_map
 from .play import MAX_SIZE, start, step
 from .rulesets import RULESETS, grows_always, is_over, ruleset_name, wraps
-from .stages import Moves, Stage, default_move
+from .stages import Moves, Stage, default_move, health_after
 from .state import (
     CAUSES,
     MAX_HEALTH,
@@ -49,6 +49,7 @@ __all__ = [
     "State",
     "default_move",
     "grows_always",
+    "health_after",
     "is_over",
     "known_maps",
     "register_map",

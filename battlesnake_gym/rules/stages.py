@@ -109,14 +109,27 @@ def hazard(game: Game, state: State, moves: Moves) -> None:
     if is_initialisation(state, moves):
         return
     for snake in living(state):
-        if snake.head in state.food:
-            continue
-        for _ in range(state.hazards.count(snake.head)):
-            damaged = snake.health - game.settings.hazard_damage_per_turn
-            snake.health = min(max(damaged, 0), MAX_HEALTH)
-            if snake.health <= 0:
+        layers = state.hazards.count(snake.head)
+        if layers and snake.head not in state.food:
+            snake.health = max(0, damaged(game, snake.health, layers))
+            if not snake.health:
                 eliminate(snake, "hazard", state.turn + 1)
-                break
+
+
+def damaged(game: Game, health: int, layers: int) -> int:
+    """The health after ``layers`` of hazard, which may heal; 0 or less is death."""
+    return min(MAX_HEALTH, health - layers * game.settings.hazard_damage_per_turn)
+
+
+def health_after(game: Game, health: int, *, food: bool, layers: int) -> int:
+    """The health after a turn that ends on a cell with ``layers`` of hazard; 0 or less is death.
+
+    The stages `starve`, `hazard` and `feed` for a snake with ``health``, before it moves.
+
+    >>> [health_after(Game(), 20, food=food, layers=1) for food in (False, True)]
+    [5, 100]
+    """
+    return MAX_HEALTH if food else damaged(game, health - 1, layers)
 
 
 def eliminate(snake: Snake, cause: str, turn: int, by: str = "") -> None:

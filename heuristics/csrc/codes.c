@@ -1,8 +1,9 @@
-/* Which code thinks: chosen by the size of the board and the processor. */
+/* Which code thinks: chosen by the size of the board and the processor. And by which clock. */
 #include <string.h>
 
 #include "codes.h"
 
+int search_cpu_clock;
 
 static const Code *const PLAIN[] = {&small_plain, &medium_plain, &large_plain};
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

@@ -15,22 +15,9 @@ typedef struct {
     int last[MAX_SNAKES];       /* the turn in which it reaches its last cell */
 } Territory;
 
-static inline __attribute__((always_inline)) Bits neighbours(const Search *search, Bits a) {
-    const Question *ask = search->ask;
-    int width = ask->width;
-    Bits east = bits_up(bits_minus(a, search->right_column), 1);
-    Bits west = bits_down(bits_minus(a, search->left_column), 1);
-    Bits spread = bits_or(bits_or(east, west), bits_or(bits_up(a, width), bits_down(a, width)));
-    if (ask->wrapped) {
-        int last_row = width * (ask->height - 1);
-        if (width > 1) { /* else a cell is its own neighbour */
-            spread = bits_or(spread, bits_up(bits_and(a, search->left_column), width - 1));
-            spread = bits_or(spread, bits_down(bits_and(a, search->right_column), width - 1));
-        }
-        spread = bits_or(spread, bits_far_up(a, last_row));
-        spread = bits_or(spread, bits_far_down(a, last_row));
-    }
-    return bits_and(spread, search->board);
+static inline __attribute__((always_inline)) Bits neighbours(const Search *search, Bits cells) {
+    return bits_beside(cells, search->board, search->left_column, search->right_column,
+                       search->ask->width, search->ask->height, search->ask->wrapped);
 }
 
 /* Cells that two snakes reach in the same turn go to the longer one, or to nobody. */

@@ -56,6 +56,16 @@ __attribute__((target("avx2"))) static inline __m256i narrowed_avx2(__m256i low,
     return _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
 }
 
+/* The last layer, of what the second gives. */
+__attribute__((target("avx2"))) static inline int32_t last_layer(const Layers *layers,
+                                                                 __m256i second) {
+    __m256i out = _mm256_madd_epi16(second, _mm256_loadu_si256((const void *)layers->last));
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(out), _mm256_extracti128_si256(out, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1));
+    return layers->last_bias + _mm_cvtsi128_si32(four);
+}
+
 __attribute__((target("avx2"))) static int32_t value_avx2(const Layers *layers,
                                                           const int16_t *inputs, int pairs) {
     __m256i sum[GROUPS];
@@ -77,12 +87,7 @@ __attribute__((target("avx2"))) static int32_t value_avx2(const Layers *layers,
         low = add_pairs_avx2(low, both, layers->second[p]);
         high = add_pairs_avx2(high, both, layers->second[p][LANES]);
     }
-    __m256i out = _mm256_madd_epi16(narrowed_avx2(clipped_avx2(low), clipped_avx2(high)),
-                                    _mm256_loadu_si256((const void *)layers->last));
-    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(out), _mm256_extracti128_si256(out, 1));
-    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
-    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1));
-    return layers->last_bias + _mm_cvtsi128_si32(four);
+    return last_layer(layers, narrowed_avx2(clipped_avx2(low), clipped_avx2(high)));
 }
 #undef LANES
 #undef GROUPS
@@ -123,12 +128,7 @@ VNNI static int32_t value_vnni(const Layers *layers, const int16_t *inputs, int 
         sum[p & 3] = _mm512_dpwssd_epi32(sum[p & 3], _mm512_set1_epi32(pair_at(hidden, p)),
                                          _mm512_loadu_si512(layers->second[p]));
     sum[0] = _mm512_add_epi32(_mm512_add_epi32(sum[0], sum[1]), _mm512_add_epi32(sum[2], sum[3]));
-    __m256i out = _mm256_madd_epi16(clipped_vnni(sum[0]),
-                                    _mm256_loadu_si256((const void *)layers->last));
-    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(out), _mm256_extracti128_si256(out, 1));
-    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
-    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1));
-    return layers->last_bias + _mm_cvtsi128_si32(four);
+    return last_layer(layers, clipped_vnni(sum[0]));
 }
 #endif
 

@@ -144,7 +144,7 @@ static void arrive(Search *search, Position *at, int s, int cell) {
 
 static void wipe_food(const Search *search, Position *at) {
     for (int cell = 0; cell < search->cells; cell++)
-        if (bits_has(&at->food, cell)) at->hash ^= search->food_key[cell];
+        if (bits_has(&at->food, cell) && !search->ask->of_2026) at->hash ^= search->food_key[cell];
     at->food = bits_none();
 }
 

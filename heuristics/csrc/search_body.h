@@ -14,10 +14,10 @@
 
 static uint64_t draw_key(uint64_t *state) { return mixed(*state += 0x9e3779b97f4a7c15ull); }
 
-/* One key for each thing on each cell, the same for every search. */
-static uint64_t key_of(int thing, int cell) {
-    uint64_t state = thing * MAX_CELLS + cell;
-    return draw_key(&state);
+/* One key for each thing on each cell, the same for every search; in 2026 they were drawn in a row. */
+static uint64_t key_of(const Question *ask, uint64_t *state, int thing, int cell) {
+    if (!ask->of_2026) *state = thing * MAX_CELLS + cell;
+    return draw_key(state);
 }
 
 static uint64_t key_of_bytes(uint64_t key, const void *bytes, size_t count) {
@@ -45,6 +45,7 @@ static uint64_t key_of_question(const Question *ask) {
 static void prepare_board(Search *search) {
     const Question *ask = search->ask;
     int width = ask->width, height = ask->height;
+    uint64_t state = 1;
     search->share = (512 * 65536 + search->cells - 1) / search->cells;
     for (int cell = 0; cell < search->cells; cell++) {
         int x = cell % width, y = cell / width;
@@ -62,10 +63,10 @@ static void prepare_board(Search *search) {
         next[1] = y > 0 ? cell - width : wrap ? cell + width * (height - 1) : OFF_BOARD;
         next[2] = x > 0 ? cell - 1 : wrap ? cell + width - 1 : OFF_BOARD;
         next[3] = x + 1 < width ? cell + 1 : wrap ? cell - width + 1 : OFF_BOARD;
-        search->food_key[cell] = key_of(0, cell);
+        search->food_key[cell] = key_of(ask, &state, 0, cell);
         for (int s = 0; s < ask->snakes; s++) {
-            search->body_key[s][cell] = key_of(1 + 2 * s, cell);
-            search->head_key[s][cell] = key_of(2 + 2 * s, cell);
+            search->body_key[s][cell] = key_of(ask, &state, 1 + 2 * s, cell);
+            search->head_key[s][cell] = key_of(ask, &state, 2 + 2 * s, cell);
         }
     }
 }
@@ -174,12 +175,19 @@ static void trace_line(Search *search, const Position *root, Answer *answer) {
         uint8_t *moves = answer->line[answer->line_length++];
         memset(moves, 4, MAX_SNAKES);
         moves[0] = move;
-        if (!worst_known(search, &at, moves, &to) || decided(search, &to, 1, 0)) return;
+        if (!worst_known(search, &at, moves, &to) || decided(search, &to, 1)) return;
         Known found;
         if (!known(search, &to, &found)) return;
         move = found.move;
         memcpy(&at, &to, sizeof at);
     }
+}
+
+/* In 2026: the next depth takes several times as long as all before it and would not be finished. */
+static int too_late(const Search *search) {
+    const Question *ask = search->ask;
+    return ask->of_2026 && ask->seconds > 0 &&
+           search->deadline - seconds_now(search) < 0.4 * ask->seconds;
 }
 
 /* Searches deeper and deeper from `root` until the question's limits are reached. */
@@ -192,16 +200,16 @@ static void think(Search *search, const Position *root, Answer *answer) {
     answer->move = options[0];
     /* among several rivals no loss is a proof: it may look otherwise from further on */
     for (int depth = question->first_depth; depth <= question->max_depth; depth++) {
-        if (answer->proven && root->living <= 2) break;
+        if (answer->proven && (root->living <= 2 || question->of_2026)) break;
         if (!deepen(search, root, depth, options, count, answer)) break;
         answer->depth = depth;
-        if (count == 1) break; /* forced */
+        if (count == 1 || too_late(search)) break; /* count 1: forced */
     }
     answer->evaluated = search->evaluated;
     answer->visited = search->visited;
 }
 
-static Search *begin(const Question *question, Position *root) {
+static Search *search_of(const Question *question) {
     Search *search = calloc(1, sizeof *search);
     if (!search) return NULL;
     search->ask = question;
@@ -209,7 +217,12 @@ static Search *begin(const Question *question, Position *root) {
     search->clock = search_cpu_clock ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
     search->network_code = fastest_network_code();
     prepare_board(search);
-    prepare_root(search, root);
+    return search;
+}
+
+static Search *begin(const Question *question, Position *root) {
+    Search *search = search_of(question);
+    if (search) prepare_root(search, root);
     return search;
 }
 
@@ -250,25 +263,34 @@ static int play_turns(const Question *question, const uint8_t *moves, int turns,
     return 0;
 }
 
+static void take_table(Search *search, Position *root) {
+    const Question *ask = search->ask;
+    uint32_t size = ask->of_2026 ? SIZE_OF_2026 : ask->nodes ? table_size(ask->nodes) : TABLE_SIZE;
+    search->table_mask = size - 1;
+    if (ask->of_2026) {
+        search->table = borrow_table(&root->hash);
+    } else if (ask->nodes) { /* a table of its own: the same question has the same answer */
+        search->table = calloc(size, sizeof(Entry));
+    } else {
+        search->table = shared_table();
+        root->hash ^= key_of_question(ask);
+    }
+}
+
 static int search_for(const Question *question, Answer *answer) {
     Position root;
     Search *search = begin(question, &root);
     if (!search) return -1;
-    Entry *own = NULL;
-    if (question->nodes) { /* a table of its own: the same question has the same answer */
-        search->table_mask = table_size(question->nodes) - 1;
-        own = search->table = calloc(search->table_mask + 1, sizeof(Entry));
-    } else {
-        search->table_mask = TABLE_SIZE - 1;
-        search->table = shared_table();
-        root.hash ^= key_of_question(question);
-    }
+    take_table(search, &root);
     if (search->table) {
         think(search, &root, answer);
         trace_line(search, &root, answer);
     }
     int result = !search->table ? -1 : search->interrupted;
-    free(own);
+    if (question->of_2026)
+        return_table(search->table);
+    else if (question->nodes)
+        free(search->table);
     free(search);
     return result;
 }

@@ -1,7 +1,4 @@
 /* The search for boards of up to 384 cells on processors with AVX2. */
-#include "avx2.h"
-#ifdef HAVE_AVX2
 #define WORDS 6
 #define CODE medium_avx2
-#include "search_body.h"
-#endif
+#include "search_avx2.h"

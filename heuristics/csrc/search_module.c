@@ -122,11 +122,12 @@ static int check_limits(const Question *ask, const Buffers *buffers) {
 static int read_question(PyObject *args, Question *ask, Buffers *buffers) {
     long long nodes;
     memset(buffers, 0, sizeof *buffers);
-    if (!PyArg_ParseTuple(args, "iipppiy*y*y*y*y*y*dLiy*pi", &ask->width, &ask->height,
+    if (!PyArg_ParseTuple(args, "iipppiy*y*y*y*y*y*dLiy*ppi", &ask->width, &ask->height,
                           &ask->wrapped, &ask->constrictor, &ask->solo, &ask->damage,
                           &buffers->lengths, &buffers->health, &buffers->bodies, &buffers->food,
                           &buffers->hazards, &buffers->weights, &ask->seconds, &nodes,
-                          &ask->max_depth, &buffers->network, &ask->exact, &ask->first_depth))
+                          &ask->max_depth, &buffers->network, &ask->exact, &ask->of_2026,
+                          &ask->first_depth))
         return -1;
     fill(ask, buffers);
     ask->nodes = nodes;
@@ -179,15 +180,15 @@ static int give_up(void *caller) {
 
 PyDoc_STRVAR(think_doc,
 "think(width, height, wrapped, constrictor, solo, damage, lengths, health, bodies, food, hazards,\n"
-"      weights, seconds, nodes, max_depth, network, exact, first_depth, stop)\n"
+"      weights, seconds, nodes, max_depth, network, exact, of_2026, first_depth, stop)\n"
 "--\n\n"
 "Search for the best move of snake 0.\n\n"
 "lengths, health and weights are int32 buffers, bodies uint16 cells (y * width + x, head first, one\n"
 "snake after the other), food and hazards one byte a cell. Health 0: that snake is out. A limit of\n"
 "0 is none. `network` are the bytes of a learned evaluation, empty for none. `exact`: the scores of all\n"
-"moves are exact, not only the best one's. `first_depth` is 1, or more beside another search of the\n"
-"same position. `stop` is None, or says when it is called now and\n"
-"then whether to give up.\n"
+"moves are exact, not only the best one's. `of_2026`: search as the rungs of the ladder do.\n"
+"`first_depth` is 1, or more beside another search of the same position. `stop` is None, or says when\n"
+"it is called now and then whether to give up.\n"
 "Returns (move, depth, proven, evaluated, visited, scores by move, line: bytes a turn).\n"
 "Raises ValueError for what the search cannot hold, InterruptedError when it gave up, and what the\n"
 "handler of a signal raises (the KeyboardInterrupt of Ctrl-C, in the main thread). Releases the GIL.");
@@ -347,15 +348,6 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_search",
 PyMODINIT_FUNC PyInit__search(void) {
     choose_code("best");
     PyObject *made = PyModule_Create(&module);
-    if (made && (PyModule_AddStringConstant(made, "SOURCES", SOURCES) ||
-                 PyModule_AddIntConstant(made, "INPUTS", INPUTS) ||
-                 PyModule_AddIntConstant(made, "DUEL_INPUTS", DUEL_INPUTS) ||
-                 PyModule_AddIntConstant(made, "HIDDEN", HIDDEN) ||
-                 PyModule_AddIntConstant(made, "SECOND", SECOND) ||
-                 PyModule_AddIntConstant(made, "STACKS", STACKS) ||
-                 PyModule_AddIntConstant(made, "HEAVIEST", HEAVIEST) ||
-                 PyModule_AddIntConstant(made, "LARGEST", LARGEST) ||
-                 PyModule_AddIntConstant(made, "LOGIT", LOGIT)))
-        Py_CLEAR(made);
+    if (made && PyModule_AddStringConstant(made, "SOURCES", SOURCES)) Py_CLEAR(made);
     return made;
 }

@@ -40,15 +40,8 @@ static int spawn_food(SelfPlay *game) {
     Bits heads = bits_none();
     for (int s = 0; s < game->plan->snakes; s++)
         if (at->snake[s].alive) bits_add(&heads, head_of(field, at, s));
-    Bits beside = bits_none();
-    for (int s = 0; s < game->plan->snakes; s++) {
-        if (!at->snake[s].alive) continue;
-        int head = head_of(field, at, s), x = field->x[head], y = field->y[head];
-        if (x > 0) bits_add(&beside, head - 1);
-        if (x + 1 < game->plan->width) bits_add(&beside, head + 1);
-        if (y > 0) bits_add(&beside, head - game->plan->width);
-        if (y + 1 < game->plan->height) bits_add(&beside, head + game->plan->width);
-    }
+    Bits beside = bits_beside(heads, field->board, field->left_column, field->right_column,
+                              game->plan->width, game->plan->height, 0);
     Bits open = bits_minus(bits_minus(field->board, at->occupied), bits_or(at->food, beside));
     int count = bits_count(open);
     if (!count) return -1;
@@ -175,20 +168,6 @@ static int play_on(SelfPlay *game, GameRecord *record) {
     return 0;
 }
 
-static Search *search_of(const Question *question) {
-    Search *search = calloc(1, sizeof *search);
-    if (!search) return NULL;
-    search->ask = question;
-    search->cells = question->width * question->height;
-#ifdef CLOCK_THREAD_CPUTIME_ID
-    search->clock = CLOCK_THREAD_CPUTIME_ID;
-#else
-    search->clock = CLOCK_MONOTONIC; /* WebAssembly has no other */
-#endif
-    search->network_code = fastest_network_code();
-    return search;
-}
-
 /* Room for the positions of the longest thought. */
 static Entry *table_for(const GamePlan *plan, Search *mind) {
     int64_t nodes = 512, wanted;
@@ -229,8 +208,7 @@ static int play_whole_game(const GamePlan *plan, GameRecord *record) {
     game->mind = search_of(&game->seen);
     if (game->mind) game->mind->table = table_for(plan, game->mind);
     if (game->field && game->mind && game->mind->table) {
-        prepare_board(game->field);
-        prepare_board(game->mind);
+        game->mind->clock = CLOCK_THREAD_CPUTIME_ID;
         place_all(game);
         failed = play_on(game, record);
     }
@@ -244,10 +222,8 @@ static int play_whole_game(const GamePlan *plan, GameRecord *record) {
 static int inputs_for(const Question *question, int16_t *inputs) {
     Position at;
     int alive[MAX_SNAKES];
-    Search *search = search_of(question);
+    Search *search = begin(question, &at);
     if (!search) return -1;
-    prepare_board(search);
-    prepare_root(search, &at);
     for (int s = 0; s < question->snakes; s++) alive[s] = s;
     memset(inputs, 0, INPUTS * sizeof *inputs);
     inputs_of(search, &at, alive, question->snakes, inputs);

@@ -21,8 +21,15 @@ typedef struct Entry {
 
 #define TABLE_SIZE (1u << 21) /* entries of the one that all share: 32 MiB */
 
+#define SIZE_OF_2026 (1u << 20) /* entries then: which positions meet in one decides moves */
+
 /* The shared table, allocated when first asked for and never cleared; NULL without memory. */
 Entry *shared_table(void);
+
+/* A table of SIZE_OF_2026 for one search alone, until it is returned; NULL without memory. It is not
+ * empty, so the search gets keys of its own: `hash` changes in the bits above those of an index. */
+Entry *borrow_table(uint64_t *hash);
+void return_table(Entry *table);
 
 static inline int recall(const Entry *table, uint32_t mask, uint64_t key, Known *known) {
     const Entry *entry = &table[key & mask];

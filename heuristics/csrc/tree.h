@@ -47,12 +47,12 @@ static int out_of_time(Search *search) {
     return search->stopped;
 }
 
-/* The value of a decided position, or `undecided`. `ply` is the number of turns played. */
-static int decided(const Search *search, const Position *at, int ply, int undecided) {
+/* The value of a decided position, else 0. `ply` is the number of turns played. */
+static int decided(const Search *search, const Position *at, int ply) {
     int drawn = !at->living && search->ask->snakes > 1;
     if (!at->snake[0].alive) return drawn ? -search->ask->weights[W_DRAW] : -WIN + ply;
     if (at->living == 1 && search->ask->snakes > 1 && !search->ask->solo) return WIN - ply;
-    return undecided;
+    return 0;
 }
 
 static Bits leaving_tails(const Search *search, const Position *at) {
@@ -90,11 +90,14 @@ static int best_for_us(Search *search, const Position *at, int depth, int ply, i
 
 /* How deep a move is searched that does not look like the best one; if it proves better than
  * expected, it is searched again to the whole depth (late move reductions). */
-static int reduced(int depth) { return depth > 2 ? depth - 1 : depth; }
+static int reduced(const Search *search, int depth) {
+    return depth > 2 && !search->ask->of_2026 ? depth - 1 : depth;
+}
 
 /* The evaluation, kept from looking like a decided game however long and cramped a snake is. */
 static int estimate(Search *search, const Position *at) {
     int value = evaluate(search, at);
+    if (search->ask->of_2026) return value;
     return value >= PROVEN ? PROVEN - 1 : value <= -PROVEN ? 1 - PROVEN : value;
 }
 
@@ -102,20 +105,11 @@ static int value_after(Search *search, const Position *at, const uint8_t *moves,
                        int alpha, int beta) {
     Position to;
     play(search, at, moves, &to);
-    int value = decided(search, &to, ply, 0), over = out_of_time(search);
-    if (value || over) return value;
+    int value = decided(search, &to, ply);
+    if (value && search->ask->of_2026) return value;
+    if (out_of_time(search) || value) return value;
     if (depth <= 1) return estimate(search, &to);
     return best_for_us(search, &to, depth - 1, ply + 1, alpha, beta);
-}
-
-static int distance(const Search *search, int a, int b) {
-    const Question *ask = search->ask;
-    int dx = abs(a % ask->width - b % ask->width), dy = abs(a / ask->width - b / ask->width);
-    if (ask->wrapped) {
-        if (dx > ask->width - dx) dx = ask->width - dx;
-        if (dy > ask->height - dy) dy = ask->height - dy;
-    }
-    return dx + dy;
 }
 
 /* The value of our `moves[0]`: the worst that the rivals' answers make of it. */
@@ -123,7 +117,7 @@ static int worst_answer(Search *search, const Position *at, uint8_t *moves, int 
                         int alpha, int beta) {
     int snakes = search->ask->snakes, counts[MAX_SNAKES] = {0}, answered = 0, worst = WIN;
     int lost = -WIN - 1, kindest = -WIN - 1; /* of the answers that lose, the worst; of all, the best */
-    int soft = at->living > 2;
+    int soft = at->living > 2 && !search->ask->of_2026;
     uint8_t options[MAX_SNAKES][4], *refutation = search->refutation[ply][moves[0]];
     for (int s = 1; s < snakes; s++) {
         if (!at->snake[s].alive) continue;
@@ -133,16 +127,16 @@ static int worst_answer(Search *search, const Position *at, uint8_t *moves, int 
     for (int s = 1; s < snakes && alpha < beta; s++) {
         if (!counts[s]) continue;
         /* a rival too far to meet us within the search keeps to one move */
-        int far = at->living > 2 && distance(search, head_of(search, at, 0),
-                                             head_of(search, at, s)) > 2 * depth + 2;
+        int far = at->living > 2 && heads_apart(search, head_of(search, at, 0),
+                                                head_of(search, at, s)) > 2 * depth + 2;
         for (int i = answered ? 1 : 0; i < (far && answered ? 1 : counts[s]); i++) {
             moves[s] = options[s][i];
             int value;
             if (!answered || depth < 2) {
                 value = value_after(search, at, moves, depth, ply, alpha, beta);
             } else {
-                value = value_after(search, at, moves, reduced(depth), ply, beta - 1, beta);
-                if (reduced(depth) < depth && !search->stopped && value < beta)
+                value = value_after(search, at, moves, reduced(search, depth), ply, beta - 1, beta);
+                if (reduced(search, depth) < depth && !search->stopped && value < beta)
                     value = value_after(search, at, moves, depth, ply, beta - 1, beta);
                 if (!search->stopped && value < beta && value > alpha)
                     value = value_after(search, at, moves, depth, ply, alpha, beta);
@@ -176,11 +170,13 @@ static int worst_answer(Search *search, const Position *at, uint8_t *moves, int 
 }
 
 /* The end of a game is told by its distance: in values from the root, in the table, which outlives
- * the root, from the position itself. */
-static int seen_from_here(int value, int ply) {
+ * the root, from the position itself; in 2026 from the root in both. */
+static int seen_from_here(const Search *search, int value, int ply) {
+    if (search->ask->of_2026) return value;
     return value >= PROVEN ? value + ply : value <= -PROVEN ? value - ply : value;
 }
-static int seen_from_root(int value, int ply) {
+static int seen_from_root(const Search *search, int value, int ply) {
+    if (search->ask->of_2026) return value;
     return value >= PROVEN ? value - ply : value <= -PROVEN ? value + ply : value;
 }
 
@@ -190,7 +186,7 @@ static int best_for_us(Search *search, const Position *at, int depth, int ply, i
     int first = 4, opening = alpha, best = -WIN, best_move = 0;
     if (recall(search->table, search->table_mask, key, &known)) {
         first = known.move;
-        known.value = seen_from_root(known.value, ply);
+        known.value = seen_from_root(search, known.value, ply);
         if (known.depth >= depth || proven(known)) {
             if (known.bound == EXACT) return known.value;
             if (known.bound == AT_LEAST && known.value >= beta) return known.value;
@@ -205,8 +201,8 @@ static int best_for_us(Search *search, const Position *at, int depth, int ply, i
         if (i == 0 || depth < 2) {
             value = worst_answer(search, at, moves, depth, ply, alpha, beta);
         } else {
-            value = worst_answer(search, at, moves, reduced(depth), ply, alpha, alpha + 1);
-            if (reduced(depth) < depth && !search->stopped && value > alpha)
+            value = worst_answer(search, at, moves, reduced(search, depth), ply, alpha, alpha + 1);
+            if (reduced(search, depth) < depth && !search->stopped && value > alpha)
                 value = worst_answer(search, at, moves, depth, ply, alpha, alpha + 1);
             if (!search->stopped && value > alpha && value < beta)
                 value = worst_answer(search, at, moves, depth, ply, alpha, beta);
@@ -223,7 +219,8 @@ static int best_for_us(Search *search, const Position *at, int depth, int ply, i
             break;
         }
     }
-    known = (Known){.value = seen_from_here(best, ply), .depth = depth, .move = best_move};
+    known = (Known){.depth = depth, .move = best_move};
+    known.value = seen_from_here(search, best, ply);
     known.bound = best >= beta ? AT_LEAST : best <= opening ? AT_MOST : EXACT;
     remember(search->table, search->table_mask, key, known);
     return best;

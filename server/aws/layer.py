@@ -34,7 +34,7 @@ OURS = ("battlesnake_gym", "heuristics", "server")
 LIMIT = 250 << 20
 """Bytes that Lambda allows a function and its layers unpacked."""
 
-NOT_ASKED_FOR = re.compile(r"/(tests?|testing|f2py|include|typing/tests|bin|csrc/frozen)/|\.pyi$")
+NOT_ASKED_FOR = re.compile(r"/(tests?|testing|f2py|include|typing/tests|bin)/|\.pyi$")
 """What packages bring along and nobody imports while a snake plays."""
 
 

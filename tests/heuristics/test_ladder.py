@@ -12,7 +12,7 @@ from heuristics import ladder
 from heuristics.ladder import Ladder, Meetings, Placement, Placing, Rung, fit, load, place
 from heuristics.sprt import expected_score
 
-pytest.importorskip("heuristics._search_2026")
+pytest.importorskip("heuristics._search")
 
 
 def played(random: np.random.Generator, difference: float, pairs: int) -> list[int]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("ray", reason="needs the extra rllib")
-pytest.importorskip("heuristics._search_2026")
+pytest.importorskip("heuristics._search")
 
 from heuristics import ladder
 from heuristics.ladder import Placement
