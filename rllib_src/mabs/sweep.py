@@ -25,7 +25,7 @@ from ray.tune.registry import register_env
 from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining, TrialScheduler
 
 from mabs.algorithms import configure, make_multi_agent_env
-from mabs.environment import ENV_NAME
+from mabs.environment import DEFAULTS, ENV_NAME
 from sagemaker_rl.runs import tracking
 
 SCORE = "elo"
@@ -96,8 +96,10 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--samples", type=int, default=8, help="trainings (default: 8)")
     parser.add_argument("--minutes", type=float, default=3, help="of each training (default: 3)")
-    parser.add_argument("--num-agents", type=int, default=4, help="snakes in a game (default: 4)")
-    parser.add_argument("--map-size", type=int, default=11, help="side of the board (default: 11)")
+    parser.add_argument(
+        "--num-agents", type=int, default=DEFAULTS["num_snakes"], help="snakes in a game"
+    )
+    parser.add_argument("--map-size", type=int, default=DEFAULTS["width"], help="side of the board")
     parser.add_argument("--folder", type=Path, default=Path("runs"), help="default: runs")
     parser.add_argument(
         "--scheduler",
