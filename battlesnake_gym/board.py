@@ -37,6 +37,7 @@ from battlesnake_gym import board_json, board_text, rules
 from battlesnake_gym.board_json import UNKNOWN_SEED
 from battlesnake_gym.corpses import Corpses
 from battlesnake_gym.json_fields import BoardError, shown
+from battlesnake_gym.rules.play import USUAL_SIZE
 from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
 
@@ -68,8 +69,8 @@ class Board(State):
     @classmethod
     def new(
         cls,
-        width: int = 11,
-        height: int = 11,
+        width: int = USUAL_SIZE,
+        height: int = USUAL_SIZE,
         snakes: int | Sequence[str] = 2,
         *,
         game: Game = Game(),  # noqa: B008  (frozen)

@@ -1,4 +1,4 @@
-"""The options that every environment takes: each told, checked and given its default here.
+"""The options of every environment and trainer: each described, checked and defaulted here.
 
 >>> EnvConfig.of({"width": 7, "height": 7}).width
 7
@@ -10,17 +10,18 @@ ValueError: unknown option 'widht'; did you mean width?
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from battlesnake_gym import observations
-from battlesnake_gym.engine_input import Sizes
+from battlesnake_gym.engine_input import STANDARD_GAME, Sizes
 from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rewards import Scheme
 from battlesnake_gym.rules import Game, Settings, State, start
+from battlesnake_gym.rules.play import USUAL_SIZE
 from battlesnake_gym.rules.state import Point
 
 
@@ -30,17 +31,17 @@ class EnvConfig:
 
     num_snakes: Sizes = 4
     """Snakes in a game, 1 to 16; one alone plays ``solo``."""
-    width: Sizes = 11
+    width: Sizes = USUAL_SIZE
     """Columns of the board, 1 to 25."""
-    height: Sizes = 11
+    height: Sizes = USUAL_SIZE
     """Rows of the board, 1 to 25."""
-    ruleset: str = "standard"
+    ruleset: str = STANDARD_GAME.ruleset
     """A name in `rules.RULESETS`."""
-    map: str = "standard"
+    map: str = STANDARD_GAME.map
     """A name in `rules.MAPS`."""
     settings: Settings | Mapping[str, int] | None = None
     """Fields of `rules.Settings`; those left out, and None, are the command line's."""
-    observation: str | Mapping[str, Any] | observations.Observation = "planes"
+    observation: str | Mapping[str, Any] | observations.Observation = observations.DEFAULT
     """What a snake sees: whatever `observations.get` takes."""
     frames: int | None = None
     """How many turns an observation stacks, 1 to 8; None: what ``observation`` says, or 1."""
@@ -58,16 +59,13 @@ class EnvConfig:
     """Where food lies at first, (x, y) for each; needs ``starts``. None: where the map puts it."""
 
     @classmethod
-    def of(cls, options: Mapping[str, Any], **fixed: Any) -> EnvConfig:
-        """Read ``options`` by name; ``fixed`` are those that the caller settles itself.
+    def of(cls, options: Mapping[str, Any], others: Iterable[str] = ()) -> EnvConfig:
+        """Read ``options`` by name; ``others`` are the caller's own, which an error may suggest.
 
-        Raises ``ValueError`` for a name that is none, or that is settled.
+        Raises ``ValueError`` for an unknown name.
         """
-        known = [field.name for field in fields(cls)]
-        for name in options:
-            if name in fixed or name not in known:
-                raise ValueError(unknown("option", name, [n for n in known if n not in fixed]))
-        return cls(**options, **fixed)
+        check_names(options, others)
+        return cls(**options)
 
     @property
     def game(self) -> Game:
@@ -105,6 +103,18 @@ class EnvConfig:
             if both := sorted(set(state.food) & set(heads)):
                 raise ValueError(f"food_at has {both[0]}, where a snake begins")
         return state
+
+
+TRAINED = EnvConfig(rewards="survival-and-win", max_turns=500)
+"""What trainers play unless they are given other options: every game ends."""
+
+
+def check_names(options: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Raise ``ValueError`` for a name that is neither a field of `EnvConfig` nor in ``others``."""
+    known = [*(field.name for field in fields(EnvConfig)), *others]
+    for name in options:
+        if name not in known:
+            raise ValueError(unknown("option", name, known))
 
 
 def _cells(name: str, cells: Any, width: int, height: int) -> list[Point]:

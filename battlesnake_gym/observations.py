@@ -156,6 +156,10 @@ TURNED: NDArray[np.uint8] = np.array(
 _QUARTER_TURNS = (0, 2, 1, 3)
 
 
+DEFAULT = "planes"
+"""What a snake sees unless something else is asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """One encoder; build it with `get`.
@@ -163,7 +167,7 @@ class Observation:
     ``name`` is one of `NAMES`; ``frames`` (1 to 8) the number of turns stacked.
     """
 
-    name: str = "planes"
+    name: str = DEFAULT
     frames: int = 1
 
     def __post_init__(self) -> None:
@@ -340,7 +344,7 @@ def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
             f"unknown field of an observation: {unknown[0]!r}; "
             "known are name, frames, planes, version"
         )
-    found = Observation(observation.get("name", "planes"), observation.get("frames", 1))
+    found = Observation(observation.get("name", DEFAULT), observation.get("frames", 1))
     planes = observation.get("planes", found.planes)
     if tuple(planes) != found.planes:
         raise ValueError(

@@ -62,10 +62,8 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
-        config = EnvConfig.of(
-            {"food": "seeded", **options}, num_snakes=num_snakes, width=width, height=height
-        )
-        self._game = OneGame(config, render_mode)
+        sizes = {"num_snakes": num_snakes, "width": width, "height": height}
+        self._game = OneGame(sizes | options, render_mode)
         self.render_mode = render_mode
         self.possible_agents = [f"snake_{seat}" for seat in range(self._game.vector.num_snakes)]
         self.agents: list[str] = []

@@ -63,13 +63,9 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
     ) -> None:
         self.opponents = check_opponents(opponents)
         self._draw = num_snakes is not None
-        config = EnvConfig.of(
-            {"food": "seeded", **options},
-            num_snakes=seat_count(self.opponents, num_snakes),
-            width=width,
-            height=height,
-        )
-        self._game = OneGame(config, render_mode)
+        seats = seat_count(self.opponents, num_snakes)
+        sizes = {"num_snakes": seats, "width": width, "height": height}
+        self._game = OneGame(sizes | options, render_mode, "opponents")
         self._rivals = Rivals(self._game.vector)
         self.render_mode = render_mode
         self.observation = self._game.vector.observation

@@ -28,13 +28,16 @@ Frame = npt.NDArray[np.uint8]
 
 
 class OneGame:
-    """One game of what ``config`` says.
+    """One game of what ``options``, the fields of `EnvConfig`, say; food is ``seeded`` by default.
+
+    ``others`` are the environment's own arguments, which an error may suggest.
 
     ``observations``, ``rewards``, ``terminations``, ``truncations`` and ``infos`` hold the last
     turn, with a first axis of one game, as `VectorBattlesnake.step` returns them.
     """
 
-    def __init__(self, config: EnvConfig, render_mode: str | None) -> None:
+    def __init__(self, options: Mapping[str, Any], render_mode: str | None, *others: str) -> None:
+        config = EnvConfig.of({"food": "seeded", **options}, ("render_mode", *others))
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise UnsupportedMode(
                 f"render_mode must be None or one of {', '.join(RENDER_MODES)}, got {render_mode!r}"

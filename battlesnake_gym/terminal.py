@@ -17,6 +17,7 @@ from battlesnake_gym.command_line import Parser, positive, refuse
 from battlesnake_gym.nearest import unknown
 from battlesnake_gym.replay import Replay
 from battlesnake_gym.rules import RULESETS, Game, default_move, known_maps
+from battlesnake_gym.rules.play import USUAL_SIZE
 from battlesnake_gym.text_picture import picture
 
 COMMAND = "battlesnake-gym play"
@@ -70,9 +71,9 @@ def parser() -> Parser:
     add("snakes", nargs="*", metavar="SNAKE", default=["champion"],
         help="who plays against you; `battlesnake-gym snakes` lists them (default: "
         "champion)")  # fmt: skip
-    add("--size", type=positive, default=11, help="width and height of the board")
-    add("--ruleset", choices=sorted(RULESETS), default="standard", help="by which rules")
-    add("--map", default="standard", metavar="MAP", help="`battlesnake-gym maps` lists them")
+    add("--size", type=positive, default=USUAL_SIZE, help="width and height of the board")
+    add("--ruleset", choices=sorted(RULESETS), default=Game().ruleset, help="by which rules")
+    add("--map", default=Game().map, metavar="MAP", help="`battlesnake-gym maps` lists them")
     add("--seed", type=int, default=1, help="the same seed, the same start and food")
     add("--milliseconds", type=positive, default=100, help="how long the others may think")
     add("--replay", type=Path, metavar="FILE", help="keep the game, for watch and export")

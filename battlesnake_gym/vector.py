@@ -6,7 +6,7 @@ numpy operations, whatever the number of games. Axes: N games, S seats, C planes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +15,12 @@ import numpy.typing as npt
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.spaces import Box, Discrete
 
-from battlesnake_gym import masks, observations
+from battlesnake_gym import masks
 from battlesnake_gym.board import Board
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.engine import FastGames, Sizes, make_games
 from battlesnake_gym.nearest import unknown
-from battlesnake_gym.rewards import Scheme, Turn, get_seats, reversals
+from battlesnake_gym.rewards import Turn, get_seats, reversals
 from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, State, is_over, known_maps
 
 Infos = dict[str, npt.NDArray[Any]]
@@ -36,14 +36,11 @@ class VectorBattlesnake:
 
     ``num_snakes``, ``width`` and ``height`` are one number for all games or one per game; arrays
     are as large as the largest. A seat beyond a game's snakes is never alive, and observations of
-    smaller boards stand in the middle of theirs. Every game is played by ``game``'s ruleset,
-    map and settings; ``game.seed`` is not used, seeds come from `reset`. ``max_turns`` truncates a
-    game that reaches this turn (the map ``hz_scatter`` always ends when it has filled the board).
-    ``observation``, ``rewards`` (one scheme, or a list with one for each seat) and
-    ``action_mask`` are names (or, for
-    the first two, objects) that `observations.get`, `rewards.get` and `masks` know. ``food``:
-    "fast" draws from the engine's own stream, "seeded" plays the official engine's games.
-    ``start``: the position that every game begins with, unless `reset` is given others.
+    smaller boards stand in the middle of theirs. They and ``options`` are the fields of
+    `config.EnvConfig`. ``game`` may be given instead of ``ruleset``, ``map`` and ``settings``; its
+    seed is not used, seeds come from `reset`. ``start``, a position that every game begins with
+    unless `reset` is given others, may be given instead of ``starts`` and ``food_at``. The map
+    ``hz_scatter`` always ends when it has filled the board.
 
     A batch of one-snake games is played ``solo`` (else they would be over before they began).
 
@@ -53,6 +50,8 @@ class VectorBattlesnake:
     Seeds: game i owns a stream of seeds that depends on ``seed`` and i alone, not on the number of
     games. Its first element is hashed from both; each further one lies `SEED_STEP` on. So the
     streams that the official engine derives from neighbouring seeds do not overlap.
+
+    Raises ``ValueError`` for an unknown option or a value out of range.
     """
 
     def __init__(
@@ -62,14 +61,21 @@ class VectorBattlesnake:
         width: Sizes = EnvConfig.width,
         height: Sizes = EnvConfig.height,
         *,
-        game: Game = Game(),  # noqa: B008  (frozen)
-        observation: str | Mapping[str, Any] | observations.Observation = EnvConfig.observation,
-        rewards: Scheme | Sequence[Scheme] = EnvConfig.rewards,
-        action_mask: str = EnvConfig.action_mask,
-        max_turns: int | None = EnvConfig.max_turns,
-        food: str = EnvConfig.food,
+        game: Game | None = None,
         start: State | None = None,
+        **options: Any,
     ) -> None:
+        sizes = {"num_snakes": num_snakes, "width": width, "height": height}
+        config = EnvConfig.of(sizes | options, ("num_games", "game", "start"))
+        if game is None:
+            game = config.game
+        else:
+            _check_instead("game", options, ("ruleset", "map", "settings"))
+        if start is None:
+            start = config.start_state
+        else:
+            _check_instead("start", options, ("starts", "food_at"))
+        max_turns = config.max_turns
         _check_game(game)
         if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
             raise ValueError(
@@ -85,11 +91,16 @@ class VectorBattlesnake:
             )
         self.game = game
         self.max_turns = max_turns
-        self.observation = observations.get(observation)
-        self.rewards = get_seats(rewards, int(np.max(num_snakes)))
-        self.action_mask = masks.check(action_mask)
+        self.observation = config.encoder
+        self.rewards = get_seats(config.rewards, int(np.max(num_snakes)))
+        self.action_mask = masks.check(config.action_mask)
         self.games = make_games(
-            num_games, width=width, height=height, num_snakes=num_snakes, game=game, food=food
+            num_games,
+            width=width,
+            height=height,
+            num_snakes=num_snakes,
+            game=game,
+            food=config.food,
         )
         self.num_games = num_games
         self.num_snakes = int(np.max(num_snakes))
@@ -128,19 +139,7 @@ class VectorBattlesnake:
     @classmethod
     def of(cls, config: EnvConfig, num_games: int) -> VectorBattlesnake:
         """``num_games`` games of what ``config`` says. Raises ``ValueError`` as the class does."""
-        return cls(
-            num_games,
-            config.num_snakes,
-            config.width,
-            config.height,
-            game=config.game,
-            observation=config.encoder,
-            rewards=config.rewards,
-            action_mask=config.action_mask,
-            max_turns=config.max_turns,
-            food=config.food,
-            start=config.start_state,
-        )
+        return cls(num_games, **vars(config))
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -418,6 +417,13 @@ def _start_state(name: str, state: object) -> State:
         f"{name} must be a State, a Board or the JSON body of a /move request, "
         f"got {type(state).__name__}"
     )
+
+
+def _check_instead(name: str, options: Mapping[str, Any], replaced: Iterable[str]) -> None:
+    """Refuse options that say the same as the argument ``name``."""
+    for option in replaced:
+        if options.get(option) is not None:
+            raise ValueError(f"{name} says what {option} says; give one of the two")
 
 
 def _check_game(game: Game) -> None:

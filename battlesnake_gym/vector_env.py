@@ -23,7 +23,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from battlesnake_gym.board import Board
-from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.config import TRAINED, EnvConfig
 from battlesnake_gym.rivals import Opponent, Rivals, check_opponents, engine_code, seat_count
 from battlesnake_gym.vector import VectorBattlesnake
 
@@ -116,6 +116,7 @@ class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
         return infos
 
 
+_OTHERS = ("autoreset_mode", "render_mode")
 _SEAT_INFOS = ("acted", "alive", "cause", "killer", "length", "health")
 
 
@@ -153,7 +154,8 @@ class BattlesnakeVectorEnv(_VectorEnv):
         self.opponents = check_opponents(opponents)
         self._draw = num_snakes is not None
         num_snakes = seat_count(self.opponents, num_snakes)
-        config = EnvConfig.of(options, num_snakes=num_snakes)
+        others = ("num_envs", "opponents", *_OTHERS)
+        config = EnvConfig.of({"num_snakes": num_snakes, **options}, others)
         games = VectorBattlesnake.of(config, num_envs)
         super().__init__(num_envs, games, autoreset_mode, render_mode)
         self._rivals = Rivals(self.games)
@@ -282,7 +284,7 @@ class SelfPlayVectorEnv(_VectorEnv):
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
-        games = VectorBattlesnake.of(EnvConfig.of(options), num_games)
+        games = VectorBattlesnake.of(EnvConfig.of(options, ("num_games", *_OTHERS)), num_games)
         envs = num_games * games.num_snakes
         super().__init__(envs, games, autoreset_mode, render_mode)
 
@@ -356,9 +358,9 @@ def win_rate(
 
     ``choose`` is given the observations uint8 [games, C, H, W] and action masks bool [games, 4] of
     all games, and answers actions [games]. ``options`` are those of `BattlesnakeVectorEnv`;
-    ``max_turns`` is 500 unless given, so that every game ends.
+    ``max_turns`` is that of `config.TRAINED` unless given, so that every game ends.
     """
-    envs = BattlesnakeVectorEnv(games, opponents, **{"max_turns": 500, **options})
+    envs = BattlesnakeVectorEnv(games, opponents, **{"max_turns": TRAINED.max_turns, **options})
     observations, infos = envs.reset(seed=seed)
     won, playing = np.zeros(games, np.bool_), np.ones(games, np.bool_)
     while playing.any():

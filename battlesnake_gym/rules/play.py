@@ -15,6 +15,7 @@ from .stages import Moves
 from .state import Game, Snake, State
 
 MAX_SIZE = 25
+USUAL_SIZE = 11
 
 
 def start(game: Game, width: int, height: int, snake_ids: Sequence[str]) -> State:

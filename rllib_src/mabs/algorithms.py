@@ -19,7 +19,7 @@ from battlesnake_gym.nearest import unknown
 from mabs.actor_critic import SnakeActorCritic
 from mabs.apex import APEXConfig
 from mabs.dqn import DQNConfig
-from mabs.environment import DEFAULTS, ENV_NAME, head_plane
+from mabs.environment import ENV_NAME, head_plane, whole
 from mabs.measured import IMPALAConfig, Measured, PPOConfig
 from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
 from mabs.network import TRUNK
@@ -113,7 +113,7 @@ def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) 
     for key in ("curriculum", "opponents"):
         if env_config.get(key) and not isinstance(begun, DQNConfig):
             raise ValueError(f"{key} needs DQN or APEX, got {name}; leave it out")
-    config = begun.environment(ENV_NAME, env_config=DEFAULTS | dict(env_config)).learners(
+    config = begun.environment(ENV_NAME, env_config=whole(env_config)).learners(
         num_gpus_per_learner=int(torch.cuda.is_available())
     )
     if policies == EACH:

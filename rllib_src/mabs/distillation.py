@@ -29,6 +29,7 @@ from tqdm import tqdm
 
 from battlesnake_gym import observations, policy_file
 from battlesnake_gym.board import UNKNOWN_SEED, Board
+from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.files import write_atomically
 from battlesnake_gym.policy_export import export
 from battlesnake_gym.rivals import Rivals
@@ -54,7 +55,7 @@ class Table:
     share: float
     snakes: int = 2
     side: int = 11
-    ruleset: str = "standard"
+    ruleset: str = EnvConfig.ruleset
 
 
 TABLES = (

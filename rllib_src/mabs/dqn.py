@@ -41,10 +41,9 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
-from battlesnake_gym import observations
 from mabs import demonstrations, recorded, rllib_settings
 from mabs.demonstrations import Demonstrations
-from mabs.environment import DEFAULTS, ENV_NAME
+from mabs.environment import ENV_NAME, env_options
 from mabs.learner import DEMONSTRATED, SnakeDQNLearner
 from mabs.measured import Measured
 from mabs.metrics import RecentGames, average_games
@@ -200,7 +199,7 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
 
     def most_frames(self) -> int:
         """Frames that a fragment may have."""
-        snakes = int(np.max((DEFAULTS | self.env_config)["num_snakes"]))
+        snakes = int(np.max(env_options(self.env_config).num_snakes))
         turns: int = self.get_rollout_fragment_length() + 1
         return turns * self.num_envs_per_env_runner * snakes
 
@@ -213,12 +212,12 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
             )
 
     def _check_that_boards_can_be_turned(self) -> None:
-        games = DEFAULTS | self.env_config
-        seen = observations.get(games["observation"])
-        if games["width"] != games["height"] or seen.relative:
+        games = env_options(self.env_config)
+        seen = games.encoder
+        if games.width != games.height or seen.relative:
             raise ValueError(
                 "symmetries needs square boards and moves that do not depend on where a snake "
-                f"faces, got {games['width']}x{games['height']} and {seen.name!r}; leave it out"
+                f"faces, got {games.width}x{games.height} and {seen.name!r}; leave it out"
             )
 
     def replay_arguments(self) -> dict[str, Any]:

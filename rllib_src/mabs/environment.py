@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from battlesnake_gym import observations
-from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.config import TRAINED, EnvConfig, check_names
 from battlesnake_gym.vector import VectorBattlesnake
 from mabs.opponents import check as check_opponents
 
@@ -15,16 +15,14 @@ ENV_NAME = "battlesnake"
 """Under this name the environment is registered with RLlib."""
 
 DEFAULTS: dict[str, Any] = {
-    **{field.name: field.default for field in fields(EnvConfig) if field.name != "frames"},
+    **{name: value for name, value in vars(TRAINED).items() if name != "frames"},
     "settings": {},
-    "rewards": "survival-and-win",
-    "max_turns": 500,
     "curriculum": [],
     "opponents": {},
 }
 """Every key of an ``env_config`` and its default: the fields of `EnvConfig`, and two more.
 
-Stacked turns are a part of ``observation`` here: ``{"name": "planes", "frames": 2}``.
+``frames`` may be given too, and becomes a part of ``observation`` (`whole`).
 
 ``curriculum``: ``[[env_steps, side], ...]``, from how many turns of training on games are played on
 which square boards; none: always on ``width`` x ``height``. ``opponents``: the parts of the seats
@@ -45,12 +43,28 @@ def make_vector(
     """
     options = env_options(env_config)
     if side is not None:
-        whole = DEFAULTS | dict(env_config)
-        others = [side] * (num_games - 1)
+        others, board = [side] * (num_games - 1), whole(env_config)
         options = replace(
-            options, width=[*others, whole["width"]], height=[*others, whole["height"]]
+            options, width=[*others, board["width"]], height=[*others, board["height"]]
         )
     return VectorBattlesnake.of(options, num_games)
+
+
+def whole(env_config: Mapping[str, Any]) -> dict[str, Any]:
+    """``env_config`` with `DEFAULTS` for what it lacks, and its ``frames`` in ``observation``.
+
+    >>> whole({"frames": 2})["observation"]
+    {'name': 'planes', 'frames': 2}
+
+    Raises ``ValueError`` for an unknown key.
+    """
+    check_names(env_config, DEFAULTS)
+    values = DEFAULTS | dict(env_config)
+    frames, seen = values.pop("frames", None), values["observation"]
+    if frames is not None:
+        named = {"name": seen} if isinstance(seen, str) else observations.get(seen).to_dict()
+        values["observation"] = named | {"frames": frames}
+    return values
 
 
 def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
@@ -58,9 +72,7 @@ def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
 
     Raises ``ValueError`` for an unknown key, a wrong curriculum and wrong opponents.
     """
-    if unknown := sorted(set(env_config) - set(DEFAULTS)):
-        raise ValueError(f"unknown env_config keys {unknown}; known are {sorted(DEFAULTS)}")
-    values = DEFAULTS | dict(env_config)
+    values = whole(env_config)
     _check_curriculum(values.pop("curriculum"), min(values["width"], values["height"]))
     check_opponents(values.pop("opponents"))
     return EnvConfig.of(values)
@@ -68,7 +80,7 @@ def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
 
 def head_plane(env_config: Mapping[str, Any]) -> int | None:
     """Which plane of an observation is brightest at the own head; None where none is."""
-    planes = observations.get(env_config.get("observation", DEFAULTS["observation"])).planes
+    planes = observations.get(whole(env_config)["observation"]).planes
     return planes.index("own_body") if "own_body" in planes else None
 
 

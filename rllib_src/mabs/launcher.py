@@ -18,7 +18,7 @@ from mabs import algorithms, experiments, shown_game, starter_pack, strength, wa
 from mabs.actor_critic import PolicyNetwork
 from mabs.apex import APEX
 from mabs.dqn import DQN, DQNConfig
-from mabs.environment import DEFAULTS, ENV_NAME, head_plane, make_vector
+from mabs.environment import DEFAULTS, ENV_NAME, head_plane, make_vector, whole
 from mabs.export import export_checkpoint
 from mabs.metrics import GAME_METRICS
 from mabs.network import DuelingQNetwork, build, network_settings
@@ -49,8 +49,8 @@ class BattlesnakeHyperparameters(Hyperparameters):
     network: str | None = option(
         None, "a network of your own, FILE.py:CLASS: a torch module made of (shape, actions)"
     )
-    num_agents: int = option(4, "snakes in a game")
-    map_size: int = option(11, "width and height of the board")
+    num_agents: int = option(DEFAULTS["num_snakes"], "snakes in a game")
+    map_size: int = option(DEFAULTS["width"], "width and height of the board")
     curriculum: list[list[int]] | None = option(  # noqa: RUF009  (it makes a field)
         None, "smaller boards at first: [[env_steps, side], ...], up to the map size"
     )
@@ -62,12 +62,14 @@ class BattlesnakeHyperparameters(Hyperparameters):
         "begin with the weights of this policy: a .onnx file, a run, or what a job delivered; "
         "a job's channel `policy` is one",
     )
-    ruleset: str = option("standard", "the game's ruleset")
-    map: str = option("standard", "the game's map")
-    observation: str = option("planes", "what a snake sees (battlesnake_gym.observations)")
+    ruleset: str = option(DEFAULTS["ruleset"], "the game's ruleset")
+    map: str = option(DEFAULTS["map"], "the game's map")
+    observation: str = option(
+        DEFAULTS["observation"], "what a snake sees (battlesnake_gym.observations)"
+    )
     frames: int | None = option(None, "how many turns an observation stacks, 1 to 8")
     rewards: str | dict[str, float] | list[Any] = option(  # noqa: RUF009  (it makes a field)
-        "survival-and-win",
+        DEFAULTS["rewards"],
         "what it is rewarded for: a name or weights (battlesnake_gym.rewards), or a list of such, "
         "one for each seat",
     )
@@ -78,7 +80,9 @@ class BattlesnakeHyperparameters(Hyperparameters):
         None, "where food lies at first, with starts; null: where the map puts it"
     )
     policies: str = option("shared", "shared by all snakes, or one for each (PPO, IMPALA)")
-    action_mask: str = option("forbidden", "moves it never makes (battlesnake_gym.masks), or none")
+    action_mask: str = option(
+        DEFAULTS["action_mask"], "moves it never makes (battlesnake_gym.masks), or none"
+    )
     allow_slow_rules: bool = option(
         False, "train though the compiled engine is missing, on the Python rules"
     )
@@ -131,9 +135,6 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         """The configuration of the named algorithm on the wanted games."""
         if not engine.COMPILED:
             _mind_the_slow_rules(hyperparameters)
-        observation: Any = hyperparameters.observation
-        if hyperparameters.frames is not None:
-            observation = {"name": observation, "frames": hyperparameters.frames}
         config = algorithms.configure(
             hyperparameters.algorithm,
             {
@@ -144,7 +145,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "opponents": _opponents(hyperparameters.opponents or {}),
                 "ruleset": hyperparameters.ruleset,
                 "map": hyperparameters.map,
-                "observation": observation,
+                "observation": hyperparameters.observation,
+                "frames": hyperparameters.frames,
                 "rewards": hyperparameters.rewards,
                 "action_mask": hyperparameters.action_mask,
                 "starts": hyperparameters.starts,
@@ -186,7 +188,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         kind = config.algo_class
         if not issubclass(kind, DQN) or config.num_learners > 0:
             return ""
-        options = DEFAULTS | config.env_config
+        options = whole(config.env_config)
         speed = costs.Speed(
             "APEX" if issubclass(kind, APEX) else "DQN",
             config.training_intensity,

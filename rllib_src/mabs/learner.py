@@ -38,9 +38,8 @@ from torch import Tensor
 from torch.nn.functional import huber_loss, mse_loss
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from battlesnake_gym import observations
 from mabs import symmetry
-from mabs.environment import DEFAULTS
+from mabs.environment import env_options
 from mabs.network import NEW_ACTION_MASK, SnakeQModule
 
 DEMONSTRATED = "demonstrated"
@@ -75,8 +74,7 @@ class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
         self._unreported: list[tuple[Tensor, Tensor, Tensor]] = []
         self._norms: list[Tensor] = []
         self._random = np.random.default_rng(self.config.seed)
-        seen = (DEFAULTS | self.config.env_config)["observation"]
-        self._observation = observations.get(seen)
+        self._observation = env_options(self.config.env_config).encoder
 
     def configure_optimizers_for_module(
         self, module_id: str, config: AlgorithmConfig | None = None

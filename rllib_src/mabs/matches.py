@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.board import Board
+from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.rivals import Rivals
 from battlesnake_gym.rules import MOVES, State, start
 from battlesnake_gym.vector import VectorBattlesnake
@@ -18,7 +19,7 @@ from heuristics.filters import ALIVE
 from heuristics.match import LONGEST_GAME, start_seed
 from heuristics.pipeline import Node
 from heuristics.sprt import pair_outcome
-from mabs.environment import DEFAULTS, env_options, make_vector
+from mabs.environment import env_options, make_vector, whole
 from mabs.policies import Values
 
 SIDES = "0", "1"
@@ -53,8 +54,8 @@ def play(
     """
     games, seats = len(opponents), len(opponents[0]) + 1
     # Who may be fewer or others than in training, and begin elsewhere.
-    whole = {"num_snakes": seats, "rewards": "survival", "starts": None, "food_at": None}
-    vector = make_vector(games, {**env_config, **whole})
+    others = {"num_snakes": seats, "rewards": EnvConfig.rewards, "starts": None, "food_at": None}
+    vector = make_vector(games, {**env_config, **others})
     random = np.random.default_rng(seed)
     rivals = Rivals(vector)
     for game, names in enumerate(opponents):
@@ -145,6 +146,6 @@ def play_pairs(
 
 def start_of(env_config: Mapping[str, Any], seed: int) -> State:
     """The first position of a duel."""
-    whole = DEFAULTS | dict(env_config)
+    sizes = whole(env_config)
     game = replace(env_options(env_config).game, seed=seed)
-    return start(game, whole["width"], whole["height"], SIDES)
+    return start(game, sizes["width"], sizes["height"], SIDES)

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Dict
 from numpy.typing import NDArray
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
-from mabs.environment import DEFAULTS, make_vector
+from mabs.environment import make_vector, whole
 from mabs.network import ACTION_MASK, OBSERVATIONS
 
 
@@ -23,7 +23,7 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
 
     def __init__(self, env_config: Mapping[str, Any] | None = None) -> None:
         super().__init__()
-        values = DEFAULTS | dict(env_config or {})
+        values = whole(env_config or {})
         self._games = make_vector(1, values)
         self._masked = values["action_mask"] != "none"
         space: Any = self._games.single_observation_space

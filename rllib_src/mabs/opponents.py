@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym import observations, snakes
+from battlesnake_gym import snakes
 from battlesnake_gym.board import Board
+from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.nearest import unknown
 from battlesnake_gym.rivals import Rivals
 from battlesnake_gym.vector import VectorBattlesnake
@@ -161,7 +162,7 @@ def _frozen(name: str, vector: VectorBattlesnake) -> Values:
     """The policy that ``name`` says, if it sees what the games of ``vector`` show."""
     path = Path(path_of(name))
     values, games = policies.load(path)
-    observation = observations.get(games["observation"])
+    observation = EnvConfig(observation=games["observation"], frames=games.get("frames")).encoder
     shape = observation.shape(games["width"], games["height"])
     if (
         observation.to_dict() != vector.observation.to_dict()

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym import observations
 from battlesnake_gym.board import Board
 from battlesnake_gym.replay import SUFFIXES
 from battlesnake_gym.replay import Replay as Game
 from battlesnake_gym.rules import MOVES
-from mabs.environment import DEFAULTS, make_vector
+from mabs.environment import env_options, make_vector
 from mabs.replay import Fragment, Replay
 from mabs.transitions import Turns, build_fragment
 
@@ -59,7 +58,7 @@ def check(env_config: Mapping[str, Any]) -> None:
     Raises:
         ValueError: they are of several turns, or depend on where a snake faces.
     """
-    seen = observations.get((DEFAULTS | dict(env_config))["observation"])
+    seen = env_options(env_config).encoder
     if seen.frames > 1 or seen.relative:
         raise ValueError(
             "demonstrations.games needs observations of one position and moves that do not depend "
@@ -120,9 +119,9 @@ def _actions(game: Game, boards: Sequence[Board], seats: int) -> NDArray[np.uint
 
 
 def _check_same(path: Path, board: Board, env_config: Mapping[str, Any]) -> None:
-    wanted = DEFAULTS | dict(env_config)
-    most = int(np.max(wanted["num_snakes"]))
-    size = (wanted["width"], wanted["height"])
+    wanted = env_options(env_config)
+    most = int(np.max(wanted.num_snakes))
+    size = (wanted.width, wanted.height)
     if (board.width, board.height) != size or len(board.snakes) > most:
         raise ValueError(
             f"{path} is a game of {len(board.snakes)} snakes on {board.width}x{board.height}, but "

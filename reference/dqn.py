@@ -1,0 +1,300 @@
+"""Double, dueling, n-step DQN with prioritised replay for Battlesnake, in one file.
+
+    python reference/dqn.py --minutes 2
+
+All snakes of all games play by one network, learn from each other, and explore by a ladder of
+epsilons. `battlesnake-gym train` (the package `mabs`) does the same faster and for longer: it
+stores each frame once, draws from a tree of sums, thinks in bfloat16, plays and learns in many
+processes, and has opponents, curricula and checkpoints. A test holds the two equal.
+
+Mnih et al. 2015 (DQN), van Hasselt et al. 2016 (double), Wang et al. 2016 (dueling), Schaul et al.
+2016 (prioritised replay), Horgan et al. 2018 (the ladder). Axes: T turns, N games, S seats,
+B transitions; an observation is uint8 [C, H, W].
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import huber_loss, pad
+from torch.optim.swa_utils import AveragedModel
+
+from battlesnake_gym import VectorBattlesnake
+from battlesnake_gym.config import TRAINED
+from battlesnake_gym.vector_env import win_rate
+
+Floats = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+Batch = dict[str, NDArray[Any]]  # B transitions, by column: see `transitions`
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is played and how it is learned; a turn of one game is an env step."""
+
+    minutes: float = 2.0
+    env_steps: int = 10**9  # or for how long to train
+    snakes: int = 2  # in a game
+    size: int = 7  # of the board: cells a side
+    seed: int = 0
+    games: int = 64  # played at once
+    turns: int = 16  # of each game, between two rounds of updates
+    epsilon_base: float = 0.4  # game i of N explores with base ** (1 + exponent * i / (N - 1))
+    epsilon_exponent: float = 7.0
+    gamma: float = 0.97
+    n_step: int = 3
+    reward_scale: float = 0.03  # TD errors below 1: there the Huber loss is a square
+    capacity: int = 100_000  # transitions in the replay
+    alpha: float = 0.6  # how much a TD error raises the chance of a transition; 0: not at all
+    beta: float = 0.4  # how much of that the importance weights take back; 1: all of it
+    learning_starts: int = 5_000  # env steps
+    replay_ratio: float = 2.0  # transitions that are trained on for each that is played
+    batch_size: int = 512
+    lr: float = 1e-4
+    target_every: int = 10_000  # env steps
+
+
+class QNetwork(nn.Module):
+    """Bytes [B, C, H, W] to Q-values [B, 4]: a value and four advantages (dueling)."""
+
+    def __init__(self, games: VectorBattlesnake) -> None:
+        super().__init__()
+        side = games.single_observation_space.shape[-1]
+        planes, self.glimpse = len(games.observation.planes), 7
+        self.head_plane = games.observation.planes.index("own_body")
+        layers: list[nn.Module] = []
+        for before, after, stride in ((planes, 32, 2), (32, 64, 2), (64, 64, 1)):
+            layers += [nn.Conv2d(before, after, 3, stride, padding=1), nn.ReLU()]
+        self.convolutions = nn.Sequential(*layers, nn.Flatten())
+        # Two strides of 2 leave a quarter of each side.
+        self.dense = nn.Linear(64 * (-(-side // 4)) ** 2 + planes * self.glimpse**2, 256)
+        self.value, self.advantage = nn.Linear(256, 1), nn.Linear(256, 4)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """The Q-values; 255 stands for 1."""
+        scaled = observations.float() / 255
+        seen = torch.cat((self.convolutions(scaled), self.around_head(scaled)), dim=1)
+        features = torch.relu(self.dense(seen))
+        advantage = self.advantage(features)
+        q_values: Tensor = self.value(features) + advantage - advantage.mean(1, keepdim=True)
+        return q_values
+
+    def values(self, frames: NDArray[np.uint8]) -> Floats:
+        """The Q-values for those who play."""
+        with torch.inference_mode():
+            return np.asarray(self(torch.from_numpy(frames)))
+
+    def around_head(self, scaled: Tensor) -> Tensor:
+        """The cells by the own head, which the strides would blur: [B, glimpse * glimpse * C]."""
+        width, margin = scaled.shape[3], self.glimpse // 2
+        head = scaled[:, self.head_plane].flatten(1).argmax(1)
+        window = torch.arange(self.glimpse)
+        rows = (head // width)[:, None, None] + window[:, None]
+        columns = (head % width)[:, None, None] + window
+        padded = pad(scaled, (margin,) * 4).permute(0, 2, 3, 1)
+        return padded[torch.arange(len(scaled))[:, None, None], rows, columns].flatten(1)
+
+
+@dataclass
+class Turns:
+    """T turns of all games: what was seen (also after the last of them), done and got."""
+
+    frames: NDArray[np.uint8]  # [T + 1, N, S, C, H, W]
+    action_mask: Flags  # [T + 1, N, S, 4]
+    q_values: Floats  # [T + 1, N, S, 4], as the playing network saw them
+    actions: NDArray[np.int64]  # [T, N, S], and so are all below
+    rewards: Floats
+    acted: Flags
+    terminated: Flags
+    truncated: Flags
+
+
+class Player:
+    """All snakes of all games, which play by one network."""
+
+    def __init__(self, games: VectorBattlesnake, network: QNetwork, settings: Settings) -> None:
+        self.games, self.network, self.settings = games, network, settings
+        self.random = np.random.default_rng(settings.seed)
+        # A ladder of epsilons: some games always try much, some are played almost greedily.
+        height = np.arange(settings.games) / max(settings.games - 1, 1)
+        self.epsilon = settings.epsilon_base ** (1 + settings.epsilon_exponent * height)
+        frames, infos = games.reset(seed=settings.seed)
+        # Observations, action masks, and whose Q-values matter: who acts next, or was cut off.
+        self.position = frames, infos["action_mask"], infos["alive"]
+
+    def play(self) -> Turns:
+        """Play ``settings.turns`` turns of all games."""
+        looks, deeds = [], []
+        for turn in range(self.settings.turns + 1):
+            frames, allowed, thinks = self.position
+            q_values = np.zeros(allowed.shape, np.float32)
+            q_values[thinks] = self.network.values(frames[thinks])
+            looks.append((frames.copy(), allowed.copy(), q_values))
+            if turn == self.settings.turns:
+                break
+            exploring = self.random.random(allowed.shape[:2]) < self.epsilon[:, None]
+            wanted = np.where(exploring[..., None], self.random.random(allowed.shape), q_values)
+            actions = np.where(allowed, wanted, -np.inf).argmax(-1)
+            frames, rewards, died, cut, infos = self.games.step(actions)
+            rewards = rewards * np.float32(self.settings.reward_scale)
+            deeds.append((actions, rewards, infos["acted"], died, cut))
+            self.position = frames, infos["action_mask"], infos["alive"] | cut
+        return Turns(*(np.stack(c) for rows in (looks, deeds) for c in zip(*rows, strict=True)))
+
+
+def n_step_returns(turns: Turns, n: int, gamma: float) -> tuple[Floats, NDArray[np.int64], Flags]:
+    """Discounted rewards of up to ``n`` steps from each turn, the steps, and who was out by then.
+
+    All [T, N, S]. Steps are fewer where the snake's game, or the block of turns, ends before.
+    """
+    returns = np.zeros_like(turns.rewards)
+    steps = np.zeros(turns.rewards.shape, np.int64)
+    terminated = np.zeros_like(turns.terminated)
+    for t in range(len(returns)):
+        going = turns.acted[t].copy()
+        for k in range(min(n, len(returns) - t)):
+            returns[t] += going * np.float32(gamma**k) * turns.rewards[t + k]
+            steps[t] += going
+            terminated[t] |= going & turns.terminated[t + k]
+            going &= ~(turns.terminated | turns.truncated)[t + k]
+    return returns, steps, terminated
+
+
+def transitions(turns: Turns, n: int, gamma: float) -> tuple[Batch, Floats]:
+    """All transitions of a block of turns, and their absolute TD errors as the player saw them.
+
+    ``discount`` is that of what the next state is worth: 0 where the snake is out by then.
+    """
+    returns, steps, terminated = n_step_returns(turns, n, gamma)
+    begin = np.nonzero(turns.acted)
+    end = begin[0] + steps[begin], *begin[1:]
+    batch = {
+        "obs": turns.frames[begin],
+        "action": turns.actions[begin],
+        "returns": returns[begin],
+        "discount": np.where(terminated[begin], 0.0, gamma ** steps[begin]).astype(np.float32),
+        "next_obs": turns.frames[end],
+        "next_mask": turns.action_mask[end],
+    }
+    best = np.where(turns.action_mask[end], turns.q_values[end], -np.inf).max(-1)
+    best[terminated[begin]] = 0.0  # who is out may have no allowed move: -infinity
+    q_played = turns.q_values[begin][np.arange(len(best)), batch["action"]]
+    return batch, np.abs(batch["returns"] + batch["discount"] * best - q_played)
+
+
+class Replay:
+    """The last ``capacity`` transitions, drawn in proportion to ``(error + 0.001) ** alpha``."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings, self.random = settings, np.random.default_rng(settings.seed)
+        self.columns: Batch = {}
+        self.priorities = np.zeros(settings.capacity)
+        self.added = 0
+
+    def add(self, batch: Batch, errors: Floats) -> None:
+        """Put transitions in the place of the oldest."""
+        slots = (self.added + np.arange(len(errors))) % len(self.priorities)
+        for name, column in batch.items():
+            if name not in self.columns:
+                shape = len(self.priorities), *column.shape[1:]
+                self.columns[name] = np.zeros(shape, column.dtype)
+            self.columns[name][slots] = column
+        self.update(slots, errors)
+        self.added += len(errors)
+
+    def sample(self, count: int) -> tuple[NDArray[np.int64], Batch]:
+        """Slots, and their transitions with importance weights, the largest of them 1."""
+        sums = self.priorities[: self.added].cumsum()
+        # One draw from each of count equal parts: less variance than independent draws.
+        masses = (np.arange(count) + self.random.random(count)) * (sums[-1] / count)
+        slots = np.searchsorted(sums[:-1], masses, side="right")
+        weights = self.priorities[slots] ** -self.settings.beta
+        batch = {name: column[slots] for name, column in self.columns.items()}
+        return slots, batch | {"weights": (weights / weights.max()).astype(np.float32)}
+
+    def update(self, slots: NDArray[np.int64], errors: Floats) -> None:
+        """Set priorities by new TD errors."""
+        self.priorities[slots] = (errors.astype(np.float64) + 1e-3) ** self.settings.alpha
+
+
+def td_loss(network: nn.Module, target: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The loss, and the absolute TD errors [B]."""
+    columns = {name: torch.from_numpy(column) for name, column in batch.items()}
+    q_played = network(columns["obs"]).gather(1, columns["action"][:, None])[:, 0]
+    with torch.no_grad():
+        forbidden = ~columns["next_mask"]
+        # Double: the network chooses the next move, the target network says what it is worth.
+        best = network(columns["next_obs"]).masked_fill(forbidden, -torch.inf).argmax(1)
+        worth = target(columns["next_obs"]).masked_fill(forbidden, -torch.inf)
+        future = worth.gather(1, best[:, None])[:, 0].nan_to_num(neginf=0.0)
+        targets = columns["returns"] + columns["discount"] * future
+    each = huber_loss(q_played, targets, reduction="none")
+    return (columns["weights"] * each).mean(), (q_played.detach() - targets).abs()
+
+
+def train(settings: Settings) -> QNetwork:
+    """Play and learn, in turn, until the time is up; returns the mean of the networks."""
+    torch.manual_seed(settings.seed)
+    config = replace(TRAINED, num_snakes=settings.snakes, width=settings.size, height=settings.size)
+    games = VectorBattlesnake.of(config, settings.games)
+    network = QNetwork(games)
+    target = copy.deepcopy(network)
+    # The mean of all weights, half of it from the last sixth of training, plays far better.
+    mean = AveragedModel(network, avg_fn=lambda mean, now, n: mean + (now - mean) * 4 / (n + 4))
+    optimizer = torch.optim.Adam(network.parameters(), lr=settings.lr)
+    player, replay = Player(games, network, settings), Replay(settings)
+    start, next_target = time.monotonic(), settings.target_every
+    env_steps, updates, owed = 0, 0, 0.0
+    while time.monotonic() - start < settings.minutes * 60 and env_steps < settings.env_steps:
+        turns = player.play()
+        replay.add(*transitions(turns, settings.n_step, settings.gamma))
+        env_steps += int(turns.acted.any(2).sum())
+        if env_steps >= settings.learning_starts:
+            owed += settings.replay_ratio * int(turns.acted.sum())
+        while owed >= settings.batch_size:
+            slots, batch = replay.sample(settings.batch_size)
+            loss, td_errors = td_loss(network, target, batch)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(network.parameters(), 40.0)
+            optimizer.step()
+            mean.update_parameters(network)
+            replay.update(slots, td_errors.numpy())
+            owed, updates = owed - settings.batch_size, updates + 1
+        if env_steps >= next_target:
+            target.load_state_dict(network.state_dict())
+            next_target = env_steps + settings.target_every
+            lives = turns.acted.sum() / max((turns.terminated | turns.truncated).sum(), 1)
+            print(f"{env_steps:9,} env steps {updates:6,} updates; snakes live {lives:.0f} turns")
+    return mean.module  # type: ignore[return-value]
+
+
+def wins(network: QNetwork, settings: Settings, games: int = 200) -> float:
+    """The part of ``games`` that it wins against snakes whose random moves do not lose at once."""
+
+    def greedy(frames: NDArray[np.uint8], allowed: Flags) -> NDArray[np.int64]:
+        return np.asarray(np.where(allowed, network.values(frames), -np.inf).argmax(1))
+
+    others, side = ["safe-random"] * (settings.snakes - 1), settings.size
+    return win_rate(greedy, others, games=games, seed=settings.seed, width=side, height=side)
+
+
+def main() -> None:
+    """Train by the options of `Settings`, and say what came of it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    for name, default in asdict(Settings()).items():
+        parser.add_argument("--" + name.replace("_", "-"), type=type(default), default=default)
+    settings = Settings(**vars(parser.parse_args()))
+    print(f"wins {wins(train(settings), settings):.0%} of 200 games against safe-random")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""One `EnvConfig`: every environment honours every field, and each default is in one place."""
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+
+from battlesnake_gym import (
+    BattlesnakeEnv,
+    Board,
+    Game,
+    SelfPlayVectorEnv,
+    VectorBattlesnake,
+    parallel_env,
+)
+from battlesnake_gym.config import TRAINED, EnvConfig
+from battlesnake_gym.rules import start
+from battlesnake_gym.vector_env import BattlesnakeVectorEnv
+from tests.env_options import BASE, CASES, STARTS, seen
+
+NAME = "battlesnake_gym:Battlesnake-v0"
+
+
+def make_vec(**options: Any) -> Any:
+    return gymnasium.make_vec(NAME, 2, vectorization_mode="vector_entry_point", **options)
+
+
+MAKE: dict[str, Callable[..., Any]] = {
+    "VectorBattlesnake": lambda **options: VectorBattlesnake(2, **options),
+    "VectorBattlesnake.of": lambda **options: VectorBattlesnake.of(EnvConfig.of(options), 2),
+    "SelfPlayVectorEnv": lambda **options: SelfPlayVectorEnv(2, **options),
+    "BattlesnakeVectorEnv": lambda **options: BattlesnakeVectorEnv(2, **options),
+    "gymnasium.make_vec": make_vec,
+    "BattlesnakeEnv": BattlesnakeEnv,
+    "gymnasium.make": lambda **options: gymnasium.make(NAME, **options).unwrapped,
+    "parallel_env": parallel_env,
+}
+
+
+def games_of(environment: Any) -> VectorBattlesnake:
+    """The games below an environment."""
+    if isinstance(environment, VectorBattlesnake):
+        return environment
+    games: VectorBattlesnake = (
+        environment.games if hasattr(environment, "games") else environment._game.vector
+    )
+    return games
+
+
+@pytest.mark.parametrize("environment", MAKE)
+@pytest.mark.parametrize(("field", "options"), CASES)
+def test_every_field_is_honoured(environment: str, field: str, options: dict[str, Any]) -> None:
+    made = MAKE[environment](**BASE | options)
+    assert seen(field, games_of(made)) == options[field]
+
+
+def test_every_field_is_tried_with_a_value_that_is_no_default() -> None:
+    assert {field for field, _ in CASES} == {field.name for field in fields(EnvConfig)}
+    usual = VectorBattlesnake(2, **BASE)
+    for field, options in CASES:
+        if field != "food":  # both values of which are tried
+            assert seen(field, usual) != options[field]
+
+
+@pytest.mark.parametrize("environment", MAKE)
+def test_a_wrong_name_is_refused_with_the_nearest(environment: str) -> None:
+    with pytest.raises(ValueError, match=r"^unknown option 'widht'; did you mean width\?$"):
+        MAKE[environment](widht=7)
+    with pytest.raises(ValueError, match=r"^unknown option 'num_snake'; did you mean num_snakes"):
+        MAKE[environment](num_snake=2)
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong", "right"),
+    [
+        (BattlesnakeEnv, "oponents", "opponents"),
+        (BattlesnakeEnv, "rendermode", "render_mode"),
+        (parallel_env, "render_mod", "render_mode"),
+        (BattlesnakeVectorEnv, "num_env", "num_envs"),
+        (BattlesnakeVectorEnv, "opponent", "opponents"),
+        (SelfPlayVectorEnv, "autoreset", "autoreset_mode"),
+        (SelfPlayVectorEnv, "num_gamse", "num_games"),
+    ],
+)
+def test_an_environments_own_arguments_are_suggested(
+    make: Callable[..., Any], wrong: str, right: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"^unknown option '{wrong}'; did you mean {right}\?$"):
+        make(**{wrong: None})
+
+
+def test_a_game_or_a_start_may_be_given_whole_but_not_twice() -> None:
+    position = start(Game(seed=1), 7, 7, ["one", "two"])
+    games = VectorBattlesnake(2, 2, 7, 7, game=Game(map="royale"), start=position)
+    games.reset(seed=1)
+    assert games.game.map == "royale"
+    assert games.games.state(1).snakes[0].head == Board.from_state(position, Game()).snakes[0].head
+    twice: list[tuple[str, dict[str, Any]]] = [
+        ("game", {"ruleset": "solo"}),
+        ("game", {"map": "royale"}),
+        ("game", {"settings": {}}),
+        ("start", {"starts": STARTS}),
+        ("start", {"food_at": STARTS}),
+    ]
+    whole: dict[str, Any] = {"game": Game(), "start": position}
+    for name, options in twice:
+        with pytest.raises(ValueError, match=f"^{name} says what {min(options)} says; give one"):
+            VectorBattlesnake(2, 2, **{name: whole[name], **options})
+
+
+ROOT = Path(__file__).parents[2]
+READERS = ("battlesnake_gym", "rllib_src/mabs")
+"""Packages that make environments."""
+
+ALSO_CALLED = {"num_agents": "num_snakes", "map_size": "width", "size": "width"}
+"""What the launcher and commands call a field of `EnvConfig`."""
+
+
+def written_defaults(tree: ast.AST) -> Iterator[tuple[str, object]]:
+    """All names that a module gives a constant by default, or in a table of defaults."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            value = node.value
+            if isinstance(value, ast.Call) and value.args:  # option("standard", ...)
+                value = value.args[0]
+            yield from _constant(node.target.id, value)
+        elif isinstance(node, ast.arguments):
+            positional = [*node.posonlyargs, *node.args]
+            defaults = [None] * (len(positional) - len(node.defaults)) + node.defaults
+            for argument, value in zip(
+                [*positional, *node.kwonlyargs], [*defaults, *node.kw_defaults], strict=True
+            ):
+                yield from _constant(argument.arg, value)
+        elif isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant):
+                    yield from _constant(str(key.value), value)
+        elif isinstance(node, ast.Call):
+            named = {keyword.arg: keyword.value for keyword in node.keywords}
+            if node.args and isinstance(node.args[0], ast.Constant) and "default" in named:
+                yield from _constant(str(node.args[0].value).lstrip("-"), named["default"])
+            for name, value in named.items():
+                yield from _constant(name or "", value)
+
+
+def _constant(name: str, value: ast.AST | None) -> Iterator[tuple[str, object]]:
+    if isinstance(value, ast.Constant):
+        yield name.replace("-", "_"), value.value
+
+
+def test_each_default_is_written_in_one_place() -> None:
+    """The rules have those of ruleset, map and size, `config` all others."""
+    wanted = {
+        ("num_snakes", EnvConfig.num_snakes),
+        ("ruleset", EnvConfig.ruleset),
+        ("map", EnvConfig.map),
+        ("rewards", EnvConfig.rewards),
+        ("rewards", TRAINED.rewards),
+        ("max_turns", TRAINED.max_turns),
+        ("action_mask", EnvConfig.action_mask),
+        ("food", EnvConfig.food),
+    }
+    nowhere = {(name, getattr(EnvConfig, name)) for name in ("width", "height", "observation")}
+    found: dict[tuple[str, object], list[str]] = {default: [] for default in wanted | nowhere}
+    for package in READERS:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for name, value in written_defaults(ast.parse(path.read_text(encoding="utf-8"))):
+                default = ALSO_CALLED.get(name, name), value
+                if default in found and path.name != "exit.py":
+                    found[default].append(f"{path.relative_to(ROOT)}: {name}={value!r}")
+    assert {default: places for default, places in found.items() if len(places) > 1} == {}
+    assert {default for default, places in found.items() if not places} == nowhere

@@ -1,0 +1,75 @@
+"""Trainers read `EnvConfig` as environments do: each field is honoured, each mistake named."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray", reason="needs the extra rllib")
+
+from battlesnake_gym.config import EnvConfig
+from mabs import algorithms
+from mabs.environment import DEFAULTS, env_options, head_plane, make_vector, whole
+from mabs.launcher import BattlesnakeHyperparameters, BattlesnakeLauncher
+from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
+from sagemaker_rl.launch import hyperparameters
+from tests.env_options import BASE, CASES, seen
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+AS_THE_LAUNCHER_SAYS = {"num_snakes": "num_agents", "width": "map_size", "height": "map_size"}
+
+
+def launched(**options: Any) -> dict[str, Any]:
+    """The ``env_config`` of a training for which ``options`` are given on the command line."""
+    given = {}
+    for field, value in options.items():
+        name = AS_THE_LAUNCHER_SAYS.get(field, field)
+        if name not in {one.name for one in fields(BattlesnakeHyperparameters)}:
+            name = f"rl.training.config.env_config.{field}"
+        given[name] = value
+    plain, rest = hyperparameters.split(given, BattlesnakeHyperparameters)
+    config = BattlesnakeLauncher().get_experiment_config(plain)
+    hyperparameters.override_config(config, rest)
+    env_config: dict[str, Any] = config.env_config
+    return env_config
+
+
+MAKE: dict[str, Callable[..., Any]] = {
+    "make_vector": lambda **options: make_vector(2, options),
+    "MultiAgentEnv": lambda **options: BattlesnakeMultiAgentEnv(options)._games,
+    "configure": lambda **options: make_vector(
+        2, algorithms.configure("DQN", options).env_config
+    ),
+    "launcher": lambda **options: make_vector(2, launched(**options)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trainer", MAKE)
+@pytest.mark.parametrize(("field", "options"), CASES)
+def test_every_field_is_honoured(trainer: str, field: str, options: dict[str, Any]) -> None:
+    assert seen(field, MAKE[trainer](**BASE | options)) == options[field]
+
+
+@pytest.mark.parametrize("trainer", MAKE)
+def test_a_wrong_name_is_refused_with_the_nearest(trainer: str) -> None:
+    with pytest.raises(ValueError, match=r"(option|parameter) .*widht.*; did you mean .*width"):
+        MAKE[trainer](widht=7)
+
+
+def test_a_learner_is_told_of_the_stacked_turns() -> None:
+    given = {"observation": "reach", "frames": 3}
+    assert whole(given)["observation"] == {"name": "reach", "frames": 3}
+    assert env_options(given).encoder.frames == 3
+    assert head_plane(given) == head_plane({"observation": "reach"}) is not None
+    config = algorithms.configure("DQN", given)
+    assert config.model_config["head_plane"] == head_plane(given)
+
+
+def test_the_launchers_defaults_are_the_environments() -> None:
+    assert launched() == DEFAULTS == whole({})
+    assert set(DEFAULTS) == {one.name for one in fields(EnvConfig)} - {"frames"} | {
+        "curriculum",
+        "opponents",
+    }
