@@ -10,19 +10,19 @@ MXNET_VENV ?= .venv-mxnet
 
 help:
 	@echo "make demo      set up, train three minutes, export, serve, play; then look at the games"
-	@echo "make test      set up and pass the tests (under 15 minutes)"
+	@echo "make test      set up and pass the tests (12 to 25 minutes on two cores)"
 	@echo "make test-all  the same with the tests marked slow, and what they cover"
 	@echo "make test-python PYTHON=python3.13  game, heuristics, server and training on another Python"
 	@echo "make site      build the documentation site into site/"
 	@echo "make notebooks  run all notebooks again, and keep what they show"
-	@echo "make lint      ruff and mypy alone"
+	@echo "make lint      ruff, mypy and the count of words alone"
 	@echo "make build     compile the engine and the search again after a change in a csrc folder"
 	@echo "make mxnet     set up the MXNet baseline, in a virtual environment of its own"
 	@echo "make sanitize  a million random turns and 5,000 searches under AddressSanitizer and UBSan"
 
 # A stamp for each set of packages: a second call installs nothing.
 PACKAGING = pyproject.toml setup.py constraints.txt
-COMPILED = $(wildcard */csrc/*.c */csrc/*.h)
+COMPILED = $(shell find battlesnake_gym heuristics -name "*.[ch]")
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -39,14 +39,14 @@ $(VENV)/.test-packages: $(VENV)/.packages
 
 # The old ones go first: a source that does not compile must not leave yesterday's in its place.
 $(VENV)/.engine: $(COMPILED) $(VENV)/.packages
-	@rm -f battlesnake_gym/_engine*.so heuristics/_search*.so
+	@find battlesnake_gym heuristics -name '*.so' -delete
 	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
-	@$(BIN)/python -c "import battlesnake_gym._engine, heuristics._search"
+	@$(BIN)/python -c "import battlesnake_gym.engine._engine, battlesnake_heuristics.search._search"
 	@touch $@
 
 build: $(VENV)/.engine
 
-$(MXNET_VENV)/.packages: rllib_src/mxnet_baseline/requirements.txt
+$(MXNET_VENV)/.packages: rllib_src/battlesnake_rl/mxnet_baseline/requirements.txt
 	$(PYTHON) -m venv $(MXNET_VENV)
 	$(MXNET_VENV)/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
@@ -70,6 +70,7 @@ lint: $(VENV)/.test-packages $(VENV)/.engine
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/prose.py
 
 # One process a core; a file stays in one process, since its tests share a Ray or a server.
 PYTEST = $(BIN)/pytest -n auto --dist loadfile --durations=20
@@ -89,7 +90,7 @@ test-python:
 	$(OTHER)/bin/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel -e ".[rllib,server,dev]"
 	$(OTHER)/bin/pytest -n auto --dist loadfile -m "not slow" \
 		tests/battlesnake_gym tests/heuristics tests/server tests/mabs \
-		battlesnake_gym heuristics server rllib_src/mabs
+		battlesnake_gym heuristics server rllib_src/battlesnake_rl/mabs
 
 sanitize:
 	tools/sanitize.sh

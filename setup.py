@@ -1,33 +1,42 @@
-"""Builds the packages and the two compiled parts; the metadata stands in ``pyproject.toml``."""
+"""Builds the packages and the two compiled parts; the metadata is in ``pyproject.toml``."""
 
 import runpy
 from pathlib import Path
 
-from setuptools import Extension, find_packages, setup
+from setuptools import Extension, find_namespace_packages, setup
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 
-build_check = runpy.run_path(str(HERE / "battlesnake_gym" / "build_check.py"))
-
-# Folder of each family of packages; the training ones are also the source_dir and a dependency of
-# a SageMaker job, where they stand flat beside the script, hence their flat names.
+# The folders that packages are found in. `battlesnake_rl` is one name over two of them: a SageMaker
+# job takes `rllib_src` as its source_dir and `rllib_common/sagemaker_rl` as a dependency.
 FOLDERS = {
-    ".": ["battlesnake_gym*", "heuristics*", "server*"],
-    "rllib_src": ["mabs*", "mxnet_baseline*", "procgen_rllib*"],
-    "rllib_common": ["sagemaker_rl*"],
+    ".": "battlesnake_gym*",
+    "heuristics": "battlesnake_heuristics*",
+    "server": "battlesnake_server*",
+    "rllib_src": "battlesnake_rl*",
+    "rllib_common/sagemaker_rl": "battlesnake_rl*",
 }
 
-packages = {
-    name: f"{folder}/{name.replace('.', '/')}".removeprefix("./")
-    for folder, patterns in FOLDERS.items()
-    for name in find_packages(folder, include=patterns)
+
+def is_package(folder: Path) -> bool:
+    """Whether a folder holds modules, and not just what they read."""
+    return any(folder.glob("*.py"))
+
+
+package_folders = {
+    name: folder
+    for base, pattern in FOLDERS.items()
+    for name in find_namespace_packages(base, include=[pattern])
+    if is_package(HERE / (folder := str(Path(base, *name.split(".")))))
 }
+
+build_check = runpy.run_path(str(HERE / "battlesnake_gym/engine/build_check.py"))
 
 
 def extension(name: str) -> Extension:
     """Compile all of the folder ``csrc`` in the package of ``name``."""
-    folder = HERE.joinpath(*name.split(".")[:-1], "csrc")
+    folder = HERE / package_folders[name.rpartition(".")[0]] / "csrc"
     shared: Path = build_check["SHARED"]
     headers = {shared, *folder.glob("*.h")}
     return Extension(
@@ -50,7 +59,7 @@ def extension(name: str) -> Extension:
 
 
 class BuildWithDeployment(build_py):
-    """Puts into ``server/deployment`` what ``battlesnake-gym deploy`` reads of ``deployment/``."""
+    """Puts into ``battlesnake_server/deployment`` what ``battlesnake-gym deploy`` reads."""
 
     def run(self) -> None:
         """Build, then copy."""
@@ -59,18 +68,18 @@ class BuildWithDeployment(build_py):
             return
         for pattern in ("cloudformation/*.yaml", "server/requirements-lambda.txt"):
             for file in (HERE / "deployment").glob(pattern):
-                target = Path(self.build_lib) / "server" / file.relative_to(HERE)
+                target = Path(self.build_lib) / "battlesnake_server" / file.relative_to(HERE)
                 self.mkpath(str(target.parent))
                 self.copy_file(str(file), str(target))
 
 
 setup(
     cmdclass={"build_py": BuildWithDeployment},
-    packages=list(packages),
-    package_dir=packages,
+    packages=list(package_folders),
+    package_dir=package_folders,
     ext_modules=[
-        extension("battlesnake_gym._engine"),
-        extension("heuristics._search"),
+        extension("battlesnake_gym.engine._engine"),
+        extension("battlesnake_heuristics.search._search"),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

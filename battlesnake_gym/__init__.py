@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 
 if TYPE_CHECKING:
-    from battlesnake_gym.board import Board as Board
-    from battlesnake_gym.parallel import ParallelBattlesnake as parallel_env  # noqa: N813
-    from battlesnake_gym.policy_export import export as export
+    from battlesnake_gym.boards.board import Board as Board
+    from battlesnake_gym.env.parallel import ParallelBattlesnake as parallel_env  # noqa: N813
+    from battlesnake_gym.env.single import BattlesnakeEnv as BattlesnakeEnv
+    from battlesnake_gym.env.vector import VectorBattlesnake as VectorBattlesnake
+    from battlesnake_gym.env.vector_env import SelfPlayVectorEnv as SelfPlayVectorEnv
     from battlesnake_gym.rules import Game as Game
     from battlesnake_gym.rules import Settings as Settings
-    from battlesnake_gym.single import BattlesnakeEnv as BattlesnakeEnv
-    from battlesnake_gym.vector import VectorBattlesnake as VectorBattlesnake
-    from battlesnake_gym.vector_env import SelfPlayVectorEnv as SelfPlayVectorEnv
 
 # A SageMaker job brings these sources along, and its image the compiled part of an installation.
 __path__ = pkgutil.extend_path(__path__, __name__)
@@ -33,25 +32,23 @@ __all__ = [
     "SelfPlayVectorEnv",
     "Settings",
     "VectorBattlesnake",
-    "export",
     "parallel_env",
 ]
 
 _PLACES = {
-    "BattlesnakeEnv": "single:BattlesnakeEnv",
-    "Board": "board:Board",
+    "BattlesnakeEnv": "env.single:BattlesnakeEnv",
+    "Board": "boards.board:Board",
     "Game": "rules:Game",
-    "SelfPlayVectorEnv": "vector_env:SelfPlayVectorEnv",
+    "SelfPlayVectorEnv": "env.vector_env:SelfPlayVectorEnv",
     "Settings": "rules:Settings",
-    "VectorBattlesnake": "vector:VectorBattlesnake",
-    "export": "policy_export:export",
-    "parallel_env": "parallel:ParallelBattlesnake",
+    "VectorBattlesnake": "env.vector:VectorBattlesnake",
+    "parallel_env": "env.parallel:ParallelBattlesnake",
 }
 
 gymnasium.register(
     "Battlesnake-v0",
-    entry_point="battlesnake_gym.single:BattlesnakeEnv",
-    vector_entry_point="battlesnake_gym.vector_env:BattlesnakeVectorEnv",
+    entry_point="battlesnake_gym.env.single:BattlesnakeEnv",
+    vector_entry_point="battlesnake_gym.env.vector_env:BattlesnakeVectorEnv",
 )
 
 

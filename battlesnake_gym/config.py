@@ -15,14 +15,20 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from battlesnake_gym import observations
-from battlesnake_gym.engine_input import STANDARD_GAME, Sizes
-from battlesnake_gym.nearest import unknown
-from battlesnake_gym.rewards import Scheme
+from battlesnake_gym.common.nearest import unknown
 from battlesnake_gym.rules import Game, Settings, State, start
 from battlesnake_gym.rules.play import USUAL_SIZE
 from battlesnake_gym.rules.state import Point
+from battlesnake_gym.see import observations
+from battlesnake_gym.see.rewards import Scheme
+
+Sizes = int | Sequence[int] | NDArray[np.integer[Any]]
+"""One number for all games, or one per game."""
+
+STANDARD_GAME = Game()
+"""What is played unless something else is asked for."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym.files import write_atomically
+from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.rules import MOVES
 
 FORMAT = 1

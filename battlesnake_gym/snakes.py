@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
-import importlib.util
+import importlib.metadata
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from battlesnake_gym import own_files
-from battlesnake_gym.nearest import unknown
+from battlesnake_gym.common import own_files
+from battlesnake_gym.common.nearest import unknown
 
 if TYPE_CHECKING:
-    from battlesnake_gym.board import Board
+    from battlesnake_gym.boards.board import Board
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +120,12 @@ def play(
 Factory = Callable[[int], Strategy]
 """Builds a fresh strategy from a seed."""
 
-PLUGINS = ("heuristics",)
-"""Packages that register strategies when imported; loaded at the first look-up, where present."""
-
 IN_ENGINE = ("random", "safe-random", "hungry", "cautious", "hunter", "territory")
 """The snakes that the compiled engine can play for whole batches (``csrc/named.h``, from 1 on)."""
 
-BUNDLES = "server.bundle"
-"""The module that plays a snake's bundle, a file that stands where a name may: ``open_factory``."""
+SNAKE_FILES = "battlesnake_gym.snake_files"
+"""The group of entry points that play files: each is named as those files end, and makes a factory
+of a path."""
 
 _factories: dict[str, Factory] = {}
 _in_engine: set[str] = set()
@@ -212,6 +209,11 @@ def factory(name: str) -> Factory:
     base, at, positions = name.rpartition("@") if "@" in name else (name, "", "")
     if is_bundle(base):
         return functools.partial(_bounded, base, _bundled(base), positions)
+    if not _factories:
+        raise ValueError(
+            f"no snake {base!r}: none are registered, since the project is not installed; "
+            "pip install it, or import battlesnake_heuristics first"
+        )
     if base not in _factories:
         raise ValueError(unknown("snake", base, names(), "battlesnake-gym snakes"))
     found = _factories[base]
@@ -220,14 +222,17 @@ def factory(name: str) -> Factory:
 
 def _bundled(path: str) -> Factory:
     """What plays the bundle in ``path``; the packages of the extra ``server`` do."""
-    try:
-        module = importlib.import_module(BUNDLES)
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f"{path}: a bundle is played with the extra 'server', and {error.name!r} is missing"
-        ) from error
-    found: Factory = module.open_factory(path)
-    return found
+    for entry in importlib.metadata.entry_points(group=SNAKE_FILES):
+        if not path.endswith(entry.name):
+            continue
+        try:
+            opened: Factory = entry.load()(path)
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                f"{path}: a bundle is played with the extra 'server', and {error.name!r} is missing"
+            ) from error
+        return opened
+    raise ValueError(f"{path}: no installed package plays such a file; install battlesnake-gym")
 
 
 def _bounded(name: str, build: Factory, positions: str, seed: int) -> Bounded:
@@ -241,7 +246,4 @@ def _bounded(name: str, build: Factory, positions: str, seed: int) -> Bounded:
 
 
 def _load_plugins() -> None:
-    for plugin in PLUGINS:
-        if importlib.util.find_spec(plugin) is not None:
-            importlib.import_module(plugin)
     own_files.load()

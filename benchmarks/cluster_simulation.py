@@ -2,7 +2,7 @@
 
     python -m benchmarks.cluster_simulation
 
-What each part spends is as `docs/scaling.md` has it measured; the flow is that of `mabs.apex`:
+What each part spends is as `docs/scaling.md` has it measured; the flow is that of `battlesnake_rl.mabs.dqn.apex`:
 runners are asked for two fragments each, the driver hands on all that have come and then learns, if
 a batch is due and there, and asks nobody while more is owed than it may be.
 """

@@ -23,9 +23,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym import engine, observations
-from battlesnake_gym.engine import Games
+from battlesnake_gym.engine import engine
+from battlesnake_gym.engine.engine import Games
 from battlesnake_gym.rules import Game
+from battlesnake_gym.see import observations
 
 SNAKES = 4
 SIZE = 11

@@ -37,12 +37,13 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from battlesnake_gym import board_json, snakes
-from battlesnake_gym.board import Board
-from battlesnake_gym.replay import Replay
+from battlesnake_gym import snakes
+from battlesnake_gym.boards import board_json
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
+from battlesnake_server.arena.referee import ArenaForm
 from benchmarks.load import metric, served
-from server.arena.referee import ArenaForm
 
 MEBIBYTE = 1 << 20
 FLAT = 0.01

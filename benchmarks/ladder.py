@@ -4,7 +4,7 @@
     python benchmarks/ladder.py --only minimax-2026@10000 minimax-2026@50000 --minutes 60 --write
 
 Every pair of games is a line of the state file as soon as it has been played, and the same command
-goes on from there. The games that ``heuristics/ladder.json`` counts are not played again and count
+goes on from there. The games that ``heuristics/battlesnake_heuristics/judge/ladder.json`` counts are not played again and count
 with the new ones; ``--write`` puts the result there and empties the state; what one that was killed
 left there is not counted twice. The rungs do not move because games of somebody else are played, so
 this is for a sharper ladder only.
@@ -27,10 +27,10 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from battlesnake_gym import snakes
-from battlesnake_gym.files import write_atomically
-from heuristics import ladder
-from heuristics.match import Conditions, play_pair
-from heuristics.sprt import Z95
+from battlesnake_gym.common.files import write_atomically
+from battlesnake_heuristics.judge import ladder
+from battlesnake_heuristics.judge.match import Conditions, play_pair
+from battlesnake_heuristics.judge.sprt import Z95
 
 TARGET = Path(ladder.__file__).with_name("ladder.json")
 SEED = 2026
@@ -201,7 +201,11 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--minutes", type=float, default=60, help="wall-clock time (default: 60)")
     parser.add_argument("--jobs", type=int, default=2, help="games at a time (default: 2)")
-    parser.add_argument("--write", action="store_true", help="replace heuristics/ladder.json")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="replace heuristics/battlesnake_heuristics/judge/ladder.json",
+    )
     args = parser.parse_args()
     before = json.loads(TARGET.read_text())
     measure(args.state, before, meetings(args.pairs, args.only), args.minutes, args.jobs)

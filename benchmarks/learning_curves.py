@@ -4,7 +4,7 @@
 
 Trains one after the other with each seed: the MXNet baseline, DQN, APEX, PPO and EXIT, all in duels
 on 11x11, the policies with nothing masked. Each tells its Elo by games on the ladder that it plays
-beside training, and their CPU time, which is limited, is in the minutes (``mabs.strength``). What
+beside training, and their CPU time, which is limited, is in the minutes (``battlesnake_rl.mabs.measure.strength``). What
 is drawn are the runs' own ``progress.csv``: the mean over the seeds, with the band from the lowest
 to the highest of them. The table tells the CPU minutes until a run's Elo is above a rung's, which
 is when it wins more than half against it.
@@ -27,9 +27,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from battlesnake_gym.files import write_atomically
-from heuristics import ladder
-from sagemaker_rl.runs import run_folder
+from battlesnake_gym.common.files import write_atomically
+from battlesnake_heuristics.judge import ladder
+from battlesnake_rl.launcher.runs import run_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAIN = (sys.executable, str(ROOT / "rllib_src" / "train-mabs.py"))

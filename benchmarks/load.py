@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym import observations, snakes
-from battlesnake_gym.board import Board
+from battlesnake_gym import snakes
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.policy_file import write_metadata
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
+from battlesnake_gym.see import observations
 
 GAME_ID = "a-game-id-of-its-own"
 CHANNELS, STRIDES, WIDTH = (32, 64, 64), (2, 2, 1), 256

@@ -139,7 +139,7 @@ def _counted(owner: Any, name: str) -> Iterator[list[float]]:
 def hand_on(runners: int, cpu_seconds: float) -> str:
     """The line of what the driver takes at its limit."""
 
-    from mabs.runner import BatchedEnvRunner
+    from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
 
     class Repeating(BatchedEnvRunner):
         """Plays a fragment once, and hands it out from then on."""

@@ -17,11 +17,11 @@ import statistics
 import time
 from collections.abc import Callable
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import play
-from heuristics.evaluation import shipped
-from heuristics.search import CORES, Search, Statistics, Weights
+from battlesnake_heuristics.search.evaluation import shipped
+from battlesnake_heuristics.search.search import CORES, Search, Statistics, Weights
 
 CASES = {
     "11x11 duel": (11, 2, "standard"),

@@ -29,6 +29,7 @@ import numpy as np
 from flask import Flask, request
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
+from battlesnake_server.commands.serve import Gunicorn
 from benchmarks.load import (
     Connection,
     PlayedGame,
@@ -39,7 +40,6 @@ from benchmarks.load import (
     random_policy,
     served,
 )
-from server.live.serve import Gunicorn
 
 SLOW = 0.1
 CPU_SECONDS = "process_cpu_seconds_total"

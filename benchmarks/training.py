@@ -110,9 +110,9 @@ def stock_config(setup: Setup, agents_alive: float) -> Any:
     from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-    from mabs.algorithms import MODULE
-    from mabs.environment import ENV_NAME
-    from mabs.network import SnakeQModule
+    from battlesnake_rl.mabs.algorithms import MODULE
+    from battlesnake_rl.mabs.play.environment import ENV_NAME
+    from battlesnake_rl.mabs.policy.q_network import SnakeQModule
 
     ours = _ours()
     config = (
@@ -153,34 +153,34 @@ def _fused_learner() -> type:
     """RLlib's learner with our optimizer."""
     from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 
-    from mabs.learner import SnakeDQNLearner
+    from battlesnake_rl.mabs.dqn.learner import SnakeDQNLearner
 
     optimizers = "configure_optimizers_for_module"
     return type("FusedLearner", (DQNTorchLearner,), {optimizers: vars(SnakeDQNLearner)[optimizers]})
 
 
 def _share(agent: str, episode: Any, **_: Any) -> str:
-    from mabs.algorithms import MODULE
+    from battlesnake_rl.mabs.algorithms import MODULE
 
     return MODULE
 
 
 def _games() -> dict[str, Any]:
-    from mabs.environment import DEFAULTS
+    from battlesnake_rl.mabs.play.environment import DEFAULTS
 
     games = {"num_snakes": SNAKES, "width": SIDE, "height": SIDE, "rewards": "survival"}
     return DEFAULTS | games
 
 
 def _ours() -> Any:
-    from mabs.dqn import DQNConfig
+    from battlesnake_rl.mabs.dqn.dqn import DQNConfig
 
     return DQNConfig()
 
 
 def our_config(setup: Setup) -> Any:
     """DQN or APEX, as ``battlesnake-gym train`` has them but for what is compared."""
-    from mabs.algorithms import configure
+    from battlesnake_rl.mabs.algorithms import configure
 
     config = (
         configure(setup.algorithm, _games())
@@ -312,8 +312,8 @@ def start_ray(cpus: int) -> None:
     import torch
     from ray.tune.registry import register_env
 
-    from mabs.algorithms import make_multi_agent_env
-    from mabs.environment import ENV_NAME
+    from battlesnake_rl.mabs.algorithms import make_multi_agent_env
+    from battlesnake_rl.mabs.play.environment import ENV_NAME
 
     torch.set_num_threads(1)
     ray.init(address="local", include_dashboard=False, num_cpus=cpus, log_to_driver=False)
@@ -324,7 +324,7 @@ def measure(setup: Setup, cpu_seconds: float) -> Figures:
     """Play for ``cpu_seconds`` / 3, then play and learn for ``cpu_seconds``."""
     from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 
-    from mabs.network import SnakeQModule
+    from battlesnake_rl.mabs.policy.q_network import SnakeQModule
 
     start_ray(cpus=4)
 

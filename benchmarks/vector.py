@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from battlesnake_gym import VectorBattlesnake
-from battlesnake_gym.vector_env import BattlesnakeVectorEnv
+from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
 
 ENGINE_CALLS = ("step", "reset", "action_mask")
 

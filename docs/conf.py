@@ -28,7 +28,12 @@ def offered(package: str) -> dict[str, str]:
     }
 
 
-PACKAGES = ("battlesnake_gym", "battlesnake_gym.rules", "battlesnake_gym.rules.maps", "heuristics")
+PACKAGES = (
+    "battlesnake_gym",
+    "battlesnake_gym.rules",
+    "battlesnake_gym.rules.maps",
+    "battlesnake_heuristics",
+)
 """Those that offer names of their modules."""
 
 extensions = [
@@ -40,8 +45,8 @@ root_doc = "docs/index"
 include_patterns = [
     "docs/**",
     "notebooks/*.ipynb",
-    "server/default_policy/README.md",
-    "heuristics/evaluations/README.md",
+    "server/battlesnake_server/default_policy/README.md",
+    "heuristics/battlesnake_heuristics/search/evaluations/README.md",
     "*.md",
 ]
 exclude_patterns = [

@@ -29,7 +29,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from battlesnake_gym import VectorBattlesnake
 from battlesnake_gym.config import TRAINED
-from battlesnake_gym.vector_env import win_rate
+from battlesnake_gym.env.vector_env import win_rate
 
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]

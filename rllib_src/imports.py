@@ -6,10 +6,10 @@ It needs nothing but Python, and not the newest, so that it can speak in the wro
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-OURS = ("sagemaker_rl", "battlesnake_gym", "heuristics")
+OURS = ("sagemaker_rl", "battlesnake_gym", "battlesnake_heuristics", "battlesnake_rl")
 """What a job brings along beside the script."""
 
 
@@ -17,8 +17,11 @@ OURS = ("sagemaker_rl", "battlesnake_gym", "heuristics")
 def explained() -> "Iterator[None]":
     """Within, a failed import ends the process, with what to do about it as the job's failure."""
     try:
-        # First, because it is what notices an old Python.
-        import sagemaker_rl  # noqa: F401
+        # In a job, this finds what was copied beside the script.
+        with suppress(ModuleNotFoundError):
+            import sagemaker_rl  # noqa: F401
+        # First of the rest, because it is what notices an old Python.
+        import battlesnake_rl.launcher  # noqa: F401
 
         yield
     except ImportError as error:
@@ -32,7 +35,7 @@ def _what_to_do(error: ImportError) -> str:
     if error.name.partition(".")[0] in OURS:
         remedy = (
             "a job needs our packages beside its script: give the estimator "
-            "**sagemaker_rl.launch.files.cleaned(source_dir='rllib_src', dependencies="
+            "**battlesnake_rl.launcher.launch.job_files.cleaned(source_dir='rllib_src', dependencies="
             "['rllib_common/sagemaker_rl', 'battlesnake_gym', 'heuristics'])"
         )
     else:

@@ -1,6 +1,6 @@
 """Let a trained agent play Procgen; see ``--help``, or ``docs/procgen.md``."""
 
-from procgen_rllib.rollout import main
+from battlesnake_rl.procgen.rollout import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -4,5 +4,5 @@ from imports import explained
 
 if __name__ == "__main__":
     with explained():
-        from mabs.launcher import main
+        from battlesnake_rl.mabs.train import main
     raise SystemExit(main())

@@ -4,5 +4,5 @@ from imports import explained
 
 if __name__ == "__main__":
     with explained():
-        from procgen_rllib.command import main
+        from battlesnake_rl.procgen.procgen_command import main
     raise SystemExit(main())

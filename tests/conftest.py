@@ -26,7 +26,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def ray_session() -> Iterator[None]:
     """Ray on this machine, one for all tests of a process, for as long as they run."""
     pytest.importorskip("ray", reason="needs the extra rllib")
-    from sagemaker_rl.ray_launcher import started_ray
+    from battlesnake_rl.launcher.ray_launcher import started_ray
 
     with contextlib.ExitStack() as stack:
         with warnings.catch_warnings():

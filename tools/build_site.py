@@ -19,9 +19,9 @@ from typing import Any
 import draw_gallery
 
 from battlesnake_gym.rules import Snake, tables
-from heuristics.evaluation import SHIPPED, Evaluation
-from heuristics.search import Weights
-from server.frames import looks_of
+from battlesnake_heuristics.search.evaluation import SHIPPED, Evaluation
+from battlesnake_heuristics.search.search import Weights
+from battlesnake_server.frames import looks_of
 
 HERE = Path(__file__).parents[1]
 DOCS = HERE / "docs"
@@ -52,7 +52,7 @@ def lay_page(folder: Path) -> None:
     for name in PAGE:
         shutil.copy(DOCS / "play" / name, folder)
     for name in SHARED:
-        shutil.copy(HERE / "server" / "static" / name, folder)
+        shutil.copy(HERE / "server/battlesnake_server/static" / name, folder)
     champion = Evaluation.load(SHIPPED)
     facts = {"LOOKS": looks(), "TRAINED_FOR": champion.facts["trained_for"]}
     lines = [f"export const {name} = {json.dumps(value)};\n" for name, value in facts.items()]
@@ -70,8 +70,8 @@ def looks() -> list[dict[str, Any]]:
 
 def compile_game(target: Path, evaluation: Evaluation) -> None:
     """Compile the engine's rules and the search, as they stand, with the C compiler of Zig."""
-    engine = HERE / "battlesnake_gym" / "csrc"
-    search = HERE / "heuristics" / "csrc"
+    engine = HERE / "battlesnake_gym/engine/csrc"
+    search = HERE / "heuristics/battlesnake_heuristics/search/csrc"
     sources = [
         DOCS / "play" / "game.c",
         DOCS / "play" / "thinker.c",

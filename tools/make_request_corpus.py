@@ -14,10 +14,11 @@ import json
 import sys
 from typing import Any
 
-from battlesnake_gym import board_json, snakes
+from battlesnake_gym import snakes
+from battlesnake_gym.boards import board_json
 from battlesnake_gym.rules import Game, Snake, State
-from server.arena.players import LocalPlayer
-from server.arena.referee import ArenaForm, play
+from battlesnake_server.arena.players import LocalPlayer
+from battlesnake_server.arena.referee import ArenaForm, play
 
 GAMES = (("standard", 4, 1), ("royale", 4, 2), ("wrapped", 4, 3), ("constrictor", 3, 4))
 MOST_TURNS = 90

@@ -32,7 +32,7 @@ packages)
     echo awslambdaric > "$build"
     compile deployment/server/requirements-aws.txt "$build"
     printf '%s\n' apig-wsgi flask gymnasium numpy onnxruntime prometheus-client > "$build"
-    compile deployment/server/requirements-lambda.txt "$build"  # what serving imports: server/aws
+    compile deployment/server/requirements-lambda.txt "$build"  # what serving imports: server/battlesnake_server/aws
     printf 'setuptools\nsagemaker-training\n' > "$build"
     compile deployment/training/requirements.txt pyproject.toml rllib_src/requirements.txt "$build" \
         --extra rllib --extra procgen

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from heuristics.search import Weights
+from battlesnake_heuristics.search.search import Weights
 
 WRONG: tuple[Any, ...] = (
     *(-(2**31), -1, 0, 1, 26, 121, 2**31 - 1, 2**63 - 1, 1e308, float("nan"), "", None),
@@ -29,11 +29,15 @@ WRONG: tuple[Any, ...] = (
 def load(path: Path | None) -> ModuleType:
     """This build of the search, or the installed one."""
     if path is None:
-        from heuristics import _search
+        from battlesnake_heuristics.search import _search
 
         return _search
-    loader = importlib.machinery.ExtensionFileLoader("heuristics._search", str(path))
-    spec = importlib.util.spec_from_file_location("heuristics._search", path, loader=loader)
+    loader = importlib.machinery.ExtensionFileLoader(
+        "battlesnake_heuristics.search._search", str(path)
+    )
+    spec = importlib.util.spec_from_file_location(
+        "battlesnake_heuristics.search._search", path, loader=loader
+    )
     if spec is None:
         raise SystemExit(f"--search {path} is no compiled module")
     module = importlib.util.module_from_spec(spec)

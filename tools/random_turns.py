@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-ENGINE = "battlesnake_gym._engine"
+ENGINE = "battlesnake_gym.engine._engine"
 
 
 def use_engine(path: Path) -> None:
-    """Let ``battlesnake_gym.engine`` find this build instead of the installed one."""
+    """Let ``battlesnake_gym.engine.engine`` find this build instead of the installed one."""
     loader = importlib.machinery.ExtensionFileLoader(ENGINE, str(path))
     spec = importlib.util.spec_from_file_location(ENGINE, path, loader=loader)
     if spec is None:
@@ -35,7 +35,7 @@ def use_engine(path: Path) -> None:
 
 def random_games(rand: random.Random) -> Any:
     """Games of one random kind, or None where the rules refuse it."""
-    from battlesnake_gym.engine import FOODS, Games
+    from battlesnake_gym.engine.engine import FOODS, Games
     from battlesnake_gym.rules import MAPS, RULESETS, Game, Settings
 
     board_map = rand.choice(list(MAPS.values()))
@@ -112,7 +112,8 @@ class Player:
 
     def look(self) -> None:
         """Call everything that reads; what the last call wrote is kept up to date from then on."""
-        from battlesnake_gym import _engine, masks, observations
+        from battlesnake_gym.engine import _engine
+        from battlesnake_gym.see import masks, observations
 
         games = self.games
         largest = int(np.max(games._largest[0])), int(np.max(games._largest[1]))
@@ -155,7 +156,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.engine:
         use_engine(options.engine)
-    from battlesnake_gym import engine
+    from battlesnake_gym.engine import engine
 
     if not engine.COMPILED:
         raise SystemExit("the engine was not compiled: run `make build` first")

@@ -20,7 +20,7 @@ from pathlib import Path
 from shutil import copy
 from typing import Any
 
-from battlesnake_gym.files import write_atomically
+from battlesnake_gym.common.files import write_atomically
 
 HERE = Path(__file__).parents[1]
 NOTEBOOKS = HERE / "notebooks"

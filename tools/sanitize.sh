@@ -10,7 +10,7 @@ include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 
 compile() { # compile SOURCES TARGET
     gcc -std=gnu11 -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
-        -fno-sanitize-recover=all -DPy_LIMITED_API=0x030B0000 -I"$include" -Ibattlesnake_gym/csrc -shared -fPIC \
+        -fno-sanitize-recover=all -DPy_LIMITED_API=0x030B0000 -I"$include" -Ibattlesnake_gym/engine/csrc -shared -fPIC \
         "$1"/*.c -o "$2"
 }
 
@@ -19,15 +19,15 @@ compile() { # compile SOURCES TARGET
 watched() {
     LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
         ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1 \
-        PYTHONMALLOC=malloc PYTHONPATH=. "$python" "$@"
+        PYTHONMALLOC=malloc PYTHONPATH=.:heuristics "$python" "$@"
 }
 
 # Beside the engine stand its sources: the package takes no engine that was built from others.
-cp -r battlesnake_gym/csrc "$build"
+cp -r battlesnake_gym/engine/csrc "$build"
 compile "$build/csrc" "$build/_engine.abi3.so"
 watched tools/random_turns.py --engine "$build/_engine.abi3.so" \
     --turns "${TURNS:-1000000}" --seed "${SEED:-1}"
 
-compile heuristics/csrc "$build/_search.abi3.so"
+compile heuristics/battlesnake_heuristics/search/csrc "$build/_search.abi3.so"
 watched tools/random_searches.py --search "$build/_search.abi3.so" \
     --questions "${QUESTIONS:-5000}" --seed "${SEED:-1}"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../battlesnake_gym/csrc/game.h"
-#include "../../battlesnake_gym/csrc/tables.h"
+#include "../../battlesnake_gym/engine/csrc/game.h"
+#include "../../battlesnake_gym/engine/csrc/tables.h"
 #include "thinker.h"
 
 #define EXPORT(name) __attribute__((export_name(#name))) name
@@ -59,7 +59,7 @@ int EXPORT(turn)(void) {
 
 int EXPORT(over)(void) { return game.record->over; }
 
-/* The game as numbers, in the order that ../../battlesnake_gym/csrc/convert.c tells. */
+/* The game as numbers, in the order that ../../battlesnake_gym/engine/csrc/convert.c tells. */
 int32_t *EXPORT(words_at)(void) {
     free(words);
     words = malloc(sizeof(int32_t) * export_size(&game));

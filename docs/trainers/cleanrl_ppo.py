@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.distributions import Categorical
 
-from battlesnake_gym.vector_env import win_rate
+from battlesnake_gym.env.vector_env import win_rate
 
 N, T, UPDATES, EPOCHS, GAMMA, LAMBDA = 512, 32, 24, 2, 0.97, 0.95
 GAME = {"width": 7, "height": 7, "observation": "facing", "max_turns": 200}

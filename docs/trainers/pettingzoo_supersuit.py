@@ -7,7 +7,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.utils import set_random_seed
 
 from battlesnake_gym import parallel_env
-from battlesnake_gym.vector_env import win_rate
+from battlesnake_gym.env.vector_env import win_rate
 
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 120_000
 GAME = {"width": 7, "height": 7, "observation": "facing", "max_turns": 200}

@@ -9,7 +9,7 @@ from gymnasium.wrappers.vector import DtypeObservation, FlattenObservation, Resc
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.tune.registry import register_env
 
-from battlesnake_gym.vector_env import win_rate
+from battlesnake_gym.env.vector_env import win_rate
 
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 40_000
 GAME = {"width": 7, "height": 7, "observation": "facing", "max_turns": 200}

@@ -6,8 +6,8 @@ import gymnasium
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from battlesnake_gym.vector_env import win_rate
-from battlesnake_gym.wrappers import Enlarged
+from battlesnake_gym.env.vector_env import win_rate
+from battlesnake_gym.env.wrappers import Enlarged
 
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 60_000
 GAME = {"width": 7, "height": 7, "observation": "facing", "max_turns": 200}

@@ -5,7 +5,7 @@ import sys
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 
-from battlesnake_gym.vector_env import win_rate
+from battlesnake_gym.env.vector_env import win_rate
 
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 80_000
 GAME = {"width": 7, "height": 7, "observation": "facing", "max_turns": 200}

@@ -10,7 +10,7 @@ from skrl.memories.torch import RandomMemory
 from skrl.trainers.torch import SequentialTrainer
 from skrl.utils.model_instantiators.torch import categorical_model, deterministic_model
 
-from battlesnake_gym.vector_env import win_rate
+from battlesnake_gym.env.vector_env import win_rate
 
 torch.set_num_threads(1)
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 300_000

@@ -12,7 +12,7 @@ from torchrl.modules import MaskedCategorical, ProbabilisticActor
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
-from battlesnake_gym.vector_env import win_rate
+from battlesnake_gym.env.vector_env import win_rate
 
 torch.set_num_threads(1)
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 150_000

@@ -1,17 +1,16 @@
-"""From a SageMaker job, or a laptop, to a Ray experiment: what a training script subclasses."""
+"""In a SageMaker job: the folder that the starter pack calls ``sagemaker_rl``.
 
-import os
+A job copies each dependency flat beside the training script. Importing this package makes the
+packages in those folders importable, so that a script of the starter pack finds the launcher under
+the name that it knows: ``from sagemaker_rl.ray_launcher import SageMakerRayLauncher``. In a clone
+and in an installation the launcher is `battlesnake_rl.launcher`, and this package is not there.
+"""
+
 import sys
+from pathlib import Path
 
-if sys.version_info < (3, 11):  # noqa: UP036  (this is where an old one is noticed)
-    raise ImportError(
-        f"this is Python {sys.version_info[0]}.{sys.version_info[1]}, and training needs 3.11; "
-        "SageMaker's own RLlib images are too old: give the estimator the image_uri of an image "
-        "built from deployment/training/Dockerfile"
-    )
+HERE = Path(__file__).resolve().parent
 
-# Before torch and Ray are imported. Threads that wait for each other by spinning stall as soon as
-# somebody else needs a core, so there is one a process unless the user says otherwise.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+for folder in (HERE.parent / "heuristics", HERE):
+    if folder.is_dir() and str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))

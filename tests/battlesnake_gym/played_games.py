@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from battlesnake_gym.engine import Games
+from battlesnake_gym.engine.engine import Games
 from battlesnake_gym.rules import MAPS, RULESETS, Game, Settings
 
 SIZES = ((3, 3), (4, 11), (5, 5), (7, 7), (8, 8), (11, 11), (13, 9), (19, 19), (19, 21), (25, 25))

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageChops
 
-from battlesnake_gym import animation, drawing, snakes
-from battlesnake_gym.board import Board
+from battlesnake_gym import snakes
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.draw import animation, drawing
 from battlesnake_gym.rules import Game, Settings
 
 

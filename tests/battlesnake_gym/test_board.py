@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from battlesnake_gym import rules
-from battlesnake_gym.board import UNKNOWN_SEED, Board, BoardError
+from battlesnake_gym.boards.board import UNKNOWN_SEED, Board, BoardError
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake
 
 

@@ -10,23 +10,25 @@ from pathlib import Path
 import pytest
 
 import battlesnake_gym
-import heuristics
-from battlesnake_gym import _engine, engine
-from battlesnake_gym.build_check import REMEDY
-from heuristics import _search, search
+import battlesnake_heuristics
+from battlesnake_gym.engine import _engine, engine
+from battlesnake_gym.engine.build_check import REMEDY
+from battlesnake_heuristics.search import _search, search
 from tests import processes
 
 PARTS = {
-    "engine": ("battlesnake_gym", "_engine", "games run on the Python rules"),
-    "search": ("heuristics", "_search", "no snake of the search plays"),
+    "engine": ("battlesnake_gym/engine", "_engine", "games run on the Python rules"),
+    "search": ("battlesnake_heuristics/search", "_search", "no snake of the search plays"),
 }
-PACKAGES = [Path(str(package.__file__)).parent for package in (battlesnake_gym, heuristics)]
+PACKAGES = [
+    Path(str(package.__file__)).parent for package in (battlesnake_gym, battlesnake_heuristics)
+]
 MACH_O = b"\xcf\xfa\xed\xfe\x0c\x00\x00\x01" + bytes(100)
 """How a module begins that was compiled on a Mac."""
 
 TELL = """
-from battlesnake_gym import engine, vector
-from heuristics import search, named
+from battlesnake_gym.engine import engine; from battlesnake_gym.env import vector
+from battlesnake_heuristics.search import search; from battlesnake_heuristics import named
 print(engine.COMPILED, search.COMPILED)
 """
 
@@ -109,7 +111,7 @@ def test_the_part_of_the_image_serves_where_the_senders_does_not(job: Path, part
 
 
 def test_version_tells_what_is_installed(job: Path) -> None:
-    shutil.copy(built("engine"), job / "battlesnake_gym" / "_engine.abi3.so")
+    shutil.copy(built("engine"), job / "battlesnake_gym/engine/_engine.abi3.so")
     lines = run("-m", "battlesnake_gym", "--version", path=[job]).stdout.splitlines()
     assert lines[0].startswith("battlesnake-gym ")
     assert any(line.startswith("python 3.") for line in lines)

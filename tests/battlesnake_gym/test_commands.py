@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_gym import cli, command_line
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.cli import cli
+from battlesnake_gym.common import command_line
+from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import MAPS
 
 
@@ -109,7 +110,7 @@ def test_a_game_by_hand_is_played_to_its_end(
 def test_the_doctor_names_what_is_missing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from battlesnake_gym import about
+    from battlesnake_gym.cli import about
 
     whole = about.version
     monkeypatch.setattr(about, "version", lambda name: None if name == "flask" else whole(name))
@@ -139,3 +140,14 @@ def test_bars_are_for_terminals() -> None:
         off = [ast.unparse(word.value) for word in call.keywords if word.arg == "disable"]
         assert off, f"{name}, line {call.lineno}"
         assert off[0].startswith("None") or off[0].endswith("or None"), f"{name}: {off[0]}"
+
+
+def test_a_file_of_your_own_that_is_not_there_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BATTLESNAKE_GYM_FILES", "/nope.py")
+    assert cli.main(["maps"]) == 2
+    assert capsys.readouterr().err == (
+        "battlesnake-gym maps: BATTLESNAKE_GYM_FILES names /nope.py, which is no file; "
+        "correct or unset it\n"
+    )

@@ -18,8 +18,8 @@ from battlesnake_gym import (
     parallel_env,
 )
 from battlesnake_gym.config import TRAINED, EnvConfig
+from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
 from battlesnake_gym.rules import start
-from battlesnake_gym.vector_env import BattlesnakeVectorEnv
 from tests.env_options import BASE, CASES, STARTS, seen
 
 NAME = "battlesnake_gym:Battlesnake-v0"
@@ -113,7 +113,7 @@ def test_a_game_or_a_start_may_be_given_whole_but_not_twice() -> None:
 
 
 ROOT = Path(__file__).parents[2]
-READERS = ("battlesnake_gym", "rllib_src/mabs")
+READERS = ("battlesnake_gym", "rllib_src/battlesnake_rl/mabs")
 """Packages that make environments."""
 
 ALSO_CALLED = {"num_agents": "num_snakes", "map_size": "width", "size": "width"}

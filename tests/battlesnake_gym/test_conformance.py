@@ -15,9 +15,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from battlesnake_gym import conformance, engine, recordings, rules
-from battlesnake_gym.conformance import Comparison, PythonRules, replay
-from battlesnake_gym.recordings import Recording, RecordingError
+from battlesnake_gym import rules
+from battlesnake_gym.cli import conformance
+from battlesnake_gym.cli.conformance import Comparison, PythonRules, replay
+from battlesnake_gym.engine import engine
+from battlesnake_gym.records import recordings
+from battlesnake_gym.records.recordings import Recording, RecordingError
 
 TRACES = Path(__file__).parents[1] / "data/traces"
 RULES = Path(rules.__file__).parent

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from battlesnake_gym import board_json, snakes
-from battlesnake_gym.board import Board
-from battlesnake_gym.corpses import Corpses
+from battlesnake_gym import snakes
+from battlesnake_gym.boards import board_json
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.corpses import Corpses
 from battlesnake_gym.rules import Game, Snake, State
-from server.arena.players import LocalPlayer
-from server.arena.referee import ArenaForm, play
+from battlesnake_server.arena.players import LocalPlayer
+from battlesnake_server.arena.referee import ArenaForm, play
 
 
 def snake(name: str, *body: tuple[int, int], health: int = 90) -> dict[str, Any]:

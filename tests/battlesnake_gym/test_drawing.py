@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from battlesnake_gym import animation, drawing, looks
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.draw import animation, drawing, looks
+from battlesnake_gym.draw.shapes import Disc
 from battlesnake_gym.rules import RULESETS, Game, Settings
-from battlesnake_gym.shapes import Disc
 
 CELL = 20
 POSITION = """

@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from battlesnake_gym import conformance, engine, observations, recordings, rules
-from battlesnake_gym.engine import NO_MOVE, FastGames
-from battlesnake_gym.python_engine import SlowGames
+from battlesnake_gym import rules
+from battlesnake_gym.cli import conformance
+from battlesnake_gym.engine import engine
+from battlesnake_gym.engine.engine import NO_MOVE, FastGames
+from battlesnake_gym.engine.python_engine import SlowGames
+from battlesnake_gym.records import recordings
 from battlesnake_gym.rules import Game, Settings, Snake, State
 from battlesnake_gym.rules.food import free_cells
+from battlesnake_gym.see import observations
 
 TRACES = Path(__file__).parents[1] / "data/traces"
 

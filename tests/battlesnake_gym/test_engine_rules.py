@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from battlesnake_gym import engine, rules
-from battlesnake_gym.engine import Games
+from battlesnake_gym import rules
+from battlesnake_gym.engine import engine
+from battlesnake_gym.engine.engine import Games
 from battlesnake_gym.rules import (
     CAUSES,
     MAPS,

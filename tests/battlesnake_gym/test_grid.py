@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from battlesnake_gym.grid import Grid, grid
+from battlesnake_gym.boards.grid import Grid, grid
 from battlesnake_gym.rules import Point
 from battlesnake_gym.rules.state import MOVES, OFFSETS
 

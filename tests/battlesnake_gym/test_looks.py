@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from battlesnake_gym import drawing, looks
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.draw import drawing, looks
+from battlesnake_gym.draw.shapes import Disc, Line, Polygon
 from battlesnake_gym.rules import Snake
-from battlesnake_gym.shapes import Disc, Line, Polygon
 
 STANDARD_HEADS = [
     "default", "beluga", "bendr", "dead", "evil", "fang", "pixel", "safe", "sand-worm", "shades",

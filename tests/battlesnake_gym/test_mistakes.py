@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_gym import cli
-from battlesnake_gym.command_line import LONGEST_LINE
+from battlesnake_gym.cli import cli
+from battlesnake_gym.common.command_line import LONGEST_LINE
+from battlesnake_gym.common.extras import MissingExtraError
 
 PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
 ROW = re.compile(r"^\| `(?P<typed>[^`]*)` \| (?P<fence>`+) ?(?P<told>.*?) ?(?P=fence) \|$", re.M)
@@ -62,7 +63,7 @@ def test_what_an_option_wants_is_told_in_words(
     """No function's name: of each option that is read by one, with a value that it cannot read."""
     try:
         parser = cli.load(command).parser()
-    except cli.MissingExtraError as error:
+    except MissingExtraError as error:
         pytest.skip(str(error))
     options = [action for action in parser._actions
                if action.option_strings and action.type not in (None, Path, str)]  # fmt: skip

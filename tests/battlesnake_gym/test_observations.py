@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from battlesnake_gym import observations
-from battlesnake_gym.engine import NO_MOVE, Games
-from battlesnake_gym.observations import MAX_BORDERED, NAMES, PLANES, TURNED, Observation, get
+from battlesnake_gym.engine.engine import NO_MOVE, Games
 from battlesnake_gym.rules import MOVES, OFFSETS, Game, Snake, State
+from battlesnake_gym.see import observations
+from battlesnake_gym.see.observations import MAX_BORDERED, NAMES, PLANES, TURNED, Observation, get
 from tests.battlesnake_gym.played_games import MAX_TURNS, batches, play
 
 Observations = st.builds(Observation, st.sampled_from(NAMES), st.integers(1, 3))
@@ -247,7 +247,7 @@ def test_frames_are_newest_first_and_begin_with_turn_0() -> None:
 @pytest.fixture(scope="module", params=["plain", "avx2", "avx512"])
 def vectors(request: pytest.FixtureRequest) -> Iterator[None]:
     """The codes that the engine may observe by."""
-    _engine = pytest.importorskip("battlesnake_gym._engine")
+    _engine = pytest.importorskip("battlesnake_gym.engine._engine")
     try:
         _engine.observe_by(request.param)
     except ValueError:
@@ -257,7 +257,7 @@ def vectors(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def test_code_that_is_not_there_is_refused() -> None:
-    _engine = pytest.importorskip("battlesnake_gym._engine")
+    _engine = pytest.importorskip("battlesnake_gym.engine._engine")
     with pytest.raises(ValueError, match="plain, best, or avx2 or avx512"):
         _engine.observe_by("sse9")
 

@@ -11,27 +11,21 @@ import gymnasium
 import numpy as np
 import pytest
 
-from battlesnake_gym import (
-    Board,
-    VectorBattlesnake,
-    masks,
-    observations,
-    own_files,
-    parallel_env,
-    snakes,
-)
-from battlesnake_gym import rewards as rewards_
-from battlesnake_gym.observations import Observation
-from battlesnake_gym.python_engine import SlowGames
+from battlesnake_gym import Board, VectorBattlesnake, parallel_env, snakes
+from battlesnake_gym.common import own_files
+from battlesnake_gym.engine.python_engine import SlowGames
 from battlesnake_gym.rules import MAPS, Game, register_map
+from battlesnake_gym.see import masks, observations
+from battlesnake_gym.see import rewards as rewards_
+from battlesnake_gym.see.observations import Observation
 from tests.processes import COMMAND, run
 
 FILE = """
 import dataclasses
 import numpy as np
-from battlesnake_gym import masks, observations, rewards, snakes
+from battlesnake_gym.see import masks, observations, rewards; from battlesnake_gym import snakes
 from battlesnake_gym.rules import MAPS, MOVES, OFFSETS, register_map
-from heuristics import SAFE, Pipeline
+from battlesnake_heuristics import SAFE, Pipeline
 
 def corners(game, state):
     MAPS["standard"].setup(game, state)
@@ -207,7 +201,7 @@ def test_a_package_registers_by_its_entry_point(tmp_path: Path) -> None:
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: mine_games\nVersion: 1\n")
     (facts / "entry_points.txt").write_text("[battlesnake_gym]\nmine = mine_games\n")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" + (
-        "from battlesnake_gym import masks, observations\n"
+        "from battlesnake_gym.see import masks, observations\n"
         "print(observations.get('heads-and-food').planes, masks.check('low'))"
     )
     ran = run(sys.executable, "-c", code)

@@ -14,10 +14,11 @@ from gymnasium.utils.env_checker import data_equivalence
 from pettingzoo.test import parallel_api_test, parallel_seed_test  # type: ignore[import-untyped]
 from pettingzoo.utils import parallel_to_aec  # type: ignore[import-untyped]
 
-from battlesnake_gym import masks, parallel_env, rules
-from battlesnake_gym.board import Board
-from battlesnake_gym.parallel import ParallelBattlesnake
+from battlesnake_gym import parallel_env, rules
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.env.parallel import ParallelBattlesnake
 from battlesnake_gym.rules import CAUSES, MOVES, Game
+from battlesnake_gym.see import masks
 
 Step = tuple[Any, Any, Any, Any, Any, Any]
 """Actions, observations, rewards, terminations, truncations and infos of each agent."""

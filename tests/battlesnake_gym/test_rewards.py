@@ -5,18 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from battlesnake_gym.engine import Games
-from battlesnake_gym.rewards import (
+from battlesnake_gym.engine.engine import Games
+from battlesnake_gym.rules import CAUSES, MOVES, Game, Snake, State
+from battlesnake_gym.see.rewards import (
     EVENTS,
     METRICS,
     PRESETS,
     Rewards,
-    Turn,
+    TurnOfGames,
     count,
     get,
     reversals,
 )
-from battlesnake_gym.rules import CAUSES, MOVES, Game, Snake, State
 from tests.battlesnake_gym.played_games import MAX_TURNS, batches
 
 DEATHS = (
@@ -30,12 +30,12 @@ DEATHS = (
 )
 
 
-def play_turn(games: Games, actions: np.ndarray) -> Turn:
+def play_turn(games: Games, actions: np.ndarray) -> TurnOfGames:
     """Step the games and tell what happened."""
     acted = games.alive & ~games.over[:, None]
     reversed_ = reversals(actions, games.facing)
     games.step(actions)
-    return Turn.of(games, acted, reversed_)
+    return TurnOfGames.of(games, acted, reversed_)
 
 
 def events_of(
@@ -167,7 +167,7 @@ def test_every_death_has_one_cause_and_zero_sum_is_zero(
 def test_metrics_count_events() -> None:
     seats = np.arange(len(CAUSES))
     cause = np.array([seats], np.uint8)
-    turn = Turn(
+    turn = TurnOfGames(
         acted=np.ones_like(cause, np.bool_),
         reversed=np.array([seats == CAUSES.index("snake-self-collision")]),
         over=np.array([True]),
@@ -196,7 +196,7 @@ def test_weights_add_up() -> None:
     assert rewards.dtype == np.float32
     assert rewards.tolist() == [[1.5, 1.5]] * 2
     assert get("survival").batch(turn).tolist() == [[1.0, 1.0]] * 2
-    idle = Turn.of(games, np.zeros((2, 2), np.bool_), turn.reversed)
+    idle = TurnOfGames.of(games, np.zeros((2, 2), np.bool_), turn.reversed)
     assert not get("survival").batch(idle).any()
 
 

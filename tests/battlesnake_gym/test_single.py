@@ -13,12 +13,13 @@ import pytest
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded, UnsupportedMode
 from gymnasium.utils.env_checker import check_env
 
-from battlesnake_gym import masks, observations, rules, snakes
-from battlesnake_gym.board import UNKNOWN_SEED, Board
+from battlesnake_gym import rules, snakes
+from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
+from battlesnake_gym.env.single import BattlesnakeEnv
+from battlesnake_gym.env.wrappers import Enlarged
 from battlesnake_gym.rules import MOVES, Game
-from battlesnake_gym.single import BattlesnakeEnv
+from battlesnake_gym.see import masks, observations
 from battlesnake_gym.snakes import Decision
-from battlesnake_gym.wrappers import Enlarged
 from tests.battlesnake_gym.test_vector import POSITION
 
 NAME = "battlesnake_gym:Battlesnake-v0"

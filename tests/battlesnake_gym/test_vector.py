@@ -10,11 +10,12 @@ import numpy.typing as npt
 import pytest
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 
-from battlesnake_gym import masks, observations, rules
-from battlesnake_gym.board import Board
-from battlesnake_gym.python_engine import SlowGames
+from battlesnake_gym import rules
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.engine.python_engine import SlowGames
+from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.rules import CAUSES, MOVES, Game, Settings, State
-from battlesnake_gym.vector import VectorBattlesnake
+from battlesnake_gym.see import masks, observations
 
 AnyArray = npt.NDArray[Any]
 Infos = dict[str, AnyArray]
@@ -120,7 +121,7 @@ def test_the_python_rules_serve_where_nothing_was_compiled(monkeypatch: pytest.M
         return play(env, 50, seed=8)
 
     fast = trace()
-    monkeypatch.setattr("battlesnake_gym.engine.Games", SlowGames)
+    monkeypatch.setattr("battlesnake_gym.engine.engine.Games", SlowGames)
     check_same(fast, trace())
 
 

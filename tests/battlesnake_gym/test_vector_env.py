@@ -13,11 +13,12 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded, UnsupportedMode
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 
-from battlesnake_gym import Board, SelfPlayVectorEnv, VectorBattlesnake, observations
-from battlesnake_gym.board import UNKNOWN_SEED
+from battlesnake_gym import Board, SelfPlayVectorEnv, VectorBattlesnake
+from battlesnake_gym.boards.board import UNKNOWN_SEED
+from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
 from battlesnake_gym.rules import MOVES
+from battlesnake_gym.see import observations
 from battlesnake_gym.snakes import Decision
-from battlesnake_gym.vector_env import BattlesnakeVectorEnv
 
 NAME = "battlesnake_gym:Battlesnake-v0"
 NEXT, SAME = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from battlesnake_gym import snakes
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
-from server import pack
+from battlesnake_server.commands import pack
 from tests.deployment.containers import ROOT, container, served
 from tests.processes import PATIENCE, fetch_json, free_port
 from tests.server.test_lambda_handler import http_api
@@ -55,7 +55,7 @@ def test_the_image_s_folder_is_where_the_templates_look() -> None:
 
 RULES = """
 from battlesnake_gym import snakes
-from heuristics import SAFE, Pipeline, Preference
+from battlesnake_heuristics import SAFE, Pipeline, Preference
 
 
 @Preference

@@ -224,7 +224,7 @@ def test_what_serves_can_only_read_its_image_and_its_policy() -> None:
 
 
 def test_the_notebook_may_publish_its_snake_and_nothing_else() -> None:
-    """What `server.aws.publish` asks for."""
+    """What `battlesnake_server.aws.publish` asks for."""
     (statement,) = templates.statements("everything")
     assert statement["Action"] == ["lambda:GetFunctionConfiguration", "lambda:UpdateFunctionCode"]
     assert statement["Resource"] == {"Fn::GetAtt": ["Snake", "Outputs.FunctionArn"]}

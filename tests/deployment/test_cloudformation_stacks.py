@@ -279,7 +279,7 @@ def test_snake() -> None:
     functions = boto3.client("lambda")
     function = functions.get_function_configuration(FunctionName="battlesnake")
     assert function["Runtime"] == "python3.13"
-    assert function["Handler"] == "server.live.lambda_handler.handler"
+    assert function["Handler"] == "battlesnake_server.live.lambda_handler.handler"
     assert len(functions.list_layers()["Layers"]) == 1  # moto's template does not attach it
     (written,) = templates.resources("snake", "AWS::Lambda::Function")
     assert written["Layers"] == [{"Ref": "Packages"}]

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("cfnlint", reason="needs the extra dev")
 
-from battlesnake_gym.cli import COMMANDS, load
-from server.aws.publishing import DEFAULT_NAME
+from battlesnake_gym.cli.cli import COMMANDS, load
+from battlesnake_server.aws.publishing import DEFAULT_NAME
 from tests.deployment import templates
 
 PAGE = (templates.FOLDER.parents[1] / "docs/first-snake.md").read_text()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from tests.processes import fetch, fetch_json, free_port, served
 
@@ -66,7 +66,10 @@ def test_the_policy_that_ships_is_installed_with_the_server(tmp_path: Path) -> N
         [sys.executable, "setup.py", "-q", "build_py", "--build-lib", tmp_path / "installed"],
         cwd=tmp_path / "source", check=True, capture_output=True,
     )  # fmt: skip
-    names = {path.name for path in (tmp_path / "installed/server/default_policy").iterdir()}
+    names = {
+        path.name
+        for path in (tmp_path / "installed/server/battlesnake_server/default_policy").iterdir()
+    }
     assert names == {"policy.onnx", "policy.json", "README.md"}
 
 

@@ -6,7 +6,7 @@ import configparser
 import shlex
 from pathlib import Path
 
-from server.live import serve
+from battlesnake_server.commands import serve
 
 UNIT = Path(__file__).parents[2] / "deployment/server/battlesnake.service"
 

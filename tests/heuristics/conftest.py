@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from battlesnake_gym import snakes
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import RULESETS, Game
 from battlesnake_gym.rules.state import Settings
 

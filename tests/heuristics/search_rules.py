@@ -192,8 +192,10 @@ def differences(search: ModuleType, seed: int, turns: int) -> Iterator[str]:
 
 def load(path: str) -> ModuleType:
     """A build of the search beside the installed one."""
-    loader = importlib.machinery.ExtensionFileLoader("heuristics._search", path)
-    spec = importlib.util.spec_from_file_location("heuristics._search", path, loader=loader)
+    loader = importlib.machinery.ExtensionFileLoader("battlesnake_heuristics.search._search", path)
+    spec = importlib.util.spec_from_file_location(
+        "battlesnake_heuristics.search._search", path, loader=loader
+    )
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_gym.board import Board
-from battlesnake_gym.json_lines import ReplayError
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records.json_lines import ReplayError
+from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import Game
-from heuristics import calibration, game_analysis
-from heuristics.analysis import Analyst, Judgement, marks
-from heuristics.evaluation import shipped
-from heuristics.game_analysis import Analysis, analyse, known, path_of
-from heuristics.search import Search
+from battlesnake_heuristics.judge import calibration, game_analysis
+from battlesnake_heuristics.judge.analysis import Analyst, Judgement, marks
+from battlesnake_heuristics.judge.game_analysis import Analysis, analyse, known, path_of
+from battlesnake_heuristics.search.evaluation import shipped
+from battlesnake_heuristics.search.search import Search
 
 
 def played(seed: int = 5, turns: int = 12) -> Replay:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
-from heuristics.evaluation import (
+from battlesnake_heuristics.search.evaluation import (
     DUEL_INPUTS,
     HEAVIEST,
     HIDDEN,
@@ -30,10 +30,10 @@ from heuristics.evaluation import (
     size_in_bytes,
 )
 
-_search = pytest.importorskip("heuristics._search")
+_search = pytest.importorskip("battlesnake_heuristics.search._search")
 
-from heuristics.search import Search, inputs  # noqa: E402
-from heuristics.selfplay import Player, Setup, play_game  # noqa: E402
+from battlesnake_heuristics.search.search import Search, inputs  # noqa: E402
+from battlesnake_heuristics.search.selfplay import SearchPlayer, SelfPlaySetup, play_game  # noqa: E402
 
 TRAINED = {
     "trained_for": {
@@ -233,8 +233,8 @@ def test_what_is_no_network_is_refused() -> None:
 @pytest.mark.parametrize("snakes", [2, 4, 8])
 def test_the_shipped_evaluation_beats_the_hand_made_weights(snakes: int) -> None:
     """At equal positions a move, each start with seats exchanged; the same games every time."""
-    setup = Setup(snakes=snakes, opening=4, random_moves=0.0)
-    learned, by_hand = Player(shipped(), nodes=150), Player(nodes=150)
+    setup = SelfPlaySetup(snakes=snakes, opening=4, random_moves=0.0)
+    learned, by_hand = SearchPlayer(shipped(), nodes=150), SearchPlayer(nodes=150)
     points, games = 0.0, 0
     for seed in range(1, 13 if snakes == 2 else 7):
         for first in (0, 1):

@@ -1,9 +1,9 @@
 import pytest
 
-from battlesnake_gym.board import Board
-from battlesnake_gym.masks import action_mask
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules.state import MOVES
-from heuristics.filters import (
+from battlesnake_gym.see.masks import action_mask
+from battlesnake_heuristics.handwritten.filters import (
     ALIVE,
     FILTERS,
     SAFE,
@@ -15,8 +15,8 @@ from heuristics.filters import (
     starvation,
     walls,
 )
-from heuristics.pipeline import Filter, mask
-from heuristics.view import View
+from battlesnake_heuristics.handwritten.pipeline import Filter, mask
+from battlesnake_heuristics.handwritten.view import View
 
 
 def vetoed(rule: Filter, text: str, you: str = "a") -> dict[str, float]:

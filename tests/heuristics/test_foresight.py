@@ -1,6 +1,6 @@
-from battlesnake_gym.board import Board
-from heuristics.foresight import foresight
-from heuristics.view import View
+from battlesnake_gym.boards.board import Board
+from battlesnake_heuristics.handwritten.foresight import foresight
+from battlesnake_heuristics.handwritten.view import View
 
 
 def scores(text: str) -> dict[str, float]:

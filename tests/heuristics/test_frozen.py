@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym import snakes
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game, Settings
-from heuristics.ladder import NAMES
-from heuristics.match import Conditions, play_game, start_seed
+from battlesnake_heuristics.judge.ladder import NAMES
+from battlesnake_heuristics.judge.match import Conditions, play_game, start_seed
 
-pytest.importorskip("heuristics._search")
+pytest.importorskip("battlesnake_heuristics.search._search")
 
 RECORDED = Path(__file__).with_name("answers_of_2026.json")
 """Digests of moves and scores by game and positions a move, by the build that the ladder was

@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 
 from battlesnake_gym import snakes
-from heuristics import ladder
-from heuristics.ladder import Ladder, Meetings, Placement, Placing, Rung, fit, load, place
-from heuristics.sprt import expected_score
+from battlesnake_heuristics.judge import ladder
+from battlesnake_heuristics.judge.ladder import (
+    Ladder,
+    Meetings,
+    Placement,
+    Placing,
+    Rung,
+    fit,
+    load,
+    place,
+)
+from battlesnake_heuristics.judge.sprt import expected_score
 
-pytest.importorskip("heuristics._search")
+pytest.importorskip("battlesnake_heuristics.search._search")
 
 
 def played(random: np.random.Generator, difference: float, pairs: int) -> list[int]:

@@ -8,12 +8,18 @@ from functools import partial
 import pytest
 
 from battlesnake_gym import snakes
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision
-from heuristics.match import Conditions, cpu_clock, play_game, play_pair, start_seed
-from heuristics.search import Search
+from battlesnake_heuristics.judge.match import (
+    Conditions,
+    cpu_clock,
+    play_game,
+    play_pair,
+    start_seed,
+)
+from battlesnake_heuristics.search.search import Search
 
-pytest.importorskip("heuristics._search")
+pytest.importorskip("battlesnake_heuristics.search._search")
 
 
 def named(name: str) -> snakes.Factory:

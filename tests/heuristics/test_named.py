@@ -3,11 +3,11 @@ from functools import partial
 import pytest
 
 from battlesnake_gym import snakes
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, RULESETS, Game
 from battlesnake_gym.rules.state import Settings
-from heuristics.match import Conditions, play_game
-from heuristics.named import NAMED
+from battlesnake_heuristics.judge.match import Conditions, play_game
+from battlesnake_heuristics.named import NAMED
 
 
 def test_a_dozen_snakes_are_registered_with_a_description() -> None:

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from battlesnake_gym import snakes
-from battlesnake_gym.board import Board
-from battlesnake_gym.engine import COMPILED, FastGames, Games
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.engine.engine import COMPILED, FastGames, Games
 from battlesnake_gym.rules import MOVES, Game, Settings
-from heuristics.pipeline import Pipeline, Verdict, walk
-from heuristics.view import View
+from battlesnake_heuristics.handwritten.pipeline import Pipeline, Verdict, walk
+from battlesnake_heuristics.handwritten.view import View
 from tests.battlesnake_gym.played_games import batches, play
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="needs the compiled engine")

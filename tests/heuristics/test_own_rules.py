@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from battlesnake_gym import masks
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.see import masks
 from battlesnake_gym.snakes import Decision
-from heuristics import Filter, Preference, View, When, as_mask, own_rules
-from heuristics.filters import ALIVE, dead_ends
+from battlesnake_heuristics import Filter, Preference, View, When, as_mask
+from battlesnake_heuristics.handwritten import own_rules
+from battlesnake_heuristics.handwritten.filters import ALIVE, dead_ends
 
 VALUES = {"up": 0.5, "down": 0.9, "left": 0.1, "right": 0.8}
 OPEN = ". . . . .\n. . . . .\n. . A < <\n. . . . .\n. . . . ."
@@ -77,8 +78,8 @@ def board_of() -> Board:
 
 
 FILE = """
-from battlesnake_gym import masks
-from heuristics import Filter, as_mask
+from battlesnake_gym.see import masks
+from battlesnake_heuristics import Filter, as_mask
 
 
 @Filter

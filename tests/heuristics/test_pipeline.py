@@ -3,11 +3,19 @@ import math
 
 import pytest
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules.state import MOVES
-from heuristics.filters import ALIVE, SAFE, bodies, dead_ends, walls
-from heuristics.pipeline import Filter, Pipeline, Preference, When, explain, filtered, mask
-from heuristics.view import View
+from battlesnake_heuristics.handwritten.filters import ALIVE, SAFE, bodies, dead_ends, walls
+from battlesnake_heuristics.handwritten.pipeline import (
+    Filter,
+    Pipeline,
+    Preference,
+    When,
+    explain,
+    filtered,
+    mask,
+)
+from battlesnake_heuristics.handwritten.view import View
 
 OPEN = ". . . . .\n. . . . .\n. . A < <\n. . . . .\n. . . . ."
 CORNER = ". . .\n. . .\nA < <"  # only up lives

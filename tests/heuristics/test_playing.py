@@ -1,8 +1,8 @@
 from battlesnake_gym import snakes
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import Decision, Strategy
-from heuristics.playing import duel_shares, duel_table
+from battlesnake_heuristics.playing import duel_shares, duel_table
 
 
 def forward(move: str) -> Strategy:

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym import snakes
-from battlesnake_gym.board import Board
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import Game
-from heuristics.scenarios import (
+from battlesnake_heuristics.judge.scenarios import (
     SHIPPED,
     Scenario,
     ScenarioError,

@@ -15,12 +15,12 @@ from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake, State
 from battlesnake_gym.snakes import Decision
-from heuristics.search import CORES, STOP, Search, Statistics, Weights
+from battlesnake_heuristics.search.search import CORES, STOP, Search, Statistics, Weights
 
-pytest.importorskip("heuristics._search")
+pytest.importorskip("battlesnake_heuristics.search._search")
 
 DECIDED = 900  # cells of territory; beyond this a score is that of a decided game
 ORDER = ("loss", "draw", "open", "win")
@@ -188,7 +188,7 @@ def test_a_board_without_a_living_you_is_refused() -> None:
 def test_the_compiled_part_trusts_nothing() -> None:
     import numpy as np
 
-    from heuristics import _search
+    from battlesnake_heuristics.search import _search
 
     def think(**changed: Any) -> tuple[Any, ...]:
         arguments: dict[str, Any] = {
@@ -311,9 +311,9 @@ def test_no_positions_are_refused() -> None:
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 def test_ctrl_c_interrupts_a_search() -> None:
     program = """
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
-from heuristics.search import Search
+from battlesnake_heuristics.search.search import Search
 board = Board.new(19, 19, 8, game=Game(seed=1))
 board.you_id = board.snakes[0].id
 try:
@@ -357,7 +357,7 @@ def test_damage_of_any_size_is_played() -> None:
 @pytest.fixture
 def code() -> Iterator[Callable[[str], str]]:
     """Chooses the code that thinks; the best one afterwards."""
-    from heuristics import _search
+    from battlesnake_heuristics.search import _search
 
     yield _search.think_by
     _search.think_by("best")

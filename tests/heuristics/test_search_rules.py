@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import pytest
 
-import heuristics
-from battlesnake_gym import build_check
+import battlesnake_heuristics
+from battlesnake_gym.engine import build_check
 from tests.heuristics.search_rules import NO_DIFFERENCE, differences, games_of
 from tests.processes import run
 
-_search = pytest.importorskip("heuristics._search")
+_search = pytest.importorskip("battlesnake_heuristics.search._search")
 
-SOURCES = Path(heuristics.__file__).parent / "csrc"
+SOURCES = Path(battlesnake_heuristics.__file__).parent / "search/csrc"
 ROOT = Path(__file__).parents[2]
 
 

@@ -6,39 +6,39 @@ import pytest
 
 from battlesnake_gym.rules import MOVES, Game, Point, Settings, State, is_over, start, step
 
-pytest.importorskip("heuristics._search")
+pytest.importorskip("battlesnake_heuristics.search._search")
 
-from battlesnake_gym.board import Board
-from heuristics.search import Weights, inputs
-from heuristics.selfplay import (
+from battlesnake_gym.boards.board import Board
+from battlesnake_heuristics.search.search import Weights, inputs
+from battlesnake_heuristics.search.selfplay import (
     AT_RANDOM,
     IN_VAIN,
     SEARCHED,
     GamesRows,
-    Player,
-    Setup,
+    SearchPlayer,
+    SelfPlaySetup,
     play_game,
     play_games,
 )
 
-QUICK = Player(nodes=40)
+QUICK = SearchPlayer(nodes=40)
 
 
 @pytest.mark.parametrize(
     "setup",
     [
-        Setup(snakes=2),
-        Setup(7, 7, 3),
-        Setup(19, 19, 4, max_turns=60),
-        Setup(11, 9, 2, max_turns=80),
-        Setup(snakes=4, ruleset="royale", settings=Settings(shrink_every_n_turns=5)),
-        Setup(snakes=3, ruleset="wrapped"),
-        Setup(snakes=2, ruleset="constrictor"),
-        Setup(snakes=8, ruleset="standard", max_turns=60),
+        SelfPlaySetup(snakes=2),
+        SelfPlaySetup(7, 7, 3),
+        SelfPlaySetup(19, 19, 4, max_turns=60),
+        SelfPlaySetup(11, 9, 2, max_turns=80),
+        SelfPlaySetup(snakes=4, ruleset="royale", settings=Settings(shrink_every_n_turns=5)),
+        SelfPlaySetup(snakes=3, ruleset="wrapped"),
+        SelfPlaySetup(snakes=2, ruleset="constrictor"),
+        SelfPlaySetup(snakes=8, ruleset="standard", max_turns=60),
     ],
     ids=lambda setup: f"{setup.ruleset}-{setup.width}-{setup.snakes}",
 )
-def test_its_games_are_those_of_the_rules(setup: Setup) -> None:
+def test_its_games_are_those_of_the_rules(setup: SelfPlaySetup) -> None:
     """Every turn replayed by the rules, with the food that the game told of."""
     for seed in range(11, 14):
         played = play_game(seed, setup, [QUICK] * setup.snakes)
@@ -77,7 +77,7 @@ def place_food(state: State, cell: Point) -> None:
 
 
 def test_food_comes_as_often_as_the_rules_say() -> None:
-    setup = Setup(settings=Settings(food_spawn_chance=50), max_turns=200)
+    setup = SelfPlaySetup(settings=Settings(food_spawn_chance=50), max_turns=200)
     rows = [play_game(seed, setup, [QUICK] * 2).rows for seed in range(1, 12)]
     first = np.concatenate([r[np.append(True, r["turn"][1:] != r["turn"][:-1])] for r in rows])
     share = (first["food"] >= 0).mean()  # 49 %, and always where there is none
@@ -85,22 +85,22 @@ def test_food_comes_as_often_as_the_rules_say() -> None:
 
 
 def test_the_same_seed_plays_the_same_and_another_another() -> None:
-    one, again, other = (play_game(seed, Setup(), [QUICK] * 2) for seed in (5, 5, 6))
+    one, again, other = (play_game(seed, SelfPlaySetup(), [QUICK] * 2) for seed in (5, 5, 6))
     assert one.rows.tobytes() == again.rows.tobytes()
     assert one.rows.tobytes() != other.rows.tobytes()
 
 
 def test_openings_and_random_moves_are_marked() -> None:
-    setup = Setup(opening=0, random_moves=0.0)
+    setup = SelfPlaySetup(opening=0, random_moves=0.0)
     assert set(play_game(1, setup, [QUICK] * 2).rows["kind"]) == {SEARCHED}
-    setup = Setup(opening=9, random_moves=0.5)
+    setup = SelfPlaySetup(opening=9, random_moves=0.5)
     kinds = np.concatenate([play_game(s, setup, [QUICK] * 2).rows["kind"] for s in range(1, 9)])
     assert {AT_RANDOM, SEARCHED, IN_VAIN} == set(kinds)
 
 
 def test_players_change_seats_and_rows_tell_who_played() -> None:
-    strong, weak = Player(nodes=600), Player(nodes=8, weights=Weights(territory=-1000))
-    games = play_games(1, Setup(), [strong, weak], moves=3000)
+    strong, weak = SearchPlayer(nodes=600), SearchPlayer(nodes=8, weights=Weights(territory=-1000))
+    games = play_games(1, SelfPlaySetup(), [strong, weak], moves=3000)
     points = np.zeros(2)
     for game in range(len(games.points)):
         those = games.game == game
@@ -118,8 +118,8 @@ def test_players_change_seats_and_rows_tell_who_played() -> None:
 
 
 def test_games_of_different_sizes_are_joined() -> None:
-    two = play_games(1, Setup(), [QUICK] * 2, moves=50)
-    three = play_games(1, Setup(snakes=3), [QUICK] * 3, moves=50)
+    two = play_games(1, SelfPlaySetup(), [QUICK] * 2, moves=50)
+    three = play_games(1, SelfPlaySetup(snakes=3), [QUICK] * 3, moves=50)
     both = GamesRows.joined([two, three])
     assert both.points.shape == (len(two.points) + len(three.points), 3)
     assert both.points[:, 2][: len(two.points)].sum() == 0
@@ -139,9 +139,9 @@ def test_games_of_different_sizes_are_joined() -> None:
 )
 def test_what_cannot_be_played_is_refused(change: dict[str, Any], players: int, what: str) -> None:
     with pytest.raises(ValueError, match=what):
-        play_game(1, dataclasses.replace(Setup(), **change), [QUICK] * players)
+        play_game(1, dataclasses.replace(SelfPlaySetup(), **change), [QUICK] * players)
 
 
 def test_a_player_without_a_limit_is_refused() -> None:
     with pytest.raises(ValueError, match="limit"):
-        play_game(1, Setup(), [Player(nodes=0)] * 2)
+        play_game(1, SelfPlaySetup(), [SearchPlayer(nodes=0)] * 2)

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from heuristics.named import NAMED
-from heuristics.snakes_command import main
+from battlesnake_heuristics.named import NAMED
+from battlesnake_heuristics.snakes_command import main
 from tests.processes import COMMAND, run
 
 
@@ -33,7 +33,7 @@ def test_own_files_are_listed_too(
     if as_file:
         path.write_text(
             "from battlesnake_gym import snakes\n"
-            "from heuristics import SAFE, Pipeline\n"
+            "from battlesnake_heuristics import SAFE, Pipeline\n"
             "def mine(seed):\n"
             '    """My own."""\n'
             "    return Pipeline(*SAFE, seed=seed)\n"

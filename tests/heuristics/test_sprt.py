@@ -7,7 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from heuristics.sprt import OUTCOMES, Sprt, elo, estimate, expected_score, log_likelihood_ratio
+from battlesnake_heuristics.judge.sprt import (
+    OUTCOMES,
+    Sprt,
+    elo,
+    estimate,
+    expected_score,
+    log_likelihood_ratio,
+)
 
 MATCHES = 1000
 KINDS = {

@@ -2,9 +2,9 @@ import itertools
 
 import pytest
 
-from battlesnake_gym.board import Board, BoardError
+from battlesnake_gym.boards.board import Board, BoardError
 from battlesnake_gym.rules.state import MOVES
-from heuristics.view import View
+from battlesnake_heuristics.handwritten.view import View
 
 
 def seen(text: str, you: str = "a") -> View:

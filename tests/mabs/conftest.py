@@ -33,8 +33,8 @@ def ray_with_games(ray_session: None) -> None:
     import torch
     from ray.tune.registry import register_env
 
-    from mabs import algorithms
-    from mabs.environment import ENV_NAME
+    from battlesnake_rl.mabs import algorithms
+    from battlesnake_rl.mabs.play.environment import ENV_NAME
 
     torch.set_num_threads(1)
     register_env(ENV_NAME, algorithms.make_multi_agent_env)
@@ -43,7 +43,7 @@ def ray_with_games(ray_session: None) -> None:
 @pytest.fixture
 def small_config(ray_with_games: None) -> Any:
     """A function from an algorithm's name to a configuration that trains in seconds."""
-    from mabs import algorithms
+    from battlesnake_rl.mabs import algorithms
 
     def make(name: str, **env_config: Any) -> Any:
         config = algorithms.configure(name, SMALL | env_config)

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 @pytest.fixture
 def game(ray_with_games: None) -> Any:
-    from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
+    from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
 
     return BattlesnakeMultiAgentEnv(SMALL | {"num_snakes": 3, "width": 7, "height": 7})
 
@@ -46,7 +46,7 @@ def test_a_game_as_rllib_sees_it(game: Any) -> None:
 
 
 def test_a_whole_game_is_cut_at_max_turns(ray_with_games: None) -> None:
-    from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
+    from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
 
     game = BattlesnakeMultiAgentEnv(SMALL | {"num_snakes": 2, "width": 11, "height": 11,
                                              "max_turns": 1})  # fmt: skip
@@ -59,7 +59,7 @@ def test_a_whole_game_is_cut_at_max_turns(ray_with_games: None) -> None:
 
 
 def test_without_a_mask_an_observation_is_the_planes(ray_with_games: None) -> None:
-    from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
+    from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
 
     game = BattlesnakeMultiAgentEnv(SMALL | {"action_mask": "none"})
     observations, _ = game.reset(seed=1)
@@ -71,7 +71,7 @@ def test_without_a_mask_an_observation_is_the_planes(ray_with_games: None) -> No
     ("name", "action_mask"), [("PPO", "forbidden"), ("PPO", "none"), ("IMPALA", "forbidden")]
 )
 def test_rllib_trains_on_it(ray_with_games: None, name: str, action_mask: str) -> None:
-    from mabs import algorithms
+    from battlesnake_rl.mabs import algorithms
 
     config = algorithms.configure(name, SMALL | {"action_mask": action_mask})
     config.env_runners(num_env_runners=1, num_envs_per_env_runner=2, rollout_fragment_length=16)
@@ -92,7 +92,7 @@ def test_rllib_trains_on_it(ray_with_games: None, name: str, action_mask: str) -
 def test_one_policy_per_snake_and_a_frozen_opponent(ray_with_games: None) -> None:
     from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
-    from mabs import algorithms
+    from battlesnake_rl.mabs import algorithms
 
     config = algorithms.configure("PPO", SMALL)
     spec = config.rl_module_spec.rl_module_specs[algorithms.MODULE]
@@ -131,9 +131,9 @@ def test_one_policy_per_snake_and_a_frozen_opponent(ray_with_games: None) -> Non
 def test_one_policy_for_each_snake_is_a_setting(
     ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mabs import policies
-    from mabs.launcher import main
-    from sagemaker_rl.runs import checkpoints
+    from battlesnake_rl.launcher.runs import checkpoints
+    from battlesnake_rl.mabs.policy import policies
+    from battlesnake_rl.mabs.train import main
 
     command = [
         *("--experiment", "hill-ppo", "--num-agents", "2", "--map-size", "5", "--num-workers", "0"),
@@ -155,7 +155,7 @@ def test_one_policy_for_each_snake_is_a_setting(
 
 
 def test_what_policies_there_cannot_be(ray_with_games: None) -> None:
-    from mabs import algorithms
+    from battlesnake_rl.mabs import algorithms
 
     assert set(algorithms.configure("PPO", SMALL, "each").policies) == {"snake_0", "snake_1"}
     with pytest.raises(ValueError, match="needs PPO or IMPALA, got DQN"):
@@ -174,9 +174,9 @@ def test_rllibs_own_dqn_trains_our_network(ray_with_games: None) -> None:
     from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-    from mabs.algorithms import MODULE
-    from mabs.environment import ENV_NAME
-    from mabs.network import SnakeQModule
+    from battlesnake_rl.mabs.algorithms import MODULE
+    from battlesnake_rl.mabs.play.environment import ENV_NAME
+    from battlesnake_rl.mabs.policy.q_network import SnakeQModule
 
     config = (
         DQNConfig()

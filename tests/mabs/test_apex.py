@@ -65,7 +65,7 @@ def test_lost_runners_are_asked_now_and_then(
     small_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each question may last a second, and there are many steps in one."""
-    from mabs import dqn
+    from battlesnake_rl.mabs.dqn import dqn
 
     algorithm = small_config("APEX").env_runners(num_env_runners=2).build_algo()
     try:
@@ -157,7 +157,7 @@ def test_a_checkpoint_can_hold_the_shards(small_config: Any, tmp_path: Any) -> N
 
 def test_shards_are_as_many_as_runners_are_worth_and_room_allows() -> None:
     pytest.importorskip("ray", reason="needs the extra rllib")
-    from mabs.apex import APEXConfig
+    from battlesnake_rl.mabs.dqn.apex import APEXConfig
 
     config = APEXConfig().environment(env_config={"num_snakes": 5}).env_runners(num_env_runners=100)
     fragment = 17 * 64 * 5
@@ -174,7 +174,7 @@ def test_it_needs_a_runner(small_config: Any) -> None:
 
 def test_a_shard_that_cannot_hold_a_fragment_is_refused_before_anything_starts() -> None:
     pytest.importorskip("ray", reason="needs the extra rllib")
-    from mabs import algorithms
+    from battlesnake_rl.mabs import algorithms
 
     config = algorithms.configure("APEX", {"num_snakes": 5})  # 64 games, 16 turns and what follows
     config.training(replay_buffer_config={"capacity": 4 * 5440}, num_replay_shards=4).validate()

@@ -15,7 +15,7 @@ CURRICULUM = {"width": 7, "height": 7, "curriculum": [[0, 3], [200, 5], [400, 7]
 
 
 def test_which_boards_when() -> None:
-    from mabs.environment import board_sizes, side_at
+    from battlesnake_rl.mabs.play.environment import board_sizes, side_at
 
     assert [side_at(CURRICULUM, steps) for steps in (0, 199, 200, 399, 400, 10**6)] == [
         *(3, 3, 5, 5, 7, 7)
@@ -30,14 +30,14 @@ def test_which_boards_when() -> None:
     [[[0, 8]], [[5, 3]], [[0, 5], [-1, 7]], [[0, 5], [9, "7"]], [[0]], 7, [0, 7], [[0.0, 5]]],
 )
 def test_an_impossible_curriculum_is_refused(curriculum: Any) -> None:
-    from mabs.environment import make_vector
+    from battlesnake_rl.mabs.play.environment import make_vector
 
     with pytest.raises(ValueError, match="curriculum must be a list of"):
         make_vector(2, {"width": 7, "height": 7, "curriculum": curriculum})
 
 
 def test_small_boards_look_as_the_live_snake_will_see_them() -> None:
-    from mabs.environment import make_vector
+    from battlesnake_rl.mabs.play.environment import make_vector
 
     vector = make_vector(3, SMALL | CURRICULUM, side=5)
     seen, infos = vector.reset(seed=4)
@@ -66,7 +66,7 @@ def test_boards_grow_while_training(small_config: Any) -> None:
 
 
 def test_only_our_algorithms_have_one() -> None:
-    from mabs import algorithms
+    from battlesnake_rl.mabs import algorithms
 
     for name in ("PPO", "MXNET"):
         with pytest.raises(ValueError, match=f"curriculum needs DQN or APEX, got {name}"):
@@ -74,10 +74,10 @@ def test_only_our_algorithms_have_one() -> None:
 
 
 def test_the_policy_plays_all_of_its_boards(ray_session: None, tmp_path: Path) -> None:
-    from battlesnake_gym.board import Board
-    from mabs.launcher import main
-    from server.policy import Policy
-    from server.strategies import PolicySnake
+    from battlesnake_gym.boards.board import Board
+    from battlesnake_rl.mabs.train import main
+    from battlesnake_server.onnx_policy import Policy
+    from battlesnake_server.strategies import PolicySnake
 
     settings = [
         *("--num-agents", "2", "--map-size", "7", "--curriculum", "[[0, 5], [300, 7]]"),

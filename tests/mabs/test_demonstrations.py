@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 pytest.importorskip("ray", reason="needs the extra rllib")
-pytest.importorskip("heuristics._search")
+pytest.importorskip("battlesnake_heuristics.search._search")
 
 import torch
 
-from mabs import demonstrations
-from mabs.demonstrations import Demonstrations
-from mabs.environment import DEFAULTS
-from mabs.learner import margin_loss
+from battlesnake_rl.mabs.dqn import demonstrations
+from battlesnake_rl.mabs.dqn.demonstrations import Demonstrations
+from battlesnake_rl.mabs.dqn.learner import margin_loss
+from battlesnake_rl.mabs.play.environment import DEFAULTS
 from tests.algorithms import built, noted_batches
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]

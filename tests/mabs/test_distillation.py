@@ -10,26 +10,26 @@ import pytest
 from tqdm import tqdm
 
 torch = pytest.importorskip("torch", reason="needs the extra rllib")
-pytest.importorskip("heuristics._search")
+pytest.importorskip("battlesnake_heuristics.search._search")
 pytestmark = [pytest.mark.rllib, pytest.mark.usefixtures("one_thread")]
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
-from mabs import distillation
-from mabs.distillation import (
+from battlesnake_rl.mabs.exit import distillation
+from battlesnake_rl.mabs.exit.distillation import (
     OTHERS,
     POLICY,
     SEARCH,
     WORST,
+    DistillationRun,
     Labels,
     Learner,
-    Run,
     Table,
     loss,
     main,
     play,
 )
-from server.policy import Policy, PolicyError
+from battlesnake_server.onnx_policy import Policy, PolicyError
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_rounds_go_on_where_they_were(tmp_path: Path, quick: tuple[Table, ...]) 
     kept = tmp_path / "labels-01-0.npz"
     Labels.load(tmp_path / "labels-00-0.npz").save(kept)
     before = kept.stat().st_mtime_ns
-    run = Run(tmp_path, seed=1)
+    run = DistillationRun(tmp_path, seed=1)
     told = run.round(60, 30, 0.01)
     assert told["round"] == 1
     assert told["positions"] > first["positions"]

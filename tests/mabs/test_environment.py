@@ -9,11 +9,17 @@ import pytest
 pytest.importorskip("ray", reason="needs the extra rllib")
 
 from battlesnake_gym.config import EnvConfig
-from mabs import algorithms
-from mabs.environment import DEFAULTS, env_options, head_plane, make_vector, whole
-from mabs.launcher import BattlesnakeHyperparameters, BattlesnakeLauncher
-from mabs.multi_agent_env import BattlesnakeMultiAgentEnv
-from sagemaker_rl.launch import hyperparameters
+from battlesnake_rl.launcher.launch import hyperparameters
+from battlesnake_rl.mabs import algorithms
+from battlesnake_rl.mabs.play.environment import (
+    DEFAULTS,
+    env_options,
+    head_plane,
+    make_vector,
+    whole,
+)
+from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
+from battlesnake_rl.mabs.train import BattlesnakeHyperparameters, BattlesnakeLauncher
 from tests.env_options import BASE, CASES, seen
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]

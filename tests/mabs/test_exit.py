@@ -16,7 +16,7 @@ from tests.progress import rows
 from tests.sagemaker_rl import first_page
 from tests.sagemaker_rl.doctored import doctor, mark_whole
 
-pytest.importorskip("heuristics._search")
+pytest.importorskip("battlesnake_heuristics.search._search")
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -31,7 +31,7 @@ SMALL = [
 
 
 def train(runs: Path, *arguments: str) -> int:
-    from mabs.launcher import main
+    from battlesnake_rl.mabs.train import main
 
     return main([*SMALL, "--runs", str(runs), *arguments])
 
@@ -46,7 +46,7 @@ def trained(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def test_a_run_leaves_curves_checkpoints_and_an_evaluation(trained: Path) -> None:
-    from heuristics.evaluation import Evaluation
+    from battlesnake_heuristics.search.evaluation import Evaluation
 
     table = rows(trained)
     assert [int(row["training_iteration"]) for row in table] == [1, 2, 3]
@@ -85,7 +85,7 @@ def test_a_resumed_run_goes_on_with_all_that_was_learned(trained: Path) -> None:
 def test_a_doctored_checkpoint_runs_nothing(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mabs.evaluation_fit import Samples
+    from battlesnake_rl.mabs.exit.evaluation_fit import Samples
 
     ran, runs = tmp_path / "ran", tmp_path / "runs"
     shutil.copytree(trained, runs / trained.name)
@@ -101,9 +101,9 @@ def test_a_doctored_checkpoint_runs_nothing(
 
 
 def test_the_champion_plays_inside_the_search(trained: Path) -> None:
-    from battlesnake_gym.board import Board
-    from heuristics.evaluation import Evaluation
-    from heuristics.search import Search
+    from battlesnake_gym.boards.board import Board
+    from battlesnake_heuristics.search.evaluation import Evaluation
+    from battlesnake_heuristics.search.search import Search
 
     board = Board.new(11, 11, 2)
     board.you_id = board.snakes[0].id
@@ -114,8 +114,8 @@ def test_the_champion_plays_inside_the_search(trained: Path) -> None:
 
 
 def test_it_is_no_policy_and_says_so(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from mabs import export
-    from mabs.policies import load
+    from battlesnake_rl.mabs import export
+    from battlesnake_rl.mabs.policy.policies import load
 
     with pytest.raises(SystemExit):
         export.main([str(trained), "-o", str(trained / "policy.onnx")])
@@ -125,7 +125,7 @@ def test_it_is_no_policy_and_says_so(trained: Path, capsys: pytest.CaptureFixtur
 
 
 def test_without_a_champion_there_is_nothing_to_export(trained: Path, tmp_path: Path) -> None:
-    from mabs.launcher import BattlesnakeLauncher
+    from battlesnake_rl.mabs.train import BattlesnakeLauncher
 
     newest = sorted((trained / "checkpoints").iterdir())[-1]
     checkpoint = tmp_path / "checkpoint"
@@ -139,15 +139,18 @@ def test_without_a_champion_there_is_nothing_to_export(trained: Path, tmp_path: 
 def test_each_champions_games_are_labelled_by_themselves() -> None:
     import numpy as np
 
-    from heuristics.selfplay import Player, Setup, play_games
-    from mabs.evaluation_fit import labelled
-    from mabs.exit import Fragment, _labelled
+    from battlesnake_heuristics.search.selfplay import SearchPlayer, SelfPlaySetup, play_games
+    from battlesnake_rl.mabs.exit.evaluation_fit import labelled
+    from battlesnake_rl.mabs.exit.exit import SearchedGames, _labelled
 
-    one, other = (play_games(seed, Setup(7, 7), [Player(nodes=20)] * 2, 600) for seed in (1, 1000))
-    apart = _labelled([Fragment(one, 0, 0, 0), Fragment(other, 0, 0, 1)])
+    one, other = (
+        play_games(seed, SelfPlaySetup(7, 7), [SearchPlayer(nodes=20)] * 2, 600)
+        for seed in (1, 1000)
+    )
+    apart = _labelled([SearchedGames(one, 0, 0, 0), SearchedGames(other, 0, 0, 1)])
     alone = np.concatenate([labelled(one).target, labelled(other).target])
     assert (apart.target == alone).all()
-    together = _labelled([Fragment(one, 0, 0, 1), Fragment(other, 0, 0, 1)])
+    together = _labelled([SearchedGames(one, 0, 0, 1), SearchedGames(other, 0, 0, 1)])
     assert (together.target != alone).any()
 
 
@@ -176,7 +179,7 @@ def test_an_iteration_is_broken_off(
     """A job that is told to stop has two minutes, and an iteration may take twenty."""
     import torch
 
-    from mabs.exit import EXIT
+    from battlesnake_rl.mabs.exit.exit import EXIT
 
     run = tmp_path / "EXIT"
     shutil.copytree(trained, run)
@@ -208,7 +211,7 @@ def test_an_iteration_is_broken_off(
 def test_a_runner_that_dies_is_replaced(ray_with_games: None) -> None:
     import ray
 
-    from mabs.exit import EXITConfig
+    from battlesnake_rl.mabs.exit.exit import EXITConfig
 
     config = EXITConfig()
     config.num_env_runners = 2

@@ -10,8 +10,8 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 def configured(*arguments: str) -> tuple[str, Any]:
     """The run's name and what the command would train, without training it."""
-    from mabs.launcher import BattlesnakeLauncher
-    from sagemaker_rl.launch import hyperparameters
+    from battlesnake_rl.launcher.launch import hyperparameters
+    from battlesnake_rl.mabs.train import BattlesnakeLauncher
 
     launcher = BattlesnakeLauncher()
     parser = argparse.ArgumentParser(allow_abbrev=False)
@@ -25,8 +25,8 @@ def configured(*arguments: str) -> tuple[str, Any]:
 
 
 def test_every_file_is_an_experiment() -> None:
-    from mabs import experiments
-    from mabs.environment import make_vector
+    from battlesnake_rl.mabs import experiments
+    from battlesnake_rl.mabs.play.environment import make_vector
 
     names = experiments.names()
     assert len(names) >= 9
@@ -80,14 +80,14 @@ def test_flags_win_over_the_experiment() -> None:
 
 
 def test_an_unknown_experiment_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    from mabs.launcher import main
+    from battlesnake_rl.mabs.train import main
 
     assert main(["--experiment", "hill-vanila", "--num-iters", "1"]) == 2
     assert "unknown experiment 'hill-vanila'; did you mean hill-vanilla" in capsys.readouterr().err
 
 
 def test_an_unknown_reward_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    from mabs.launcher import main
+    from battlesnake_rl.mabs.train import main
 
     assert main(["--rewards", '{"eaten": 1}', "--num-iters", "1"]) == 2
     assert "unknown reward event 'eaten'" in capsys.readouterr().err

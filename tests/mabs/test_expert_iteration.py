@@ -11,24 +11,24 @@ import pytest
 from numpy.typing import NDArray
 
 torch = pytest.importorskip("torch", reason="needs the extra rllib")
-pytest.importorskip("heuristics._search")
+pytest.importorskip("battlesnake_heuristics.search._search")
 pytestmark = [pytest.mark.rllib, pytest.mark.usefixtures("one_thread")]
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
-from heuristics.evaluation import INPUTS, Evaluation
-from heuristics.selfplay import (
+from battlesnake_heuristics.search.evaluation import INPUTS, Evaluation
+from battlesnake_heuristics.search.selfplay import (
     AT_RANDOM,
     IN_VAIN,
     ROW,
     SEARCHED,
     GamesRows,
-    Player,
-    Setup,
+    SearchPlayer,
+    SelfPlaySetup,
     play_game,
 )
-from mabs import expert_iteration
-from mabs.evaluation_fit import (
+from battlesnake_rl.mabs.exit import expert_iteration
+from battlesnake_rl.mabs.exit.evaluation_fit import (
     Model,
     Samples,
     chances,
@@ -36,14 +36,19 @@ from mabs.evaluation_fit import (
     loss_in_whole_numbers,
     stack_of,
 )
-from mabs.expert_iteration import Progress, Run, facts, main, strength
+from battlesnake_rl.mabs.exit.expert_iteration import Progress, Run, facts, main, strength
 
 
 def test_a_network_that_no_file_holds_yet_plays_what_it_was_trained_for(tmp_path: Path) -> None:
     made = Model().evaluation(facts(Progress(), "here"))
     made.save(tmp_path / "made.evaluation")
     read = Evaluation.load(tmp_path / "made.evaluation")
-    for setup in (Setup(), Setup(7, 7), Setup(19, 19, 4), Setup(ruleset="wrapped", snakes=4)):
+    for setup in (
+        SelfPlaySetup(),
+        SelfPlaySetup(7, 7),
+        SelfPlaySetup(19, 19, 4),
+        SelfPlaySetup(ruleset="wrapped", snakes=4),
+    ):
         game = Game(ruleset=setup.ruleset)
         board = Board.new(setup.width, setup.height, setup.snakes, game=game)
         assert made.objection(board) == read.objection(board) == ""
@@ -169,7 +174,7 @@ def test_every_number_of_snakes_has_its_stack() -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two kinds of quick games and small chunks."""
-    quick = ((0.5, Setup(7, 7)), (0.5, Setup(7, 7, 3)))
+    quick = ((0.5, SelfPlaySetup(7, 7)), (0.5, SelfPlaySetup(7, 7, 3)))
     monkeypatch.setattr(expert_iteration, "MIX", quick)
     monkeypatch.setattr(expert_iteration, "NODES", (30,))
     monkeypatch.setattr(expert_iteration, "CHUNK", 1000)
@@ -230,11 +235,11 @@ def test_the_command_ends_when_its_time_is_up(tmp_path: Path, small: None) -> No
 
 
 def test_the_stronger_of_two_wins_the_match() -> None:
-    strong, weak = Player(nodes=400), Player(nodes=8)
-    points, error = strength(strong, weak, Setup(7, 7), games=12)
+    strong, weak = SearchPlayer(nodes=400), SearchPlayer(nodes=8)
+    points, error = strength(strong, weak, SelfPlaySetup(7, 7), games=12)
     assert points > 0.8
     assert 0 <= error < 0.5
-    alike, _ = strength(strong, dataclasses.replace(strong), Setup(7, 7, 4), games=4)
+    alike, _ = strength(strong, dataclasses.replace(strong), SelfPlaySetup(7, 7, 4), games=4)
     assert alike == 0.5  # the same games with seats exchanged
 
 
@@ -244,5 +249,5 @@ def test_the_search_takes_the_weights_of_every_style(tmp_path: Path) -> None:
             return 9.0
 
     style = expert_iteration.Opponents(tmp_path, Widest(np.random.PCG64(1))).style()
-    game = play_game(1, Setup(max_turns=3), [Player(weights=style, nodes=10)] * 2)
+    game = play_game(1, SelfPlaySetup(max_turns=3), [SearchPlayer(weights=style, nodes=10)] * 2)
     assert game.turns <= 3

@@ -40,7 +40,7 @@ SMALL = [
 
 
 def train(runs: Path, *arguments: str) -> int:
-    from mabs.launcher import main
+    from battlesnake_rl.mabs.train import main
 
     return main([*SMALL, "--runs", str(runs), *arguments])
 
@@ -84,8 +84,8 @@ def test_a_finished_run_is_not_trained_again_and_ends_with_five_lines(
 
 
 def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
-    from battlesnake_gym.replay import Replay
-    from server.runs.folder import Run
+    from battlesnake_gym.records.replay import Replay
+    from battlesnake_server.runs.folder import Run
 
     run = Run(trained)
     assert run.state == "done"
@@ -113,7 +113,7 @@ def test_policy_equals_the_network(trained: Path) -> None:
     from ray.rllib.core.rl_module.rl_module import RLModule
     from torch.testing import assert_close
 
-    from mabs.policies import load_network
+    from battlesnake_rl.mabs.policy.policies import load_network
 
     onnx = trained / "model" / "policy.onnx"
     metadata = json.loads(onnx.with_suffix(".json").read_text())
@@ -153,7 +153,7 @@ def test_a_doctored_checkpoint_runs_nothing(trained: Path, tmp_path: Path) -> No
     checkpoint = copy / "checkpoints" / "checkpoint_000004"
     for path in checkpoint.rglob("class_and_ctor_args.pkl"):
         doctor(path, ran)
-    from mabs import export
+    from battlesnake_rl.mabs import export
 
     onnx = tmp_path / "policy.onnx"
     assert export.main([str(checkpoint), "-o", str(onnx)]) == 0
@@ -185,8 +185,9 @@ def test_a_resumed_checkpoint_that_holds_a_program_is_refused_unless_trusted(
 def test_a_policy_with_a_flipped_bit_is_refused_by_every_loader(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mabs import evaluate, policies
-    from server.arena import command
+    from battlesnake_rl.mabs import evaluate
+    from battlesnake_rl.mabs.policy import policies
+    from battlesnake_server.commands import arena_command as command
 
     path = tmp_path / "policy.onnx"
     for suffix in (".onnx", ".json"):
@@ -207,7 +208,7 @@ def test_a_policy_with_a_flipped_bit_is_refused_by_every_loader(
 def test_command_export_evaluate_and_plot(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mabs import evaluate, export, plot
+    from battlesnake_rl.mabs import evaluate, export, plot
 
     target = tmp_path / "snake.onnx"
     assert export.main([str(trained), "-o", str(target)]) == 0
@@ -279,9 +280,9 @@ def test_the_python_rules_are_refused_unless_they_are_allowed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("battlesnake_gym.engine.COMPILED", False)
-    monkeypatch.setattr("battlesnake_gym.build_check.why_not", "{} lies in ruins".format)
-    why = "the compiled engine is missing (battlesnake_gym._engine lies in ruins)"
+    monkeypatch.setattr("battlesnake_gym.engine.engine.COMPILED", False)
+    monkeypatch.setattr("battlesnake_gym.engine.build_check.why_not", "{} lies in ruins".format)
+    why = "the compiled engine is missing (battlesnake_gym.engine._engine lies in ruins)"
     assert train(run_folder, "--num-iters", "1") == 2
     told = capsys.readouterr().err
     assert why in told
@@ -383,7 +384,7 @@ def test_sigterm_to_the_whole_group_delivers_what_was_trained(
 def test_one_process_a_run_and_ctrl_c_twice_is_as_good_as_once(
     command: subprocess.Popen[str], run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sagemaker_rl.runs import checkpoints
+    from battlesnake_rl.launcher.runs import checkpoints
 
     run = run_folder / "DQN-5x5-2"
     while not ((run / "progress.csv").is_file() and rows(run)):
@@ -416,7 +417,7 @@ def test_a_full_disk_ends_a_run_with_one_line_and_a_whole_checkpoint(
     trained: Path, tmp_path: Path
 ) -> None:
     """In a file system of its own, with room for two checkpoints and a half."""
-    from sagemaker_rl.runs import checkpoints
+    from battlesnake_rl.launcher.runs import checkpoints
 
     own = ["unshare", "--user", "--map-root-user", "--mount"]
     if run(*own, "true").returncode:

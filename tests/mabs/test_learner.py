@@ -41,7 +41,7 @@ def batch_and_outputs() -> tuple[dict[str, Any], dict[str, Any]]:
 def test_the_loss_is_rllibs(double_q: bool, loss: str) -> None:
     from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 
-    from mabs.learner import SnakeDQNLearner
+    from battlesnake_rl.mabs.dqn.learner import SnakeDQNLearner
 
     config = SimpleNamespace(double_q=double_q, td_error_loss_fn=loss, gamma=0.9, num_atoms=1)
     batch, outputs = batch_and_outputs()
@@ -87,8 +87,8 @@ def test_a_report_has_all_that_rllibs_learner_tells(
 ) -> None:
     from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 
-    from mabs.dqn import DQNConfig
-    from mabs.learner import SnakeDQNLearner
+    from battlesnake_rl.mabs.dqn.dqn import DQNConfig
+    from battlesnake_rl.mabs.dqn.learner import SnakeDQNLearner
 
     # Nobody may train with RLlib's in our loop, but here it says what an update tells.
     monkeypatch.setattr(DQNConfig, "_check_classes", lambda config: None)
@@ -140,7 +140,7 @@ def test_gradients_are_clipped(small_config: Any, how: str) -> None:
 @pytest.mark.slow
 def test_two_learners_learn_as_one(small_config: Any) -> None:
     """Gradients are averaged: a batch moves the weights as far, and errors keep their order."""
-    from mabs.replay import Batch
+    from battlesnake_rl.mabs.dqn.replay_buffer import Batch
 
     def made(learners: int) -> Any:
         config = small_config("DQN").learners(num_learners=learners)

@@ -8,7 +8,7 @@ from tests.processes import run
 
 COUNT_PAGE_FAULTS = """
 import resource, sys
-from mabs.memory import keep_freed_memory
+from battlesnake_rl.mabs.play.memory import keep_freed_memory
 if sys.argv[1] == "kept" and not keep_freed_memory():
     sys.exit(3)
 def use():

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from battlesnake_gym import observations
 from battlesnake_gym.rules import Snake, State
+from battlesnake_gym.see import observations
 
 torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -19,7 +19,7 @@ SHAPE = (10, 7, 7)
 def module() -> Any:
     from gymnasium.spaces import Box, Discrete
 
-    from mabs.network import SnakeQModule
+    from battlesnake_rl.mabs.policy.q_network import SnakeQModule
 
     torch.manual_seed(0)
     built = SnakeQModule(
@@ -39,7 +39,7 @@ def planes(count: int, seed: int = 0) -> Any:
 
 @pytest.mark.parametrize("side", [1, 3, 7, 11, 19, 21, 25])
 def test_any_board_size(side: int) -> None:
-    from mabs.network import TRUNK, DuelingQNetwork
+    from battlesnake_rl.mabs.policy.q_network import TRUNK, DuelingQNetwork
 
     settings: dict[str, Any] = {**TRUNK, "head_plane": 6}
     network = DuelingQNetwork((10, side, side), **settings)
@@ -50,7 +50,7 @@ def test_any_board_size(side: int) -> None:
 
 @pytest.mark.parametrize(("height", "width"), [(7, 7), (5, 9), (1, 3)])
 def test_the_glimpse_is_what_lies_around_the_head(height: int, width: int) -> None:
-    from mabs.network import ConvTrunk
+    from battlesnake_rl.mabs.policy.q_network import ConvTrunk
 
     trunk = ConvTrunk((3, height, width), (2,), (1,), 4, glimpse=5, head_plane=1)
     boards = np.random.default_rng(1).integers(0, 256, (height * width, 3, height, width), np.uint8)
@@ -69,7 +69,7 @@ def test_the_glimpse_is_what_lies_around_the_head(height: int, width: int) -> No
 
 
 def test_the_gradient_of_the_convolutions_keeps_the_order_of_their_channels() -> None:
-    from mabs.network import ConvTrunk
+    from battlesnake_rl.mabs.policy.q_network import ConvTrunk
 
     trunk = ConvTrunk((3, 7, 7), (8,), (1,), 4, glimpse=0, head_plane=None)
     seen: list[Any] = []
@@ -90,7 +90,7 @@ def test_several_networks_over_the_same_boards_say_what_each_says_alone(module: 
 
 @pytest.mark.parametrize("observation", ["planes", "facing", {"name": "planes", "frames": 2}])
 def test_the_head_plane_is_brightest_at_the_own_head(observation: Any) -> None:
-    from mabs.environment import head_plane
+    from battlesnake_rl.mabs.play.environment import head_plane
 
     body = [(x if y % 2 else 6 - x, y) for y in range(6) for x in range(7)]
     state = State(turn=3, width=7, height=7, snakes=[Snake("a", body), Snake("b", [(3, 6)])])
@@ -102,13 +102,13 @@ def test_the_head_plane_is_brightest_at_the_own_head(observation: Any) -> None:
 
 
 def test_heads_that_no_plane_tells_apart_have_no_glimpse() -> None:
-    from mabs.environment import head_plane
+    from battlesnake_rl.mabs.play.environment import head_plane
 
     assert head_plane({"observation": "flat-51s"}) is None
 
 
 def test_no_glimpse_without_a_head_plane_and_none_of_even_side() -> None:
-    from mabs.network import ConvTrunk
+    from battlesnake_rl.mabs.policy.q_network import ConvTrunk
 
     blind = ConvTrunk((10, 7, 7), (8,), (2,), 4, glimpse=7, head_plane=None)
     assert blind.dense.in_features == 8 * 4 * 4
@@ -160,7 +160,7 @@ def test_bfloat16_says_nearly_the_same(module: Any) -> None:
 def test_the_mean_of_the_weights_leans_towards_late_ones(module: Any) -> None:
     from copy import deepcopy
 
-    from mabs.network import RECENT
+    from battlesnake_rl.mabs.policy.q_network import RECENT
 
     learner = deepcopy(module)
     drawn = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
@@ -191,7 +191,7 @@ def test_rllibs_runners_explore_allowed_moves_only() -> None:
     from gymnasium.spaces import Box, Dict, Discrete
     from ray.rllib.core.columns import Columns
 
-    from mabs.network import SnakeQModule
+    from battlesnake_rl.mabs.policy.q_network import SnakeQModule
 
     space = Dict(observations=Box(0, 255, SHAPE, np.uint8), action_mask=Box(0, 1, (4,), np.int8))
     module = SnakeQModule(

@@ -22,9 +22,9 @@ def seated(
 
     Those of ``past`` are functions from boards to values.
     """
-    from mabs.environment import make_vector
-    from mabs.opponents import Opponents
-    from mabs.past_selves import PastSelves
+    from battlesnake_rl.mabs.play.environment import make_vector
+    from battlesnake_rl.mabs.play.opponents import Opponents
+    from battlesnake_rl.mabs.play.past_selves import PastSelves
 
     selves = PastSelves(lambda function: function)
     for function in past:
@@ -91,7 +91,7 @@ def test_everybody_makes_its_own_moves() -> None:
     ],
 )
 def test_impossible_opponents_are_refused(shares: Any, words: str) -> None:
-    from mabs.environment import make_vector
+    from battlesnake_rl.mabs.play.environment import make_vector
 
     with pytest.raises(ValueError, match=words):
         make_vector(1, SMALL | {"opponents": shares})
@@ -127,7 +127,7 @@ def test_a_past_self_keeps_its_seats_until_the_game_is_over_and_hears_how_it_wen
 
 
 def test_hard_past_selves_are_drawn_more_often_and_all_of_training_is_kept() -> None:
-    from mabs.past_selves import KEPT, PastSelves
+    from battlesnake_rl.mabs.play.past_selves import KEPT, PastSelves
 
     selves = PastSelves(lambda weights: lambda frames: np.full((1, 4), weights, np.float32))
     for number in range(1, 101):
@@ -209,7 +209,7 @@ def test_a_policy_for_other_games_is_refused(
 def test_the_command_refuses_a_policy_that_is_not_there(
     ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mabs.launcher import main
+    from battlesnake_rl.mabs.train import main
 
     shares = '{"policy:nowhere.onnx": 0.5}'
     assert main(["--num-iters", "1", "--runs", str(run_folder), "--opponents", shares]) == 2
@@ -219,7 +219,7 @@ def test_the_command_refuses_a_policy_that_is_not_there(
 
 @pytest.fixture
 def runner(small_config: Any) -> Any:
-    from mabs.runner import BatchedEnvRunner
+    from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
 
     config = small_config("DQN", num_snakes=3, opponents=SHARES)
     one = BatchedEnvRunner(config=config, worker_index=0, num_workers=0)
@@ -250,7 +250,7 @@ def test_nothing_is_learned_from_opponents(runner: Any) -> None:
 def test_past_selves_play_by_the_weights_of_then_and_survive_a_checkpoint(
     small_config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
-    from mabs import dqn
+    from battlesnake_rl.mabs.dqn import dqn
 
     monkeypatch.setattr(dqn, "PAST_SELF_EVERY", 200)
     config = small_config(algorithm, num_snakes=3, opponents=SHARES)
@@ -283,7 +283,7 @@ def values_of_runners(algorithm: Any) -> list[dict[str, Any]]:
     def ask(runner: Any) -> dict[str, Any]:
         import copy
 
-        from mabs.runner import q_values
+        from battlesnake_rl.mabs.dqn.runner import q_values
 
         module = copy.deepcopy(runner.module)
         shape = (5, *module["default_policy"].observation_space.shape)
@@ -307,7 +307,7 @@ def values_of_runners(algorithm: Any) -> list[dict[str, Any]]:
 
 
 def test_what_thinking_opponents_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mabs import opponents
+    from battlesnake_rl.mabs.play import opponents
 
     # The engine plays this one for nothing.
     assert opponents.thought_per_step({"hungry": 0.5, "past": 0.2}, 7, 7, 2) == 0

@@ -17,10 +17,10 @@ import dataclasses
 import numpy as np
 import torch
 
-from battlesnake_gym import masks, observations, rewards
+from battlesnake_gym.see import masks, observations, rewards
 from battlesnake_gym.rules import MAPS, register_map
-from heuristics import Filter, as_mask
-from mabs.dqn import DQN
+from battlesnake_heuristics import Filter, as_mask
+from battlesnake_rl.mabs.dqn.dqn import DQN
 
 
 def setup(game, state):
@@ -82,8 +82,9 @@ class Wrong(torch.nn.Module):
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file, named to every command; what it registers goes again."""
-    from battlesnake_gym import masks, observations, own_files, rewards
+    from battlesnake_gym.common import own_files
     from battlesnake_gym.rules import MAPS
+    from battlesnake_gym.see import masks, observations, rewards
 
     for registry in (MAPS, observations._own, masks._own, rewards.EVENTS):
         for name in ("door-map", "door-planes", "door-climbed", "door-low"):
@@ -111,10 +112,10 @@ def test_one_file_works_from_training_to_the_arena(
 ) -> None:
     from battlesnake_gym import Board
     from battlesnake_gym.rules import Game
-    from mabs import evaluate
-    from mabs.launcher import main
-    from server.arena import command
-    from server.live.app import create_app
+    from battlesnake_rl.mabs import evaluate
+    from battlesnake_rl.mabs.train import main
+    from battlesnake_server.commands import arena_command as command
+    from battlesnake_server.live.app import create_app
 
     experiment = tmp_path / "my-experiment.yaml"
     experiment.write_text(EXPERIMENT)
@@ -161,7 +162,7 @@ def test_one_file_works_from_training_to_the_arena(
         (["--network", "{file}:Nett"], "unknown network 'Nett'; did you mean Net"),
         (["--network", "{file}"], "network must be FILE.py:NAME"),
         (["--network", "{file}:Net", "--algorithm", "PPO"], "network needs DQN or APEX, got PPO"),
-        (["--algorithm", "{file}:Net"], "must be a subclass of mabs.dqn.DQN"),
+        (["--algorithm", "{file}:Net"], "must be a subclass of battlesnake_rl.mabs.dqn.dqn.DQN"),
         (["--algorithm", "DQM"], "did you mean DQN.*or give FILE.py:NAME"),
         (["--experiment", "absent.yaml"], "there is no experiment file absent.yaml"),
         (["--experiment", "{file}.yaml"], "must be a table of hyperparameters"),
@@ -175,7 +176,7 @@ def test_the_check_finds_it_before_anything_starts(
 ) -> None:
     import re
 
-    from mabs.launcher import main
+    from battlesnake_rl.mabs.train import main
 
     Path(f"{file}.yaml").write_text("[1, 2]")
     given = [argument.replace("{file}", str(file)) for argument in arguments]
@@ -184,7 +185,7 @@ def test_the_check_finds_it_before_anything_starts(
 
 
 def test_what_is_fine_passes_the_check(file: Path) -> None:
-    from mabs.launcher import main
+    from battlesnake_rl.mabs.train import main
 
     seats = ["--num-agents", "2", "--starts", "[[1, 1], [5, 5]]", "--food-at", "[[1, 2], [5, 4]]"]
     rewards = ["--rewards", '["survival", {"won": 1}]', "--frames", "2"]

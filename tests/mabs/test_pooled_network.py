@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytestmark = pytest.mark.rllib
 
 from battlesnake_gym import VectorBattlesnake
-from mabs.pooled_network import PooledNetwork, around
+from battlesnake_rl.mabs.policy.pooled_network import PooledNetwork, around
 
 
 @pytest.mark.parametrize("side", [7, 11])

@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip("ray", reason="needs the extra rllib")
 
-from battlesnake_gym import observations
-from battlesnake_gym.board import Board
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
-from mabs import recorded
-from mabs.environment import DEFAULTS
+from battlesnake_gym.see import observations
+from battlesnake_rl.mabs.dqn import recorded
+from battlesnake_rl.mabs.play.environment import DEFAULTS
 from tests.algorithms import built, noted_batches
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mabs.replay import PRIORITY_FLOOR, Fragment, Replay, SumTree
+from battlesnake_rl.mabs.dqn.replay_buffer import PRIORITY_FLOOR, Fragment, ReplayBuffer, SumTree
 
 FRAME = (2, 3, 3)
 
@@ -52,7 +52,7 @@ def test_sum_tree_never_finds_an_empty_leaf_at_the_very_end() -> None:
 
 
 def test_transitions_keep_their_frames_while_the_ring_turns() -> None:
-    replay = Replay(10, FRAME, seed=0)
+    replay = ReplayBuffer(10, FRAME, seed=0)
     number = 0
     for turn, length in enumerate([4, 3, 5, 3, 6, 4, 7]):
         replay.add(fragment(list(range(number, number + length)), step=1 + turn % 2))
@@ -68,7 +68,7 @@ def test_transitions_keep_their_frames_while_the_ring_turns() -> None:
 
 
 def test_rows_are_drawn_in_proportion_to_their_priority() -> None:
-    replay = Replay(8, FRAME, alpha=0.5, beta=1.0, seed=1)
+    replay = ReplayBuffer(8, FRAME, alpha=0.5, beta=1.0, seed=1)
     replay.add(fragment([0, 1, 2]))
     errors = np.array([0.0, 8.0], dtype=np.float32)
     replay.update_priorities(np.array([0, 1]), errors)
@@ -83,7 +83,7 @@ def test_rows_are_drawn_in_proportion_to_their_priority() -> None:
 
 
 def test_priorities_of_overwritten_rows_are_not_touched() -> None:
-    replay = Replay(4, FRAME, seed=0)
+    replay = ReplayBuffer(4, FRAME, seed=0)
     replay.add(fragment([0, 1, 2]))
     stale = np.array([0, 1])
     replay.add(fragment([3, 4, 5]))
@@ -95,10 +95,10 @@ def test_priorities_of_overwritten_rows_are_not_touched() -> None:
 
 
 def test_a_restored_replay_goes_on_exactly() -> None:
-    replay = Replay(10, FRAME, seed=3)
+    replay = ReplayBuffer(10, FRAME, seed=3)
     for start in range(0, 30, 4):
         replay.add(fragment(list(range(start, start + 4))))
-    copy = Replay(10, FRAME, seed=99)
+    copy = ReplayBuffer(10, FRAME, seed=99)
     copy.set_state(replay.get_state())
     for _ in range(3):
         one, other = replay.sample(16), copy.sample(16)
@@ -111,13 +111,13 @@ def test_a_restored_replay_goes_on_exactly() -> None:
 
 
 def test_refusals_name_what_is_wrong() -> None:
-    replay = Replay(4, FRAME)
+    replay = ReplayBuffer(4, FRAME)
     with pytest.raises(ValueError, match="no transition yet"):
         replay.sample(1)
     with pytest.raises(ValueError, match="5 rows does not fit a replay of 4"):
         replay.add(fragment([0, 1, 2, 3, 4]))
     with pytest.raises(ValueError, match=r"frames must have shape \(1, 1, 1\), got \(2, 3, 3\)"):
-        Replay(4, (1, 1, 1)).add(fragment([0, 1]))
+        ReplayBuffer(4, (1, 1, 1)).add(fragment([0, 1]))
     replay.add(fragment([0, 1]))
     with pytest.raises(ValueError, match="restore with the capacity it was stored with"):
-        Replay(1, FRAME).set_state(replay.get_state())
+        ReplayBuffer(1, FRAME).set_state(replay.get_state())

@@ -35,8 +35,8 @@ OWN = {"DQN": 6, "APEX": 8}
 
 @pytest.mark.parametrize("name", ["DQN", "APEX"])
 def test_every_field_is_honoured_or_refused(name: str) -> None:
-    from mabs import algorithms
-    from mabs.rllib_settings import HONOURED, KEPT, fields, public_name
+    from battlesnake_rl.mabs import algorithms
+    from battlesnake_rl.mabs.play.rllib_settings import HONOURED, KEPT, fields, public_name
 
     counts = dict.fromkeys(("honoured", "refused", "kept by RLlib", "ours"), 0)
     plain = algorithms.configure(name, {})
@@ -86,7 +86,7 @@ def _rllibs() -> Any:
     ],
 )
 def test_what_is_refused_says_what_to_do(change: Callable[[Any], Any], message: str) -> None:
-    from mabs import algorithms
+    from battlesnake_rl.mabs import algorithms
 
     with pytest.raises(ValueError, match=message):
         change(algorithms.configure("DQN", {})).validate()
@@ -95,7 +95,7 @@ def test_what_is_refused_says_what_to_do(change: Callable[[Any], Any], message: 
 def test_what_ray_tune_notes_in_a_configuration_is_passed_over() -> None:
     from ray.tune import result
 
-    from mabs import algorithms
+    from battlesnake_rl.mabs import algorithms
 
     config = algorithms.configure("DQN", {})
     for name in (result.STDOUT_FILE, result.STDERR_FILE, result.TRIAL_INFO):
@@ -131,8 +131,8 @@ def _with(config: Any, name: str) -> Any:
 def test_a_module_without_the_interfaces_is_refused() -> None:
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-    from mabs import algorithms
-    from mabs.actor_critic import SnakeActorCritic
+    from battlesnake_rl.mabs import algorithms
+    from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
 
     config = algorithms.configure("DQN", {})
     config.rl_module(rl_module_spec=RLModuleSpec(module_class=SnakeActorCritic))
@@ -165,8 +165,8 @@ def trained(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> I
     from ray.rllib.callbacks.callbacks import RLlibCallback
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-    from mabs import algorithms
-    from mabs.dqn import DQNConfig
+    from battlesnake_rl.mabs import algorithms
+    from battlesnake_rl.mabs.dqn.dqn import DQNConfig
     from tests.mabs.conftest import SMALL
 
     heard = Heard()
@@ -240,7 +240,7 @@ def trained(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> I
 def _narrow() -> type:
     from torch import nn
 
-    from mabs.network import SnakeQModule
+    from battlesnake_rl.mabs.policy.q_network import SnakeQModule
 
     class Narrow(SnakeQModule):
         """One's own network: a layer and no more."""
@@ -256,7 +256,7 @@ def _narrow() -> type:
 
 
 def test_every_honoured_field_is_read(trained: Trained) -> None:
-    from mabs.rllib_settings import HONOURED
+    from battlesnake_rl.mabs.play.rllib_settings import HONOURED
 
     unread = HONOURED - trained.heard.read
     assert unread <= ELSEWHERE, unread - ELSEWHERE
@@ -315,7 +315,7 @@ def test_the_module_is_what_is_exported(trained: Trained) -> None:
 
 
 def test_a_network_without_dueling_has_one_head(small_config: Any) -> None:
-    from mabs.network import DuelingQNetwork, network_settings
+    from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, network_settings
 
     config = small_config("DQN").training(dueling=False)
     settings = network_settings(config.model_config)

@@ -33,7 +33,7 @@ PUBLISHED = {
 
 
 def test_the_published_hyperparameters_are_taken() -> None:
-    from mabs.starter_pack import translated
+    from battlesnake_rl.mabs.starter_pack import translated
 
     values, said = translated(PUBLISHED)
     prefix = "rl.training.config."
@@ -52,7 +52,7 @@ def test_the_published_hyperparameters_are_taken() -> None:
 def test_the_command_takes_them(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mabs.launcher import main
+    from battlesnake_rl.mabs.train import main
 
     monkeypatch.setenv("SM_HPS", json.dumps(PUBLISHED))
     status = main(["--check"])
@@ -76,14 +76,14 @@ def test_the_command_takes_them(
     ],
 )
 def test_what_has_no_counterpart_is_answered(given: dict[str, object], message: str) -> None:
-    from mabs.starter_pack import translated
+    from battlesnake_rl.mabs.starter_pack import translated
 
     with pytest.raises(ValueError, match=message):
         translated(given)
 
 
 def test_the_page_has_every_name() -> None:
-    from mabs.starter_pack import INSTEAD, NAMES
+    from battlesnake_rl.mabs.starter_pack import INSTEAD, NAMES
 
     page = (Path(__file__).parents[2] / "docs" / "starter-pack.md").read_text()
     named = {word.removeprefix("rl.training.config.") for word in re.findall(r"`([^`]+)`", page)}

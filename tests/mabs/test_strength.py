@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 pytest.importorskip("ray", reason="needs the extra rllib")
-pytest.importorskip("heuristics._search")
+pytest.importorskip("battlesnake_heuristics.search._search")
 
-from heuristics import ladder
-from heuristics.ladder import Placement
-from heuristics.match import start_seed
-from mabs import matches, strength
-from mabs.environment import DEFAULTS
-from mabs.strength import Measurement, Record, Strength
+from battlesnake_heuristics.judge import ladder
+from battlesnake_heuristics.judge.ladder import Placement
+from battlesnake_heuristics.judge.match import start_seed
+from battlesnake_rl.mabs.measure import matches, strength
+from battlesnake_rl.mabs.measure.strength import Measurement, Record, Strength
+from battlesnake_rl.mabs.play.environment import DEFAULTS
 from tests.algorithms import built
 from tests.mabs.conftest import SMALL
 from tests.progress import rows
@@ -45,7 +45,7 @@ def test_a_pair_is_one_start_from_both_seats(monkeypatch: pytest.MonkeyPatch) ->
     def play(values: Any, env_config: Any, opponents: Any, own: Any, seed: int, **more: Any) -> Any:
         seen.update(opponents=opponents, own=own.tolist(), config=env_config, **more)
         won = np.array([True, False, False, True])
-        return matches.Played(won, np.array([False, True, False, False]), np.zeros(4))
+        return matches.PlayedGames(won, np.array([False, True, False, False]), np.zeros(4))
 
     monkeypatch.setattr(matches, "play", play)
     assert matches.play_pairs(upwards, UNMASKED, ["hungry", "tree"], seed=3, first=5) == [3, 2]
@@ -226,7 +226,7 @@ def test_all_that_is_reported_has_a_column() -> None:
     numbers = set(strength.CSV_COLUMNS.values())
     measured = Measurement(1.0, 1, 0, 2, 2, "", {"hungry": [0, 0, 1, 0, 0]})
     record = Record([measured], 0, 60.0, 3.0)
-    from sagemaker_rl.runs.curves import flatten
+    from battlesnake_rl.launcher.runs.curves import flatten
 
     assert {name for name, _ in flatten(record.results())} <= numbers
 
@@ -234,7 +234,7 @@ def test_all_that_is_reported_has_a_column() -> None:
 @pytest.fixture
 def exact_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of all processes looks whenever it is asked, not once a second."""
-    monkeypatch.setattr("mabs.cpu_time.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("battlesnake_rl.mabs.measure.cpu_time.LOOK_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("exact_clock")
@@ -243,7 +243,7 @@ def test_the_clock_counts_what_was_started() -> None:
     import sys
     import time
 
-    from mabs.cpu_time import FamilyClock
+    from battlesnake_rl.mabs.measure.cpu_time import FamilyClock
 
     clock = FamilyClock()
     before, own = clock(), time.process_time()
@@ -278,10 +278,10 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_dqn_tells_its_elo_and_exports_its_best(
     at_once: None, small_config: Any, tmp_path: Path
 ) -> None:
-    from mabs import policies
-    from mabs.export import export_checkpoint
-    from mabs.launcher import BattlesnakeLauncher
-    from sagemaker_rl.runs import checkpoints
+    from battlesnake_rl.launcher.runs import checkpoints
+    from battlesnake_rl.mabs.export import export_checkpoint
+    from battlesnake_rl.mabs.policy import policies
+    from battlesnake_rl.mabs.train import BattlesnakeLauncher
 
     config = small_config("DQN", action_mask="none")
     with built(config) as algorithm:
@@ -325,9 +325,9 @@ def test_dqn_tells_its_elo_and_exports_its_best(
 
 
 def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_path: Path) -> None:
-    from mabs import policies
-    from mabs.launcher import BattlesnakeLauncher
-    from sagemaker_rl.runs import checkpoints
+    from battlesnake_rl.launcher.runs import checkpoints
+    from battlesnake_rl.mabs.policy import policies
+    from battlesnake_rl.mabs.train import BattlesnakeLauncher
 
     with built(small_config("DQN")) as algorithm:
         algorithm.train()
@@ -347,7 +347,8 @@ def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_
 def test_the_other_algorithms_tell_theirs(
     at_once: None, ray_with_games: None, small_config: Any, name: str, tmp_path: Path
 ) -> None:
-    from mabs import algorithms, policies
+    from battlesnake_rl.mabs import algorithms
+    from battlesnake_rl.mabs.policy import policies
 
     if name == "APEX":
         config = small_config(name)
@@ -376,7 +377,7 @@ def test_the_command_writes_it_everywhere_and_ends_with_a_table(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from mabs import evaluate
+    from battlesnake_rl.mabs import evaluate
     from tests.mabs.test_launcher import train
 
     assert train(run_folder, "--num-iters", "2") == 0
@@ -424,7 +425,7 @@ def test_the_command_writes_it_everywhere_and_ends_with_a_table(
 def test_an_impossible_share_is_refused_before_anything_starts(
     run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mabs.launcher import main
+    from battlesnake_rl.mabs.train import main
 
     for name in ("DQN", "PPO"):
         command = ["--algorithm", name, "--num-iters", "1", "--runs", str(run_folder), "--check"]

@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("ray", reason="needs the extra rllib")
 
 from battlesnake_gym.rules import MOVES
-from mabs import symmetry
-from mabs.environment import DEFAULTS, make_vector
+from battlesnake_rl.mabs.play.environment import DEFAULTS, make_vector
+from battlesnake_rl.mabs.policy import symmetry
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 

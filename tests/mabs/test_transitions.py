@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mabs.environment import make_vector
-from mabs.transitions import Turns, build_fragment
+from battlesnake_rl.mabs.dqn.transitions import Turns, build_fragment
+from battlesnake_rl.mabs.play.environment import make_vector
 
 GAMMA = 0.9
 

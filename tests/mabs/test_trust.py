@@ -27,7 +27,7 @@ SETTINGS = {
 
 
 def train(runs: Path, name: str, iterations: int) -> int:
-    from mabs.launcher import main
+    from battlesnake_rl.mabs.train import main
 
     common = ["--algorithm", name, "--name", "it", "--seed", "3", "--runs", str(runs)]
     return main([*common, *SETTINGS[name], "--num-iters", str(iterations)])
@@ -37,9 +37,9 @@ def train(runs: Path, name: str, iterations: int) -> int:
 def test_no_algorithm_runs_what_a_checkpoint_holds(
     name: str, ray_with_games: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mabs import export
-    from sagemaker_rl.runs import checkpoints
-    from sagemaker_rl.runs.checkpoints import CheckpointError
+    from battlesnake_rl.launcher.runs import checkpoints
+    from battlesnake_rl.launcher.runs.checkpoints import CheckpointError
+    from battlesnake_rl.mabs import export
 
     assert train(tmp_path, name, 1) == 0, capsys.readouterr().err
     (checkpoint,) = (tmp_path / "it" / "checkpoints").iterdir()

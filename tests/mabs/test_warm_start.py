@@ -22,11 +22,11 @@ def exported(ray_with_games: None, tmp_path: Path) -> Callable[..., Path]:
     import torch
 
     from battlesnake_gym import policy_file
-    from battlesnake_gym.policy_export import write_onnx
-    from mabs import algorithms
-    from mabs.actor_critic import PolicyNetwork
-    from mabs.environment import make_vector
-    from mabs.network import DuelingQNetwork, build, network_settings
+    from battlesnake_rl.mabs import algorithms
+    from battlesnake_rl.mabs.play.environment import make_vector
+    from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
+    from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, build, network_settings
+    from battlesnake_rl.policy_export import write_onnx
 
     def make(algorithm: str = "DQN", **games: Any) -> Path:
         config = algorithms.configure(algorithm, GAMES | games)
@@ -53,7 +53,8 @@ def test_everybody_begins_with_its_weights(
 ) -> None:
     import torch
 
-    from mabs import algorithms, warm_start
+    from battlesnake_rl.mabs import algorithms
+    from battlesnake_rl.mabs.policy import warm_start
 
     config = algorithms.configure(name, GAMES).env_runners(num_env_runners=0)
     warm_start.take(config, str(exported(name)))
@@ -90,7 +91,7 @@ def test_what_does_not_fit_is_refused_before_anything_starts(
     words: list[str],
     message: str,
 ) -> None:
-    from mabs.launcher import main
+    from battlesnake_rl.mabs.train import main
 
     status = main([*TINY, "--start-from", str(exported() / "policy.onnx"), *words])
     assert status == (2 if message else 0)
@@ -116,7 +117,8 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
 def test_a_job_goes_on_from_the_policy_in_its_channel(
     exported: Callable[..., Path], job: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mabs import launcher, warm_start
+    from battlesnake_rl.mabs import train as launcher
+    from battlesnake_rl.mabs.policy import warm_start
 
     begun = []
     monkeypatch.setattr(warm_start, "take", lambda config, path: begun.append(path))
@@ -136,7 +138,7 @@ def test_a_job_goes_on_from_the_policy_in_its_channel(
 def test_data_that_nobody_reads_end_a_job_with_the_reason(
     ray_with_games: None, job: Callable[..., Path], tmp_path: Path
 ) -> None:
-    from mabs.launcher import main
+    from battlesnake_rl.mabs.train import main
 
     failure = job(training=tmp_path)
     assert main(TINY) == 2
@@ -149,7 +151,7 @@ def test_data_that_nobody_reads_end_a_job_with_the_reason(
 def test_recorded_games_come_from_a_channel(
     job: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mabs import launcher
+    from battlesnake_rl.mabs import train as launcher
 
     configs: list[Any] = []
 
@@ -169,8 +171,8 @@ def test_recorded_games_come_from_a_channel(
 def test_opponents_come_from_a_channel(
     exported: Callable[..., Path], job: Callable[..., Path], tmp_path: Path
 ) -> None:
-    from mabs.launcher import main
-    from server.pack import main as pack
+    from battlesnake_rl.mabs.train import main
+    from battlesnake_server.commands.pack import main as pack
 
     folder = exported().rename(tmp_path / "brought")
     (folder / "policy.onnx").rename(folder / "strong.onnx")
@@ -187,8 +189,8 @@ def test_opponents_come_from_a_channel(
 
 
 def test_bundles_take_seats(small_config: Any, tmp_path: Path) -> None:
-    from mabs.runner import BatchedEnvRunner
-    from server.pack import main as pack
+    from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
+    from battlesnake_server.commands.pack import main as pack
 
     bundle = tmp_path / "mine.zip"
     assert pack(["--snake", "hungry", "-o", str(bundle)]) == 0

@@ -20,7 +20,7 @@ QUICK = {"turns_per_iteration": 60, "batch_size": 8, "warmup_batches": 1, "updat
 def mxnet_python() -> Path:
     """The Python of MXNet's environment; without one the test is skipped."""
     pytest.importorskip("ray", reason="needs the extra rllib")
-    from mxnet_baseline import algorithm
+    from battlesnake_rl.mxnet_baseline import mxnet_algorithm as algorithm
 
     try:
         return algorithm.interpreter()
@@ -31,7 +31,7 @@ def mxnet_python() -> Path:
 @pytest.fixture
 def run_in_mxnet(mxnet_python: Path) -> Callable[[str], str]:
     """A function that runs a script beside MXNet and returns what it printed."""
-    from mxnet_baseline import algorithm
+    from battlesnake_rl.mxnet_baseline import mxnet_algorithm as algorithm
 
     def run(script: str) -> str:
         done = subprocess.run(
@@ -50,7 +50,7 @@ def run_in_mxnet(mxnet_python: Path) -> Callable[[str], str]:
 @pytest.fixture
 def quick_config(mxnet_python: Path) -> Any:
     """A configuration that trains in a second or two."""
-    from mxnet_baseline.algorithm import MXNetConfig
+    from battlesnake_rl.mxnet_baseline.mxnet_algorithm import MXNetConfig
 
     config = MXNetConfig().environment("battlesnake", env_config=SMALL)
     return config.debugging(seed=7).update_from_dict(QUICK)

@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 
 def test_only_its_own_observation() -> None:
-    from mxnet_baseline.algorithm import MXNetConfig
-    from mxnet_baseline.settings import OBSERVATION
+    from battlesnake_rl.mxnet_baseline.mxnet_algorithm import MXNetConfig
+    from battlesnake_rl.mxnet_baseline.mxnet_settings import OBSERVATION
 
     config = MXNetConfig().environment("battlesnake", env_config=SMALL)
     assert config.env_config["observation"] == OBSERVATION
@@ -37,7 +37,7 @@ def test_impossible_settings_are_refused(quick_config: Any) -> None:
 
 
 def test_without_mxnet_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from mxnet_baseline import algorithm
+    from battlesnake_rl.mxnet_baseline import mxnet_algorithm as algorithm
 
     monkeypatch.setenv("MXNET_PYTHON", str(tmp_path / "python"))
     with pytest.raises(ValueError, match=re.escape(f"{tmp_path}/python is not there")):
@@ -47,7 +47,7 @@ def test_without_mxnet_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_a_setting_that_it_does_not_have_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from mabs.launcher import main
+    from battlesnake_rl.mabs.train import main
 
     command = ["--algorithm", "MXNET", "--num-iters", "1", "--runs", str(tmp_path)]
     assert main([*command, "--rl.training.config.n_step", "3"]) == 2
@@ -77,12 +77,12 @@ def test_it_plays_the_ladder_and_exports_its_best(
     script = f"""
 import functools, json, pathlib
 import numpy as np
-from mabs import strength
-from mxnet_baseline import dqn, export, network
-from mxnet_baseline.settings import OBSERVATION, Settings
+from battlesnake_rl.mabs.measure import strength
+from battlesnake_rl.mxnet_baseline import mxnet_dqn as dqn, mxnet_export as export, mxnet_network as network
+from battlesnake_rl.mxnet_baseline.mxnet_settings import OBSERVATION, Settings
 strength.LEAST_SECONDS = strength.GROWTH = 0.0
 strength.place = functools.partial(strength.place, games=2)
-from mabs.environment import DEFAULTS
+from battlesnake_rl.mabs.play.environment import DEFAULTS
 game = {{**DEFAULTS, "num_snakes": 2, "width": 5, "height": 5, "observation": OBSERVATION}}
 make = lambda: dqn.Baseline(game, Settings(turns_per_iteration=10), seed=1)
 baseline, folder = make(), pathlib.Path({str(tmp_path)!r})
@@ -128,7 +128,7 @@ def test_the_same_seed_learns_the_same(quick_config: Any) -> None:
 
 @pytest.mark.slow
 def test_a_checkpoint_goes_on(quick_config: Any, tmp_path: Path) -> None:
-    from mxnet_baseline.algorithm import write_onnx
+    from battlesnake_rl.mxnet_baseline.mxnet_algorithm import write_onnx
 
     algorithm = quick_config.build_algo()
     algorithm.train()
@@ -163,11 +163,11 @@ def test_a_process_that_dies_is_told_of(quick_config: Any) -> None:
 
 
 def test_from_the_command_to_a_served_policy(mxnet_python: Path, tmp_path: Path) -> None:
-    from battlesnake_gym.board import Board
-    from mabs.launcher import main
-    from sagemaker_rl.runs import run_folder
-    from server.policy import Policy
-    from server.strategies import PolicySnake
+    from battlesnake_gym.boards.board import Board
+    from battlesnake_rl.launcher.runs import run_folder
+    from battlesnake_rl.mabs.train import main
+    from battlesnake_server.onnx_policy import Policy
+    from battlesnake_server.strategies import PolicySnake
 
     command = ["--algorithm", "MXNET", "--runs", str(tmp_path), "--name", "b", "--map-size", "7"]
     settings = ["--rl.training.config.turns_per_iteration", "50", "--num-agents", "2"]

@@ -15,8 +15,8 @@ BASELINE = """
 import json
 import numpy as np
 from mxnet import nd
-from mxnet_baseline.dqn import Baseline
-from mxnet_baseline.settings import OBSERVATION, Settings
+from battlesnake_rl.mxnet_baseline.mxnet_dqn import Baseline
+from battlesnake_rl.mxnet_baseline.mxnet_settings import OBSERVATION, Settings
 
 env_config = {"num_snakes": 2, "width": 5, "height": 5, "observation": OBSERVATION}
 baseline = Baseline(env_config, Settings(batch_size=8, gamma=0.5, tau=TAU, lr=5e-3), seed=3)
@@ -26,7 +26,7 @@ baseline = Baseline(env_config, Settings(batch_size=8, gamma=0.5, tau=TAU, lr=5e
 def test_the_examples_of_the_modules_that_need_mxnet(run_in_mxnet: RunInMXNet) -> None:
     script = """
 import doctest
-from mxnet_baseline import dqn, export, network, worker
+from battlesnake_rl.mxnet_baseline import mxnet_dqn as dqn, mxnet_export as export, mxnet_network as network, mxnet_worker as worker
 
 modules = dqn, export, network, worker
 print(sum(doctest.testmod(module, raise_on_error=True).attempted for module in modules))
@@ -73,7 +73,7 @@ print(max(abs(a - b).max() for a, b in zip(before, weights(baseline.target))))
 
 def test_the_memory_forgets_the_oldest(run_in_mxnet: RunInMXNet) -> None:
     script = """
-from mxnet_baseline.dqn import Memory
+from battlesnake_rl.mxnet_baseline.mxnet_dqn import Memory
 memory = Memory(3, (1,))
 for move in range(5):
     memory.add([move], move % 4, move, [move + 1], [True] * 4, False)
@@ -88,7 +88,7 @@ print(json.dumps([len(memory), sorted(memory.reward.tolist()), memory.seen_then[
 
 def test_the_exported_network_says_the_same(run_in_mxnet: RunInMXNet, tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra server")
-    from mxnet_baseline.algorithm import write_onnx
+    from battlesnake_rl.mxnet_baseline.mxnet_algorithm import write_onnx
 
     script = f"""
 from pathlib import Path

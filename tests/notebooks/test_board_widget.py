@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym import snakes
-from battlesnake_gym.board import Board
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.snakes import Decision, Reason, Strategy
 
 pytest.importorskip("ipywidgets", reason="needs the extra notebooks")

@@ -6,7 +6,7 @@ import pytest
 @pytest.fixture(scope="session", autouse=True)
 def games() -> None:
     """Skip the tests, naming the missing package, unless Procgen runs."""
-    from procgen_rllib.environment import VectorProcgen
+    from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 
     try:
         VectorProcgen(1).reset(seed=0)

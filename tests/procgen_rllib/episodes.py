@@ -18,7 +18,7 @@ def learner_of(
     import gymnasium
     import torch
 
-    from procgen_rllib.launcher import configure
+    from battlesnake_rl.procgen.train_procgen import configure
 
     config = configure(
         algorithm,

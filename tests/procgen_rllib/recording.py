@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from procgen_rllib.env_config import PROVIDERS
-from procgen_rllib.environment import VectorProcgen
-from procgen_rllib.games import GAMES
+from battlesnake_rl.procgen.env_config import PROVIDERS
+from battlesnake_rl.procgen.procgen_environment import VectorProcgen
+from battlesnake_rl.procgen.procgen_games import GAMES
 
 RECORDED = Path(__file__).parent.parent / "data" / "procgen" / "rewards.json"
 FRAMES = RECORDED.with_name("frames.json")

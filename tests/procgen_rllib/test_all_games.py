@@ -10,8 +10,10 @@ import pytest
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
-all_games = pytest.importorskip("procgen_rllib.all_games", reason="needs the extra rllib")
-games_report = pytest.importorskip("procgen_rllib.games_report", reason="needs the extra rllib")
+all_games = pytest.importorskip("battlesnake_rl.procgen.all_games", reason="needs the extra rllib")
+games_report = pytest.importorskip(
+    "battlesnake_rl.procgen.games_report", reason="needs the extra rllib"
+)
 
 SMALL = [
     *("--run", "ProcgenPPO", "-f", "starter-example", "--num-workers", "0"),
@@ -23,7 +25,7 @@ SMALL = [
 
 
 def command(runs: Path, *words: str) -> int:
-    from procgen_rllib.command import main
+    from battlesnake_rl.procgen.procgen_command import main
 
     return main([*words, "--runs", str(runs)])
 
@@ -93,7 +95,7 @@ def test_refused(
 def test_all_are_the_sixteen(tmp_path: Path) -> None:
     from argparse import Namespace
 
-    from procgen_rllib.games import GAMES
+    from battlesnake_rl.procgen.procgen_games import GAMES
 
     words = ["--runs", "elsewhere"]
     plan = all_games.plan_of(Namespace(games="all", frames=7, seeds=3, episodes=None), words)
@@ -105,7 +107,7 @@ def test_all_are_the_sixteen(tmp_path: Path) -> None:
 
 
 def run_of(game: str, seed: int, train: float, test: float, frames: int, **config: Any) -> Any:
-    from procgen_rllib.games import normalized_score
+    from battlesnake_rl.procgen.procgen_games import normalized_score
 
     def score(reward: float) -> dict[str, float]:
         normal = normalized_score(reward, game)
@@ -148,8 +150,8 @@ def test_a_table_tells_means_over_seeds() -> None:
 
 
 def test_published_figures_are_at_as_many_frames_on_the_same_levels() -> None:
-    from procgen_rllib import published
-    from procgen_rllib.games import GAMES, normalized_score
+    from battlesnake_rl.procgen import published
+    from battlesnake_rl.procgen.procgen_games import GAMES, normalized_score
 
     protocol = {"num_levels": 200, "distribution_mode": "easy", "start_level": 0}
     for game in GAMES:

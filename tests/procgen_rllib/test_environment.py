@@ -8,8 +8,13 @@ import gymnasium
 import numpy as np
 import pytest
 
-from procgen_rllib.environment import ProcgenEnv, VectorProcgen, make_env, make_stacked_env
-from procgen_rllib.games import GAMES
+from battlesnake_rl.procgen.procgen_environment import (
+    ProcgenEnv,
+    VectorProcgen,
+    make_env,
+    make_stacked_env,
+)
+from battlesnake_rl.procgen.procgen_games import GAMES
 from tests.procgen_rllib.recording import FRAMES, RECORDED, actions, digests, play
 
 ROLLED = json.loads(RECORDED.read_text())

@@ -8,7 +8,9 @@ import pytest
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
-experiments = pytest.importorskip("procgen_rllib.experiments", reason="needs the extra rllib")
+experiments = pytest.importorskip(
+    "battlesnake_rl.procgen.procgen_experiments", reason="needs the extra rllib"
+)
 
 
 Plan = Callable[..., Any]
@@ -17,7 +19,7 @@ Plan = Callable[..., Any]
 @pytest.fixture
 def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
     """From arguments to what would be run."""
-    from procgen_rllib.launcher import ProcgenLauncher
+    from battlesnake_rl.procgen.train_procgen import ProcgenLauncher
 
     def make(*arguments: str) -> Any:
         planned: list[Any] = []
@@ -56,7 +58,7 @@ def test_all_experiments_can_be_planned(
 def test_the_published_baseline(
     plan: Plan, cpus: int, runners: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from procgen_rllib.recipe import recipe
+    from battlesnake_rl.procgen.recipe import recipe
 
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cpus)))
     config = plan("--env-name", "bigfish").config
@@ -79,7 +81,7 @@ def test_the_published_baseline(
 
 
 def test_the_file_of_the_baseline_says_what_the_algorithm_begins_with(plan: Plan) -> None:
-    from procgen_rllib.procgen_ppo import ProcgenPPOConfig
+    from battlesnake_rl.procgen.procgen_ppo import ProcgenPPOConfig
 
     begun = ProcgenPPOConfig()
     said = experiments.read("impala-baseline")
@@ -90,7 +92,7 @@ def test_the_file_of_the_baseline_says_what_the_algorithm_begins_with(plan: Plan
 
 
 def test_the_test_is_on_all_levels_unless_told_otherwise(plan: Plan) -> None:
-    from procgen_rllib.generalization import tested_on
+    from battlesnake_rl.procgen.generalization import tested_on
 
     config = plan("-f", "easy-200", "--env-name", "maze").config
     trained, tested = config.env_config, tested_on(config)
@@ -216,7 +218,7 @@ def test_a_file_of_the_starter_kit_runs_as_it_is(
 def test_parts_of_gpus_are_counted_before_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from procgen_rllib.launcher import ProcgenLauncher
+    from battlesnake_rl.procgen.train_procgen import ProcgenLauncher
 
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
@@ -303,7 +305,7 @@ def test_missing_experiments(tmp_path: Path) -> None:
 def test_impossible_plans(
     arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from procgen_rllib.launcher import ProcgenLauncher
+    from battlesnake_rl.procgen.train_procgen import ProcgenLauncher
 
     assert ProcgenLauncher.train_main(list(arguments)) == 2
     assert message in capsys.readouterr().err
@@ -314,7 +316,7 @@ def test_a_machine_without_the_games(
 ) -> None:
     import sys
 
-    from procgen_rllib.launcher import ProcgenLauncher
+    from battlesnake_rl.procgen.train_procgen import ProcgenLauncher
 
     monkeypatch.setitem(sys.modules, "envpool", None)
     assert ProcgenLauncher.train_main(["--runs", str(tmp_path)]) == 2

@@ -2,8 +2,8 @@
 
 import pytest
 
-from procgen_rllib.env_config import held_out
-from procgen_rllib.games import GAMES, normalized_score
+from battlesnake_rl.procgen.env_config import held_out
+from battlesnake_rl.procgen.procgen_games import GAMES, normalized_score
 
 
 def test_all_games() -> None:

@@ -11,7 +11,7 @@ from tests.progress import rows
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
-plugins = pytest.importorskip("procgen_rllib.plugins", reason="needs the extra rllib")
+plugins = pytest.importorskip("battlesnake_rl.procgen.plugins", reason="needs the extra rllib")
 
 MODEL = """
 from ray.rllib.models import ModelCatalog
@@ -136,7 +136,7 @@ def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def build(network: Any, **options: Any) -> Any:
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-    from procgen_rllib.environment import VectorProcgen
+    from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 
     games = VectorProcgen(1)
     return RLModuleSpec(
@@ -166,7 +166,7 @@ def test_a_model_of_then_gives_what_it_gave(kit: Path) -> None:
 def test_a_preprocessor_of_then_stands_before_any_network(kit: Path) -> None:
     import torch
 
-    from procgen_rllib.kit_files import preprocessed
+    from battlesnake_rl.procgen.kit_files import preprocessed
 
     halved = plugins.find_preprocessor("MyPreprocessor")
     assert plugins.find_preprocessor("halving") is halved
@@ -231,7 +231,7 @@ def test_algorithms_of_then_are_told_what_to_change(kit: Path) -> None:
 def test_a_preprocessor_needs_a_network_behind_it(
     kit: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from procgen_rllib.launcher import ProcgenLauncher
+    from battlesnake_rl.procgen.train_procgen import ProcgenLauncher
 
     command = ["--custom-model", "null", "--custom-preprocessor", "halving"]
     assert ProcgenLauncher.train_main(command) == 2
@@ -243,8 +243,8 @@ def test_a_participants_folder_trains_as_it_is(
 ) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    from procgen_rllib.launcher import ProcgenLauncher
-    from procgen_rllib.rollout import load_policy
+    from battlesnake_rl.procgen.rollout import load_policy
+    from battlesnake_rl.procgen.train_procgen import ProcgenLauncher
 
     assert ProcgenLauncher.train_main(["-f", "kit.yaml", "--runs", str(kit / "runs")]) == 0
     (run,) = (kit / "runs").iterdir()

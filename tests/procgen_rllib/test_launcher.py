@@ -27,7 +27,7 @@ SMALL = [
 
 
 def train(runs: Path, *arguments: str) -> int:
-    from procgen_rllib.launcher import ProcgenLauncher
+    from battlesnake_rl.procgen.train_procgen import ProcgenLauncher
 
     return ProcgenLauncher.train_main([*arguments, "--runs", str(runs)])
 
@@ -67,7 +67,7 @@ def test_it_ends_with_five_lines(trained: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_what_rewards_are_divided_by_goes_on_too(trained: Path) -> None:
-    from sagemaker_rl.runs import checkpoints
+    from battlesnake_rl.launcher.runs import checkpoints
 
     last = sorted((trained / "checkpoints").glob("checkpoint_*"))[-1]
     state = checkpoints.load_numbers(last / "learner_group" / "learner" / "state.pkl")
@@ -75,7 +75,7 @@ def test_what_rewards_are_divided_by_goes_on_too(trained: Path) -> None:
 
 
 def test_the_network_learns(trained: Path) -> None:
-    from procgen_rllib.rollout import MODULE
+    from battlesnake_rl.procgen.rollout import MODULE
 
     first, last = (
         sorted((trained / "checkpoints").glob("checkpoint_*"))[i] / MODULE for i in (0, -1)
@@ -99,8 +99,8 @@ def test_a_rollout_builds_the_network_itself_and_reads_but_weights(
 ) -> None:
     import shutil
 
-    from procgen_rllib.rollout import MODULE, load_policy
-    from sagemaker_rl.runs.checkpoints import CheckpointError
+    from battlesnake_rl.launcher.runs.checkpoints import CheckpointError
+    from battlesnake_rl.procgen.rollout import MODULE, load_policy
     from tests.sagemaker_rl.doctored import doctor
 
     last = sorted((trained / "checkpoints").glob("checkpoint_*"))[-1]
@@ -126,7 +126,7 @@ def test_callbacks_of_users(trained: Path) -> None:
 
 
 def test_curves_of_several_games_in_one_picture(trained: Path, tmp_path: Path) -> None:
-    from mabs.plot import main
+    from battlesnake_rl.mabs.plot import main
 
     picture = tmp_path / "curves.svg"
     assert main([str(trained), str(trained), "-o", str(picture), "--x", "env_steps"]) == 0
@@ -134,7 +134,7 @@ def test_curves_of_several_games_in_one_picture(trained: Path, tmp_path: Path) -
 
 
 def test_rollouts(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from procgen_rllib.rollout import main
+    from battlesnake_rl.procgen.rollout import main
 
     out = tmp_path / "rollouts.npz"
     arguments = [str(trained), "--run", "ProcgenPPO", "--env", "procgen_env_wrapper"]
@@ -153,7 +153,7 @@ def test_rollouts(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def check_replay(saved: Any) -> None:
     """The first rollout, played again on its level, shows the same."""
-    from procgen_rllib.environment import VectorProcgen
+    from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 
     level, length = int(saved["level_seeds"][0]), int(saved["lengths"][0])
     games = VectorProcgen(1, {"env_name": "bossfight", "num_levels": 1, "start_level": level})
@@ -167,7 +167,7 @@ def check_replay(saved: Any) -> None:
 
 
 def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from procgen_rllib.rollout import main
+    from battlesnake_rl.procgen.rollout import main
 
     arguments = ["--levels", "training", "held-out", "all", "--episodes", "4"]
     assert main([str(trained), *arguments]) == 0
@@ -194,7 +194,7 @@ def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -
 def test_rollouts_that_are_refused(
     trained: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from procgen_rllib.rollout import main
+    from battlesnake_rl.procgen.rollout import main
 
     assert main([str(trained), *arguments]) == 2
     assert message in capsys.readouterr().err
@@ -203,7 +203,7 @@ def test_rollouts_that_are_refused(
 def test_an_algorithm_of_users(
     ray_session: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from procgen_rllib.rollout import main
+    from battlesnake_rl.procgen.rollout import main
 
     arguments = ["-f", "random-agent", "--env-name", "bossfight", "--num-iters", "2"]
     arguments += ["--rl.training.config.train_batch_size_per_learner", "600"]

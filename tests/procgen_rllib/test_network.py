@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from procgen_rllib.environment import VectorProcgen
+from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -15,7 +15,7 @@ def build(**model_config: Any) -> Any:
     import torch
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-    from procgen_rllib.network import ImpalaModule
+    from battlesnake_rl.procgen.impala_network import ImpalaModule
 
     torch.manual_seed(1)
     games = VectorProcgen(1)

@@ -7,7 +7,7 @@ import pytest
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
-plugins = pytest.importorskip("procgen_rllib.plugins", reason="needs the extra rllib")
+plugins = pytest.importorskip("battlesnake_rl.procgen.plugins", reason="needs the extra rllib")
 
 MODEL = """
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule

@@ -10,7 +10,9 @@ from tests.procgen_rllib.episodes import WIDER, batch_of, episodes_of, learner_o
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
-procgen_ppo = pytest.importorskip("procgen_rllib.procgen_ppo", reason="needs the extra rllib")
+procgen_ppo = pytest.importorskip(
+    "battlesnake_rl.procgen.procgen_ppo", reason="needs the extra rllib"
+)
 
 GAMMA, LAMBDA, CLIP = 0.9, 0.8, 0.2
 
@@ -34,7 +36,7 @@ def plainly_normalized(rewards: np.ndarray, ends: np.ndarray, clip: float) -> np
 
 def in_parts(rewards: np.ndarray, ends: np.ndarray, first: int, last: int) -> list[Any]:
     """The turns of an iteration as RLlib hands them over: by game, cut where episodes end."""
-    from procgen_rllib.reward_scale import Part
+    from battlesnake_rl.procgen.reward_scale import Part
 
     parts = []
     for game in range(rewards.shape[1]):
@@ -50,7 +52,7 @@ def in_parts(rewards: np.ndarray, ends: np.ndarray, first: int, last: int) -> li
 
 
 def test_rewards_are_normalized_as_numpy_does_it() -> None:
-    from procgen_rllib.reward_scale import RewardNormalizer
+    from battlesnake_rl.procgen.reward_scale import RewardNormalizer
 
     rewards, ends = rewards_and_ends(games=5, turns=60)
     expected = plainly_normalized(rewards, ends, clip=1.5)
@@ -67,7 +69,7 @@ def test_rewards_are_normalized_as_by_another_library() -> None:
     vec_env = pytest.importorskip("stable_baselines3.common.vec_env", reason="needs the trainers")
     from gymnasium.spaces import Box, Discrete
 
-    from procgen_rllib.reward_scale import RewardNormalizer
+    from battlesnake_rl.procgen.reward_scale import RewardNormalizer
 
     rewards, ends = rewards_and_ends(games=4, turns=40)
 
@@ -97,7 +99,7 @@ def test_rewards_are_normalized_as_by_another_library() -> None:
 
 
 def test_a_normalizer_goes_on_where_it_was() -> None:
-    from procgen_rllib.reward_scale import RewardNormalizer
+    from battlesnake_rl.procgen.reward_scale import RewardNormalizer
 
     rewards, ends = rewards_and_ends(games=3, turns=20)
     one, other = RewardNormalizer(GAMMA, 10.0), RewardNormalizer(GAMMA, 10.0)
@@ -206,7 +208,7 @@ def test_a_checkpoint_has_what_rewards_are_divided_by(learner: Any) -> None:
 
 def shared(games: int, runners: int, **training: Any) -> Any:
     """The validated configuration of so many runners."""
-    from procgen_rllib.launcher import configure
+    from battlesnake_rl.procgen.train_procgen import configure
 
     config = configure("ProcgenPPO", env_config={})
     config.games, config.num_env_runners = games, runners
@@ -228,7 +230,7 @@ def test_runners_share_the_games(runners: int, each: int) -> None:
 
 
 def test_what_is_not_honoured_is_refused() -> None:
-    from procgen_rllib.launcher import configure
+    from battlesnake_rl.procgen.train_procgen import configure
 
     with pytest.raises(ValueError, match=r"num_workers 7 cannot share 64 games .* 1, 2, 4, 8, 16"):
         shared(64, 7)

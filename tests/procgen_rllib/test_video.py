@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from procgen_rllib.environment import VectorProcgen
+from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 
 imageio = pytest.importorskip("imageio.v3", reason="needs the extra procgen")
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 @pytest.mark.parametrize("kind", ["mp4", "gif"])
 def test_videos(kind: str, tmp_path: Path) -> None:
-    from procgen_rllib.video import write_video
+    from battlesnake_rl.procgen.video import write_video
 
     games = VectorProcgen(1, {"env_name": "bigfish"})
     frames = [games.reset(seed=1)[0][0]]
@@ -32,7 +32,7 @@ def test_videos(kind: str, tmp_path: Path) -> None:
 
 
 def test_other_formats(tmp_path: Path) -> None:
-    from procgen_rllib.video import write_video
+    from battlesnake_rl.procgen.video import write_video
 
     with pytest.raises(ValueError, match=r"must end in \.mp4 or \.gif, got"):
         write_video(tmp_path / "film.avi", [])

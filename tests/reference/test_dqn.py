@@ -19,10 +19,11 @@ from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_PREDS, QF_TAR
 from torch import nn
 
 from battlesnake_gym import VectorBattlesnake
-from mabs import network, replay, transitions
-from mabs.environment import head_plane
-from mabs.learner import SnakeDQNLearner
-from mabs.runner import BatchedEnvRunner
+from battlesnake_rl.mabs.dqn import replay_buffer, transitions
+from battlesnake_rl.mabs.dqn.learner import SnakeDQNLearner
+from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
+from battlesnake_rl.mabs.play.environment import head_plane
+from battlesnake_rl.mabs.policy import q_network
 from reference import dqn
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -98,8 +99,8 @@ def test_transitions_and_their_first_errors_are_the_fast_ones(turns: dqn.Turns) 
 def fast_network(ours: dqn.QNetwork, games: VectorBattlesnake) -> nn.Module:
     """The fast network, with the weights of ``ours``."""
     shape = games.observation.shape(7, 7)
-    settings = network.network_settings(network.TRUNK | {"head_plane": head_plane({})})
-    fast = network.build(network.DuelingQNetwork, shape, 4, settings)
+    settings = q_network.network_settings(q_network.TRUNK | {"head_plane": head_plane({})})
+    fast = q_network.build(q_network.DuelingQNetwork, shape, 4, settings)
     weights = ours.state_dict().items()
     heads = ("value", "advantage")
     fast.load_state_dict(
@@ -172,7 +173,7 @@ def test_priorities_draws_and_weights_are_the_fast_ones(turns: dqn.Turns) -> Non
     fragment = transitions.build_fragment(as_fast(turns), n_step=N_STEP, gamma=GAMMA)
     ours = dqn.Replay(settings)
     ours.add(batch, errors)
-    fast = replay.Replay(
+    fast = replay_buffer.ReplayBuffer(
         5_000, fragment.frames.shape[1:], alpha=settings.alpha, beta=settings.beta,
         seed=settings.seed,
     )  # fmt: skip

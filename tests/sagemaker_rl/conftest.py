@@ -18,7 +18,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The SDK's session with an account on this machine."""
     for package in ("sagemaker_training", "moto.server", "sagemaker"):
         pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-local")
-    from sagemaker_rl.rehearsal.session import RehearsalSession
+    from battlesnake_rl.launcher.rehearsal.session import RehearsalSession
 
     one = RehearsalSession(tmp_path_factory.mktemp("jobs"))
     yield one
@@ -59,7 +59,7 @@ def training(session: Any) -> Callable[..., Any]:
     import sagemaker
     from sagemaker.rl import RLEstimator
 
-    from sagemaker_rl.launch.files import cleaned
+    from battlesnake_rl.launcher.launch.job_files import cleaned
 
     root = Path(__file__).parents[2]
     own = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")

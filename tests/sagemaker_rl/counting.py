@@ -12,10 +12,10 @@ import time
 
 import ray
 
-from sagemaker_rl.cluster.membership import ClusterHyperparameters, Membership
-from sagemaker_rl.cluster.rendezvous import ClusterError
-from sagemaker_rl.cluster.roles import STOPPED, leading, lend
-from sagemaker_rl.launch.job import report_failure, say
+from battlesnake_rl.launcher.cluster.membership import ClusterHyperparameters, Membership
+from battlesnake_rl.launcher.cluster.rendezvous import ClusterError
+from battlesnake_rl.launcher.cluster.roles import STOPPED, leading, lend
+from battlesnake_rl.launcher.launch.job import report_failure, say
 
 
 @ray.remote(num_cpus=1)  # type: ignore[untyped-decorator]

@@ -19,10 +19,10 @@ from sagemaker.core.training.configs import (
 from sagemaker.train.defaults import TrainDefaults
 from sagemaker.train.model_trainer import ModelTrainer
 
-from sagemaker_rl.launch import preflight
-from sagemaker_rl.launch.files import START, bucket_and_key
-from sagemaker_rl.rehearsal.local import REGION
-from sagemaker_rl.rehearsal.session import IMAGE, ROLE, RehearsalSession
+from battlesnake_rl.launcher.launch import preflight
+from battlesnake_rl.launcher.launch.job_files import START, bucket_and_key
+from battlesnake_rl.launcher.rehearsal.local import REGION
+from battlesnake_rl.launcher.rehearsal.session import IMAGE, ROLE, RehearsalSession
 
 
 def trainer(session: RehearsalSession, source_dir: str, **hyperparameters: Any) -> ModelTrainer:

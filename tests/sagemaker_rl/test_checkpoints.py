@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sagemaker_rl.runs import checkpoints
-from sagemaker_rl.runs.checkpoints import CheckpointError
+from battlesnake_rl.launcher.runs import checkpoints
+from battlesnake_rl.launcher.runs.checkpoints import CheckpointError
 from tests.sagemaker_rl.doctored import doctor
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from battlesnake_gym import cli
-from sagemaker_rl.launch import costs
-from sagemaker_rl.launch.costs import CostError, Group, Speed
+from battlesnake_gym.cli import cli
+from battlesnake_rl.launcher.launch import costs
+from battlesnake_rl.launcher.launch.costs import CostError, Group, Speed
 
 PROPERTY = settings(suppress_health_check=list(HealthCheck))
 SHARES = st.floats(0, 1)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-curves = pytest.importorskip("sagemaker_rl.runs.curves", reason="needs the extra rllib")
-from sagemaker_rl.runs import run_folder  # noqa: E402
+curves = pytest.importorskip("battlesnake_rl.launcher.runs.curves", reason="needs the extra rllib")
+from battlesnake_rl.launcher.runs import run_folder  # noqa: E402
 from tests.sagemaker_rl import first_page  # noqa: E402
 
 PLAYED = {"num_env_steps_sampled_lifetime": 800}

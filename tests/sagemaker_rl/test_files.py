@@ -10,9 +10,15 @@ from typing import Any
 
 import pytest
 
-from battlesnake_gym import engine
-from sagemaker_rl.launch.files import bucket_and_key, cleaned, compiled_files, is_wanted, together
-from sagemaker_rl.rehearsal.local import DEPENDENCIES, pack
+from battlesnake_gym.engine import engine
+from battlesnake_rl.launcher.launch.job_files import (
+    bucket_and_key,
+    cleaned,
+    compiled_files,
+    is_wanted,
+    together,
+)
+from battlesnake_rl.launcher.rehearsal.local import DEPENDENCIES, pack
 from tests.processes import run
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +76,7 @@ def test_nothing_compiled_is_left_by_the_questions_before(
     estimator: Callable[..., Any], tmp_path: Path
 ) -> None:
     """``preflight`` runs the script in the copies."""
-    from sagemaker_rl.launch import preflight
+    from battlesnake_rl.launcher.launch import preflight
 
     estimator("import helping\n", "WORD = 1\n")  # writes the folders
     sources = cleaned(source_dir=tmp_path / "source", dependencies=[tmp_path / "helping"])

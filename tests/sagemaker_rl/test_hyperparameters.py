@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sagemaker_rl.launch.hyperparameters import (
+from battlesnake_rl.launcher.launch.hyperparameters import (
     HyperparameterError,
     add_flags,
     collect,

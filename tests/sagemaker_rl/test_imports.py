@@ -28,7 +28,7 @@ def run(script: str, tmp_path: Path, *path: str) -> tuple[str, str]:
 @pytest.mark.parametrize("script", ["train-mabs.py", "train-procgen.py"])
 def test_a_job_without_our_packages(script: str, tmp_path: Path) -> None:
     failure, log = run(script, tmp_path)
-    assert failure.startswith("No module named 'sagemaker_rl' (")
+    assert failure.startswith("No module named 'battlesnake_rl.launcher' (")
     assert "dependencies=['rllib_common/sagemaker_rl', " in failure
     assert log == failure + "\n"
 

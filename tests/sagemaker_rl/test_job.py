@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_rl.launch.hyperparameters import HyperparameterError
-from sagemaker_rl.launch.job import (
+from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError
+from battlesnake_rl.launcher.launch.job import (
     METRIC_DEFINITIONS,
     METRICS,
     Job,

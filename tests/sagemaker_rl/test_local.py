@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from sagemaker_rl.launch.hyperparameters import HyperparameterError
-from sagemaker_rl.rehearsal.local import (
+from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError
+from battlesnake_rl.launcher.rehearsal.local import (
     Instance,
     LocalJob,
     main,

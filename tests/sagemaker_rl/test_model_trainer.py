@@ -15,8 +15,8 @@ import pytest
 
 pytest.importorskip("botocore", reason="needs the extra sagemaker")
 
-from sagemaker_rl.launch import preflight
-from sagemaker_rl.launch.job import channel_names, check_channels
+from battlesnake_rl.launcher.launch import preflight
+from battlesnake_rl.launcher.launch.job import channel_names, check_channels
 from tests.processes import run
 from tests.sagemaker_rl.conftest import IMAGE
 

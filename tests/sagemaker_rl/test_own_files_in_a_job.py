@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from battlesnake_gym import own_files
+from battlesnake_gym.common import own_files
 from tests.mabs.test_own_files import FILE
 
 pytestmark = [pytest.mark.rllib, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def test_a_job_trains_with_what_it_brings(training: Callable[..., Any], tmp_path: Path) -> None:
-    from sagemaker_rl.launch.files import fetch
+    from battlesnake_rl.launcher.launch.job_files import fetch
 
     mine = tmp_path / "my_files"
     mine.mkdir()

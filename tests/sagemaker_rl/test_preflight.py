@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("botocore", reason="needs the extra sagemaker")
 
-from sagemaker_rl.launch import preflight
+from battlesnake_rl.launcher.launch import preflight
 from tests.sagemaker_rl.conftest import IMAGE
 
 SCRIPT = """

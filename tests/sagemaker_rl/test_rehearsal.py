@@ -14,9 +14,9 @@ pytest.importorskip("botocore", reason="needs the extra sagemaker")
 
 from botocore.exceptions import ClientError, ParamValidationError
 
-from sagemaker_rl.launch.files import fetch
-from sagemaker_rl.launch.job import METRIC_DEFINITIONS, METRICS
-from sagemaker_rl.rehearsal.jobs import _instances
+from battlesnake_rl.launcher.launch.job import METRIC_DEFINITIONS, METRICS
+from battlesnake_rl.launcher.launch.job_files import fetch
+from battlesnake_rl.launcher.rehearsal.jobs import _instances
 from tests import ending
 
 SCRIPT = """
@@ -137,7 +137,7 @@ def stopped_after(word: str, estimator: Any, session: Any) -> dict[str, Any]:
 def test_a_job_whose_time_is_over_is_stopped(
     job: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sagemaker_rl.rehearsal import jobs
+    from battlesnake_rl.launcher.rehearsal import jobs
 
     # The script may not listen yet after a second; then it is ended as one that never does.
     monkeypatch.setattr(jobs, "GRACE", 5.0)
@@ -152,7 +152,7 @@ def test_a_job_whose_time_is_over_is_stopped(
 def test_a_job_that_does_not_stop_is_ended(
     job: Any, session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sagemaker_rl.rehearsal import jobs
+    from battlesnake_rl.launcher.rehearsal import jobs
 
     monkeypatch.setattr(jobs, "GRACE", 1.0)
     stopped = stopped_after("deaf", job(hyperparameters={"deaf": True}), session)
@@ -387,6 +387,6 @@ def test_the_published_job_trains_and_gives_a_table(
     told = {word: what for word, _, what in said[begins : begins + len(ending.WORDS)]}
     assert tuple(told) == ending.WORDS
     assert told["report"].partition(",")[0].endswith("/report.html")
-    assert told["next"].startswith("sagemaker_rl.launch.files.fetch(estimator, ")
+    assert told["next"].startswith("battlesnake_rl.launcher.launch.job_files.fetch(estimator, ")
     run = fetch(estimator, tmp_path / "run")
     assert "</html>" in (run / "report.html").read_text()

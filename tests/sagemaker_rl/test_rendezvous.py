@@ -8,18 +8,18 @@ from contextlib import suppress
 
 import pytest
 
-from sagemaker_rl.cluster import rendezvous
-from sagemaker_rl.cluster.membership import (
+from battlesnake_rl.launcher.cluster import rendezvous
+from battlesnake_rl.launcher.cluster.membership import (
     Bucket,
     BucketError,
+    ClusterRun,
     Discovery,
     DiscoveryError,
     HostNames,
     Membership,
-    Run,
 )
-from sagemaker_rl.cluster.ray_node import free_port
-from sagemaker_rl.cluster.rendezvous import (
+from battlesnake_rl.launcher.cluster.ray_node import free_port
+from battlesnake_rl.launcher.cluster.rendezvous import (
     ClusterError,
     Joined,
     Link,
@@ -290,7 +290,7 @@ def test_two_jobs_meet_through_a_note(meeting: Meeting, bucket: Bucket) -> None:
 
 
 def test_notes_of_earlier_runs_are_ignored(meeting: Meeting, bucket: Bucket) -> None:
-    nobody = Run("old", "secret", "127.0.0.1", free_port())
+    nobody = ClusterRun("old", "secret", "127.0.0.1", free_port())
     bucket.announce(nobody)
     joining = meeting.joining("secondary/algo-1", bucket)
     until(joining.running)
@@ -304,7 +304,7 @@ def test_another_run_at_the_address_of_a_note_is_not_joined(
     other = meeting.master(["secondary/algo-1"], bucket)
     for changed in ({"run_id": "old"}, {"token": "guessed"}):
         note = {"run_id": other.run.run_id, "token": other.run.token} | changed
-        bucket.announce(Run(**note, address="127.0.0.1", port=other.run.port))
+        bucket.announce(ClusterRun(**note, address="127.0.0.1", port=other.run.port))
         joining = meeting.joining("secondary/algo-1", bucket, 0.3)
         with pytest.raises(ClusterError, match=r"it looks for run old|does not know the secret"):
             joining.result()
@@ -355,7 +355,7 @@ def test_a_newer_note_is_left_alone(meeting: Meeting, bucket: Bucket) -> None:
 
 
 def test_what_is_wrong_with_the_bucket_is_told(bucket: Bucket) -> None:
-    run = Run("a", "b", "127.0.0.1", 1)
+    run = ClusterRun("a", "b", "127.0.0.1", 1)
     with pytest.raises(BucketError, match="there is no bucket nowhere; check s3_bucket"):
         Bucket("nowhere", "run-7", "us-east-1").announce(run)
     bucket._call("put_object", Body=b"[1, 2]")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_rl.runs import run_folder
-from sagemaker_rl.runs.run_folder import LockedError
+from battlesnake_rl.launcher.runs import run_folder
+from battlesnake_rl.launcher.runs.run_folder import LockedError
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from sagemaker_rl.runs import run_folder
+from battlesnake_rl.launcher.runs import run_folder
 with run_folder.hold(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

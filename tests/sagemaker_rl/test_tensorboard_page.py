@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-curves = pytest.importorskip("sagemaker_rl.runs.curves", reason="needs the extra rllib")
+curves = pytest.importorskip("battlesnake_rl.launcher.runs.curves", reason="needs the extra rllib")
 pytest.importorskip("tensorboard", reason="needs the extra rllib")
 from tests.processes import free_port, served  # noqa: E402
 from tests.sagemaker_rl import first_page  # noqa: E402

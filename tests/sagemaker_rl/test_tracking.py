@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("ray", reason="needs the extra rllib")
-from sagemaker_rl.runs import tracking
-from sagemaker_rl.runs.tracking import Tracking
+from battlesnake_rl.launcher.runs import tracking
+from battlesnake_rl.launcher.runs.tracking import Tracking
 from tests.processes import until
 
 SETTINGS = {"algorithm": "DQN", "lr": 1e-4, "seed": None, "rl": {"n_step": 3}}
@@ -82,8 +82,8 @@ def test_what_is_not_known_or_not_installed_is_refused(monkeypatch: pytest.Monke
 
 def test_a_training_logs_what_it_names(offline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = pytest.importorskip("mlflow", reason="needs the extra tracking")
-    from sagemaker_rl.launch.job import Job
-    from sagemaker_rl.runs import training_run
+    from battlesnake_rl.launcher.launch.job import Job
+    from battlesnake_rl.launcher.runs import training_run
     from tests.sagemaker_rl.test_training_run import Counting
 
     caught: list[int] = []

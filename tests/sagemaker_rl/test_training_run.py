@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sagemaker_rl.launch.job import Job
-from sagemaker_rl.runs import run_folder, training_run
+from battlesnake_rl.launcher.launch.job import Job
+from battlesnake_rl.launcher.runs import run_folder, training_run
 
 pytestmark = pytest.mark.rllib
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from battlesnake_gym import observations
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game
+from battlesnake_gym.see import observations
 from tests.processes import COMMAND, free_port, wait_for
 from tests.server.browser import browser as browser
 from tests.server.browser import quiet as quiet

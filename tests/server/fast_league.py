@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from server.arena.tournament import Fixture, Result, Setup, play_fixture
+from battlesnake_server.arena.tournament import Fixture, Result, Setup, play_fixture
 
 BEGIN = datetime(2026, 3, 2)
 

@@ -13,8 +13,16 @@ from typing import Any
 
 import pytest
 
-from server.addresses import LINK_LOCAL, LOOPBACK, PRIVATE, PUBLIC, RESERVED, Reach, classify
-from server.arena.players import Answer, HttpPlayer, open_client
+from battlesnake_server.addresses import (
+    LINK_LOCAL,
+    LOOPBACK,
+    PRIVATE,
+    PUBLIC,
+    RESERVED,
+    Reach,
+    classify,
+)
+from battlesnake_server.arena.players import Answer, HttpPlayer, open_client
 from tests.processes import COMMAND, run
 from tests.server import zoo
 

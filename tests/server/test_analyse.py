@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 from flask import Flask, jsonify, request
 
-from battlesnake_gym.board import Board
-from battlesnake_gym.json_lines import ReplayError
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records.json_lines import ReplayError
+from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
-from heuristics import scenarios
-from heuristics.game_analysis import Analysis, path_of
-from server.addresses import Reach
-from server.replays import analyse, analyses, fetched_games, film, what_if
-from server.replays.analyses import Analyses
-from server.web import board_protocol, watch
+from battlesnake_heuristics.judge import scenarios
+from battlesnake_heuristics.judge.game_analysis import Analysis, path_of
+from battlesnake_server.addresses import Reach
+from battlesnake_server.commands import analyse
+from battlesnake_server.replays import analyses, fetched_games, film, what_if
+from battlesnake_server.replays.analyses import Analyses
+from battlesnake_server.web import board_protocol, watch
 from tests.heuristics.test_analysis import played
 from tests.processes import COMMAND, until
 from tests.server import web_site

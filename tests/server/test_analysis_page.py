@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_gym.board import Board
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
-from heuristics import game_analysis, scenarios
-from heuristics.analysis import Choice, Judgement, Line, outcome
-from heuristics.game_analysis import Analysis, Seen, hash_of, path_of
-from server.replays import analyses
-from server.web import watch
+from battlesnake_heuristics.judge import game_analysis, scenarios
+from battlesnake_heuristics.judge.analysis import Choice, Judgement, Line, outcome
+from battlesnake_heuristics.judge.game_analysis import Analysis, Seen, hash_of, path_of
+from battlesnake_server.replays import analyses
+from battlesnake_server.web import watch
 from tests.heuristics.test_analysis import played
 from tests.processes import fetch
 from tests.server import web_site

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES
-from server.live.app import create_app, from_environment
+from battlesnake_server.live.app import create_app, from_environment
 from tests.processes import run
 
 Body = dict[str, Any]
@@ -280,7 +280,7 @@ def test_bodies_are_limited(client: FlaskClient) -> None:
 def test_a_bug_of_ours_is_a_plain_500(
     client: FlaskClient, body: Body, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from server.live import views
+    from battlesnake_server.live import views
 
     monkeypatch.setattr(views, "_key", lambda body: 1 / 0)
     answer = client.post("/move", json=body)
@@ -362,9 +362,9 @@ def test_metrics_count_moves_and_refusals(client: FlaskClient, body: Body) -> No
 def test_serving_and_refereeing_need_no_training_library(policy_file: Path) -> None:
     script = f"""
 import sys
-import server.live.serve, server.arena.command
-from battlesnake_gym.board import Board
-from server.live.app import create_app
+import battlesnake_server.commands.serve, battlesnake_server.commands.arena_command
+from battlesnake_gym.boards.board import Board
+from battlesnake_server.live.app import create_app
 client = create_app({{"POLICY": {str(policy_file)!r}, "FILTERS": ["dead_ends"]}}).test_client()
 body = Board.new(11, 11, 2).to_api("snake_0")
 body["game"]["id"] = "g"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from battlesnake_gym.replay import Replay
-from server.arena import command
-from server.arena.tournament import play_all
+from battlesnake_gym.records.replay import Replay
+from battlesnake_server.arena.tournament import play_all
+from battlesnake_server.commands import arena_command
 from tests.processes import COMMAND, free_port, run
 from tests.server import zoo
 
@@ -22,7 +22,7 @@ def database(tmp_path: Path) -> str:
 
 def results(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     """Run the arena and read its JSON: one entry a snake."""
-    assert command.main([*arguments, "--json", "--jobs=1"]) == 0
+    assert arena_command.main([*arguments, "--json", "--jobs=1"]) == 0
     return {line["snake"]: line for line in json.loads(capsys.readouterr().out)}
 
 
@@ -123,7 +123,7 @@ def test_a_wrong_call_says_why_before_any_game(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert command.main([database, *arguments]) == 2
+    assert arena_command.main([database, *arguments]) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "arena.sqlite").exists()
 
@@ -131,7 +131,9 @@ def test_a_wrong_call_says_why_before_any_game(
 def test_a_policy_is_refused_on_boards_it_does_not_play(
     policy_file: Path, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.main([str(policy_file), "random", "--width=7", "--height=7", database]) == 2
+    assert (
+        arena_command.main([str(policy_file), "random", "--width=7", "--height=7", database]) == 2
+    )
     assert "plays boards of 11x11, not 7x7" in capsys.readouterr().err
 
 
@@ -139,7 +141,7 @@ def test_something_else_at_the_url_is_refused(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with zoo.snake(zoo.says(zoo.http(b"<html>"))) as url:
-        assert command.main([url, database]) == 2
+        assert arena_command.main([url, database]) == 2
     assert "is the snake running?" in capsys.readouterr().err
 
 
@@ -156,8 +158,8 @@ def test_an_interrupted_tournament_keeps_what_was_played(
 
     duel = ["hungry", "cautious", *SMALL, "--jobs=1", "--games=4", database]
     with monkeypatch.context() as patch:
-        patch.setattr(command, "play_all", interrupted)
-        assert command.main(duel) == 130
+        patch.setattr(arena_command, "play_all", interrupted)
+        assert arena_command.main(duel) == 130
     assert "--resume" in capsys.readouterr().err
     assert results(capsys, *duel, "--resume")["hungry"]["games"] == 4
 
@@ -168,7 +170,7 @@ def match(
     """Run a match twice, the second time resumed; both results."""
     told = []
     for more in ((), ("--resume",)):
-        assert command.main([*arguments, *more, "--json", "--jobs=1"]) == 0
+        assert arena_command.main([*arguments, *more, "--json", "--jobs=1"]) == 0
         told.append(json.loads(capsys.readouterr().out))
     return told[0], told[1]
 
@@ -232,5 +234,5 @@ def test_a_match_with_a_url_is_the_referees(
 def test_a_match_that_means_nothing_is_refused(
     call: list[str], why: str, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.main([*call, database]) == 2
+    assert arena_command.main([*call, database]) == 2
     assert why in capsys.readouterr().err

@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from battlesnake_gym import board_json
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards import board_json
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
-from server.http.threads import STEPS_BACK
+from battlesnake_server.http.threads import STEPS_BACK
 from tests.processes import fetch, free_port, wait_for
 
 PATIENCE = 0.7
@@ -74,8 +74,8 @@ class Pace:
 
 LOUD = """
 import dataclasses, sys
-from server import strategies
-from server.live import app, serve, snake
+from battlesnake_server import strategies
+from battlesnake_server.live import app, live_snake as snake; from battlesnake_server.commands import serve
 
 build = app.strategy_factory
 
@@ -406,7 +406,7 @@ def test_another_protocol_is_declined(cautious: str) -> None:
 def test_dead_snakes_that_are_listed_are_walls_to_nobody(loud: Callable[..., str]) -> None:
     """The moves of a game told in both forms, the second one to a server that knows it from turn
     to turn."""
-    from server.arena.referee import ArenaForm
+    from battlesnake_server.arena.referee import ArenaForm
 
     address = loud("--policy", "shipped")  # which plays alike however long it may think
     game = Game(seed=3, id="both", timeout=2000)

@@ -20,11 +20,12 @@ pytest.importorskip("moto", reason="needs the extra sagemaker-local")
 
 from botocore.exceptions import ClientError
 
-from battlesnake_gym.board import Board
-from server import bundle
-from server.aws import deploy, layer, publish, snake_stack, undeploy
-from server.aws.rehearsal import RehearsedAccount
-from server.aws.stacks import Account, StackError
+from battlesnake_gym.boards.board import Board
+from battlesnake_server import bundle
+from battlesnake_server.aws import layer, publish, snake_stack
+from battlesnake_server.aws.lambda_rehearsal import RehearsedAccount
+from battlesnake_server.aws.stacks import Account, StackError
+from battlesnake_server.commands import deploy, undeploy
 from tests.processes import fetch_json, run
 
 ROOT = Path(__file__).parents[2]
@@ -218,8 +219,8 @@ def test_the_layer_has_our_packages_and_is_the_same_each_time(
     with zipfile.ZipFile(tmp_path / "one.zip") as archive:
         names = set(archive.namelist())
         assert sum(info.file_size for info in archive.infolist()) == sizes[0]
-    assert "python/server/live/lambda_handler.py" in names
-    assert "python/heuristics/evaluations/champion.evaluation" in names
+    assert "python/battlesnake_server/live/lambda_handler.py" in names
+    assert "python/battlesnake_heuristics/search/evaluations/champion.evaluation" in names
     assert sum(name.endswith(".so") for name in names) == 3
     assert "no python3.13 here, so the layer has no bytecode" in capsys.readouterr().err
 
@@ -255,7 +256,7 @@ def test_a_layer_that_is_too_large_is_refused(
 IMPORTED = """
 import json, os, sys
 os.environ["BATTLESNAKE_POLICY"] = "shipped"
-import server.live.lambda_handler
+import battlesnake_server.live.lambda_handler
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """
 

@@ -18,19 +18,18 @@ from typing import Any
 import pytest
 
 from battlesnake_gym import snakes
-from battlesnake_gym.board import Board
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import Game
-from heuristics.evaluation import SHIPPED as EVALUATION
-from server import bundle, pack
-from server.addresses import Reach
-from server.arena import league_file
-from server.arena.database import open_database
-from server.arena.league import Players
-from server.arena.players import LocalPlayer
-from server.arena.programs import Programs
-from server.arena.standing_league import League
-from server.arena.tournament import (
+from battlesnake_heuristics.search.evaluation import SHIPPED as EVALUATION
+from battlesnake_server import bundle
+from battlesnake_server.addresses import Reach
+from battlesnake_server.arena import league_file
+from battlesnake_server.arena.database import open_database
+from battlesnake_server.arena.players import LocalPlayer
+from battlesnake_server.arena.programs import Programs
+from battlesnake_server.arena.standing_league import League
+from battlesnake_server.arena.tournament import (
     Entrant,
     Fixture,
     Result,
@@ -39,11 +38,13 @@ from server.arena.tournament import (
     local_factory,
     open_players,
 )
-from server.bundle import Bundle, BundleError
-from server.live.app import create_app
-from server.live.sessions import _seed
-from server.strategies import CAREFUL, SHIPPED, strategy_factory
-from server.web.roster import Roster
+from battlesnake_server.bundle import Bundle, BundleError
+from battlesnake_server.commands import pack
+from battlesnake_server.commands.league_command import LeaguePlayers
+from battlesnake_server.live.app import create_app
+from battlesnake_server.live.sessions import _seed
+from battlesnake_server.strategies import CAREFUL, SHIPPED, strategy_factory
+from battlesnake_server.web.roster import Roster
 from tests.deployment.containers import container
 from tests.processes import COMMAND, run
 from tests.server.fast_league import FastClock, play_here
@@ -52,9 +53,9 @@ from tests.server.test_serve import Engine
 
 RULES = '''
 from battlesnake_gym import snakes
-from heuristics import SAFE, Filter, Pipeline, When, filters
-from heuristics.conditions import hungry
-from heuristics.preferences import food, space
+from battlesnake_heuristics import SAFE, Filter, Pipeline, When; from battlesnake_heuristics.handwritten import filters
+from battlesnake_heuristics.handwritten.conditions import hungry
+from battlesnake_heuristics.handwritten.preferences import food, space
 
 
 @Filter
@@ -139,8 +140,8 @@ def over_http(address: str, path: str, bodies: list[dict[str, Any]]) -> list[str
 
 def on_lambda(folder: Path, bodies: list[dict[str, Any]], patch: pytest.MonkeyPatch) -> list[str]:
     patch.setenv("BATTLESNAKE_SNAKE", str(folder / bundle.FACTS))
-    patch.delitem(sys.modules, "server.live.lambda_handler", raising=False)
-    handler = importlib.import_module("server.live.lambda_handler").handler
+    patch.delitem(sys.modules, "battlesnake_server.live.lambda_handler", raising=False)
+    handler = importlib.import_module("battlesnake_server.live.lambda_handler").handler
     answers = [handler(http_api("POST", "/move", json.dumps(body)), None) for body in bodies]
     return [json.loads(answer["body"])["move"] for answer in answers]
 
@@ -164,7 +165,7 @@ def in_a_league(path: Path, folder: Path, count: int) -> Iterator[tuple[Replay, 
         return future
 
     with Programs({}) as programs:
-        players = Players(plan, programs, Reach())
+        players = LeaguePlayers(plan, programs, Reach())
         league = League(
             plan, players.sources, engine, players.ailments, replays=folder, clock=FastClock()
         )
@@ -191,7 +192,7 @@ def assert_the_league_plays(build: snakes.Factory, replay: Replay, seed: int) ->
 OVER_A_POLICY = (
     RULES
     + """
-from heuristics import When
+from battlesnake_heuristics import When
 
 rules = [edges, When(hungry, [food * 0.5], [space * 0.3])]
 """
@@ -266,7 +267,7 @@ def test_the_looks_are_the_bundle_s_unless_others_are_given(
 def test_a_server_reads_its_bundle_once(
     make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from server.live.app import create_app
+    from battlesnake_server.live.app import create_app
 
     path = make("--snake", "cautious", *LOOKS)
     opened: list[str] = []

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_gym.board import Board
-from battlesnake_gym.json_lines import ReplayError
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records.json_lines import ReplayError
+from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.snakes import Decision, Reason
-from heuristics import scenarios
-from heuristics.analysis import Analyst
-from heuristics.coaching import EFFORTS, lesson, puzzle
-from heuristics.scenarios import Scenario
-from server.replays import coach
-from server.web import puzzles
+from battlesnake_heuristics.judge import scenarios
+from battlesnake_heuristics.judge.analysis import Analyst
+from battlesnake_heuristics.judge.coaching import EFFORTS, lesson, puzzle
+from battlesnake_heuristics.judge.scenarios import Scenario
+from battlesnake_server.commands import coach
+from battlesnake_server.web import puzzles
 from tests.server import web_site
 from tests.server.browser import Browser
 

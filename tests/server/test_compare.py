@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from server.runs import compare
+from battlesnake_server.commands import compare
 
 HEAD = "training_iteration,time_total_s,env_steps,episode_reward_mean,episode_len_mean,elo\n"
 

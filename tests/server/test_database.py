@@ -16,22 +16,22 @@ from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from server.arena.database import (
+from battlesnake_server.arena.database import (
     Base,
     DatabaseError,
-    Game,
     Seat,
+    StoredGame,
     Tournament,
     find_tournament,
     load_games,
     open_database,
 )
-from server.arena.league_file import read
-from server.arena.standing_league import League, bench, end_season, notes, seasons
-from server.arena.tournament import Setup
-from server.web import create_app
-from server.web.roster import Roster
-from server.web.timeline import Broadcast
+from battlesnake_server.arena.league_file import read
+from battlesnake_server.arena.standing_league import League, bench, end_season, notes, seasons
+from battlesnake_server.arena.tournament import Setup
+from battlesnake_server.web import create_app
+from battlesnake_server.web.roster import Roster
+from battlesnake_server.web.timeline import Broadcast
 from tests.processes import free_port
 from tests.server.fast_league import FastClock, play_here
 
@@ -88,13 +88,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgres"))
 
 
-def a_game(number: int, tournament: int) -> Game:
+def a_game(number: int, tournament: int) -> StoredGame:
     seats = [
         Seat(seat=i, snake=f"ä{i}", won=i == 0, cause="" if i == 0 else "hazard", killer=None,
              eliminated_on=7 * i, length=4, latencies=[0.25, 3.0], problems={"timeout": i})
         for i in range(2)
     ]  # fmt: skip
-    return Game(tournament_id=tournament, number=number, uuid="u", seed=2**63 - 1, turns=7,
+    return StoredGame(tournament_id=tournament, number=number, uuid="u", seed=2**63 - 1, turns=7,
                 finished=True, replay=None, seats=seats)  # fmt: skip
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
-from heuristics.evaluation import shipped
-from heuristics.search import Search
-from server import strategies
-from server.policy import Policy
-from server.strategies import SHIPPED, STRONGEST, strategy_factory
+from battlesnake_heuristics.search.evaluation import shipped
+from battlesnake_heuristics.search.search import Search
+from battlesnake_server import strategies
+from battlesnake_server.onnx_policy import Policy
+from battlesnake_server.strategies import SHIPPED, STRONGEST, strategy_factory
 from tests.processes import fetch, fetch_json, run
 
 ELSEWHERES = {
@@ -60,7 +60,7 @@ def test_a_named_snake_plays_all_else_and_the_log_says_why(
     board = Board.new(width, height, 2, game=game)
     board.you_id = "snake_0"
     snake = strategy_factory(policy="shipped")(0)
-    with caplog.at_level(logging.WARNING, "server.strategies"):
+    with caplog.at_level(logging.WARNING, "battlesnake_server.strategies"):
         for _ in range(2):
             decision = snake(board, 0.4)
             assert decision.move in board.safe_moves()
@@ -128,10 +128,10 @@ def test_served_without_a_name_it_plays_every_game(serve: Callable[..., str]) ->
 def test_it_needs_neither_a_compiler_nor_a_training_library() -> None:
     script = """
 import sys
-sys.modules["heuristics._search"] = None
-from battlesnake_gym.board import Board
-from server.live.app import create_app
-from server.strategies import STRONGEST
+sys.modules["battlesnake_heuristics.search._search"] = None
+from battlesnake_gym.boards.board import Board
+from battlesnake_server.live.app import create_app
+from battlesnake_server.strategies import STRONGEST
 client = create_app({"POLICY": "shipped"}).test_client()
 for side in (9, 11):
     body = Board.new(side, side, 2).to_api("snake_0")

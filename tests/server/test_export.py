@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from battlesnake_gym import cli
-from battlesnake_gym.board import Board
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.cli import cli
+from battlesnake_gym.records.replay import Replay
 from tests.server.browser import Browser, browser
 
 __all__ = ["browser"]

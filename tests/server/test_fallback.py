@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game
-from server.live.budget import margin
-from server.live.fallback import safe_move
+from battlesnake_server.live.budget import margin
+from battlesnake_server.live.fallback import safe_move
 
 
 def board_of(picture: str) -> Board:

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import websocket
 
-from server.http import page_server, websockets
-from server.http.hub import Limits
-from server.http.page_server import PageServer
-from server.http.websockets import Talk, Websocket
+from battlesnake_server.http import page_server, websockets
+from battlesnake_server.http.hub import Limits
+from battlesnake_server.http.page_server import PageServer
+from battlesnake_server.http.websockets import Talk, Websocket
 from tests.processes import PATIENCE, until
 
 LARGE = b"x" * (8 << 20)

@@ -13,20 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from heuristics.ladder import NAMES
-from server.arena import ladder
-from server.arena.database import hold, open_database
+from battlesnake_heuristics.judge.ladder import NAMES
+from battlesnake_server.arena.database import hold, open_database
+from battlesnake_server.commands import ladder_command
 from tests.processes import COMMAND, run
 
 
 def test_without_a_snake_it_is_the_ladder_that_is_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert ladder.main(["--per-game=4", "--json"]) == 0
+    assert ladder_command.main(["--per-game=4", "--json"]) == 0
     rungs = json.loads(capsys.readouterr().out)
     assert {rung["name"] for rung in rungs} == set(NAMES)
     assert [rung["elo"] for rung in rungs] == sorted((r["elo"] for r in rungs), reverse=True)
-    assert ladder.main([]) == 0
+    assert ladder_command.main([]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(NAMES) + 1
 
 
@@ -34,12 +34,12 @@ def test_a_snake_is_placed_and_the_games_are_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call = ["weak=safe-random", f"--database=sqlite:///{tmp_path / 'games.sqlite'}", "--jobs=1"]
-    assert ladder.main([*call, "--json", "--interval=250"]) == 0
+    assert ladder_command.main([*call, "--json", "--interval=250"]) == 0
     placed = json.loads(capsys.readouterr().out)
     assert placed["snake"] == "weak"
     assert placed["low"] <= placed["elo"] <= placed["high"] <= placed["low"] + 500
     assert placed["games"] == sum(met["games"] for met in placed["met"])
-    assert ladder.main([*call, "--resume", "--interval=250", "--json"]) == 0
+    assert ladder_command.main([*call, "--resume", "--interval=250", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == placed
 
 
@@ -96,5 +96,5 @@ def test_it_waits_for_a_database_that_others_hold_or_lock(tmp_path: Path) -> Non
 def test_a_wrong_call_says_why(
     call: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ladder.main([*call, f"--database=sqlite:///{tmp_path / 'games.sqlite'}"]) == 2
+    assert ladder_command.main([*call, f"--database=sqlite:///{tmp_path / 'games.sqlite'}"]) == 2
     assert why in capsys.readouterr().err

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 
 Event = dict[str, Any]
 Handler = Callable[[Event, object], Event]
@@ -103,8 +103,8 @@ FORMATS = pytest.mark.parametrize("event", [http_api, rest_api])
 def handler(monkeypatch: pytest.MonkeyPatch) -> Handler:
     monkeypatch.setenv("BATTLESNAKE_SNAKE", "cautious")
     monkeypatch.setenv("BATTLESNAKE_AUTHOR", "somebody")
-    monkeypatch.delitem(sys.modules, "server.live.lambda_handler", raising=False)
-    function: Handler = importlib.import_module("server.live.lambda_handler").handler
+    monkeypatch.delitem(sys.modules, "battlesnake_server.live.lambda_handler", raising=False)
+    function: Handler = importlib.import_module("battlesnake_server.live.lambda_handler").handler
     return function
 
 
@@ -161,6 +161,6 @@ def test_broken_requests_are_refused(
 
 def test_a_wrong_configuration_fails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATTLESNAKE_SNAKE", "nobody")
-    monkeypatch.delitem(sys.modules, "server.live.lambda_handler", raising=False)
+    monkeypatch.delitem(sys.modules, "battlesnake_server.live.lambda_handler", raising=False)
     with pytest.raises(ValueError, match="unknown snake 'nobody'"):
-        importlib.import_module("server.live.lambda_handler")
+        importlib.import_module("battlesnake_server.live.lambda_handler")

@@ -22,17 +22,17 @@ from sqlalchemy import select
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
-from battlesnake_gym import cli
-from server.addresses import Reach
-from server.arena.database import Game, LeagueSnake, open_database
-from server.arena.league import Players, read_token
-from server.arena.league_file import EXAMPLE, Member, Plan, load, read
-from server.arena.programs import Programs
-from server.arena.ratings import Ratings
-from server.arena.standing_league import REMEMBERED, League, bench, match, seasons
-from server.web import create_app
-from server.web.roster import Roster
-from server.web.timeline import Broadcast
+from battlesnake_gym.cli import cli
+from battlesnake_server.addresses import Reach
+from battlesnake_server.arena.database import LeagueSnake, StoredGame, open_database
+from battlesnake_server.arena.league_file import EXAMPLE, LeaguePlan, Member, load, read
+from battlesnake_server.arena.programs import Programs
+from battlesnake_server.arena.ratings import Ratings
+from battlesnake_server.arena.standing_league import REMEMBERED, League, bench, match, seasons
+from battlesnake_server.commands.league_command import LeaguePlayers, read_token
+from battlesnake_server.web import create_app
+from battlesnake_server.web.roster import Roster
+from battlesnake_server.web.timeline import Broadcast
 from tests.processes import run, until
 from tests.server import zoo
 from tests.server.fast_league import BEGIN, FastClock, play_here
@@ -40,15 +40,17 @@ from tests.server.fast_league import BEGIN, FastClock, play_here
 SMALL = {"width": 7, "height": 7, "max_turns": 12}
 
 
-def plan_of(snakes: dict[str, Any], **more: Any) -> Plan:
+def plan_of(snakes: dict[str, Any], **more: Any) -> LeaguePlan:
     return read({"name": "Club", "snakes": snakes, "boards": [SMALL], **more}, Path())
 
 
-def games_of(engine: Engine, tournament: int) -> list[Game]:
+def games_of(engine: Engine, tournament: int) -> list[StoredGame]:
     with Session(engine) as session:
         games = list(
             session.scalars(
-                select(Game).where(Game.tournament_id == tournament).order_by(Game.number)
+                select(StoredGame)
+                .where(StoredGame.tournament_id == tournament)
+                .order_by(StoredGame.number)
             )
         )
         assert all(game.seats for game in games)
@@ -154,7 +156,7 @@ def test_a_day_of_a_league_with_a_snake_that_is_sick_and_a_kill_every_hour(
             {"h": "hungry", "c": "cautious", "s": "straight", "far": url},
             season_days=1, games_per_hour=4, health_minutes=30,
         )  # fmt: skip
-        players = Players(plan, programs, Reach())
+        players = LeaguePlayers(plan, programs, Reach())
         played: list[tuple[float, set[str]]] = []
 
         def play(setup: Any, fixture: Any, replays: Any) -> Any:
@@ -196,7 +198,7 @@ def test_who_loses_moves_rests_and_who_is_benched_does_not_play(tmp_path: Path) 
 
     with zoo.snake(asked_for_moves) as url, Programs({}) as programs:
         plan = plan_of({"h": "hungry", "c": "cautious", "mute": url}, games_per_hour=60)
-        players = Players(plan, programs, Reach())
+        players = LeaguePlayers(plan, programs, Reach())
         league = League(plan, players.sources, engine, players.ailments, clock=clock)
         while clock.hours < 0.1:
             league.step(play_here)
@@ -310,7 +312,7 @@ def processes_below(number: int) -> dict[int, str]:
 
 
 def test_a_bundle_plays_in_a_league(tmp_path: Path) -> None:
-    from server import pack
+    from battlesnake_server.commands import pack
 
     rules, asked = tmp_path / "my_rules.py", tmp_path / "asked"
     rules.write_text(
@@ -329,7 +331,7 @@ def test_a_bundle_plays_in_a_league(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
     clock = FastClock()
     with Programs({}) as programs:
-        players = Players(plan, programs, Reach())
+        players = LeaguePlayers(plan, programs, Reach())
         assert players.ailments(["b", "h"]) == ["", ""]
         league = League(plan, players.sources, engine, players.ailments, clock=clock)
         while clock.hours < 0.1:
@@ -348,12 +350,12 @@ def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
     (tmp_path / "snake.py").write_text(SNAKE)
     with Programs({"mine": f"{sys.executable} {tmp_path / 'snake.py'} {{port}}"}) as programs:
         plan = plan_of({"mine": {"command": "unused"}, "h": "hungry"})
-        players = Players(plan, programs, Reach())
+        players = LeaguePlayers(plan, programs, Reach())
         assert players.ailments(["mine", "h"]) == ["", ""]
         (snake,) = [
             number
             for number, words in processes_below(os.getpid()).items()
-            if "snake.py" in words and "server.arena.programs" not in words
+            if "snake.py" in words and "battlesnake_server.arena.programs" not in words
         ]
         os.kill(snake, signal.SIGKILL)
         limit = time.monotonic() + 60
@@ -368,7 +370,7 @@ def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def club(tmp_path: Path) -> Iterator[tuple[Plan, Engine]]:
+def club(tmp_path: Path) -> Iterator[tuple[LeaguePlan, Engine]]:
     engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
     plan = plan_of({"h": "hungry", "c": "cautious", "s<b>": "straight"})
     sources = {member.name: member.source for member in plan.members}
@@ -380,7 +382,7 @@ def club(tmp_path: Path) -> Iterator[tuple[Plan, Engine]]:
 
 
 def test_the_page_tells_of_the_season_and_obeys_who_has_the_token(
-    club: tuple[Plan, Engine], tmp_path: Path
+    club: tuple[LeaguePlan, Engine], tmp_path: Path
 ) -> None:
     plan, engine = club
     token = read_token(tmp_path / "token")

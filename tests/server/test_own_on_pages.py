@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_gym import own_files
+from battlesnake_gym.common import own_files
 from tests.battlesnake_gym.test_own import FILE
 from tests.processes import COMMAND, fetch, fetch_json
 

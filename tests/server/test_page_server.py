@@ -19,9 +19,9 @@ import pytest
 import websocket
 from flask import Flask
 
-from server.http import page_server
-from server.http.page_server import is_known_host
-from server.web import games
+from battlesnake_server.http import page_server
+from battlesnake_server.http.page_server import is_known_host
+from battlesnake_server.web import games_page
 from tests.processes import COMMAND
 from tests.server import web_site
 from tests.server.web_site import Pages
@@ -208,7 +208,7 @@ def test_requests_in_a_row_keep_their_connection(empty: Pages) -> None:
 def test_who_waits_for_turns_leaves_threads_for_others(
     empty: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(games, "_waiting", threading.BoundedSemaphore(2))
+    monkeypatch.setattr(games_page, "_waiting", threading.BoundedSemaphore(2))
     web_site.announce(empty.broadcast, "on", 1)
     with web_site.serving(empty.app) as address, contextlib.ExitStack() as waiting:
         port = port_of(address + "/")

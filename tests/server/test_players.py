@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision
-from server.addresses import LOOPBACK, Reach
-from server.arena.players import (
+from battlesnake_server.addresses import LOOPBACK, Reach
+from battlesnake_server.arena.players import (
     LONGEST_LOOK,
     LONGEST_SHOUT,
     Answer,
@@ -26,8 +26,8 @@ from server.arena.players import (
     parse_looks,
     parse_move,
 )
-from server.live.budget import budget
-from server.live.fallback import LATE
+from battlesnake_server.live.budget import budget
+from battlesnake_server.live.fallback import LATE
 from tests.processes import free_port
 from tests.server import zoo
 
@@ -285,7 +285,7 @@ def test_a_machine_too_busy_to_give_up_in_time_costs_no_snake_its_life(
         time.sleep(0.02)
         return Decision("up")
 
-    monkeypatch.setattr("server.live.thinker.Thinker.decide", standstill)
+    monkeypatch.setattr("battlesnake_server.live.thinker.Thinker.decide", standstill)
     answer = local(lambda board, seconds=None: Decision("up"), 0.01)
     assert answer.move in ("left", "right")
     assert answer.problem == "timeout"

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES
-from server.policy import Policy, PolicyError
-from server.strategies import PolicySnake, strategy_factory
+from battlesnake_server.onnx_policy import Policy, PolicyError
+from battlesnake_server.strategies import PolicySnake, strategy_factory
 
 MakePolicy = Callable[..., Path]
 
@@ -154,7 +154,7 @@ def test_wrong_choices_are_refused(choice: dict[str, Any], words: str) -> None:
 
 
 RULES = """
-from heuristics import Filter
+from battlesnake_heuristics import Filter
 
 
 @Filter
@@ -189,7 +189,7 @@ def test_own_rules_speak_over_a_policy(make_policy: MakePolicy, tmp_path: Path) 
 def test_a_served_policy_tells_who_decided(
     make_policy: MakePolicy, tmp_path: Path, body: dict[str, Any]
 ) -> None:
-    from server.live.app import create_app
+    from battlesnake_server.live.app import create_app
 
     file = tmp_path / "my_rules.py"
     file.write_text(RULES)

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import Decision
-from heuristics import search
-from heuristics.search import STOP, Search
-from server.live.app import create_app
-from server.live.ponderer import LONGEST
-from server.live.snake import LiveSnake
+from battlesnake_heuristics.search import search
+from battlesnake_heuristics.search.search import STOP, Search
+from battlesnake_server.live.app import create_app
+from battlesnake_server.live.live_snake import LiveSnake
+from battlesnake_server.live.ponderer import LONGEST
 
 pytestmark = pytest.mark.skipif(not search.COMPILED, reason=search.NOT_COMPILED)
 

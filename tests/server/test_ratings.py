@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from server.arena.ratings import rank, rate
+from battlesnake_server.arena.ratings import rank, rate
 
 
 def test_the_better_snake_is_rated_higher_and_more_surely_with_every_game() -> None:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason
-from server.arena.tournament import Setup, play_all
-from server.live import reasons
+from battlesnake_server.arena.tournament import Setup, play_all
+from battlesnake_server.live import reasons
 
 DECISION = Decision(
     "up",

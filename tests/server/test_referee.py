@@ -14,13 +14,13 @@ from uuid import UUID
 import pytest
 
 from battlesnake_gym import rules, snakes
-from battlesnake_gym.board import Board
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Decision
-from server.addresses import LOOPBACK, Reach
-from server.arena.players import HttpPlayer, LocalPlayer, open_client
-from server.arena.referee import GameRecord, play
+from battlesnake_server.addresses import LOOPBACK, Reach
+from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, open_client
+from battlesnake_server.arena.referee import GameRecord, play
 from tests.server import zoo
 
 Table = Sequence[str | Callable[..., Decision]]

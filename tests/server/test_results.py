@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import json
 
-from server.arena.database import Game, Seat
-from server.arena.results import summarise, table, to_json
+from battlesnake_server.arena.database import Seat, StoredGame
+from battlesnake_server.arena.results import summarise, table, to_json
 
 
 def seat(number: int, snake: str, won: bool, cause: str, turn: int, *latencies: float) -> Seat:
@@ -14,15 +14,15 @@ def seat(number: int, snake: str, won: bool, cause: str, turn: int, *latencies: 
 
 
 GAMES = [
-    Game(number=0, turns=10, finished=True, seats=[
+    StoredGame(number=0, turns=10, finished=True, seats=[
         seat(0, "a", True, "", 0, *range(1, 101)),
         seat(1, "b", False, "wall-collision", 10),
     ]),
-    Game(number=1, turns=20, finished=True, seats=[
+    StoredGame(number=1, turns=20, finished=True, seats=[
         seat(0, "b", False, "head-collision", 20, 5),
         seat(1, "a", False, "head-collision", 20, 5),
     ]),
-    Game(number=2, turns=30, finished=False, seats=[
+    StoredGame(number=2, turns=30, finished=False, seats=[
         seat(0, "a", False, "", 0, 5),
         seat(1, "b", False, "wall-collision", 12, 5),
     ]),
@@ -57,7 +57,7 @@ def test_the_json_is_json_and_holds_the_interval() -> None:
 
 def test_a_snake_that_was_never_asked_has_no_latency() -> None:
     (line,) = summarise(
-        [Game(number=0, turns=0, finished=True, seats=[seat(0, "a", False, "", 0)])]
+        [StoredGame(number=0, turns=0, finished=True, seats=[seat(0, "a", False, "", 0)])]
     )
     assert line.p50 is None
     assert " - " in table([line])

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_gym import cli
-from battlesnake_gym.replay import Replay
-from sagemaker_rl.runs import run_folder
-from sagemaker_rl.runs.run_folder import CSV_FILE, Progress
-from server.runs import charts, report
-from server.runs.folder import Run, Runs, differing
-from server.web import runs as pages
+from battlesnake_gym.cli import cli
+from battlesnake_gym.records.replay import Replay
+from battlesnake_rl.launcher.runs import run_folder
+from battlesnake_rl.launcher.runs.run_folder import CSV_FILE, Progress
+from battlesnake_server.runs import charts, report
+from battlesnake_server.runs.folder import Run, Runs, differing
+from battlesnake_server.web import runs_page as pages
 from tests.processes import run
 from tests.server import training_runs
 
@@ -263,9 +263,9 @@ def test_nothing_heavy_is_imported(folder: Path) -> None:
     script = f"""
 import sys
 from pathlib import Path
-from server.runs import report
-from server.runs.folder import Runs
-from server.web import runs
+from battlesnake_server.runs import report
+from battlesnake_server.runs.folder import Runs
+from battlesnake_server.web import runs_page as runs
 client = runs.create_app(Runs(Path({str(folder)!r}))).test_client()
 assert client.get("/").status_code == client.get("/run/done").status_code == 200
 report.write(Path({str(folder / "done")!r}))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from server.runs import report
-from server.runs.folder import Runs
-from server.web import runs as pages
+from battlesnake_server.runs import report
+from battlesnake_server.runs.folder import Runs
+from battlesnake_server.web import runs_page as pages
 from tests.server import training_runs, web_site
 from tests.server.browser import Browser
 

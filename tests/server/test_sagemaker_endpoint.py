@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from battlesnake_gym import snakes
-from battlesnake_gym.board import Board
-from server.live.app import create_app
-from server.live.endpoint import EndpointSnake
+from battlesnake_gym.boards.board import Board
+from battlesnake_server.live.app import create_app
+from battlesnake_server.live.endpoint import EndpointSnake
 from tests.processes import fetch, fetch_json
 
 

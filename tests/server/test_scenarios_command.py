@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from heuristics.scenarios import SHIPPED, load
-from server.arena.scenarios import main
+from battlesnake_heuristics.judge.scenarios import SHIPPED, load
+from battlesnake_server.commands.scenarios_command import main
 
 TWO = """\
 scenario: corner

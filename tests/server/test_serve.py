@@ -24,9 +24,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game
-from server.live import serve as module
+from battlesnake_server.commands import serve as module
 from tests.processes import COMMAND, PATIENCE, fetch, fetch_json, free_port, until, wait_for
 
 
@@ -169,7 +169,7 @@ STALLED = {
 
 FORBEARING = """
 import functools, sys
-from server.live import serve, worker
+from battlesnake_server.commands import serve; from battlesnake_server.live import live_worker as worker
 worker.Limits = functools.partial(worker.Limits, request_seconds=int(sys.argv.pop(1)))
 sys.exit(serve.main(sys.argv[1:]))
 """
@@ -383,7 +383,7 @@ OVERRUN = """
 import sys, time
 from battlesnake_gym import snakes
 from battlesnake_gym.snakes import Decision
-from server.live.serve import main
+from battlesnake_server.commands.serve import main
 
 def overrun(seed):
     def strategy(board, seconds=None):
@@ -413,8 +413,8 @@ def test_a_strategy_that_overruns_is_answered_for_in_time(tmp_path: Path) -> Non
 SLOW_FOR_ITS_KIND = """
 import sys, time
 from battlesnake_gym import snakes
-from heuristics.pipeline import Pipeline, Preference
-from server.live import serve
+from battlesnake_heuristics.handwritten.pipeline import Pipeline, Preference
+from battlesnake_server.commands import serve
 
 @Preference
 def slow(view, move):

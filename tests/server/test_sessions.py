@@ -5,8 +5,8 @@ import tracemalloc
 import pytest
 
 from battlesnake_gym import snakes
-from server.live import sessions
-from server.live.sessions import Sessions
+from battlesnake_server.live import sessions
+from battlesnake_server.live.sessions import Sessions
 
 
 class Clock:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import Decision
-from heuristics.search import Search
-from server.http.hub import Client
-from server.live.metrics import Metrics
-from server.live.seats import LoadEstimate
-from server.live.sessions import Session
-from server.live.thinker import Thinker, usable_cores
+from battlesnake_heuristics.search.search import Search
+from battlesnake_server.http.hub import Client
+from battlesnake_server.live.live_metrics import Metrics
+from battlesnake_server.live.seats import LoadEstimate
+from battlesnake_server.live.sessions import Session
+from battlesnake_server.live.thinker import Thinker, usable_cores
 
 TIMEOUT = 60.0
 """Seconds of a move; time enough, however busy the machine is."""

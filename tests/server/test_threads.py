@@ -6,7 +6,7 @@ import functools
 import gc
 import threading
 
-from server.http.threads import Threads
+from battlesnake_server.http.threads import Threads
 
 
 def test_work_goes_to_the_thread_that_was_busy_last() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_gym.replay import Replay
-from heuristics.match import start_seed
-from server.arena.tournament import Fixture, Setup, entrants, play_all, schedule
+from battlesnake_gym.records.replay import Replay
+from battlesnake_heuristics.judge.match import start_seed
+from battlesnake_server.arena.tournament import Fixture, Setup, entrants, play_all, schedule
 
 
 @pytest.mark.parametrize(("snakes", "per_game"), [(2, 2), (4, 2), (4, 4), (5, 3), (3, 1)])

@@ -19,13 +19,13 @@ import pytest
 from flask.testing import FlaskClient
 from PIL import Image
 
-from battlesnake_gym import replay_cli
-from battlesnake_gym.board import Board
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records import official_form
+from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.snakes import Decision, Reason
-from server.http.page_server import PageServer
-from server.replays.library import Library
-from server.web import watch
+from battlesnake_server.http.page_server import PageServer
+from battlesnake_server.replays.library import Library
+from battlesnake_server.web import watch
 from tests.battlesnake_gym import hostile_replays
 from tests.processes import fetch, fetch_json
 from tests.server import web_site
@@ -76,7 +76,7 @@ def story() -> Replay:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("games")
     story().save(root / "deep" / "story.jsonl.gz")
-    replay_cli.save(story().boards(), root / "official.jsonl")
+    official_form.save(story().boards(), root / "official.jsonl")
     (root / "damaged.jsonl").write_text('{"replay": 1}\n')
     (root / "notes.txt").write_text("no game")
     return root

@@ -25,17 +25,17 @@ from sqlalchemy import event, insert
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
-from battlesnake_gym.board import Board
-from battlesnake_gym.replay import Replay
-from heuristics import scenarios
-from server.arena.database import Game, Seat, Tournament
-from server.arena.results import summarise, to_json
-from server.arena.tournament import Result, play_all
-from server.http.page_server import LARGEST_REQUEST
-from server.web import human, matches
-from server.web.games import PER_PAGE
-from server.web.lab import EXAMPLE
-from server.web.timeline import KEPT_AFTER_THE_END, Broadcast
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records.replay import Replay
+from battlesnake_heuristics.judge import scenarios
+from battlesnake_server.arena.database import Seat, StoredGame, Tournament
+from battlesnake_server.arena.results import summarise, to_json
+from battlesnake_server.arena.tournament import Result, play_all
+from battlesnake_server.http.page_server import LARGEST_REQUEST
+from battlesnake_server.web import board_matches, human
+from battlesnake_server.web.games_page import PER_PAGE
+from battlesnake_server.web.lab import EXAMPLE
+from battlesnake_server.web.timeline import KEPT_AFTER_THE_END, Broadcast
 from tests.processes import COMMAND, fetch, free_port, until
 from tests.server import web_site, zoo
 from tests.server.web_site import Pages
@@ -56,16 +56,16 @@ def empty(tmp_path: Path) -> Pages:
     return web_site.make(tmp_path, games=0)
 
 
-def rows(pages: Pages) -> list[Game]:
+def rows(pages: Pages) -> list[StoredGame]:
     with Session(pages.database) as session:
-        games = session.query(Game).order_by(Game.id).all()
+        games = session.query(StoredGame).order_by(StoredGame.id).all()
         for game in games:
             assert game.seats
         session.expunge_all()
         return games
 
 
-def replay_of(game: Game | Result) -> Path:
+def replay_of(game: StoredGame | Result) -> Path:
     """The file of a game that was kept."""
     assert game.replay is not None
     return Path(game.replay)
@@ -121,7 +121,7 @@ def test_the_table_grows_with_the_games_and_shrinks_where_some_are_gone(tmp_path
     assert told == json.loads(json.dumps(to_json(whole)))
     assert sum(line["games"] for line in told) == 2 * 12
     with Session(pages.database) as session:
-        session.delete(session.get_one(Game, 1))
+        session.delete(session.get_one(StoredGame, 1))
         session.commit()
     told = pages.client.get("/leaderboard.json?tournament=1").get_json()
     assert told == json.loads(json.dumps(to_json(summarise(rows(pages)))))
@@ -200,7 +200,7 @@ def fill(database: Engine, games: int) -> None:
     with Session(database) as session:
         session.add(Tournament(id=1, setup={"snakes": ["made", "up"]}))
         session.flush()
-        session.execute(insert(Game), rows)
+        session.execute(insert(StoredGame), rows)
         session.execute(insert(Seat), seats)
         session.commit()
 
@@ -326,7 +326,7 @@ def test_replays_that_are_gone_damaged_or_were_not_kept(tmp_path: Path) -> None:
     pages = web_site.make(tmp_path, games=1)
     gone, damaged, none = (game.uuid for game in rows(pages))
     with Session(pages.database) as session:
-        kept = {game.uuid: game for game in session.query(Game)}
+        kept = {game.uuid: game for game in session.query(StoredGame)}
         replay_of(kept[gone]).unlink()
         replay_of(kept[damaged]).write_text('{"replay": 1}\n')
         kept[none].replay = None
@@ -539,8 +539,8 @@ def begin(pages: Pages, visitor: str = "127.0.0.1", **change: Any) -> tuple[int,
 
 
 def test_the_hall_is_full_at_some_time_and_for_one_visitor_sooner(empty: Pages) -> None:
-    answers = [begin(empty, f"192.0.2.{i // matches.MOST_GAMES_EACH}") for i in range(7)]
-    assert [status for status, _ in answers] == [201] * matches.MOST_GAMES + [503]
+    answers = [begin(empty, f"192.0.2.{i // board_matches.MOST_GAMES_EACH}") for i in range(7)]
+    assert [status for status, _ in answers] == [201] * board_matches.MOST_GAMES + [503]
     assert "6 games are being played; stop one or wait" in answers[-1][1]["error"]
     stop(empty, answers[0][1]["game"])
     status, sent = begin(empty, "192.0.2.1")
@@ -565,7 +565,7 @@ def test_a_game_is_stopped(empty: Pages, wish: dict[str, Any]) -> None:
     game_id = begin(empty, **wish)[1]["game"]
     assert 'id="stop"' in empty.client.get(f"/game/{game_id}").text
     game = stop(empty, game_id)
-    assert len(game["frames"]) < matches.USUAL_TURNS
+    assert len(game["frames"]) < board_matches.USUAL_TURNS
     assert not game["deaths"], "nobody died: it was stopped"
     assert 'id="stop"' not in empty.client.get(f"/game/{game_id}").text
     assert empty.client.post(f"/game/{game_id}/stop", json={}).get_json() == {"stopped": False}
@@ -583,7 +583,7 @@ def test_games_end_after_so_many_turns_and_so_long(
     }
     game = wait_until_over(empty.client, begin(empty, **wish)[1]["game"])
     assert len(game["frames"]) == 4
-    monkeypatch.setattr(matches, "LONGEST_SECONDS", -1)
+    monkeypatch.setattr(board_matches, "LONGEST_SECONDS", -1)
     wish = {"human": None, "snakes": ["hungry", "cautious"], "timeout": 5000}
     assert len(wait_until_over(empty.client, begin(empty, **wish)[1]["game"])["frames"]) == 1
 
@@ -964,7 +964,7 @@ def test_no_process_outlives_the_command(tmp_path: Path) -> None:
 
 
 def test_a_wrong_call_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from server.arena import command
+    from battlesnake_server.commands import arena_command as command
 
     assert command.main([]) == 2
     assert "name the snakes that play, or give --web" in capsys.readouterr().err
@@ -975,7 +975,7 @@ def test_a_wrong_call_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_every_page_has_a_heading() -> None:
     """By which readers of screens find their way; pages extend a base, their parts do not."""
-    folder = Path(web_site.__file__).parents[2] / "server" / "templates"
+    folder = Path(web_site.__file__).parents[2] / "server/battlesnake_server/templates"
     pages = [path for path in folder.glob("*.html") if "{% extends" in path.read_text()]
     bases = {path for path in pages if path.stem.endswith("_base")}
     assert len(pages) > 12

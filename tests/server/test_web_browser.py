@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from battlesnake_gym import looks, snakes
-from battlesnake_gym.board import Board
-from battlesnake_gym.replay import Turn
+from battlesnake_gym import snakes
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.draw import looks
+from battlesnake_gym.records.replay import Turn
 from battlesnake_gym.rules import Game
-from heuristics import scenarios
+from battlesnake_heuristics.judge import scenarios
 from tests.server import web_site
 from tests.server.browser import Browser
 from tests.server.web_site import Pages

@@ -9,11 +9,11 @@ from array import array as make_array
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym.board import Board
-from battlesnake_gym.replay import Replay
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
-from sagemaker_rl.runs import run_folder
-from sagemaker_rl.runs.run_folder import CSV_FILE, GAMES, RunFile
+from battlesnake_rl.launcher.runs import run_folder
+from battlesnake_rl.launcher.runs.run_folder import CSV_FILE, GAMES, RunFile
 
 COLUMNS = (
     *("training_iteration", "time_total_s", "env_steps", "episode_reward_mean"),

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym import snakes
-from battlesnake_gym.board import Board
-from battlesnake_gym.packing import pack
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.engine.packing import pack
 from battlesnake_gym.rules import MOVES, Game
-from heuristics.evaluation import shipped
-from heuristics.search import Search
+from battlesnake_heuristics.search.evaluation import shipped
+from battlesnake_heuristics.search.search import Search
 from tests.server.browser import Browser, browser
 
 __all__ = ["browser"]

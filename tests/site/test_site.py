@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym import snakes
-from battlesnake_gym.looks import HEADS, TAILS
-from battlesnake_gym.observations import get
+from battlesnake_gym.draw.looks import HEADS, TAILS
 from battlesnake_gym.rules import MAPS
+from battlesnake_gym.see.observations import get
 from tests.server.browser import Browser, browser
 from tests.site.test_play_page import HERE, files_served
 

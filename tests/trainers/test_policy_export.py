@@ -12,8 +12,8 @@ import pytest
 
 import battlesnake_gym
 from battlesnake_gym.policy_file import PolicyError
-from server.policy import Policy
-from server.strategies import strategy_factory
+from battlesnake_server.onnx_policy import Policy
+from battlesnake_server.strategies import strategy_factory
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -62,11 +62,13 @@ def test_a_torch_module(tmp_path: Path) -> None:
 def test_it_is_evaluated_served_and_sent_to_the_arena(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mabs import evaluate
-    from server.arena import command
+    from battlesnake_rl.mabs import evaluate
+    from battlesnake_server.commands import arena_command as command
 
     rules = tmp_path / "my_rules.py"
-    rules.write_text("from heuristics.filters import dead_ends\nrules = [dead_ends]\n")
+    rules.write_text(
+        "from battlesnake_heuristics.handwritten.filters import dead_ends\nrules = [dead_ends]\n"
+    )
     path = battlesnake_gym.export(torch_network(), "planes", (7, 7), tmp_path / "policy.onnx")
     for more in ([], ["--rules", str(rules)]):
         against = ["--opponents", "safe-random", "--games", "4", "--json"]
@@ -89,7 +91,7 @@ def test_a_model_of_stable_baselines(name: str, tmp_path: Path) -> None:
     import stable_baselines3
     import torch
 
-    from battlesnake_gym.wrappers import Enlarged
+    from battlesnake_gym.env.wrappers import Enlarged
 
     env: Any = gymnasium.make("battlesnake_gym:Battlesnake-v0", **GAME)
     network = "MlpPolicy"
@@ -123,7 +125,7 @@ def test_a_module_and_a_checkpoint_of_rllib(tmp_path: Path) -> None:
     from gymnasium.spaces import Box, Discrete
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-    from mabs.network import TRUNK, SnakeQModule
+    from battlesnake_rl.mabs.policy.q_network import TRUNK, SnakeQModule
 
     spec = RLModuleSpec(
         module_class=SnakeQModule,
@@ -230,7 +232,7 @@ def test_playing_needs_no_torch() -> None:
     import subprocess
 
     code = (
-        "import sys, battlesnake_gym, server.live.app, heuristics.own_rules;"
+        "import sys, battlesnake_gym, battlesnake_server.live.app, battlesnake_heuristics.handwritten.own_rules;"
         "battlesnake_gym.export; sys.exit('torch' in sys.modules or 'ray' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = (
     "README.md",
     "CONTRIBUTING.md",
-    "server/default_policy/README.md",
+    "server/battlesnake_server/default_policy/README.md",
     *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md")),
 )
 

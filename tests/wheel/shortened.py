@@ -103,7 +103,7 @@ RULES = (
     Rule("curl ", looked_at(), "from a machine in the engine's region"),
     Rule("jupyter lab ", looked_at(r"lab (\S+)")),
     Rule(
-        "python -m mabs.distillation ",
+        "python -m battlesnake_rl.mabs.exit.distillation ",
         also("--moves 30 --positions 20 --fit-minutes 0.005 --minutes 0.0001"),
         slow=True,
     ),

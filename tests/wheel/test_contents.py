@@ -79,7 +79,7 @@ IMPORTED = """
 import importlib, sys
 for package in sys.argv[1:]:
     print(importlib.import_module(package).__file__)
-from battlesnake_gym import engine
+from battlesnake_gym.engine import engine
 assert engine.COMPILED
 """
 
@@ -95,8 +95,8 @@ def test_the_environment_has_the_wheel_and_not_the_checkout(
 
 
 NAMED = """
-import mabs.experiments, procgen_rllib.experiments
-for experiments in (mabs.experiments, procgen_rllib.experiments):
+import battlesnake_rl.mabs.experiments, battlesnake_rl.procgen.procgen_experiments
+for experiments in (battlesnake_rl.mabs.experiments, battlesnake_rl.procgen.procgen_experiments):
     for name in experiments.names():
         assert experiments.read(name)
         print(name)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_gym import own_files
-from battlesnake_gym.board import Board
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.common import own_files
 from battlesnake_gym.rules import Game
 from tests.mabs.test_launcher import SMALL
 from tests.mabs.test_own_files import EXPERIMENT, FILE

@@ -195,7 +195,9 @@ def test_commands_that_take_long(page: str, desk: Desk, trained: Path) -> None:
         shutil.copytree(trained / "first", desk.folder / "runs" / name)
     (desk.folder / "RUN").symlink_to(desk.folder / "runs" / "impala-baseline-bigfish")
     (desk.folder / "server").unlink()
-    shutil.copytree(ROOT / "server" / "default_policy", desk.folder / "server/default_policy")
+    shutil.copytree(
+        ROOT / "server" / "default_policy", desk.folder / "server/battlesnake_server/default_policy"
+    )
     for command, rule in lines(page):
         if rule.slow or command.line.startswith("export "):
             desk.type(command)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from battlesnake_gym import own_files
+from battlesnake_gym.common import own_files
 
 from .arcade import ARCADE_MAZE
 from .base import Map

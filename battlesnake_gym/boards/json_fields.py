@@ -1,0 +1,113 @@
+"""Reading JSON that others wrote: typed access to fields, with errors that name the place.
+
+Missing and null fields take their default; a field of the wrong kind is an error, because guessing
+there would play a wrong move silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from battlesnake_gym.rules.state import Point
+
+
+class BoardError(ValueError):
+    """A board, request or text that cannot be read or played; the message says where and why."""
+
+
+def shown(value: object) -> str:
+    """``value`` as it stands in an error message: short, whatever was sent.
+
+    >>> shown("x" * 1000)[:10], len(shown("x" * 1000))
+    ("'xxxxxxxxx", 60)
+    """
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def join(path: str, key: str) -> str:
+    """The JSON path of ``key`` below ``path``; the root's path is empty."""
+    return f"{path}.{key}" if path else key
+
+
+def mapping(value: object, path: str) -> Mapping[str, Any]:
+    """``value`` as a JSON object; null counts as empty."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise BoardError(f"{path or 'request'} must be a JSON object, got {shown(value)}")
+    return value
+
+
+def child(parent: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:
+    """The object under ``key``, empty where missing."""
+    return mapping(parent.get(key), join(path, key))
+
+
+def items(parent: Mapping[str, Any], key: str, path: str) -> Sequence[Any]:
+    """The list under ``key``, empty where missing or null."""
+    value = parent.get(key)
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise BoardError(f"{join(path, key)} must be a list, got {shown(value)}")
+    return value
+
+
+def integer(parent: Mapping[str, Any], key: str, path: str, default: int | None = None) -> int:
+    """The whole number under ``key``; without a default it must be there.
+
+    >>> integer({"turn": 3}, "turn", "")
+    3
+    >>> integer({"x": "3"}, "x", "board.food[0]")
+    Traceback (most recent call last):
+    battlesnake_gym.boards.json_fields.BoardError: board.food[0].x must be a whole number, got '3'
+    """
+    value = parent.get(key)
+    if value is None:
+        if default is None:
+            raise BoardError(f"{join(path, key)} is missing; give a whole number")
+        return default
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BoardError(f"{join(path, key)} must be a whole number, got {shown(value)}")
+    return value
+
+
+def string(parent: Mapping[str, Any], key: str, path: str, default: str | None = None) -> str:
+    """The text under ``key``; without a default it must be there and not be empty."""
+    value = parent.get(key)
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, str) or (default is None and not value):
+        got = "nothing" if value is None else shown(value)
+        raise BoardError(f"{join(path, key)} must be a text, got {got}")
+    return value
+
+
+def point(value: object, path: str) -> Point:
+    """A cell ``{"x": ..., "y": ...}``."""
+    if type(value) is dict:  # cells are most of a request, and nearly all of them are in order
+        x, y = value.get("x"), value.get("y")
+        if type(x) is int and type(y) is int:
+            return x, y
+    if not isinstance(value, Mapping):
+        raise BoardError(f'{path} must be an object like {{"x": 0, "y": 0}}, got {shown(value)}')
+    return integer(value, "x", path), integer(value, "y", path)
+
+
+def points(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
+    """The cells under ``key``, none where missing."""
+    place = join(path, key)
+    return [point(cell, f"{place}[{i}]") for i, cell in enumerate(items(parent, key, path))]
+
+
+def plain(text: str, longest: int) -> str:
+    """What can be shown of a stranger's text: no controls, no lone surrogates, not too long.
+
+    >>> plain("a\\x1b[31mb\\ud800c", 6)
+    'a[31mb'
+    """
+    return "".join(character for character in text if character.isprintable())[:longest]

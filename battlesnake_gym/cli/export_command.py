@@ -1,0 +1,116 @@
+"""``battlesnake-gym export``: a recorded game as a picture, a film or a page; a checkpoint as ONNX.
+
+What is written follows from the file's name: ``.gif`` and ``.mp4`` move, ``.png`` and ``.svg`` show
+one turn, ``.html`` is a page that plays the game and needs nothing else, ``.onnx`` a policy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.common.command_line import Parser, positive, refuse
+from battlesnake_gym.common.extras import install_remedy, load_module
+from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.common.nearest import unknown
+from battlesnake_gym.draw import animation, drawing
+from battlesnake_gym.records.replay import Replay
+from battlesnake_server.replays import small_player
+
+COMMAND = "battlesnake-gym export"
+POLICY = Path("policy.onnx")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the file that is named; the exit status is 2 for a wrong call."""
+    options = parser().parse_args(argv)
+    output: Path = options.output or POLICY
+    if output.suffix == ".onnx":
+        return _export_policy(options, output)
+    if output.suffix not in WRITERS:
+        return refuse(COMMAND, unknown("format", output.suffix, [*WRITERS, ".onnx"]))
+    try:
+        replay = Replay.load(options.source)
+        WRITERS[output.suffix](replay, output, options)
+    except ModuleNotFoundError as error:
+        return refuse(COMMAND, f"{error.name!r} is missing; {install_remedy('video')}")
+    except (ValueError, OSError) as error:
+        return refuse(COMMAND, error)
+    size = output.stat().st_size / 1000
+    sys.stdout.write(f"wrote {output} ({len(replay.turns)} turns, {size:,.0f} kB)\n")
+    return 0
+
+
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
+        prog=COMMAND,
+        description="Turn a recorded game into a GIF, an MP4, a PNG, an SVG or an HTML page; or a "
+        "checkpoint into policy.onnx and policy.json, which serve and the arena play with.",
+        epilog="example: battlesnake-gym export replays/game.jsonl.gz -o game.gif",
+    )
+    add = parser.add_argument
+    add("source", type=Path, metavar="GAME",
+        help="a replay, or a file of the official command line; a run or a checkpoint")  # fmt: skip
+    add("-o", "--output", type=Path, metavar="FILE",
+        help=f"{', '.join(WRITERS)} or .onnx (default: {POLICY})")  # fmt: skip
+    add("--cell", type=positive, default=animation.CELL, metavar="PIXELS",
+        help="side of a cell in pictures and films")  # fmt: skip
+    add("--turns-per-second", type=positive, default=7, metavar="N", help="speed of a film")
+    add("--last", action="store_true",
+        help="a run's last weights, instead of its strongest")  # fmt: skip
+    add("--turn", type=int, metavar="N", help="which turn a PNG or SVG shows (default: the last)")
+    return parser
+
+
+def _export_policy(options: argparse.Namespace, output: Path) -> int:
+    if not options.source.is_dir() and options.source.exists():
+        told = "a game is exported to .gif, .mp4, .png, .svg or .html; name it with -o game.gif"
+        return refuse(COMMAND, told)
+    module = load_module("battlesnake_rl.mabs.export", "rllib")
+    last = ["--last"] if options.last else []
+    return int(module.main([str(options.source), "-o", str(output), *last]))
+
+
+# --- the formats --------------------------------------------------------------------------------
+
+
+def _gif(replay: Replay, output: Path, options: argparse.Namespace) -> None:
+    animation.save_gif(replay.boards(), output, options.cell, 1 / options.turns_per_second)
+
+
+def _mp4(replay: Replay, output: Path, options: argparse.Namespace) -> None:
+    animation.save_mp4(replay.boards(), output, options.cell, 1 / options.turns_per_second)
+
+
+def _png(replay: Replay, output: Path, options: argparse.Namespace) -> None:
+    drawing.save_png(_turn(replay, options), output, options.cell)
+
+
+def _svg(replay: Replay, output: Path, options: argparse.Namespace) -> None:
+    text = drawing.svg(_turn(replay, options), options.cell)
+    write_atomically(output, lambda part: part.write_text(text, "utf-8"))
+
+
+def _html(replay: Replay, output: Path, options: argparse.Namespace) -> None:
+    """One file with the game, the board's script and its styles in it."""
+    page = small_player.read("templates/export.html")
+    page = page.replace("@STYLE@", small_player.style(), 1)
+    page = page.replace("@PLAYER@", small_player.part(replay, options.turns_per_second), 1)
+    write_atomically(output, lambda part: part.write_text(page, "utf-8"))
+
+
+def _turn(replay: Replay, options: argparse.Namespace) -> Board:
+    return replay.last if options.turn is None else replay.board(options.turn)
+
+
+WRITERS: dict[str, Callable[[Replay, Path, argparse.Namespace], None]] = {
+    ".gif": _gif,
+    ".mp4": _mp4,
+    ".png": _png,
+    ".svg": _svg,
+    ".html": _html,
+}

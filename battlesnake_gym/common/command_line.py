@@ -1,0 +1,181 @@
+"""What all commands share: one parser, one line for a mistake, colours, tables and JSON.
+
+A mistake is answered on stderr in one line of at most `LONGEST_LINE` characters, which begins with
+the command's name, and with exit status 2 (`Parser.error`, `refuse`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import IO, Any, NoReturn, TextIO
+
+from battlesnake_gym.common.nearest import nearest, unknown
+
+LONGEST_LINE = 200
+"""Characters of the line that answers a mistake."""
+
+COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
+"""Names of what `painted` knows, and their numbers in a terminal."""
+
+WANTED = {
+    "int": "a whole number",
+    "positive": "a whole number from 1 on",
+    "jobs": "a whole number",
+    "float": "a number",
+    "milliseconds": "a number",
+    "named_number": "NAME=NUMBER",
+    "loads": "JSON",
+}
+"""How the functions are called that options are read with."""
+
+
+class Formatter(argparse.HelpFormatter):
+    """Tells the defaults that are worth telling, and leaves indented lines as they are."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        default = action.default
+        told = "default" in text or default is argparse.SUPPRESS
+        if told or default is None or isinstance(default, bool) or not str(default):
+            return text
+        if isinstance(default, list | tuple | frozenset):
+            return text
+        return f"{text} (default: %(default)s)".lstrip()
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Wrap each paragraph, but for those that are indented: examples."""
+        return "\n\n".join(
+            textwrap.indent(part, indent)
+            if part.startswith(" ")
+            else textwrap.fill(" ".join(part.split()), width, initial_indent=indent)
+            for part in re.split(r"\n\s*?\n", textwrap.dedent(text.strip("\n")))
+        )
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of one command: wrong words are answered in one line, with the nearest right ones.
+
+    As `argparse.ArgumentParser`, which it is.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", Formatter)
+        super().__init__(*args, **kwargs)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As `argparse.ArgumentParser.parse_args`; of an unknown option the nearest is named."""
+        found, rest = self.parse_known_args(args, namespace)
+        if rest:
+            self.error(self.unknown_word(next((w for w in rest if w.startswith("-")), rest[0])))
+        return found
+
+    def unknown_word(self, word: str) -> str:
+        """What to say of a word that is no option and nothing that is asked for."""
+        if not word.startswith("-"):
+            return f"unexpected {word!r}; --help tells what may stand here"
+        name = word.partition("=")[0]
+        known = [option for option in self._option_string_actions if option.startswith("--")]
+        close = nearest(name.lstrip("-"), [option.lstrip("-") for option in known])
+        hint = f"did you mean --{close}?" if close else "--help lists all there are"
+        return f"unknown option {name}; {hint}"
+
+    def error(self, message: str) -> NoReturn:
+        """End with status 2 and one line about what was wrong."""
+        raise SystemExit(refuse(self.prog, _plainly(message)))
+
+    def print_help(self, file: Any = None) -> None:
+        """As `argparse.ArgumentParser.print_help`, with bold headings in a terminal."""
+        out = file or sys.stdout
+        heading = re.compile(r"^(usage:|[a-z][\w ,]*:$)", re.MULTILINE)
+        out.write(heading.sub(lambda found: painted(found[0], "bold", out), self.format_help()))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            names = [str(choice) for choice in action.choices]
+            what = (action.option_strings or [str(action.metavar or action.dest)])[-1].lstrip("-")
+            raise argparse.ArgumentError(None, unknown(what, value, names))
+
+
+def _plainly(message: str) -> str:
+    """An error of argparse as a person would say it."""
+    message = re.sub(r"^argument (?:\S+/)?(\S+): ", r"\1: ", message)
+    found = re.fullmatch(r"(\S+): invalid (\S+) value: (.*)", message, re.DOTALL)
+    if found:
+        what = WANTED.get(found[2], "something else (--help tells what)")
+        return f"{found[1]} must be {what}, got {found[3]}"
+    message = re.sub(
+        r"^(\S+): expected (?:one|at least one) argument$", r"\1 needs a value", message
+    )
+    message = re.sub(r"^(\S+): (must|not allowed)", r"\1 \2", message)
+    message = message.replace("with argument", "with")
+    return re.sub(r"^the following arguments are required: (.*)$", r"\1 is missing", message)
+
+
+def refuse(prog: str, error: object) -> int:
+    """Answer a mistake in one line on stderr; returns the exit status, 2."""
+    name = painted(f"{prog}:", "bold", sys.stderr)
+    if isinstance(error, OSError) and error.filename:
+        error = f"{error.filename}: {(error.strerror or 'cannot be used').lower()}"
+    told = one_line(str(error), LONGEST_LINE - len(prog) - 2)
+    sys.stderr.write(f"{name} {told}\n")
+    return 2
+
+
+def one_line(text: str, most: int) -> str:
+    """``text`` without line breaks and cut in its middle where it is longer than ``most``.
+
+    >>> one_line("no such\\nthing", 20), one_line("abcdefghij", 6)
+    ('no such thing', 'abc…ij')
+    """
+    text = " ".join(text.split())
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 2
+    return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
+
+
+def painted(text: str, colour: str, stream: IO[str]) -> str:
+    """``text`` in a colour of `COLOURS`, if ``stream`` is a terminal that shows colours.
+
+    ``NO_COLOR`` and ``TERM=dumb`` turn colours off.
+    """
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\033[{COLOURS[colour]}m{text}\033[0m"
+
+
+def positive(text: str) -> int:
+    """An option that is a whole number from 1 on."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, got {value}")
+    return value
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The option ``--json`` of a command that prints a table."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def write_json(value: Any, out: TextIO | None = None) -> None:
+    """Print ``value`` as strict JSON."""
+    (out or sys.stdout).write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text as lines with their columns below each other; the last is not filled up.
+
+    >>> columns([("a", "one"), ("bcd", "two")])
+    'a    one\\nbcd  two\\n'
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip() + "\n" for row in rows
+    )
+    return "".join(lines)

@@ -1,0 +1,34 @@
+"""Modules that need the packages of an extra, and what to say where those are missing."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+
+class MissingExtraError(Exception):
+    """A command needs packages that are not installed; the message says how to get them."""
+
+
+def load_module(module: str, extra: str) -> ModuleType:
+    """A module that needs the packages of ``extra`` ("" for none).
+
+    Raises `MissingExtraError` where one of them is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if not extra:
+            raise
+        raise MissingExtraError(
+            f"the package {error.name!r} is missing; {install_remedy(extra)}"
+        ) from error
+
+
+def install_remedy(extra: str) -> str:
+    """How to install what belongs to ``extra``.
+
+    >>> install_remedy("server")
+    "install it with pip install '.[server]' in a clone, or 'WHEEL[server]' from a wheel"
+    """
+    return f"install it with pip install '.[{extra}]' in a clone, or 'WHEEL[{extra}]' from a wheel"

@@ -1,0 +1,1 @@
+"""Pictures of boards and games: SVG, PNG, GIF, MP4 and text."""

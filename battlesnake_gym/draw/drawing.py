@@ -1,0 +1,348 @@
+"""Pictures of boards: SVG and PNG, all painted from one list of shapes.
+
+`svg` gives what a notebook shows, `image` a Pillow picture, `save_png` a file; moving pictures are
+made by `battlesnake_gym.draw.animation`.
+Heads look where they go; a tail that will move away is pointed, one that stays (segments are
+stacked on it) is round and ringed; snakes have the colours, heads and tails of
+`battlesnake_gym.draw.looks`; hazards are shaded, deeper stacks darker and with their number;
+a snake that died on this turn fades, and a cross marks where. Beside the board stands each snake's
+health, length or cause of death.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.draw import looks
+from battlesnake_gym.draw.looks import INK, RED, mix
+from battlesnake_gym.draw.shapes import Disc, Line, Polygon, Shape, Text, place
+from battlesnake_gym.rules.state import MAX_HEALTH, Point, Snake, State
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageDraw, ImageFont
+
+PALE, PAPER, BOARD, CELL = "#7b8494", "#ffffff", "#e9ecf1", "#f8f9fb"
+FOOD, HAZARD, DEATH, TRACK = RED, "#4a4e69", "#b00020", "#dfe3ea"
+MARGIN = 0.4
+PANEL = 7.0
+ROW = 1.5
+OVERSAMPLE = 3
+"""How many times as large pictures are painted at first, each way, so that edges are smooth."""
+
+
+def svg(board: State, cell: int = 28) -> str:
+    """The board as an SVG document; ``cell`` is the side of a cell in pixels."""
+    width, height = (side * cell for side in _size(board))
+    body = "".join(_svg(shape, cell) for shape in shapes(board))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="turn {board.turn}" '
+        f'font-family="system-ui, sans-serif">{body}</svg>'
+    )
+
+
+def image(board: State, cell: int = 28) -> Image.Image:
+    """The board as a Pillow image (mode RGB); ``cell`` is the side of a cell in pixels."""
+    from PIL import Image, ImageDraw
+
+    scale = cell * OVERSAMPLE
+    size = [round(side * cell) for side in _size(board)]
+    canvas = Image.new("RGB", (size[0] * OVERSAMPLE, size[1] * OVERSAMPLE), PAPER)
+    draw = ImageDraw.Draw(canvas)
+    for shape in shapes(board):
+        paint(draw, shape, scale)
+    return canvas.reduce(OVERSAMPLE)
+
+
+def save_png(board: State, path: str | os.PathLike[str], cell: int = 28) -> None:
+    """Write the board as a PNG file, whole or not at all."""
+    write_atomically(path, lambda part: image(board, cell).save(part, "PNG"))
+
+
+# --- the shapes, in units of one cell, y downwards ----------------------------------------------
+
+
+def shapes(board: State) -> list[Shape]:
+    """Everything there is to paint, from the back to the front."""
+    return [*ground(board), *things(board)]
+
+
+def ground(board: State) -> tuple[Shape, ...]:
+    """What lies at the back: the cells and their hazards. Equal boards share one tuple."""
+    depths = Counter(_on_board(board, board.hazards))
+    return _ground(board.width, board.height, _size(board), tuple(sorted(depths.items())))
+
+
+def things(board: State) -> list[Shape]:
+    """What lies on the ground, and the list of snakes beside it."""
+    found: list[Shape] = []
+    colours = looks.colours(board.snakes)
+    snakes = list(zip(board.snakes, colours, strict=True))
+    for snake, colour in snakes:
+        if not snake.alive and snake.eliminated_on == board.turn:
+            found += _body(board, snake, mix(colour, CELL, 0.25))
+    found += [
+        shape for x, y in _on_board(board, board.food) for shape in _food(_centre(board, (x, y)))
+    ]
+    for snake, colour in snakes:
+        if snake.alive:
+            found += _body(board, snake, colour) + _face(board, snake, colour)
+    for snake in board.snakes:
+        if not snake.alive:
+            found += _cross(board, snake)
+    return found + _panel(board, colours)
+
+
+def _size(board: State) -> tuple[float, float]:
+    rows = max(board.height, 1 + ROW * len(board.snakes))
+    return board.width + PANEL + 2 * MARGIN, rows + 2 * MARGIN
+
+
+def _centre(board: State, cell: Point) -> tuple[float, float]:
+    return MARGIN + cell[0] + 0.5, MARGIN + board.height - cell[1] - 0.5
+
+
+def _box(
+    x: float, y: float, width: float, height: float, fill: str, radius: float = 0.0
+) -> Polygon:
+    return Polygon(((x, y), (x + width, y + height)), fill, radius)
+
+
+def _on_board(board: State, cells: Iterable[Point]) -> list[Point]:
+    return [(x, y) for x, y in cells if 0 <= x < board.width and 0 <= y < board.height]
+
+
+@functools.lru_cache(maxsize=4)
+def _ground(
+    width: int, height: int, size: tuple[float, float], hazards: tuple[tuple[Point, int], ...]
+) -> tuple[Shape, ...]:
+    found: list[Shape] = [_box(0, 0, *size, PAPER, 0.3)]
+    found.append(_box(MARGIN, MARGIN, width, height, BOARD, 0.2))
+    depths = dict(hazards)
+    for cell in itertools.product(range(width), range(height)):
+        x, y = MARGIN + cell[0] + 0.5, MARGIN + height - cell[1] - 0.5
+        depth = depths.get(cell, 0)
+        fill = mix(HAZARD, CELL, min(0.2 + 0.15 * depth, 0.8)) if depth else CELL
+        found.append(_box(x - 0.47, y - 0.47, 0.94, 0.94, fill, 0.12))
+        if depth > 1:
+            found.append(Text((x + 0.4, y + 0.28), PAPER, str(depth), 0.36, "end"))
+    return tuple(found)
+
+
+def _food(centre: tuple[float, float]) -> list[Shape]:
+    x, y = centre
+    return [Disc(centre, FOOD, 0.26), Disc((x - 0.08, y - 0.08), mix(PAPER, FOOD, 0.5), 0.07)]
+
+
+def _body(board: State, snake: Snake, fill: str) -> list[Shape]:
+    """The body from tail to head, broken where it leaves over one edge and returns over another."""
+    body = [cell for cell, _ in itertools.groupby(snake.body)]
+    stays = len(snake.body) > 1 and snake.body[-1] == snake.body[-2]
+    tail = looks.tail(snake.customizations.get("tail", ""))
+    strokes = _strokes(board, body)
+    found: list[Shape] = []
+    for points in strokes:
+        if points is strokes[-1] and (tail or not stays) and len(points) > 1:
+            found += _end(points[-2], points[-1], fill, 0.2 if tail else 0.1)
+            points = points[:-1]
+        found.append(
+            Line(tuple(points), fill, 0.6) if len(points) > 1 else Disc(points[0], fill, 0.3)
+        )
+    if tail and len(strokes[-1]) > 1:
+        (x, y), end = strokes[-1][-2:]
+        ahead = (float((end[0] > x) - (end[0] < x)), float((end[1] > y) - (end[1] < y)))
+        found += [place(part, end, ahead, looks.fills(fill)) for part in tail]
+    if stays and len(body) > 1:
+        found.append(Disc(_centre(board, body[-1]), mix(PAPER, fill, 0.65), 0.13))
+    return [*found, Disc(_centre(board, snake.head), fill, 0.4)]
+
+
+def _strokes(board: State, body: Sequence[Point]) -> list[list[tuple[float, float]]]:
+    """The lines to draw a body with, each from the head's side to the tail's."""
+    strokes = [[_centre(board, body[0])]]
+    for ahead, cell in itertools.pairwise(body):
+        dx, dy = cell[0] - ahead[0], cell[1] - ahead[1]
+        if abs(dx) + abs(dy) == 1:
+            strokes[-1].append(_centre(board, cell))
+            continue
+        x, y = _centre(board, ahead)
+        here, there = _centre(board, cell), (0.0, 0.0)
+        if dy == 0 and abs(dx) == board.width - 1:
+            there = (-0.2 if dx > 0 else 0.2, 0.0)
+        elif dx == 0 and abs(dy) == board.height - 1:
+            there = (0.0, 0.2 if dy > 0 else -0.2)
+        strokes[-1].append((x + there[0], y + there[1]))
+        strokes.append([(here[0] - there[0], here[1] - there[1]), here])
+    return strokes
+
+
+def _end(
+    base: tuple[float, float], tip: tuple[float, float], fill: str, half: float
+) -> list[Shape]:
+    """The last piece of a body, narrowing to ``half`` a width at the tip."""
+    (x, y), (end_x, end_y) = base, tip
+    size = abs(end_x - x) + abs(end_y - y) or 1.0
+    across = ((y - end_y) / size, (end_x - x) / size)
+    corners = (
+        (x + 0.3 * across[0], y + 0.3 * across[1]),
+        (end_x + half * across[0], end_y + half * across[1]),
+        (end_x - half * across[0], end_y - half * across[1]),
+        (x - 0.3 * across[0], y - 0.3 * across[1]),
+    )
+    return [Polygon(corners, fill), Disc(tip, fill, half)]
+
+
+def _direction(board: State, snake: Snake) -> tuple[float, float]:
+    """Where a head looks, in picture coordinates; up where the whole body is one cell."""
+    if len(snake.body) < 2 or snake.body[0] == snake.body[1]:
+        return 0.0, -1.0
+    (x, y), (neck_x, neck_y) = snake.body[:2]
+    dx, dy = x - neck_x, y - neck_y
+    across = -1 if abs(dx) + abs(dy) > 1 else 1  # came in over the edge
+    return float(across * ((dx > 0) - (dx < 0))), float(-across * ((dy > 0) - (dy < 0)))
+
+
+def _face(board: State, snake: Snake, colour: str) -> list[Shape]:
+    """What is painted on the head, by the name that the snake gave it."""
+    centre, ahead = _centre(board, snake.head), _direction(board, snake)
+    parts = looks.head(snake.customizations.get("head", ""))
+    return [place(part, centre, ahead, looks.fills(colour)) for part in parts]
+
+
+def _cross(board: State, snake: Snake) -> list[Shape]:
+    """A mark where a snake died; it pales after the turn of the death."""
+    if not snake.body:
+        return []
+    x, y = _centre(board, snake.head)
+    fresh = snake.eliminated_on == board.turn
+    fill = DEATH if fresh else mix(INK, CELL, 0.25)
+    arm, width = (0.3, 0.14) if fresh else (0.16, 0.08)
+    return [
+        Line(((x - arm, y - arm), (x + arm, y + arm)), fill, width),
+        Line(((x - arm, y + arm), (x + arm, y - arm)), fill, width),
+    ]
+
+
+def _panel(board: State, colours: Sequence[str]) -> list[Shape]:
+    """The turn, and a row for each snake."""
+    left, top, width = 2 * MARGIN + board.width + 0.2, MARGIN, PANEL - 0.8
+    found: list[Shape] = [Text((left, top + 0.4), PALE, f"turn {board.turn}", 0.5)]
+    for i, (snake, colour) in enumerate(zip(board.snakes, colours, strict=True)):
+        y = top + 1.3 + ROW * i
+        fill = colour if snake.alive else mix(colour, PAPER, 0.35)
+        found += [
+            Disc((left + 0.22, y), fill, 0.22),
+            Text(
+                (left + 0.62, y), INK if snake.alive else PALE, _short(snake.name or snake.id), 0.5
+            ),
+            _box(left, y + 0.4, width, 0.24, TRACK, 0.12),
+        ]
+        if not snake.alive:
+            found[-1] = Text((left + 0.62, y + 0.55), PALE, _obituary(snake), 0.4)
+            continue
+        right = left + width
+        found.append(Text((right - 1.5, y), PALE, f"len {snake.length}", 0.42, "end"))
+        found.append(Text((right, y), PALE, f"hp {snake.health}", 0.42, "end"))
+        share = max(0, min(snake.health, MAX_HEALTH)) / MAX_HEALTH
+        if share:
+            found.append(_box(left, y + 0.4, max(width * share, 0.24), 0.24, fill, 0.12))
+    return found
+
+
+def _obituary(snake: Snake) -> str:
+    return f"{snake.eliminated_cause}, turn {snake.eliminated_on}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 12 else name[:11] + "…"
+
+
+# --- the two painters ---------------------------------------------------------------------------
+
+
+def _svg(shape: Shape, scale: float) -> str:
+    match shape:
+        case Polygon(((x, y), (right, bottom)), fill, radius):
+            width, height = (right - x) * scale, (bottom - y) * scale
+            return (
+                f'<rect x="{x * scale:.1f}" y="{y * scale:.1f}" width="{width:.1f}" '
+                f'height="{height:.1f}" rx="{radius * scale:.1f}" fill="{fill}"/>'
+            )
+        case Polygon(points, fill):
+            return f'<polygon points="{_svg_points(points, scale)}" fill="{fill}"/>'
+        case Line(points, fill, width):
+            return (
+                f'<polyline points="{_svg_points(points, scale)}" fill="none" stroke="{fill}" '
+                f'stroke-width="{width * scale:.1f}" stroke-linecap="round" '
+                'stroke-linejoin="round"/>'
+            )
+        case Disc((x, y), fill, radius):
+            return (
+                f'<circle cx="{x * scale:.1f}" cy="{y * scale:.1f}" r="{radius * scale:.1f}" '
+                f'fill="{fill}"/>'
+            )
+        case Text((x, y), fill, text, size, anchor):
+            return (
+                f'<text x="{x * scale:.1f}" y="{y * scale:.1f}" fill="{fill}" '
+                f'font-size="{size * scale:.1f}" text-anchor="{anchor}" '
+                f'dominant-baseline="central">{escape(text)}</text>'
+            )
+
+
+def _svg_points(points: Iterable[tuple[float, float]], scale: float) -> str:
+    return " ".join(f"{x * scale:.1f},{y * scale:.1f}" for x, y in points)
+
+
+def paint(draw: ImageDraw.ImageDraw, shape: Shape, scale: float) -> None:
+    """Paint one shape; ``scale`` is the side of a cell in the pixels of ``draw``."""
+    match shape:
+        case Polygon((first, last), fill, radius):
+            draw.rounded_rectangle(
+                [*_scaled(first, scale), *_scaled(last, scale)], radius * scale, fill
+            )
+        case Polygon(points, fill):
+            draw.polygon([_scaled(point, scale) for point in points], fill)
+        case Line(points, fill, width):
+            draw.line([_scaled(point, scale) for point in points], fill, round(width * scale))
+            for point in points:
+                paint(draw, Disc(point, fill, width / 2), scale)
+        case Disc((x, y), fill, radius):
+            first, last = (x - radius, y - radius), (x + radius, y + radius)
+            draw.ellipse([*_scaled(first, scale), *_scaled(last, scale)], fill)
+        case Text(place, fill, text, size, anchor):
+            (x, y), (mask, left, top) = _scaled(place, scale), _written(text, round(size * scale))
+            left -= {"start": 0, "middle": mask.width // 2, "end": mask.width}[anchor]
+            draw.bitmap((round(x) + left, round(y) + top), mask, fill)
+
+
+@functools.lru_cache(maxsize=512)
+def _written(text: str, size: int) -> tuple[Image.Image, int, int]:
+    """A text as a mask, and where it lies as seen from its left end, half-way up."""
+    from PIL import Image, ImageDraw
+
+    font = _font(max(1, size))
+    left, top, right, bottom = map(round, font.getbbox(text, anchor="lm"))
+    mask = Image.new("L", (max(1, right - left), max(1, bottom - top)))
+    ImageDraw.Draw(mask).text((-left, -top), text, 255, font, anchor="lm")
+    return mask, left, top
+
+
+@functools.lru_cache(maxsize=32)
+def _font(size: int) -> ImageFont.FreeTypeFont:
+    from PIL import ImageFont
+
+    font = ImageFont.load_default(size)
+    assert isinstance(font, ImageFont.FreeTypeFont)
+    return font
+
+
+def _scaled(point: tuple[float, float], scale: float) -> tuple[float, float]:
+    # Rounded, so that a shape falls on the same pixels wherever it is moved to by whole cells.
+    return round(point[0] * scale, 3), round(point[1] * scale, 3)

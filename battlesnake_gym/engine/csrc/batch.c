@@ -1,0 +1,712 @@
+#include "batch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+#include "named.h"
+
+/* ---- arrays ---- */
+
+static bool same_format(const char *format, char wanted) {
+    if (!format) format = "B";
+    if (*format == '=' || *format == '@') format++;
+    if (format[1]) return false;
+    return *format == wanted || (wanted == 'l' && (*format == 'q' || *format == 'l'));
+}
+
+/* "(4096, 4)" */
+static void write_shape(char *text, size_t size, int ndim, const Py_ssize_t *shape) {
+    size_t at = (size_t)snprintf(text, size, "(");
+    for (int i = 0; i < ndim && at < size; i++) {
+        at += (size_t)snprintf(text + at, size - at, i ? ", %zd" : "%zd", shape[i]);
+    }
+    if (at < size) snprintf(text + at, size - at, ndim == 1 ? ",)" : ")");
+}
+
+static bool fits(const Py_buffer *view, const ArraySpec *spec) {
+    if (!same_format(view->format, spec->format) || view->ndim != spec->ndim) return false;
+    if (spec->format == 'l' && view->itemsize != 8) return false;
+    for (int i = 0; i < spec->ndim; i++) {
+        if (view->shape[i] != spec->shape[i]) return false;
+    }
+    return true;
+}
+
+static void refuse_array(PyObject *object, const ArraySpec *spec, const char *got) {
+    char shape[128];
+    write_shape(shape, sizeof shape, spec->ndim, spec->shape);
+    PyObject *type = PyObject_Type(object);
+    PyErr_Format(PyExc_ValueError,
+                 "%s must be a %sC-contiguous array of dtype %s and shape %s, got %s%S", spec->name,
+                 spec->writable ? "writable, " : "", spec->dtype, shape, got, type);
+    Py_XDECREF(type);
+}
+
+int get_array(PyObject *object, const ArraySpec *spec, Py_buffer *view) {
+    int flags = PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | (spec->writable ? PyBUF_WRITABLE : 0);
+    if (PyObject_GetBuffer(object, view, flags) < 0) {
+        PyErr_Clear();
+        refuse_array(object, spec, "another layout or no array at all: ");
+        return -1;
+    }
+    if (fits(view, spec)) return 0;
+    char got[192], shape[128];
+    write_shape(shape, sizeof shape, view->ndim < 8 ? view->ndim : 8, view->shape);
+    snprintf(got, sizeof got, "format '%.8s' and shape %s in ", view->format ? view->format : "B",
+             shape);
+    refuse_array(object, spec, got);
+    PyBuffer_Release(view);
+    return -1;
+}
+
+static void let_go(KeptArray *kept) {
+    if (!kept->object) return;
+    PyBuffer_Release(&kept->view);
+    Py_CLEAR(kept->object);
+}
+
+void *get_kept_array(KeptArray *kept, PyObject *object, const ArraySpec *spec) {
+    if (kept->object == object && fits(&kept->view, spec)) return kept->view.buf;
+    let_go(kept);
+    if (get_array(object, spec, &kept->view) < 0) return NULL;
+    kept->object = Py_NewRef(object);
+    return kept->view.buf;
+}
+
+/* ---- work ---- */
+
+enum { FEW_GAMES = 32 }; /* so few are played faster than other threads could be woken */
+
+int begin_work(Batch *batch, PyThreadState **thread) {
+    if (batch->busy) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "these games are being played by another thread: give each its own Games");
+        return -1;
+    }
+    *thread = NULL;
+    if (batch->num_games > FEW_GAMES) {
+        batch->busy = 1;
+        *thread = PyEval_SaveThread();
+    }
+    return 0;
+}
+
+void end_work(Batch *batch, PyThreadState *thread) {
+    if (!thread) return;
+    PyEval_RestoreThread(thread);
+    batch->busy = 0;
+}
+
+/* ---- life ---- */
+
+static Rules *read_rules(Rules *rules, PyObject *numbers, const char *map) {
+    int flags[5], chance, minimum, damage, every;
+    if (!PyArg_ParseTuple(numbers, "pppppiiii", &flags[0], &flags[1], &flags[2], &flags[3],
+                          &flags[4], &chance, &minimum, &damage, &every)) {
+        return NULL;
+    }
+    *rules = (Rules){(uint8_t)flags[0], (uint8_t)flags[1], (uint8_t)flags[2], (uint8_t)flags[3],
+                     (uint8_t)flags[4], chance, minimum, 0, every, NULL};
+    int beyond = MAX_HEALTH + 1;
+    rules->hazard_damage = damage > beyond ? beyond : damage < -MAX_HEALTH ? -MAX_HEALTH : damage;
+    if (rules->royale && every < 1) {
+        PyErr_Format(PyExc_ValueError, "shrink_every must be at least 1, got %d", every);
+        return NULL;
+    }
+    if (*map && !(rules->map = find_map(map))) {
+        PyErr_Format(PyExc_ValueError, "map '%s' is not known", map);
+        return NULL;
+    }
+    return rules;
+}
+
+static int check_sizes(const int32_t (*sizes)[3], Py_ssize_t num_games, int32_t largest[3]) {
+    static const char *const NAMES[] = {"width", "height", "num_snakes"};
+    static const int LIMITS[] = {MAX_SIDE, MAX_SIDE, MAX_SNAKES};
+    for (Py_ssize_t i = 0; i < num_games; i++) {
+        for (int k = 0; k < 3; k++) {
+            if (sizes[i][k] < 1 || sizes[i][k] > LIMITS[k]) {
+                PyErr_Format(PyExc_ValueError, "%s must be between 1 and %d, got %d (game %zd)",
+                             NAMES[k], LIMITS[k], (int)sizes[i][k], i);
+                return -1;
+            }
+            if (sizes[i][k] > largest[k]) largest[k] = sizes[i][k];
+        }
+    }
+    return 0;
+}
+
+/* Large batches stand in large pages: with a game or so a page, looking up pages took a tenth of the
+ * time. From calloc: of a small batch, what no game ever uses of the cold blocks takes no memory. */
+static int allocate(Batch *batch) {
+    enum { LINE = 64, LARGE_PAGE = 1 << 21 };
+    size_t games = (size_t)batch->num_games;
+    size_t each = batch->layout.record_size + batch->layout.cold_size;
+    if (games > (PY_SSIZE_T_MAX - 2 * LARGE_PAGE) / (each + sizeof *batch->sizes)) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    size_t unit = games * each < LARGE_PAGE ? LINE : LARGE_PAGE;
+    size_t size = (games * each + unit - 1) / unit * unit;
+    batch->memory = calloc(size + unit, 1);
+    batch->sizes = calloc(games, sizeof *batch->sizes);
+    if (!batch->memory || !batch->sizes) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    batch->records = (char *)(((uintptr_t)batch->memory + unit - 1) / unit * unit);
+    batch->colds = batch->records + games * batch->layout.record_size;
+#ifdef MADV_HUGEPAGE
+    if (unit == LARGE_PAGE) madvise(batch->records, size, MADV_HUGEPAGE); /* only advice */
+#endif
+    return 0;
+}
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+static void poison_redzone(void *block, size_t size) {
+    ASAN_POISON_MEMORY_REGION((char *)block + size - REDZONE, REDZONE);
+}
+#else
+static void poison_redzone(void *block, size_t size) {
+    (void)block;
+    (void)size;
+}
+#endif
+
+static void make_empty_games(Batch *batch) {
+    for (Py_ssize_t i = 0; i < batch->num_games; i++) {
+        Game game = batch_game(batch, i);
+        cold_init(&batch->layout, game.cold);
+        clear_game(&game, batch->sizes[i][0], batch->sizes[i][1], 0, 0);
+        poison_redzone(game.record, batch->layout.record_size);
+        poison_redzone(game.cold, batch->layout.cold_size);
+    }
+}
+
+static PyObject *batch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    (void)kwargs;
+    PyObject *sizes_object, *numbers;
+    const char *map;
+    Py_ssize_t num_games;
+    Rules rules;
+    if (!PyArg_ParseTuple(args, "nOO!s", &num_games, &sizes_object, &PyTuple_Type, &numbers, &map)) {
+        return NULL;
+    }
+    if (num_games < 1) {
+        return PyErr_Format(PyExc_ValueError, "num_games must be at least 1, got %zd", num_games);
+    }
+    if (!read_rules(&rules, numbers, map)) return NULL;
+    ArraySpec spec = {"sizes", "int32", 'i', 0, 2, {num_games, 3}};
+    Py_buffer sizes;
+    if (get_array(sizes_object, &spec, &sizes) < 0) return NULL;
+    int32_t largest[3] = {0, 0, 0};
+    Batch *batch = NULL;
+    if (check_sizes(sizes.buf, num_games, largest) == 0) {
+        allocfunc allocate_object = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+        batch = (Batch *)allocate_object(type, 0);
+    }
+    if (batch) {
+        batch->layout = make_layout(largest[0], largest[1], largest[2]);
+        batch->rules = rules;
+        batch->num_games = num_games;
+        if (allocate(batch) < 0) {
+            Py_CLEAR(batch);
+        } else {
+            memcpy(batch->sizes, sizes.buf, (size_t)num_games * sizeof *batch->sizes);
+            make_empty_games(batch);
+        }
+    }
+    PyBuffer_Release(&sizes);
+    return (PyObject *)batch;
+}
+
+static void batch_dealloc(PyObject *self) {
+    Batch *batch = (Batch *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    let_go(&batch->actions);
+    let_go(&batch->out);
+    free(batch->memory);
+    free(batch->sizes);
+    freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    free_object(self);
+    Py_DECREF(type);
+}
+
+/* The records, for numpy to look at. */
+static int batch_getbuffer(PyObject *self, Py_buffer *view, int flags) {
+    Batch *batch = (Batch *)self;
+    Py_ssize_t size = batch->num_games * (Py_ssize_t)batch->layout.record_size;
+    return PyBuffer_FillInfo(view, self, batch->records, size, 1, flags);
+}
+
+/* ---- playing ---- */
+
+/* Reads an optional bool[num_games]; *which is NULL where all games are meant. */
+static int get_which(const Batch *batch, PyObject *object, Py_buffer *view, const bool **which) {
+    *which = NULL;
+    view->obj = NULL;
+    if (!object || object == Py_None) return 0;
+    ArraySpec spec = {"which", "bool", '?', 0, 1, {batch->num_games}};
+    if (get_array(object, &spec, view) < 0) return -1;
+    *which = view->buf;
+    return 0;
+}
+
+/* One array and the optional `which`, by place or by name. */
+static int get_arguments(const char *function, const char *first, PyObject *const *args,
+                         Py_ssize_t nargs, PyObject *names, PyObject *found[2]) {
+    Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    found[0] = nargs > 0 ? args[0] : NULL;
+    found[1] = nargs > 1 ? args[1] : NULL;
+    bool bad = nargs > 2;
+    for (Py_ssize_t i = 0; i < named; i++) {
+        PyObject *name = PyTuple_GetItem(names, i);
+        int k = PyUnicode_CompareWithASCIIString(name, first) == 0     ? 0
+                : PyUnicode_CompareWithASCIIString(name, "which") == 0 ? 1
+                                                                       : 2;
+        if (k == 2 || found[k]) {
+            bad = true;
+        } else {
+            found[k] = args[nargs + i];
+        }
+    }
+    if (!bad && found[0]) return 0;
+    PyErr_Format(PyExc_TypeError, "%s takes %s and, if wanted, which", function, first);
+    return -1;
+}
+
+static const char *halt_reason(int halt) {
+    switch (halt) {
+        case HALT_SCATTER_FULL: return "hz_scatter has filled the whole board: nothing follows";
+        case HALT_PITS_EVERY: return "hz_hazard_pits needs shrink_every_n_turns of 1 or more";
+        case HALT_MAZE_PLAYERS: return "solo_maze is for one snake";
+        case HALT_HAZARD_LIST: return "its hazard list is longer than the compiled engine holds";
+        default: return "a body is longer than the compiled engine holds";
+    }
+}
+
+static PyObject *raise_halt(const Batch *batch, Py_ssize_t game) {
+    PyObject *rules = PyImport_ImportModule("battlesnake_gym.rules");
+    PyObject *error = rules ? PyObject_GetAttrString(rules, "RulesError") : NULL;
+    Py_XDECREF(rules);
+    if (!error) return NULL;
+    PyErr_Format(error,
+                        "game %zd cannot go on after turn %d: %s (reset it; all others were "
+                        "stepped)",
+                        game, (int)batch_record(batch, game)->turn,
+                        halt_reason(batch_record(batch, game)->halt));
+    Py_DECREF(error);
+    return NULL;
+}
+
+/* ---- what the snakes see ---- */
+
+/* Where the observations of a game are kept, or NULL. */
+static uint8_t *seen_at(const Batch *batch, Py_ssize_t game) {
+    if (!batch->out.object) return NULL;
+    size_t size = observation_size(&batch->observation) * (size_t)batch->layout.max_snakes;
+    return (uint8_t *)batch->out.view.buf + (size_t)game * size;
+}
+
+/* After a game has begun anew, or its position was put in. */
+static void show_game(const Batch *batch, Py_ssize_t game) {
+    uint8_t *out = seen_at(batch, game);
+    if (out) observe_game(&batch->observation, &batch->layout, NULL, batch_record(batch, game), out);
+}
+
+/* ---- play ---- */
+
+/* Asks for memory of later games that is used now and then and so is rarely at hand: their lists of
+ * food, and planes. All else a processor fetches by itself: records stand in order. */
+static void fetch_ahead(const Batch *batch, Py_ssize_t game) {
+    enum { AHEAD = 8, PLANES_AHEAD = 1, CACHE = 1 << 20 };
+    if (game + AHEAD < batch->num_games)
+        __builtin_prefetch(cold_food(batch_cold(batch, game + AHEAD)), 1);
+    if (batch->out.object && batch->out.view.len > CACHE && game + PLANES_AHEAD < batch->num_games)
+        fetch_planes(&batch->observation, batch_record(batch, game + PLANES_AHEAD),
+                     seen_at(batch, game + PLANES_AHEAD));
+}
+
+/* One turn of a game, and what its snakes see then, while the record is at hand. */
+static void step_one(const Batch *batch, Py_ssize_t game, const uint8_t *actions) {
+    const Layout *layout = &batch->layout;
+    Record *record = batch_record(batch, game);
+    uint8_t *out = seen_at(batch, game);
+    union {
+        Record record;
+        char bytes[sizeof(Record) + MAX_SNAKES * sizeof(Snake)];
+    } before;
+    fetch_ahead(batch, game);
+    if (out) memcpy(&before, record, layout->marks); /* all that stands before the planes */
+    step_game(layout, &batch->rules, record, batch_cold(batch, game), actions);
+    if (out) observe_game(&batch->observation, layout, &before.record, record, out);
+}
+
+/* The first action above NO_MOVE of a snake that is to move, as its index, or -1. */
+static Py_ssize_t bad_action(const Batch *batch, const uint8_t *actions, const bool *which) {
+    Py_ssize_t seats = batch->layout.max_snakes, all = batch->num_games * seats;
+    uint8_t largest = 0;
+    for (Py_ssize_t i = 0; i < all; i++) largest = actions[i] > largest ? actions[i] : largest;
+    if (largest <= NO_MOVE) return -1;
+    for (Py_ssize_t i = 0; i < all; i++) {
+        const Record *record = batch_record(batch, i / seats);
+        if (actions[i] > NO_MOVE && !record->over && record->snakes[i % seats].alive &&
+            (!which || which[i / seats])) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Returns the first game that cannot go on, or -1. */
+static Py_ssize_t step_all(Batch *batch, const uint8_t *actions, const bool *which) {
+    Py_ssize_t halted = -1;
+    for (Py_ssize_t i = 0; i < batch->num_games; i++) {
+        if (which && !which[i]) continue;
+        step_one(batch, i, actions + i * batch->layout.max_snakes);
+        if (batch_record(batch, i)->halt && halted < 0) halted = i;
+    }
+    return halted;
+}
+
+static PyObject *batch_step(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                            PyObject *names) {
+    Batch *batch = (Batch *)self;
+    PyObject *found[2];
+    Py_buffer which_view;
+    const bool *which;
+    if (get_arguments("step", "actions", args, nargs, names, found) < 0) return NULL;
+    if (batch->busy) return begin_work(batch, NULL), NULL;
+    ArraySpec spec = {"actions", "uint8", 'B', 0, 2, {batch->num_games, batch->layout.max_snakes}};
+    const uint8_t *actions = get_kept_array(&batch->actions, found[0], &spec);
+    if (!actions || get_which(batch, found[1], &which_view, &which) < 0) return NULL;
+    Py_ssize_t bad = bad_action(batch, actions, which), halted = -1;
+    PyThreadState *thread;
+    bool ok = bad < 0 && begin_work(batch, &thread) == 0;
+    if (ok) {
+        halted = step_all(batch, actions, which);
+        end_work(batch, thread);
+    }
+    if (which) PyBuffer_Release(&which_view);
+    if (bad >= 0) {
+        Py_ssize_t seats = batch->layout.max_snakes;
+        return PyErr_Format(PyExc_ValueError,
+                            "actions[%zd, %zd] is %d; it must be 0 to 3 (up, down, left, right) or "
+                            "4 for no valid move",
+                            bad / seats, bad % seats, (int)actions[bad]);
+    }
+    if (!ok) return NULL;
+    if (halted >= 0) return raise_halt(batch, halted);
+    Py_RETURN_NONE;
+}
+
+static PyObject *batch_reset(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                             PyObject *names) {
+    Batch *batch = (Batch *)self;
+    PyObject *found[2];
+    Py_buffer seeds_view, which_view;
+    const bool *which;
+    if (get_arguments("reset", "seeds", args, nargs, names, found) < 0) return NULL;
+    if (!batch->rules.map) {
+        PyErr_SetString(PyExc_ValueError,
+                        "map '' places no snakes: choose a map, or load() a state into each game");
+        return NULL;
+    }
+    ArraySpec spec = {"seeds", "int64", 'l', 0, 1, {batch->num_games}};
+    if (get_array(found[0], &spec, &seeds_view) < 0) return NULL;
+    const int64_t *seeds = seeds_view.buf;
+    Py_ssize_t failed = -1, zero = -1;
+    PyThreadState *thread;
+    bool ok = get_which(batch, found[1], &which_view, &which) == 0;
+    for (Py_ssize_t i = 0; ok && i < batch->num_games && zero < 0; i++) {
+        if ((!which || which[i]) && seeds[i] == 0) zero = i;
+    }
+    if (zero >= 0) {
+        PyErr_Format(PyExc_ValueError, "seeds[%zd] must not be 0: take any other number", zero);
+    }
+    ok = ok && zero < 0 && begin_work(batch, &thread) == 0;
+    if (ok) {
+        for (Py_ssize_t i = 0; i < batch->num_games; i++) {
+            if (which && !which[i]) continue;
+            Game game = batch_game(batch, i);
+            const int32_t *size = batch->sizes[i];
+            if (start_game(&game, size[0], size[1], size[2], seeds[i]) < 0 && failed < 0) failed = i;
+            show_game(batch, i);
+        }
+        end_work(batch, thread);
+    }
+    if (which) PyBuffer_Release(&which_view);
+    PyBuffer_Release(&seeds_view);
+    if (!ok) return NULL;
+    if (failed >= 0) {
+        const int32_t *size = batch->sizes[failed];
+        return PyErr_Format(PyExc_ValueError,
+                            "game %zd: map '%s' has no place for %d snakes and their food on a "
+                            "board of %dx%d: take fewer snakes or a larger board",
+                            failed, batch->rules.map->name, (int)size[2], (int)size[0],
+                            (int)size[1]);
+    }
+    Py_RETURN_NONE;
+}
+
+/* ---- one game in and out ---- */
+
+static int check_game(const Batch *batch, Py_ssize_t game) {
+    if (game >= 0 && game < batch->num_games) return 0;
+    PyErr_Format(PyExc_IndexError, "game must be between 0 and %zd, got %zd", batch->num_games - 1,
+                 game);
+    return -1;
+}
+
+static PyObject *batch_export(PyObject *self, PyObject *args) {
+    Batch *batch = (Batch *)self;
+    Py_ssize_t index;
+    if (!PyArg_ParseTuple(args, "n", &index) || check_game(batch, index) < 0) return NULL;
+    if (batch->busy) return begin_work(batch, NULL), NULL;
+    Game game = batch_game(batch, index);
+    size_t words = export_size(&game);
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(words * sizeof(int32_t)));
+    if (bytes) export_game(&game, (int32_t *)PyBytes_AsString(bytes));
+    return bytes;
+}
+
+/* Reads the words into a game of its own, so that a state that is refused changes nothing. */
+static const char *load_words(Batch *batch, Py_ssize_t index, int64_t seed, const int32_t *words,
+                              size_t count, char *message, size_t message_size) {
+    size_t record_size = batch->layout.record_size - REDZONE;
+    size_t cold_size = batch->layout.cold_size - REDZONE;
+    char *memory = calloc(1, record_size + cold_size);
+    if (!memory) return "out of memory";
+    Game game = {&batch->layout, &batch->rules, (Record *)memory, (Cold *)(memory + record_size)};
+    cold_init(&batch->layout, game.cold);
+    const char *refusal =
+        import_game(&game, seed, words, count, message, message_size);
+    if (!refusal) {
+        memcpy(batch_record(batch, index), game.record, record_size);
+        memcpy(batch_cold(batch, index), game.cold, cold_size);
+        show_game(batch, index);
+    }
+    free(memory);
+    return refusal;
+}
+
+static PyObject *batch_import(PyObject *self, PyObject *args) {
+    Batch *batch = (Batch *)self;
+    Py_ssize_t index, size;
+    long long seed;
+    const char *bytes;
+    if (!PyArg_ParseTuple(args, "nLy#", &index, &seed, &bytes, &size)) return NULL;
+    if (check_game(batch, index) < 0) return NULL;
+    if (batch->busy) return begin_work(batch, NULL), NULL;
+    size_t count = (size_t)size / sizeof(int32_t);
+    int32_t *words = malloc((size_t)size + sizeof(int32_t)); /* bytes may not be aligned */
+    if (!words) return PyErr_NoMemory();
+    memcpy(words, bytes, (size_t)size);
+    char message[256];
+    const char *refusal = load_words(batch, index, seed, words, count, message, sizeof message);
+    free(words);
+    if (refusal) return PyErr_Format(PyExc_ValueError, "state cannot be held: %s", refusal);
+    Py_RETURN_NONE;
+}
+
+#define AT(type, field) (Py_ssize_t)offsetof(type, field)
+
+/* The sizes of a record and of a snake, and where in them the fields lie that are shown as arrays. */
+static PyObject *batch_layout(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return Py_BuildValue(
+        "{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}",
+        "record_size", (Py_ssize_t)((Batch *)self)->layout.record_size,
+        "snake_size", (Py_ssize_t)sizeof(Snake), "snakes", AT(Record, snakes),
+        "turn", AT(Record, turn), "over", AT(Record, over), "living", AT(Record, living),
+        "seed", AT(Record, seed), "facing", AT(Record, facing), "heads", AT(Snake, x),
+        "alive", AT(Snake, alive), "health", AT(Snake, health), "length", AT(Snake, length),
+        "cause", AT(Snake, cause), "killer", AT(Snake, killer), "ate", AT(Snake, ate));
+}
+
+static PyObject *batch_observe(PyObject *self, PyObject *args) {
+    Batch *batch = (Batch *)self;
+    Observation observation;
+    PyObject *out_object;
+    if (!PyArg_ParseTuple(args, "iiiiiO", &observation.values, &observation.view,
+                          &observation.frames, &observation.rows, &observation.columns,
+                          &out_object)) {
+        return NULL;
+    }
+    if (observation.values < 0 || observation.values >= NUM_VALUES || observation.view < 0 ||
+        observation.view >= NUM_VIEWS || observation.frames < 1 ||
+        observation.frames > MAX_FRAMES || observation.rows < 1 || observation.rows > 2 * MAX_SIDE ||
+        observation.columns < 1 || observation.columns > 2 * MAX_SIDE ||
+        !observation_fits(&observation, &batch->layout)) {
+        PyErr_SetString(PyExc_ValueError, "observation does not fit the boards of these games");
+        return NULL;
+    }
+    if (batch->busy) return begin_work(batch, NULL), NULL;
+    Py_ssize_t seats = batch->layout.max_snakes;
+    ArraySpec spec = {"out", "uint8", 'B', 1, 5,
+                      {batch->num_games, seats,
+                       observation_planes(observation.values) * observation.frames,
+                       observation.rows, observation.columns}};
+    KeptArray out = {0};
+    if (!get_kept_array(&out, out_object, &spec)) return NULL; /* and the last one is still kept */
+    let_go(&batch->out);
+    batch->out = out;
+    batch->observation = observation;
+    PyThreadState *thread;
+    if (begin_work(batch, &thread) < 0) return NULL;
+    for (Py_ssize_t i = 0; i < batch->num_games; i++) show_game(batch, i);
+    end_work(batch, thread);
+    Py_RETURN_NONE;
+}
+
+static PyObject *batch_action_mask(PyObject *self, PyObject *args) {
+    Batch *batch = (Batch *)self;
+    const char *parts;
+    Py_ssize_t num_parts;
+    PyObject *out_object;
+    if (!PyArg_ParseTuple(args, "y#O", &parts, &num_parts, &out_object)) return NULL;
+    if (num_parts > 16) {
+        return PyErr_Format(PyExc_ValueError, "a mask has at most 16 parts, got %zd", num_parts);
+    }
+    if (batch->busy) return begin_work(batch, NULL), NULL;
+    Py_ssize_t seats = batch->layout.max_snakes;
+    ArraySpec spec = {"out", "bool", '?', 1, 3, {batch->num_games, seats, 4}};
+    Py_buffer view;
+    if (get_array(out_object, &spec, &view) < 0) return NULL;
+    PyThreadState *thread;
+    bool ok = begin_work(batch, &thread) == 0;
+    if (ok) {
+        bool *out = view.buf;
+        for (Py_ssize_t i = 0; i < batch->num_games; i++) {
+            mask_game(&batch->layout, &batch->rules, batch_record(batch, i),
+                      (const uint8_t *)parts, (int)num_parts, out + i * seats * 4);
+        }
+        end_work(batch, thread);
+    }
+    PyBuffer_Release(&view);
+    if (!ok) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ---- snakes that need no strategy in Python ---- */
+
+/* kinds and out are uint8[num_games, seats]. */
+static PyObject *ask_named(Batch *batch, PyObject *args, NamedFunction *ask) {
+    PyObject *kinds_object, *out_object;
+    if (!PyArg_ParseTuple(args, "OO", &kinds_object, &out_object)) return NULL;
+    if (batch->busy) return begin_work(batch, NULL), NULL;
+    Py_ssize_t seats = batch->layout.max_snakes, all = batch->num_games * seats;
+    ArraySpec spec = {"kinds", "uint8", 'B', 0, 2, {batch->num_games, seats}};
+    Py_buffer kinds_view, out_view;
+    if (get_array(kinds_object, &spec, &kinds_view) < 0) return NULL;
+    spec.name = "out";
+    spec.writable = 1;
+    if (get_array(out_object, &spec, &out_view) < 0) {
+        PyBuffer_Release(&kinds_view);
+        return NULL;
+    }
+    const uint8_t *kinds = kinds_view.buf;
+    uint8_t *out = out_view.buf;
+    bool known = true;
+    for (Py_ssize_t i = 0; i < all; i++) known &= kinds[i] < NUM_NAMED;
+    if (!known) PyErr_Format(PyExc_ValueError, "kinds must be below %d", (int)NUM_NAMED);
+    PyThreadState *thread;
+    bool ok = known && begin_work(batch, &thread) == 0;
+    if (ok) {
+        for (Py_ssize_t i = 0; i < batch->num_games; i++) {
+            const Record *record = batch_record(batch, i);
+            if (!record->over)
+                ask(&batch->layout, &batch->rules, record, kinds + i * seats, out + i * seats);
+        }
+        end_work(batch, thread);
+    }
+    PyBuffer_Release(&kinds_view);
+    PyBuffer_Release(&out_view);
+    if (!ok) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *batch_named_choices(PyObject *self, PyObject *args) {
+    return ask_named((Batch *)self, args, named_choices);
+}
+
+static PyObject *batch_named_moves(PyObject *self, PyObject *args) {
+    return ask_named((Batch *)self, args, named_moves);
+}
+
+/* ---- copies ---- */
+
+/* All games as they lie in memory: for batches made in the same way, by the same code. */
+static size_t memory_size(const Batch *batch) {
+    return (size_t)batch->num_games * (batch->layout.record_size + batch->layout.cold_size);
+}
+
+static PyObject *batch_dump(PyObject *self, PyObject *unused) {
+    (void)unused;
+    Batch *batch = (Batch *)self;
+    if (batch->busy) return begin_work(batch, NULL), NULL;
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)memory_size(batch));
+    if (!bytes) return NULL;
+    size_t record_size = batch->layout.record_size, cold_size = batch->layout.cold_size;
+    char *to = PyBytes_AsString(bytes);
+    memset(to, 0, memory_size(batch));
+    for (Py_ssize_t i = 0; i < batch->num_games; i++, to += record_size + cold_size) {
+        memcpy(to, batch_record(batch, i), record_size - REDZONE);
+        memcpy(to + record_size, batch_cold(batch, i), cold_size - REDZONE);
+    }
+    return bytes;
+}
+
+static PyObject *batch_restore(PyObject *self, PyObject *args) {
+    Batch *batch = (Batch *)self;
+    const char *from;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "y#", &from, &size)) return NULL;
+    if (batch->busy) return begin_work(batch, NULL), NULL;
+    if ((size_t)size != memory_size(batch)) {
+        return PyErr_Format(PyExc_ValueError, "dump must have %zu bytes, got %zd",
+                            memory_size(batch), size);
+    }
+    size_t record_size = batch->layout.record_size, cold_size = batch->layout.cold_size;
+    for (Py_ssize_t i = 0; i < batch->num_games; i++, from += record_size + cold_size) {
+        memcpy(batch_record(batch, i), from, record_size - REDZONE);
+        memcpy(batch_cold(batch, i), from + record_size, cold_size - REDZONE);
+        show_game(batch, i);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef METHODS[] = {
+    {"step", (PyCFunction)(void (*)(void))batch_step, METH_FASTCALL | METH_KEYWORDS,
+     "step(actions, which=None)"},
+    {"reset", (PyCFunction)(void (*)(void))batch_reset, METH_FASTCALL | METH_KEYWORDS,
+     "reset(seeds, which=None)"},
+    {"export_words", batch_export, METH_VARARGS, "export_words(game) -> bytes"},
+    {"import_words", batch_import, METH_VARARGS, "import_words(game, seed, words)"},
+    {"layout", batch_layout, METH_NOARGS, "layout() -> dict of byte offsets"},
+    {"observe_into", batch_observe, METH_VARARGS,
+     "observe_into(values, view, frames, rows, columns, out): now and after every call"},
+    {"action_mask_into", batch_action_mask, METH_VARARGS, "action_mask_into(parts, out)"},
+    {"named_choices", batch_named_choices, METH_VARARGS, "named_choices(kinds, out)"},
+    {"named_moves", batch_named_moves, METH_VARARGS, "named_moves(kinds, out)"},
+    {"dump", batch_dump, METH_NOARGS, "dump() -> bytes"},
+    {"restore", batch_restore, METH_VARARGS, "restore(dump)"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot SLOTS[] = {
+    {Py_tp_doc, (void *)"Batch(num_games, sizes, rules, map): see engine.py, its only user."},
+    {Py_tp_new, (void *)batch_new},
+    {Py_tp_dealloc, (void *)batch_dealloc},
+    {Py_tp_methods, METHODS},
+    {Py_bf_getbuffer, (void *)batch_getbuffer},
+    {0, NULL},
+};
+
+PyType_Spec batch_spec = {"battlesnake_gym.engine._engine.Batch", sizeof(Batch), 0,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, SLOTS};

@@ -1,0 +1,149 @@
+/* A position as sets of cells, and how they spread, on boards of up to 64 * WORDS cells. Included once
+ * for each size. Sets are the bits of battlesnake_gym/boards/grid.py; the names are those of
+ * heuristics/battlesnake_heuristics/handwritten/view.py. */
+#include <string.h>
+
+#include "engine.h"
+#include "bits.h"
+
+enum { NOWHERE = -1 };
+
+static inline Bits bits_of(int cell) {
+    Bits one = bits_none();
+    if (cell != NOWHERE) bits_add(&one, cell);
+    return one;
+}
+
+/* One position; `taken` and what follows are filled when first needed. */
+typedef struct {
+    const Layout *layout;
+    const Rules *rules;
+    const Record *record;
+    int cells;
+    int kind; /* of the snake whose preferences are asked for */
+    bool ready;
+    Bits everything, west, east, food;
+    int horizon;
+    Bits taken[MAX_CELLS + 3]; /* by turns from now, up to the horizon */
+    Bits exits[MAX_SNAKES];    /* of living snakes */
+} View;
+
+static Bits spread(const View *view, Bits cells) {
+    return bits_beside(cells, view->everything, view->west, view->east, view->record->width,
+                       view->record->height, view->rules->wrapped);
+}
+
+static const Bits *taken(const View *view, int turns) {
+    return &view->taken[turns < view->horizon ? turns : view->horizon];
+}
+
+/* Who lies where for how long: a cell of age a is free from turn length - a on. */
+static void fill_taken(View *view) {
+    const Record *record = view->record;
+    const uint16_t *marks = record_marks(view->layout, record);
+    int last = view->horizon;
+    memset(view->taken, 0, (size_t)(last + 1) * sizeof *view->taken);
+    for (int cell = 0; cell < view->cells; cell++) {
+        int seat = mark_owner(record, marks[cell]);
+        if (seat < 0) continue;
+        int until = record->snakes[seat].length - mark_age(record, marks[cell]) - 1;
+        bits_add(&view->taken[until < last ? until : last], cell);
+    }
+    if (record->any_hazards && view->rules->hazard_damage > 0) {
+        const uint8_t *hazards = record_hazards(view->layout, record);
+        for (int cell = 0; cell < view->cells; cell++)
+            if (hazards[cell] && health_on(view->layout, view->rules, record, MAX_HEALTH, cell) <= 0)
+                bits_add(&view->taken[last], cell);
+    }
+    for (int turns = last - 1; turns >= 0; turns--)
+        view->taken[turns] = bits_or(view->taken[turns], view->taken[turns + 1]);
+}
+
+static void view_begin(View *view, const Layout *layout, const Rules *rules,
+                       const Record *record) {
+    view->layout = layout;
+    view->rules = rules;
+    view->record = record;
+    view->cells = record->width * record->height;
+    view->ready = false;
+}
+
+static void look(View *view) {
+    if (view->ready) return;
+    view->ready = true;
+    const Record *record = view->record;
+    const uint8_t *food = record_food(view->layout, record);
+    view->everything = view->west = view->east = view->food = (Bits){{0}};
+    for (int cell = 0; cell < view->cells; cell++) {
+        bits_add(&view->everything, cell);
+        if (food[cell]) bits_add(&view->food, cell);
+    }
+    for (int y = 0; y < record->height; y++) {
+        bits_add(&view->west, y * record->width);
+        bits_add(&view->east, y * record->width + record->width - 1);
+    }
+    int longest = 0;
+    for (int seat = 0; seat < record->num_snakes; seat++)
+        if (record->snakes[seat].length > longest) longest = record->snakes[seat].length;
+    /* No flood looks further than there are cells. */
+    view->horizon = view->rules->constrictor ? 1 : longest < MAX_CELLS + 2 ? longest : MAX_CELLS + 2;
+    fill_taken(view);
+    for (int seat = 0; seat < record->num_snakes; seat++) {
+        const Snake *snake = &record->snakes[seat];
+        if (!snake->alive) continue;
+        Bits head = bits_of(cell_at(record, snake->x, snake->y));
+        view->exits[seat] = bits_minus(spread(view, head), *taken(view, 1));
+    }
+}
+
+/* All living snakes spread at once, each from its `fronts`; a cell that several would reach on the same
+ * turn is won by the longest of them, and by nobody if two are as long. */
+typedef struct {
+    int count, seats[MAX_SNAKES];
+    Bits fronts[MAX_SNAKES], won[MAX_SNAKES], settled;
+} Race;
+
+/* `own` spreads from `front`, all others from their exits. */
+static void race_begin(Race *race, const View *view, int own, Bits front) {
+    race->count = 0;
+    race->settled = (Bits){{0}};
+    for (int seat = 0; seat < view->record->num_snakes; seat++) {
+        if (!view->record->snakes[seat].alive) continue;
+        race->seats[race->count] = seat;
+        race->fronts[race->count++] = seat == own ? front : view->exits[seat];
+    }
+}
+
+/* Who wins which cells of this turn; false once nobody reaches a new one. */
+static bool race_settle(Race *race, const View *view) {
+    const Snake *snakes = view->record->snakes;
+    bool any = false;
+    for (int i = 0; i < race->count; i++) {
+        race->won[i] = race->fronts[i];
+        for (int j = 0; j < race->count; j++)
+            if (j != i && snakes[race->seats[j]].length >= snakes[race->seats[i]].length)
+                race->won[i] = bits_minus(race->won[i], race->fronts[j]);
+        race->settled = bits_or(race->settled, race->fronts[i]);
+        any |= bits_any(race->fronts[i]);
+    }
+    return any;
+}
+
+/* On to the cells beside those that were won, as far as they are free in `turns`. */
+static void race_spread(Race *race, const View *view, int turns) {
+    Bits closed = bits_or(race->settled, *taken(view, turns));
+    for (int i = 0; i < race->count; i++)
+        race->fronts[i] = bits_minus(spread(view, race->won[i]), closed);
+}
+
+/* The cell that each move leads to; NOWHERE is off the board. */
+static void move_targets(const Rules *rules, const Record *record, int own, int targets[4]) {
+    for (int move = 0; move < 4; move++) {
+        int x = record->snakes[own].x + DX[move], y = record->snakes[own].y + DY[move];
+        if (rules->wrapped) {
+            x = wrap(x, record->width);
+            y = wrap(y, record->height);
+        }
+        targets[move] = on_board(record, x, y) ? cell_at(record, x, y) : NOWHERE;
+    }
+}

@@ -1,0 +1,157 @@
+"""What `engine.Games` is asked for, checked before any game is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym.config import Sizes
+from battlesnake_gym.rules import Game, RulesError, State, start
+from battlesnake_gym.rules.maps import MAPS
+from battlesnake_gym.rules.placement import MAX_SNAKES
+from battlesnake_gym.rules.play import MAX_SIZE
+from battlesnake_gym.rules.rulesets import ruleset_name
+
+NO_MOVE = 4
+"""The action of a snake that gave no valid move: it goes straight on."""
+
+FOODS = ("fast", "seeded")
+"""Where the food of a turn comes from."""
+
+_LIMITS = {"width": MAX_SIZE, "height": MAX_SIZE, "num_snakes": MAX_SNAKES}
+
+GAME_ARRAYS = {"turn": np.int32, "over": np.bool_, "seed": np.int64}
+"""The arrays [N] that the engines show."""
+
+SEAT_ARRAYS = {
+    "alive": np.bool_,
+    "health": np.int16,
+    "length": np.int32,
+    "cause": np.uint8,
+    "killer": np.int8,
+    "ate": np.bool_,
+}
+"""The arrays [N, S]; ``heads`` and ``facing`` lie elsewhere in the compiled engine's records."""
+
+
+class GameArrays:
+    """What both engines show; `engine.FastGames` tells what is in the arrays."""
+
+    turn: NDArray[np.int32]
+    over: NDArray[np.bool_]
+    seed: NDArray[np.int64]
+    alive: NDArray[np.bool_]
+    health: NDArray[np.int16]
+    length: NDArray[np.int32]
+    heads: NDArray[np.int16]
+    cause: NDArray[np.uint8]
+    killer: NDArray[np.int8]
+    ate: NDArray[np.bool_]
+    facing: NDArray[np.uint8]
+
+    def _describe(
+        self, num_games: int, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food: str
+    ) -> None:
+        self.num_games = num_games
+        self.game = game
+        self.food = food
+        self.num_snakes = int(np.max(num_snakes))
+        self._largest = int(np.max(width)), int(np.max(height)), self.num_snakes
+
+
+def check_games(
+    num_games: int, width: Sizes, height: Sizes, num_snakes: Sizes, game: Game, food: str
+) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
+    """Check all that games are made from; `game_sizes` and `rule_numbers` of them."""
+    if food not in FOODS:
+        raise ValueError(f"food must be one of {', '.join(FOODS)}, got {food!r}")
+    sizes = game_sizes(num_games, width=width, height=height, num_snakes=num_snakes)
+    numbers = rule_numbers(game, food)
+    check_starts(game, sizes)
+    return sizes, numbers
+
+
+def game_sizes(num_games: int, **fields: Sizes) -> NDArray[np.int32]:
+    """One row (width, height, num_snakes) per game, all within their limits."""
+    if num_games < 1:
+        raise ValueError(f"num_games must be at least 1, got {num_games}")
+    sizes = np.empty((num_games, len(fields)), np.int32)
+    for column, (name, value) in enumerate(fields.items()):
+        given = np.asarray(value)
+        if given.dtype.kind not in "iu" or given.shape not in ((), (num_games,)):
+            raise ValueError(
+                f"{name} must be one integer or {num_games} of them, one per game, got {value!r}"
+            )
+        if np.any(given < 1) or np.any(given > _LIMITS[name]):
+            raise ValueError(f"{name} must be between 1 and {_LIMITS[name]}, got {value!r}")
+        sizes[:, column] = given
+    return sizes
+
+
+def check_starts(game: Game, sizes: NDArray[np.int32]) -> None:
+    """Let the rules say what is wrong with a map, a size or a setting."""
+    if not game.map:
+        return
+    sample = Game(game.ruleset, game.map, game.settings, seed=1, solo=game.solo)
+    for width, height, num_snakes in np.unique(sizes, axis=0).tolist():
+        start(sample, width, height, seat_names(num_snakes))
+
+
+def check_load(games: Game, largest: tuple[int, int, int], state: State, given: Game) -> None:
+    """Refuse a state that these games cannot go on from, and rules that are not theirs.
+
+    ``largest`` is the width, height and number of snakes that there is room for.
+    """
+    if comparable(given) != comparable(games):
+        raise ValueError(
+            f"rules must be those of these games, {comparable(games)}, got {comparable(given)}: "
+            "make other Games for them"
+        )
+    if not 1 <= state.turn + 1 < 2**31 - 10**6:
+        raise ValueError(f"state.turn must be between 0 and {2**31 - 10**6}, got {state.turn}")
+    found = state.width, state.height, len(state.snakes)
+    for (name, _), size, most in zip(_LIMITS.items(), found, largest, strict=True):
+        if size > most or (size < 1 and name != "num_snakes"):
+            raise ValueError(
+                f"state has {name} {size}, but these games have room for {most}: make larger ones"
+            )
+    if games.map:
+        try:
+            MAPS[games.map].check(*found)
+        except RulesError as error:
+            raise ValueError(f"state does not suit the games' map: {error}") from error
+
+
+def comparable(game: Game) -> tuple[Any, ...]:
+    """What must be the same for all games of one batch."""
+    return ruleset_name(game.ruleset), game.map, game.settings, game.solo
+
+
+def rule_numbers(game: Game, food: str) -> tuple[Any, ...]:
+    """What the compiled part needs to know of the game, in its order."""
+    ruleset = ruleset_name(game.ruleset)
+    settings = game.settings
+    numbers = {
+        "food_spawn_chance": settings.food_spawn_chance,
+        "minimum_food": settings.minimum_food,
+        "hazard_damage_per_turn": settings.hazard_damage_per_turn,
+        "shrink_every_n_turns": settings.shrink_every_n_turns,
+    }
+    for name, number in numbers.items():
+        if not -(2**31) <= number < 2**31:
+            raise ValueError(f"settings.{name} must fit into 32 bits, got {number}")
+    return (
+        ruleset.startswith("wrapped"),
+        ruleset.endswith("constrictor"),
+        ruleset == "royale",
+        game.solo or ruleset == "solo",
+        food == "seeded",
+        *numbers.values(),
+    )
+
+
+def seat_names(count: int) -> list[str]:
+    """What snakes are called that nobody named."""
+    return [f"snake_{seat}" for seat in range(count)]

@@ -1,0 +1,202 @@
+"""What stands in for the compiled engine where it was not built: the same calls, the Python rules.
+
+A few hundred times slower. Food always comes from the reference's stream.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym.config import STANDARD_GAME, EnvConfig, Sizes
+from battlesnake_gym.engine import engine_input
+from battlesnake_gym.engine.engine_input import GAME_ARRAYS, NO_MOVE, SEAT_ARRAYS, GameArrays
+from battlesnake_gym.rules import CAUSES, MOVES, Game, State, is_over, start, step
+from battlesnake_gym.rules.stages import default_move
+from battlesnake_gym.see import masks
+from battlesnake_gym.see.observations import Observation
+
+
+class SlowGames(GameArrays):
+    """`engine.FastGames` without its speed; see there."""
+
+    def __init__(
+        self,
+        num_games: int,
+        *,
+        width: Sizes = EnvConfig.width,
+        height: Sizes = EnvConfig.height,
+        num_snakes: Sizes = EnvConfig.num_snakes,
+        game: Game = STANDARD_GAME,
+        food: str = EnvConfig.food,
+    ) -> None:
+        sizes, _ = engine_input.check_games(num_games, width, height, num_snakes, game, food)
+        self._describe(num_games, width, height, num_snakes, game, food)
+        self._sizes = sizes.tolist()
+        self._games = [game] * num_games
+        self._states = [State(0, width, height, []) for width, height, _ in self._sizes]
+        self._seen: tuple[Observation, NDArray[np.uint8]] | None = None
+        self._make_arrays()
+
+    def reset(self, seeds: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> None:
+        """Begin the games anew; see `engine.FastGames.reset`."""
+        _check_array("seeds", seeds, np.int64, (self.num_games,))
+        chosen = self._chosen(which)
+        if not self.game.map:
+            raise ValueError(
+                "map '' places no snakes: choose a map, or load() a state into each game"
+            )
+        for i in chosen:
+            if not seeds[i]:
+                raise ValueError(f"seeds[{i}] must not be 0: take any other number")
+        for i in chosen:
+            width, height, num_snakes = self._sizes[i]
+            self._games[i] = self._rules(int(seeds[i]))
+            ids = engine_input.seat_names(num_snakes)
+            self._states[i] = start(self._games[i], width, height, ids)
+            self._show(i, ate=[])
+            self._paint(i, anew=True)
+
+    def step(self, actions: NDArray[np.uint8], which: NDArray[np.bool_] | None = None) -> None:
+        """Play one turn of the games that are not over; see `engine.FastGames`."""
+        _check_array("actions", actions, np.uint8, (self.num_games, self.num_snakes))
+        chosen = [i for i in self._chosen(which) if not self.over[i]]
+        for i in chosen:
+            for seat, snake in enumerate(self._states[i].snakes):
+                if snake.alive and actions[i, seat] > NO_MOVE:
+                    raise ValueError(
+                        f"actions[{i}, {seat}] is {actions[i, seat]}; it must be 0 to 3 "
+                        "(up, down, left, right) or 4 for no valid move"
+                    )
+        for i in chosen:
+            state = self._states[i]
+            food = set(state.food)
+            names = (*MOVES, "")
+            moves = {
+                snake.id: names[actions[i, seat]]
+                for seat, snake in enumerate(state.snakes)
+                if snake.alive
+            }
+            step(self._games[i], state, moves)
+            self._show(i, ate=[snake.head in food for snake in state.snakes])
+            self._paint(i)
+
+    def state(self, game: int) -> State:
+        """The position of one game; see `engine.FastGames.state`."""
+        self._check_game(game)
+        return deepcopy(self._states[game])
+
+    def load(self, game: int, state: State, rules: Game | None = None) -> None:
+        """Put a state into one game; see `engine.FastGames.load`. Here any state can be held."""
+        self._check_game(game)
+        rules = self.game if rules is None else rules
+        engine_input.check_load(self.game, self._largest, state, rules)
+        self._games[game] = self._rules(rules.seed)
+        self._states[game] = deepcopy(state)
+        self._show(game, ate=[])
+        self._paint(game, anew=True)
+
+    def observe(self, observation: Observation, out: NDArray[np.uint8]) -> None:
+        """Keep what every snake sees in ``out``; see `engine.FastGames.observe`."""
+        shape = observation.shape(*self._largest[:2])
+        _check_array("out", out, np.uint8, (self.num_games, self.num_snakes, *shape))
+        self._seen = observation, out
+        for i in range(self.num_games):
+            self._paint(i, anew=True)
+
+    def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
+        """Write the moves that ``kind`` leaves into ``out``; see `engine.FastGames.action_mask`."""
+        masks.check(kind)
+        _check_array("out", out, np.bool_, (self.num_games, self.num_snakes, len(MOVES)))
+        out[:] = True
+        for i, state in enumerate(self._states):
+            for seat, snake in enumerate(state.snakes):
+                out[i, seat] = masks.action_mask(self._games[i], state, snake.id, kind)
+
+    def _paint(self, i: int, anew: bool = False) -> None:
+        """Bring the observations of one game up to date; ``anew`` begins their history."""
+        if not self._seen:
+            return
+        observation, out = self._seen
+        if anew:
+            out[i] = 0
+        for seat, snake in enumerate(self._states[i].snakes):
+            observation.encode(self._states[i], snake.id, out[i, seat])
+
+    def _rules(self, seed: int) -> Game:
+        game = self.game
+        return Game(game.ruleset, game.map, game.settings, seed=seed, solo=game.solo)
+
+    def _chosen(self, which: NDArray[np.bool_] | None) -> list[int]:
+        if which is None:
+            return list(range(self.num_games))
+        _check_array("which", which, np.bool_, (self.num_games,))
+        return [int(i) for i in np.flatnonzero(which)]
+
+    def _check_game(self, game: int) -> None:
+        if not 0 <= game < self.num_games:
+            raise IndexError(f"game must be between 0 and {self.num_games - 1}, got {game}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the arrays that are shown, and what `observe` was given."""
+        return {k: v for k, v in self.__dict__.items() if k not in self._arrays} | {"_seen": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._show_arrays()
+
+    def _make_arrays(self) -> None:
+        """Make the arrays that are shown; only `_show` writes them, through these."""
+        seats = self.num_games, self.num_snakes
+        self._arrays: dict[str, NDArray[Any]] = {}
+        for name, dtype in GAME_ARRAYS.items():
+            self._arrays[name] = np.zeros(self.num_games, dtype)
+        for name, dtype in SEAT_ARRAYS.items():
+            self._arrays[name] = np.zeros(seats, dtype)
+        self._arrays["heads"] = np.zeros((*seats, 2), np.int16)
+        self._arrays["facing"] = np.zeros(seats, np.uint8)
+        self._arrays["killer"][:] = -1
+        self._arrays["over"][:] = True
+        self._show_arrays()
+
+    def _show_arrays(self) -> None:
+        for name, array in self._arrays.items():
+            view = array.view()
+            view.flags.writeable = False
+            setattr(self, name, view)
+
+    def _show(self, i: int, ate: list[bool]) -> None:
+        """Copy one game into the arrays."""
+        state, arrays = self._states[i], self._arrays
+        for name, array in arrays.items():
+            array[i] = -1 if name == "killer" else 0
+        arrays["turn"][i] = state.turn
+        arrays["seed"][i] = self._games[i].seed
+        arrays["over"][i] = is_over(self._games[i], state)
+        seats = {snake.id: seat for seat, snake in enumerate(state.snakes)}
+        for seat, snake in enumerate(state.snakes):
+            row = {
+                "alive": snake.alive,
+                "health": snake.health,
+                "length": snake.length if snake.alive else 0,
+                "cause": CAUSES.index(snake.eliminated_cause),
+                "killer": seats.get(snake.eliminated_by, -1),
+                "ate": snake.alive and bool(ate) and ate[seat],
+                "facing": MOVES.index(default_move(snake.body)),
+                "heads": snake.head,
+            }
+            for name, value in row.items():
+                arrays[name][i, seat] = value
+
+
+def _check_array(name: str, array: Any, dtype: type, shape: tuple[int, ...]) -> None:
+    """Refuse what the compiled engine would refuse."""
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
+        got = getattr(array, "dtype", type(array)), getattr(array, "shape", "")
+        raise ValueError(
+            f"{name} must be a C-contiguous array of dtype {np.dtype(dtype)} and shape {shape}, "
+            f"got {got[0]} {got[1]}"
+        )

@@ -1,0 +1,1 @@
+"""Environments: arrays, Gymnasium's vector form of them, one game, PettingZoo."""

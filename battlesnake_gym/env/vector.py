@@ -1,0 +1,435 @@
+"""Many games at once, arrays in and arrays out: the environment that training uses.
+
+A step costs one call of the engine, which plays and observes, one of the action mask and a few
+numpy operations, whatever the number of games. Axes: N games, S seats, C planes, H rows, W columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
+from gymnasium.spaces import Box, Discrete
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.common.nearest import unknown
+from battlesnake_gym.config import EnvConfig, Sizes
+from battlesnake_gym.engine.engine import FastGames, make_games
+from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, State, is_over, known_maps
+from battlesnake_gym.see import masks
+from battlesnake_gym.see.rewards import TurnOfGames, get_seats, reversals
+
+Infos = dict[str, npt.NDArray[Any]]
+
+SEED_STEP = np.uint64(0x9E3779B97F4A7C15)
+"""How far apart the seeds of one seat's successive games are (2^64 over the golden ratio)."""
+
+NO_LIMIT = np.iinfo(np.int32).max
+
+
+class VectorBattlesnake:
+    """N games of up to S snakes each, all stepped by one call.
+
+    ``num_snakes``, ``width`` and ``height`` are one number for all games or one per game; arrays
+    are as large as the largest. A seat beyond a game's snakes is never alive, and observations of
+    smaller boards stand in the middle of theirs. They and ``options`` are the fields of
+    `config.EnvConfig`. ``game`` may be given instead of ``ruleset``, ``map`` and ``settings``; its
+    seed is not used, seeds come from `reset`. ``start``, a position that every game begins with
+    unless `reset` is given others, may be given instead of ``starts`` and ``food_at``. The map
+    ``hz_scatter`` always ends when it has filled the board.
+
+    A batch of one-snake games is played ``solo`` (else they would be over before they began).
+
+    Autoreset is Gymnasium's NEXT_STEP: the step that ends a game returns its last observation, and
+    the next one begins a new game, ignores the actions for it and returns reward 0.
+
+    Seeds: game i owns a stream of seeds that depends on ``seed`` and i alone, not on the number of
+    games. Its first element is hashed from both; each further one lies `SEED_STEP` on. So the
+    streams that the official engine derives from neighbouring seeds do not overlap.
+
+    Raises ``ValueError`` for an unknown option or a value out of range.
+    """
+
+    def __init__(
+        self,
+        num_games: int,
+        num_snakes: Sizes = EnvConfig.num_snakes,
+        width: Sizes = EnvConfig.width,
+        height: Sizes = EnvConfig.height,
+        *,
+        game: Game | None = None,
+        start: State | None = None,
+        **options: Any,
+    ) -> None:
+        sizes = {"num_snakes": num_snakes, "width": width, "height": height}
+        config = EnvConfig.of(sizes | options, ("num_games", "game", "start"))
+        if game is None:
+            game = config.game
+        else:
+            _check_instead("game", options, ("ruleset", "map", "settings"))
+        if start is None:
+            start = config.start_state
+        else:
+            _check_instead("start", options, ("starts", "food_at"))
+        max_turns = config.max_turns
+        _check_game(game)
+        if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
+            raise ValueError(
+                f"max_turns must be a whole number of at least 1, or None, got {max_turns!r}"
+            )
+        alone = np.equal(num_snakes, 1)
+        if alone.all():
+            game = replace(game, solo=True)
+        elif alone.any() and not (game.solo or game.ruleset == "solo"):
+            raise ValueError(
+                "num_snakes has games with one snake among others; such a game would be over "
+                "before it begins: give 2 or more, or play all games with Game(solo=True)"
+            )
+        self.game = game
+        self.max_turns = max_turns
+        self.observation = config.encoder
+        self.rewards = get_seats(config.rewards, int(np.max(num_snakes)))
+        self.action_mask = masks.check(config.action_mask)
+        self.games = make_games(
+            num_games,
+            width=width,
+            height=height,
+            num_snakes=num_snakes,
+            game=game,
+            food=config.food,
+        )
+        self.num_games = num_games
+        self.num_snakes = int(np.max(num_snakes))
+        largest = int(np.max(width)), int(np.max(height))
+        self.single_observation_space: Box = self.observation.space(*largest)
+        self.single_action_space: Discrete[np.int64] = Discrete(len(MOVES))
+
+        self._turn_limits = np.full(num_games, min(max_turns or NO_LIMIT, NO_LIMIT), np.int32)
+        if game.map == "hz_scatter":
+            # The official engine fails on the turn for which this map has no cell left.
+            last = 2 * np.multiply(width, height, dtype=np.int32) + 1
+            self._turn_limits = np.minimum(self._turn_limits, last)
+
+        # What Python does for the engine, told once: every step asks.
+        self._observe_here = isinstance(self.games, FastGames) and not self.observation.in_engine
+        self._mask_here = not masks.in_engine(self.action_mask)
+        self._need_positions = self.rewards.looks_at_positions
+
+        seats = num_games, self.num_snakes
+        self._seen = np.zeros((*seats, *self.observation.shape(*largest)), np.uint8)
+        self._look()
+        self._masks = np.ones((*seats, len(MOVES)), np.bool_)
+        self._actions = np.zeros(seats, np.uint8)
+        self._alive = np.zeros(seats, np.bool_)
+        self._ended = np.ones(num_games, np.bool_)
+        self._streams: npt.NDArray[np.uint64] | None = None
+        self._seeds = np.zeros(num_games, np.int64)
+        self._start: tuple[State, ...] = () if start is None else (start,)
+        self._states: tuple[State, ...] = ()
+        self._begun = np.zeros(num_games, np.int64)
+        self._ready = False
+        self._closed = False
+        self.last_turn: TurnOfGames | None = None
+        """What the last step's turn was to each seat: for `rewards.count` and its like."""
+
+    @classmethod
+    def of(cls, config: EnvConfig, num_games: int) -> VectorBattlesnake:
+        """``num_games`` games of what ``config`` says. Raises ``ValueError`` as the class does."""
+        return cls(num_games, **vars(config))
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[npt.NDArray[np.uint8], Infos]:
+        """Begin all games anew; returns observations and infos as `step` does.
+
+        ``seed`` restarts the streams of seeds; None goes on with them (at first: from the
+        operating system). ``options={"states": [...]}``: positions to start from, each a `State`, a
+        `Board` (of a replay, say) or a decoded JSON body of the API's /move. Game i's k-th start
+        is position ``(i + k) % len(states)``; this holds until the next `reset`.
+        """
+        self.check_open()
+        self._ready = False
+        self._states = start_states(options or {}) or self._start
+        for i, state in enumerate(self._states):
+            self._check_start(f"states[{i}]", state)
+        if seed is not None and (not isinstance(seed, int | np.integer) or seed < 0):
+            raise ValueError(f"seed must be a whole number of at least 0, or None, got {seed!r}")
+        if seed is not None or self._streams is None:
+            words = np.random.SeedSequence(seed).generate_state(self.num_games, np.uint64)
+            self._streams = words.astype(np.uint64)
+        self._begun[:] = 0
+        everything = np.ones(self.num_games, np.bool_)
+        self._begin(everything)
+        self._ended = np.zeros(self.num_games, np.bool_)
+        self._alive = self.games.alive.copy()
+        self._ready = True
+        return self._observations, self._infos(acted=np.zeros_like(self._alive), reset=everything)
+
+    def step(
+        self, actions: npt.NDArray[np.integer[Any]]
+    ) -> tuple[
+        npt.NDArray[np.uint8],
+        npt.NDArray[np.float32],
+        npt.NDArray[np.bool_],
+        npt.NDArray[np.bool_],
+        Infos,
+    ]:
+        """Play one turn of every game; begin those anew that ended in the step before.
+
+        ``actions``: integers [N, S], indices into `rules.MOVES`; those of seats that are not alive
+        and of games that are reset are ignored, but must be in range too.
+
+        Returns observations uint8 [N, S, C, H, W] (zero for seats that are out), rewards float32
+        [N, S], terminations and truncations bool [N, S], and infos. A seat's ``terminations`` is
+        True in the one step in which its snake is eliminated or its game is over; ``truncations``
+        in the step in which a game that is not over reaches ``max_turns``, for its living snakes.
+
+        Infos: ``action_mask`` bool [N, S, 4]; ``alive`` bool [N, S], the seats that act next;
+        ``acted`` bool [N, S], the seats that acted in this step; ``reset`` bool [N], the games that
+        began in this step; ``cause`` uint8 [N, S] (index into `rules.CAUSES`), ``killer`` int8
+        [N, S] (a seat or -1), ``length`` int32 and ``health`` int16 [N, S], ``turn`` int32 [N],
+        ``seed`` int64 [N] of the running games.
+
+        Observations (read-only) and infos are the environment's own memory, overwritten by the next
+        step: copy what you keep (``alive``, ``acted`` and ``reset`` are new each time, as are
+        rewards, terminations and truncations).
+        """
+        self.check_open()
+        if not self._ready:
+            raise ResetNeeded("call reset() before the first step()")
+        self._take(actions)
+        games, reset, acted = self.games, self._ended, self._alive
+        reversed_ = reversals(self._actions, games.facing)
+        heads_before = games.heads.copy() if self._need_positions else None
+        if reset.any():
+            games.step(self._actions, ~reset)
+            self._begin(reset)
+        else:
+            games.step(self._actions)
+        if self._observe_here:
+            self._encode(~reset)
+        alive, over = games.alive.copy(), games.over.copy()
+        self.last_turn = TurnOfGames(
+            acted, reversed_, over, alive, games.ate, games.cause, games.killer
+        )
+        if heads_before is not None:
+            self.last_turn = replace(
+                self.last_turn,
+                heads_before=heads_before,
+                heads=games.heads.copy(),
+                length=games.length.copy(),
+                health=games.health.copy(),
+            )
+        rewards = self.rewards.batch(self.last_turn)
+
+        truncated = ~over & (games.turn >= self._turn_limits)
+        terminations = acted & (~alive | over[:, None])
+        truncations = acted & alive & truncated[:, None]
+        self._ended = over | truncated
+        self._alive = alive & ~self._ended[:, None]
+        infos = self._infos(acted, reset)
+        return self._observations, rewards, terminations, truncations, infos
+
+    @property
+    def observations(self) -> npt.NDArray[np.uint8]:
+        """What all seats see now: the (read-only) array that `reset` and `step` return."""
+        return self._observations
+
+    @property
+    def alive(self) -> npt.NDArray[np.bool_]:
+        """The seats that act next, bool [N, S]: the last ``infos["alive"]``, after `end` too."""
+        return self._alive
+
+    def close(self) -> None:
+        """Refuse further work; closing twice does no harm."""
+        self._closed = True
+
+    def end(self, which: npt.NDArray[np.bool_]) -> None:
+        """Let the games in ``which`` (bool [N]) end here, as if they were over.
+
+        Nobody acts in them any more, and the next `step` begins them anew. For who has seen enough
+        of a game that goes on: a learner that is out of it.
+        """
+        self._ended = self._ended | which
+        self._alive = self._alive & ~self._ended[:, None]
+
+    def begin_ended(self) -> Infos:
+        """Begin the games anew now that the last `step` (or `end`) ended; returns infos.
+
+        This is Gymnasium's SAME_STEP instead of NEXT_STEP: take the last observations of the games
+        that ended before this call, which overwrites them.
+        """
+        ended = self._ended
+        self._begin(ended)
+        self._ended = np.zeros(self.num_games, np.bool_)
+        self._alive = self.games.alive & (self._alive | ended[:, None])
+        return self._infos(acted=np.zeros_like(self._alive), reset=ended)
+
+    def start_state(self, game: int) -> State | None:
+        """The position that ``reset(options={"states": ...})`` gave this game, or None."""
+        if not self._states:
+            return None
+        return self._states[(game + int(self._begun[game]) - 1) % len(self._states)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy goes on from here; arrays that were handed out stay with the original."""
+        return {name: value for name, value in self.__dict__.items() if name != "_observations"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        seen = self._seen.copy()
+        self._look()
+        self._seen[:] = seen  # older frames too, which the engine does not know
+
+    def _look(self) -> None:
+        """Let the engine keep `_seen` up to date, where it knows the observation."""
+        if not self._observe_here:
+            self.games.observe(self.observation, self._seen)
+        self._observations = self._seen.view()
+        self._observations.flags.writeable = False  # the engine goes by what it wrote there
+
+    def _encode(self, which: npt.NDArray[np.bool_]) -> None:
+        """Write what the seats of some games see, where the engine does not know how."""
+        for i in np.flatnonzero(which).tolist():
+            state = self.games.state(i)
+            for seat, snake in enumerate(state.snakes):
+                self.observation.encode(state, snake.id, self._seen[i, seat])
+
+    def _begin(self, which: npt.NDArray[np.bool_]) -> None:
+        """Start a new game where ``which`` says."""
+        assert self._streams is not None
+        self._seeds[which] = (self._streams[which] >> np.uint64(1)) | np.uint64(1)
+        self._streams[which] += SEED_STEP
+        self.games.reset(self._seeds, which)
+        if self._states:
+            for i in np.flatnonzero(which).tolist():
+                state = self._states[(i + int(self._begun[i])) % len(self._states)]
+                self.games.load(i, state, replace(self.game, seed=int(self._seeds[i])))
+            self._begun[which] += 1
+        if self._observe_here:
+            self._seen[which] = 0
+            self._encode(which)
+
+    def _infos(self, acted: npt.NDArray[np.bool_], reset: npt.NDArray[np.bool_]) -> Infos:
+        games = self.games
+        if self._mask_here:
+            self._mask_by_python()
+        else:
+            games.action_mask(self.action_mask, self._masks)
+        mask = self._masks
+        if self.observation.relative:
+            mask = self.observation.relative_mask(mask, games.facing)
+        return {
+            "action_mask": mask,
+            "alive": self._alive,
+            "acted": acted,
+            "reset": reset,
+            "cause": games.cause,
+            "killer": games.killer,
+            "length": games.length,
+            "health": games.health,
+            "turn": games.turn,
+            "seed": self._seeds,
+        }
+
+    def _mask_by_python(self) -> None:
+        self._masks[:] = True
+        for i in range(self.num_games):
+            state = self.games.state(i)
+            for seat, snake in enumerate(state.snakes):
+                if snake.alive:
+                    self._masks[i, seat] = masks.action_mask(
+                        self.game, state, snake.id, self.action_mask
+                    )
+
+    def _take(self, actions: npt.NDArray[np.integer[Any]]) -> None:
+        """Check the actions and put them into the array that the engine reads."""
+        actions = np.asarray(actions)
+        if actions.shape != self._actions.shape:
+            raise ValueError(
+                f"actions must have the shape {self._actions.shape} (games, seats), "
+                f"got {actions.shape}"
+            )
+        if actions.dtype.kind not in "iu":
+            raise ValueError(
+                f"actions must be integers (indices into {MOVES}), got dtype {actions.dtype}"
+            )
+        if (actions >> 2).any():  # so are all numbers but 0 to 3, negative ones too
+            wrong = actions[(actions < 0) | (actions >= len(MOVES))][0]
+            raise ValueError(
+                f"actions must be between 0 and {len(MOVES) - 1} (indices into {MOVES}), "
+                f"got {wrong}"
+            )
+        if self.observation.relative:
+            actions = self.observation.absolute_actions(actions, self.games.facing)
+        np.copyto(self._actions, actions, casting="unsafe")
+
+    def _check_start(self, name: str, state: State) -> None:
+        """Refuse a position that this environment cannot start from."""
+        if is_over(self.game, state):
+            raise ValueError(f"{name} is a finished game (turn {state.turn}); take an earlier turn")
+        if self.max_turns is not None and state.turn >= self.max_turns:
+            raise ValueError(
+                f"{name} is at turn {state.turn}, but max_turns is {self.max_turns}; "
+                "take an earlier turn or a larger max_turns"
+            )
+        try:
+            self.games.load(0, state)  # only to hear what the engine says; the reset follows
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+
+    def check_open(self) -> None:
+        """Raise ``ClosedEnvironmentError`` after `close`."""
+        if self._closed:
+            raise ClosedEnvironmentError("this environment is closed; make a new one")
+
+
+def start_states(options: Mapping[str, Any]) -> tuple[State, ...]:
+    """The positions in a reset's ``options``: {} or {"states": [...]}.
+
+    Each is a `State`, a `Board` or the decoded JSON body of the API's /move.
+    """
+    for name in options:
+        if name != "states":
+            raise ValueError(f"unknown option {name!r}; the only one is 'states'")
+    states = options.get("states")
+    if states is None:
+        return ()
+    if isinstance(states, State | Mapping | str) or not isinstance(states, Iterable):
+        raise ValueError(f"states must be a list of positions, got {type(states).__name__}")
+    positions = tuple(_start_state(f"states[{i}]", state) for i, state in enumerate(states))
+    if not positions:
+        raise ValueError("states is empty; give at least one position, or leave the option out")
+    return positions
+
+
+def _start_state(name: str, state: object) -> State:
+    if isinstance(state, State):
+        return state
+    if isinstance(state, Mapping):
+        try:
+            return Board.from_api(state)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    raise ValueError(
+        f"{name} must be a State, a Board or the JSON body of a /move request, "
+        f"got {type(state).__name__}"
+    )
+
+
+def _check_instead(name: str, options: Mapping[str, Any], replaced: Iterable[str]) -> None:
+    """Refuse options that say the same as the argument ``name``."""
+    for option in replaced:
+        if options.get(option) is not None:
+            raise ValueError(f"{name} says what {option} says; give one of the two")
+
+
+def _check_game(game: Game) -> None:
+    if game.ruleset not in RULESETS:
+        raise ValueError(unknown("ruleset", game.ruleset, RULESETS))
+    if game.map not in MAPS and game.map not in known_maps():
+        raise ValueError(unknown("map", game.map, MAPS, "battlesnake-gym maps"))

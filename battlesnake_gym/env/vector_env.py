@@ -1,0 +1,371 @@
+"""Gymnasium's vector environment: many games, one learner in each, or a learner in every seat.
+
+>>> import gymnasium
+>>> envs = gymnasium.make_vec("battlesnake_gym:Battlesnake-v0", num_envs=64, opponents=["hungry"])
+>>> observations, infos = envs.reset(seed=1)
+>>> observations.shape
+(64, 10, 11, 11)
+>>> actions = infos["action_mask"].argmax(axis=1)
+>>> observations, rewards, terminations, truncations, infos = envs.step(actions)
+>>> rewards.shape
+(64,)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.error import UnsupportedMode
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.config import TRAINED, EnvConfig
+from battlesnake_gym.env.rivals import Opponent, Rivals, check_opponents, engine_code, seat_count
+from battlesnake_gym.env.vector import VectorBattlesnake
+
+Bytes = npt.NDArray[np.uint8]
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float32]
+Infos = dict[str, Any]
+Stepped = tuple[Bytes, Floats, Flags, Flags, Infos]
+
+RENDER_MODES: list[str] = []
+
+
+class _VectorEnv(VectorEnv[Bytes, npt.NDArray[np.integer[Any]], Any]):
+    """What both forms share: the games, spaces, infos and autoreset."""
+
+    metadata = {  # noqa: RUF012
+        "render_modes": RENDER_MODES,
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
+    }
+
+    closed = True  # until it is made: what was refused needs no closing
+
+    def __init__(
+        self,
+        num_envs: int,
+        games: VectorBattlesnake,
+        autoreset_mode: AutoresetMode | str,
+        render_mode: str | None,
+    ) -> None:
+        if render_mode is not None:
+            raise UnsupportedMode(
+                f"render_mode must be None for many games at once, got {render_mode!r}; "
+                "make one game with gymnasium.make to look at it"
+            )
+        self.autoreset_mode = _autoreset_mode(autoreset_mode)
+        self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
+        self.games = games
+        """The games themselves, all seats of them: `VectorBattlesnake`."""
+        self.num_envs = num_envs
+        self.single_observation_space = games.single_observation_space
+        self.single_action_space = games.single_action_space
+        self.observation_space = batch_space(games.single_observation_space, num_envs)
+        self.action_space = batch_space(games.single_action_space, num_envs)
+        self._every = np.ones(num_envs, np.bool_)
+        self.closed = False
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Refuse further work."""
+        self.games.close()
+
+    def _stepped(
+        self, rewards: Floats, terminations: Flags, truncations: Flags, ended: Flags, infos: Infos
+    ) -> Stepped:
+        """A step's results; in SAME_STEP mode the games that ended begin anew first."""
+        if self.autoreset_mode is AutoresetMode.NEXT_STEP or not ended.any():
+            return self._observed(), rewards, terminations, truncations, self._infos(infos)
+        last, last_infos = self._observed(), self._infos(infos)
+        over = self._envs_of(ended)
+        final = np.full(self.num_envs, None, dtype=object)
+        for i in np.flatnonzero(over).tolist():
+            final[i] = last[i]
+        acted = infos["acted"]
+        begun = self._begun(self.games.begin_ended())
+        infos = self._infos({**begun, "acted": acted})
+        infos |= {"final_obs": final, "_final_obs": over}
+        infos |= {"final_info": last_infos, "_final_info": over}
+        return self._observed(), rewards, terminations, truncations, infos
+
+    def _infos(self, infos: Infos) -> Infos:
+        """The infos of the sub-environments, with Gymnasium's marks of who has them."""
+        picked = {name: self._picked(infos[name]).copy() for name in ("action_mask", *_SEAT_INFOS)}
+        picked |= {name: self._of_games(infos[name]).copy() for name in ("turn", "seed", "reset")}
+        return picked | {f"_{name}": self._every for name in picked}
+
+    def _observed(self) -> Bytes:
+        raise NotImplementedError
+
+    def _picked(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """[N, S, ...] to [num_envs, ...]."""
+        raise NotImplementedError
+
+    def _of_games(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """[N] to [num_envs]."""
+        raise NotImplementedError
+
+    def _envs_of(self, games: Flags) -> Flags:
+        return self._of_games(games)
+
+    def _begun(self, infos: Infos) -> Infos:
+        return infos
+
+
+_OTHERS = ("autoreset_mode", "render_mode")
+_SEAT_INFOS = ("acted", "alive", "cause", "killer", "length", "health")
+
+
+class BattlesnakeVectorEnv(_VectorEnv):
+    """``num_envs`` games with one learner each, against opponents that play by themselves.
+
+    This is what ``gymnasium.make_vec("battlesnake_gym:Battlesnake-v0", ...)`` makes. Arguments are
+    those of `single.BattlesnakeEnv`: ``opponents`` (all of them play, or ``num_snakes - 1`` drawn
+    from them), and the fields of `config.EnvConfig`. Opponents of `snakes.IN_ENGINE` are played by
+    the engine, all others board by board in Python. Seats and opponents are dealt anew for each
+    game; who sits where follows from the game's seed alone.
+
+    An episode ends when the learner's snake is out or the game is over. ``autoreset_mode``:
+    NEXT_STEP (the step that ends an episode returns its last observation, the next one begins a new
+    game and ignores the action) or SAME_STEP (that step returns the first observation of the new
+    game, and the last one of the old in ``infos["final_obs"]``, its infos in ``"final_info"``).
+
+    Infos: ``action_mask`` bool [num_envs, 4]; ``seat``; ``acted``, whether the action was played;
+    ``alive``; ``cause`` (index into `rules.CAUSES`), ``killer`` (a seat or -1), ``length``,
+    ``health``, ``turn``, ``seed``, ``reset`` (whether a game began in this step).
+
+    Observations and infos are the caller's own. Raises ``ValueError`` for arguments out of range.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        opponents: Sequence[Opponent] = ("hungry",),
+        *,
+        num_snakes: int | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        self.opponents = check_opponents(opponents)
+        self._draw = num_snakes is not None
+        num_snakes = seat_count(self.opponents, num_snakes)
+        others = ("num_envs", "opponents", *_OTHERS)
+        config = EnvConfig.of({"num_snakes": num_snakes, **options}, others)
+        games = VectorBattlesnake.of(config, num_envs)
+        super().__init__(num_envs, games, autoreset_mode, render_mode)
+        self._rivals = Rivals(self.games)
+        codes = [engine_code(one, self.games) for one in self.opponents]
+        self._engine_codes = np.array(codes, np.uint8)
+        self._numbers = np.arange(num_envs)
+        self._seats = np.zeros(num_envs, np.intp)
+        self._actions = np.zeros((num_envs, num_snakes), np.uint8)
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[Bytes, Infos]:
+        """Begin all games; ``seed`` and ``options`` as in `VectorBattlesnake.reset`.
+
+        Of a start position that is a `Board` the learner plays the ``you``, where it lives.
+        """
+        _, infos = self.games.reset(seed=seed, options=options)
+        self._deal(infos)
+        return self._observed(), self._infos(infos)
+
+    def step(self, actions: npt.NDArray[np.integer[Any]]) -> Stepped:
+        """Play one turn of all games: the learners by ``actions`` [num_envs], the others think.
+
+        Raises ``ValueError`` for actions of another shape or out of range.
+        """
+        actions = np.asarray(actions)
+        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
+            raise ValueError(
+                f"actions must be {self.num_envs} integers, one for each environment, "
+                f"got {actions.dtype} of shape {actions.shape}"
+            )
+        if (actions >> 2).any():
+            wrong = actions[(actions >> 2) != 0][0]
+            raise ValueError(f"actions must be between 0 and 3, got {wrong}")
+        self._rivals.move(self._actions, self.games.alive)
+        self._actions[self._numbers, self._seats] = actions
+        _, rewards, terminations, truncations, infos = self.games.step(self._actions)
+        if infos["reset"].any():
+            self._deal(infos)
+        out = terminations[self._numbers, self._seats]
+        cut = truncations[self._numbers, self._seats]
+        ended = out | cut
+        self.games.end(ended)
+        won = rewards[self._numbers, self._seats]
+        return self._stepped(won, out, cut, ended, infos)
+
+    def _deal(self, infos: Infos) -> None:
+        """Seat learners and opponents in the games that begin."""
+        begun: Flags = infos["reset"]
+        games = np.flatnonzero(begun)
+        self._rivals.leave(begun)
+        alive = infos["alive"][games]
+        # A random order of the living seats for each game: the learner takes the first of them.
+        order = _draws(infos["seed"][games], alive.shape[1], 1)
+        order[~alive] = 1.0
+        for row, game in enumerate(games.tolist()):
+            start = self.games.start_state(game)
+            if isinstance(start, Board) and start.you_id is not None:
+                ids = [snake.id for snake in start.snakes]
+                if start.you_id in ids and alive[row, ids.index(start.you_id)]:
+                    order[row, ids.index(start.you_id)] = -1.0
+            elif start is None:
+                break  # so have all others the map's own start
+        seats = order.argsort(axis=1)
+        self._seats[games] = seats[:, 0]
+        self._seat_opponents(games, seats[:, 1:], alive.sum(axis=1) - 1, infos["seed"][games])
+
+    def _seat_opponents(
+        self,
+        games: npt.NDArray[np.intp],
+        seats: npt.NDArray[np.intp],
+        counts: npt.NDArray[np.intp],
+        seeds: npt.NDArray[np.int64],
+    ) -> None:
+        if not len(self.opponents) or not seats.shape[1]:
+            return
+        draws = _draws(seeds, max(seats.shape[1], len(self.opponents)), 2)
+        if self._draw:
+            who = (draws * len(self.opponents)).astype(np.intp)[:, : seats.shape[1]]
+        else:
+            who = draws[:, : len(self.opponents)].argsort(axis=1)[:, : seats.shape[1]]
+        sits = np.arange(seats.shape[1]) < counts[:, None]
+        in_engine = sits & (self._engine_codes[who] > 0)
+        rows, columns = np.nonzero(in_engine)
+        self._rivals.seat_in_engine(
+            games[rows], seats[rows, columns], self._engine_codes[who[rows, columns]]
+        )
+        for row, column in np.argwhere(sits & ~in_engine).tolist():
+            opponent = self.opponents[who[row, column]]
+            seed = int(draws[row, column] * 2**31)
+            self._rivals.seat(int(games[row]), int(seats[row, column]), opponent, seed)
+
+    def _begun(self, infos: Infos) -> Infos:
+        self._deal(infos)
+        return infos
+
+    def _observed(self) -> Bytes:
+        observed: Bytes = self.games.observations[self._numbers, self._seats]
+        return observed
+
+    def _picked(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return array[self._numbers, self._seats]
+
+    def _of_games(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return array
+
+    def _infos(self, infos: Infos) -> Infos:
+        return super()._infos(infos) | {"seat": self._seats.copy(), "_seat": self._every}
+
+
+class SelfPlayVectorEnv(_VectorEnv):
+    """Every seat of ``num_games`` games is a sub-environment: for trainers of one shared policy.
+
+    Sub-environment ``game * num_snakes + seat`` is that seat. ``options`` are the fields of
+    `config.EnvConfig`. A seat's episode ends when its snake is out or the game is over. Who is out
+    before the others waits until the game is over: it sees zeros, gets no reward, and its actions
+    are ignored; ``infos["acted"]`` is False there, so leave these steps out of what you learn from.
+    Else as `BattlesnakeVectorEnv`, without ``seat``.
+    """
+
+    def __init__(
+        self,
+        num_games: int = 1,
+        *,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        games = VectorBattlesnake.of(EnvConfig.of(options, ("num_games", *_OTHERS)), num_games)
+        envs = num_games * games.num_snakes
+        super().__init__(envs, games, autoreset_mode, render_mode)
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[Bytes, Infos]:
+        """Begin all games; ``seed`` and ``options`` as in `VectorBattlesnake.reset`."""
+        _, infos = self.games.reset(seed=seed, options=options)
+        return self._observed(), self._infos(infos)
+
+    def step(self, actions: npt.NDArray[np.integer[Any]]) -> Stepped:
+        """Play one turn of all games; ``actions`` are [num_envs]."""
+        actions = np.asarray(actions)
+        if actions.shape != (self.num_envs,):
+            raise ValueError(
+                f"actions must be {self.num_envs} integers, one for each environment, "
+                f"got shape {actions.shape}"
+            )
+        seats = actions.reshape(self.games.num_games, self.games.num_snakes)
+        _, rewards, terminations, truncations, infos = self.games.step(seats)
+        ended = np.logical_not(np.logical_or.reduce(infos["alive"], axis=1))
+        return self._stepped(
+            rewards.reshape(-1), terminations.reshape(-1), truncations.reshape(-1), ended, infos
+        )
+
+    def _observed(self) -> Bytes:
+        observed: Bytes = self.games.observations.reshape(self.num_envs, *self._shape).copy()
+        return observed
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self.games.single_observation_space.shape
+        return shape
+
+    def _picked(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return array.reshape(self.num_envs, *array.shape[2:])
+
+    def _of_games(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.repeat(array, self.games.num_snakes)
+
+
+def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
+    known = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+    for one in known:
+        if mode in (one, one.value, one.name):
+            return one
+    names = " or ".join(one.value for one in known)
+    raise ValueError(f"autoreset_mode must be {names}, got {mode!r}")
+
+
+def _draws(seeds: npt.NDArray[np.int64], count: int, purpose: int) -> npt.NDArray[np.float64]:
+    """``count`` numbers in [0, 1) for each seed, by a hash: [len(seeds), count]."""
+    words = seeds.astype(np.uint64)[:, None] * np.uint64(0xD1342543DE82EF95)
+    words = words + (np.arange(count, dtype=np.uint64) * np.uint64(4) + np.uint64(purpose)) * (
+        np.uint64(0x9E3779B97F4A7C15)
+    )
+    for _ in range(2):
+        words = (words ^ (words >> np.uint64(32))) * np.uint64(0xE9846AF9B1A615D)
+    return ((words ^ (words >> np.uint64(28))) >> np.uint64(11)).astype(np.float64) / 2.0**53
+
+
+def win_rate(
+    choose: Callable[[Bytes, Flags], npt.NDArray[np.integer[Any]]],
+    opponents: Sequence[Opponent] = ("safe-random",),
+    *,
+    games: int = 200,
+    seed: int = 0,
+    **options: Any,
+) -> float:
+    """The part of ``games`` games that ``choose`` wins: it lives when all opponents are out.
+
+    ``choose`` is given the observations uint8 [games, C, H, W] and action masks bool [games, 4] of
+    all games, and answers actions [games]. ``options`` are those of `BattlesnakeVectorEnv`;
+    ``max_turns`` is that of `config.TRAINED` unless given, so that every game ends.
+    """
+    envs = BattlesnakeVectorEnv(games, opponents, **{"max_turns": TRAINED.max_turns, **options})
+    observations, infos = envs.reset(seed=seed)
+    won, playing = np.zeros(games, np.bool_), np.ones(games, np.bool_)
+    while playing.any():
+        actions = np.asarray(choose(observations, infos["action_mask"]))
+        observations, _, out, cut, infos = envs.step(actions)
+        won |= playing & out & (infos["cause"] == 0)
+        playing &= ~(out | cut)
+    return float(won.mean())

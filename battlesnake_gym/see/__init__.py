@@ -1,0 +1,1 @@
+"""What a learner sees, may do and gets: observations, masks, rewards."""

@@ -1,0 +1,34 @@
+"""Snakes that think without learning, and the rules that they are made of."""
+
+import pkgutil
+
+# A SageMaker job brings these sources along, and its image the compiled part of an installation.
+__path__ = pkgutil.extend_path(__path__, __name__)
+
+from battlesnake_heuristics import named as named
+from battlesnake_heuristics.handwritten.filters import FILTERS, SAFE
+from battlesnake_heuristics.handwritten.pipeline import (
+    Filter,
+    Pipeline,
+    Preference,
+    When,
+    as_mask,
+    explain,
+    filtered,
+    mask,
+)
+from battlesnake_heuristics.handwritten.view import View
+
+__all__ = [
+    "FILTERS",
+    "SAFE",
+    "Filter",
+    "Pipeline",
+    "Preference",
+    "View",
+    "When",
+    "as_mask",
+    "explain",
+    "filtered",
+    "mask",
+]

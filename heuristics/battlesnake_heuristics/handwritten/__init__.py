@@ -1,0 +1,1 @@
+"""Snakes made of rules: views of a board, filters, preferences, pipelines of both."""

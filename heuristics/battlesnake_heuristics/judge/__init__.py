@@ -1,0 +1,1 @@
+"""Who is better, and why: matches, the ladder, analysis, coaching, scenarios."""

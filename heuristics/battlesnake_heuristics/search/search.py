@@ -1,0 +1,396 @@
+"""Snakes that think ahead: alpha-beta search in C, from a board to a decision that shows its line.
+
+The search looks whole turns ahead, deeper and deeper until time is up, and values the end of each
+line by territory: which cells each snake reaches first, bodies giving way as they move on. We move
+first and the rivals answer knowing it, so a value is one to rely on; with one rival left that is
+exact. With several, each in turn may play its worst against us while the others keep to one move,
+what has hurt us most so far (best-reply search, Schadd and Winands 2011). `heuristics/battlesnake_heuristics/search/csrc` holds
+the C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.engine import build_check
+from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake, grows_always, wraps
+from battlesnake_gym.snakes import Decision, Reason
+from battlesnake_heuristics.search.evaluation import Evaluation, chance
+
+if TYPE_CHECKING:
+    from battlesnake_heuristics.search import _search
+else:
+    _search = build_check.load(
+        "battlesnake_heuristics.search._search", "no snake of the search plays (minimax)"
+    )
+
+COMPILED: bool = _search is not None
+NOT_COMPILED = "the search is not compiled here; install with a C compiler: pip install ."
+"""Whether there is a search here: without a C compiler there is none."""
+
+MAX_DEPTH = 120
+NODES_WITHOUT_CLOCK = 20_000
+STOP: ContextVar[Callable[[], object] | None] = ContextVar("STOP", default=None)
+"""Whether searches of this context shall give up, asked some fifty times a second; None: never."""
+
+CELL = 1000
+"""Scores of the search are in thousandths of a cell of territory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What a position is worth, in thousandths of a cell of territory, in the order of the C code.
+
+    ``hungry`` (a health) and ``lead`` (segments) are not in thousandths. Found once, by
+    games of the search against itself (SPSA, Spall 1992).
+    """
+
+    territory: int = 1000
+    hazard_cell: int = 350
+    length: int = 6400
+    lead: int = 5
+    longest: int = 6200
+    food_near: int = 8400
+    hunger: int = 280
+    hungry: int = 53
+    starving: int = 600_000
+    cramped: int = 7000
+    rival: int = 16_000
+    draw: int = 500_000
+
+    def packed(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        """All weights as int32 in their order."""
+        return np.array(dataclasses.astuple(self), dtype=np.int32)
+
+
+class Positions(NamedTuple):
+    """How many a search valued and played."""
+
+    evaluated: int
+    visited: int
+
+
+class Cores:
+    """The cores that searches against the clock share; a search takes those that are free.
+
+    All search the same position and write into one table, each at a depth of its own, so that the
+    one that answers finds there what the others know already (lazy SMP, as in Stockfish). A search
+    that begins while no core is free has one all the same.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free = 1
+        self._pool: ThreadPoolExecutor | None = None
+
+    def use(self, count: int) -> None:
+        """Let there be ``count`` cores from now on, while nobody searches; one at first.
+
+        Raises ``ValueError`` for less than one.
+        """
+        if count < 1:
+            raise ValueError(f"count must be 1 or more, got {count}")
+        self._free = count
+        self._pool = ThreadPoolExecutor(count, "search") if count > 1 else None
+
+    def think(self, question: tuple[Any, ...]) -> tuple[tuple[Any, ...], Positions]:
+        """What the C code answers, and how many positions the other cores looked at."""
+        with self._lock:
+            taken = max(1, self._free)
+            self._free -= taken
+        done = threading.Event()
+        try:
+            others = [self._help(question, 1 + n, done) for n in range(1, taken)]
+            try:
+                found = _search.think(*(*question, 1, STOP.get()))
+            finally:
+                done.set()
+            counts = [other.result() for other in others]
+        finally:
+            with self._lock:
+                self._free += taken
+        return found, Positions(*map(sum, zip(Positions(0, 0), *counts, strict=True)))
+
+    def _help(
+        self, question: tuple[Any, ...], first_depth: int, done: threading.Event
+    ) -> Future[Positions]:
+        """Search beside, beginning at another depth, until the one that answers is ``done``."""
+
+        def help_out() -> Positions:
+            try:
+                found = _search.think(*(*question, first_depth, done.is_set))
+            except InterruptedError:
+                return Positions(0, 0)
+            return Positions(found[3], found[4])
+
+        assert self._pool is not None
+        return self._pool.submit(help_out)
+
+
+CORES = Cores()
+"""The cores of this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Turns searched to the end, whether the game is decided, positions valued and played."""
+
+    depth: int
+    proven: bool
+    evaluated: int
+    visited: int
+
+    def __str__(self) -> str:
+        decided = ", decided" if self.proven else ""
+        return f"depth {self.depth}{decided}, {self.evaluated} positions valued"
+
+
+class Search:
+    """A strategy that searches for ``seconds``, or a fixed number of positions without a clock.
+
+    The score of the best move is exact, those of the others are bounds, unless all are to be
+    ``exact``, which takes its time.
+
+    Raises ``RuntimeError`` where the compiled part is missing, ``ValueError`` for limits that are
+    none.
+    """
+
+    def __init__(
+        self,
+        weights: Weights = Weights(),
+        nodes: int = NODES_WITHOUT_CLOCK,
+        max_depth: int = MAX_DEPTH,
+        evaluation: Evaluation | None = None,
+        exact: bool = False,
+    ) -> None:
+        if _search is None:
+            raise RuntimeError(NOT_COMPILED)
+        if nodes < 1:
+            raise ValueError(f"nodes must be a positive number, got {nodes}")
+        self.weights = weights.packed()
+        self.nodes = nodes
+        self.max_depth = max_depth
+        self.evaluation = evaluation
+        self.exact = exact
+
+    def set_positions(self, positions: int) -> None:
+        """Look at so many positions a move that comes without a clock."""
+        self.nodes = positions
+
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
+        """Search for the best move of ``board.you``."""
+        return self.think(board, seconds)[0]
+
+    def think(self, board: Board, seconds: float | None = None) -> tuple[Decision, Statistics]:
+        """The decision, and what the search did to find it.
+
+        Raises ``ValueError`` for ``seconds`` that are no positive number, and ``InterruptedError``
+        where `STOP` says so. In the main thread, Ctrl-C interrupts it.
+        """
+        question, snakes, objection = self._question(board, seconds)
+        if seconds is None:
+            found, others = _search.think(*(*question, 1, STOP.get())), Positions(0, 0)
+        else:
+            found, others = CORES.think(question)
+        move, depth, proven, evaluated, visited, scores, line = found
+        statistics = Statistics(
+            depth, bool(proven), evaluated + others.evaluated, visited + others.visited
+        )
+        values = {MOVES[index]: value / CELL for index, value in scores.items()}
+        note = f"{statistics}; expects {_shown(line, snakes)}"
+        if objection:
+            note += f"; valued by hand: the evaluation is {objection}"
+        elif self.evaluation:
+            note += f"; {chance(values[MOVES[move]]):.0%} of the point"
+        return Decision(
+            MOVES[move],
+            (Reason("search", scores=values, note=note),),
+            values,
+            line=_moves(line, snakes),
+        ), statistics
+
+    def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
+        """Search on one core what comes after ``decision`` on ``board``, if all play as expected.
+
+        There is no answer: what it finds is in the table when that position is asked about. It ends
+        after ``seconds``, or when `STOP` says so.
+        """
+        expected = _expected(board, decision)
+        if expected is not None:
+            question, _, _ = self._question(expected, seconds)
+            with contextlib.suppress(InterruptedError):
+                _search.think(*(*question, 1, STOP.get()))
+
+    def _question(
+        self, board: Board, seconds: float | None
+    ) -> tuple[tuple[Any, ...], list[Snake], str]:
+        """What the C code asks for, the snakes in its order, and why they are valued by hand."""
+        if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
+            raise ValueError(
+                f"seconds must be a positive number, got {seconds}; "
+                "None searches a fixed number of positions"
+            )
+        snakes = _you_first(board)
+        objection = self.evaluation.objection(board) if self.evaluation else ""
+        network = self.evaluation.numbers if self.evaluation and not objection else b""
+        question = _question(
+            board, snakes, self.weights, seconds, self.nodes, self.max_depth, network, self.exact
+        )
+        return question, snakes, objection
+
+
+class Search2026:
+    """The search of 2026: what plays on the upper rungs of the ladder, and stays as it is.
+
+    It is `Search` without what was found since (``of_2026`` in ``csrc``), with the weights of then
+    and on one core. The same board and the same number of positions have the same answer for ever,
+    that of the build with which the ladder was measured; with a clock it is as fast as its
+    processor. Raises ``RuntimeError`` where the compiled part is missing.
+    """
+
+    WEIGHTS = Weights(1000, 350, 6400, 5, 6200, 8400, 280, 53, 600_000, 7000, 16_000, 500_000)
+
+    def __init__(self, nodes: int = NODES_WITHOUT_CLOCK) -> None:
+        if _search is None:
+            raise RuntimeError(NOT_COMPILED)
+        self.nodes = nodes
+
+    def set_positions(self, positions: int) -> None:
+        """Look at so many positions a move that comes without a clock."""
+        self.nodes = positions
+
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
+        """Search for the best move of ``board.you``; its score is exact, the others are bounds."""
+        question = _question(
+            board,
+            _you_first(board),
+            self.WEIGHTS.packed(),
+            seconds or None,
+            self.nodes,
+            MAX_DEPTH,
+            b"",
+            of_2026=True,
+        )
+        move, depth, proven, evaluated, _, scores, _ = _search.think(*(*question, 1, STOP.get()))
+        values = {MOVES[index]: value / CELL for index, value in scores.items()}
+        note = f"depth {depth}{', decided' if proven else ''}, {evaluated} positions valued"
+        return Decision(MOVES[move], (Reason("search", scores=values, note=note),), values)
+
+
+def use_cpu_clock(on: bool) -> bool:
+    """Whether the seconds of this search are CPU time of the process from now on; what was."""
+    return _search is not None and _search.use_cpu_clock(on)
+
+
+def inputs(board: Board) -> NDArray[np.int16]:
+    """What a learned evaluation is told of the position of ``board.you``, int16 in 1/256.
+
+    ``heuristics/battlesnake_heuristics/search/csrc/inputs.h`` lists them. Raises ``ValueError`` without a rival.
+    """
+    snakes = _you_first(board)
+    question = _question(board, snakes, Weights().packed(), None, 0, 1, b"")
+    return np.frombuffer(_search.inputs(*(*question, 1)), np.int16)
+
+
+def _question(
+    board: Board,
+    snakes: list[Snake],
+    weights: NDArray[np.int32],
+    seconds: float | None,
+    nodes: int,
+    max_depth: int,
+    network: bytes,
+    exact: bool = False,
+    of_2026: bool = False,
+) -> tuple[Any, ...]:
+    """What the C code asks for, but for its last two arguments."""
+    return (
+        board.width,
+        board.height,
+        wraps(board.game),
+        grows_always(board.game),
+        board.game.solo or board.game.ruleset == "solo",
+        _damage(board),
+        np.array([len(snake.body) for snake in snakes], np.int32),
+        np.array([snake.health for snake in snakes], np.int32),
+        _bodies(board, snakes),
+        _cells(board, board.food),
+        _cells(board, board.hazards),
+        weights,
+        seconds or 0.0,
+        nodes if seconds is None else 0,
+        max_depth,
+        network,
+        exact,
+        of_2026,
+    )
+
+
+def _expected(board: Board, decision: Decision) -> Board | None:
+    """The board after the line's first moves; None where not all have one, or the game is over."""
+    moves = {snake: line[0] for snake, line in decision.line.items() if line}
+    if any(snake.id not in moves for snake in board.living):
+        return None
+    expected = board.without_seed()
+    expected.step(moves)
+    return expected if expected.you.alive and len(expected.living) > 1 else None
+
+
+def _you_first(board: Board) -> list[Snake]:
+    you = board.you
+    if you is None or not you.alive:
+        raise ValueError("board.you must be a living snake; set board.you_id to one")
+    return [you, *(snake for snake in board.snakes if snake.alive and snake is not you)][:16]
+
+
+def _bodies(board: Board, snakes: list[Snake]) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
+    cells = [y * board.width + x for snake in snakes for x, y in snake.body]
+    return np.array(cells, np.uint16)
+
+
+def _cells(board: Board, points: list[tuple[int, int]]) -> bytearray:
+    """How often each cell of the board is listed; 255 stands for all that is more.
+
+    That is exact: 100 layers of hazard already decide a turn.
+    """
+    counts = bytearray(board.width * board.height)
+    for x, y in points:
+        if 0 <= x < board.width and 0 <= y < board.height:
+            cell = y * board.width + x
+            counts[cell] = min(255, counts[cell] + 1)
+    return counts
+
+
+def _damage(board: Board) -> int:
+    """What a layer of hazard takes; more than all health is as much as all of it."""
+    damage = board.game.settings.hazard_damage_per_turn
+    return min(max(damage, -MAX_HEALTH), MAX_HEALTH)
+
+
+def _moves(line: list[bytes], snakes: list[Snake]) -> dict[str, tuple[str, ...]]:
+    """The expected line by snake id, each snake's as long as it lives."""
+    return {
+        snake.id: tuple(MOVES[turn[seat]] for turn in line if turn[seat] < len(MOVES))
+        for seat, snake in enumerate(snakes)
+    }
+
+
+def _shown(line: list[bytes], snakes: list[Snake]) -> str:
+    """The expected line: every snake's moves by their first letters, ``.`` once it is out."""
+    letters = "".join(move[0] for move in MOVES) + "."
+    return " / ".join(
+        f"{snake.name or snake.id} {''.join(letters[turn[seat]] for turn in line)}"
+        for seat, snake in enumerate(snakes)
+    )

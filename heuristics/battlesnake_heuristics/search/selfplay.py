@@ -1,0 +1,213 @@
+"""Whole games of the search in C, for learning: positions, what the search thought, who won.
+
+`play_game` plays one game without the interpreter and without its lock, and `play_games` as many
+as give a number of searched moves. Players may differ: each has an evaluation (None: the weights
+set by hand), weights, and positions or CPU seconds a move. The rows of the games are one structured
+array (`ROW`); `battlesnake_rl.mabs.exit.evaluation_fit` makes of them what a network is fitted to.
+
+>>> games = play_games(seed=1, setup=Setup(snakes=2), players=[Player(nodes=50)] * 2, moves=100)
+>>> games.rows["inputs"].shape[1], games.rows["value"].dtype
+(80, dtype('int32'))
+>>> bool((games.rows["kind"] != AT_RANDOM).sum() >= 100)
+True
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym import rules
+from battlesnake_gym.rules import Game, Settings, State
+from battlesnake_gym.rules.royale import royale_hazards
+from battlesnake_heuristics.search import _search
+from battlesnake_heuristics.search.evaluation import INPUTS, Evaluation
+from battlesnake_heuristics.search.search import Weights
+
+AT_RANDOM, SEARCHED, IN_VAIN = 0, 1, 2
+"""Kinds of rows: moved at random; searched and moved so; searched, and then moved at random."""
+
+ROW = np.dtype(
+    [
+        ("inputs", np.int16, INPUTS),
+        ("value", np.int32),
+        ("turn", np.int16),
+        ("food", np.int16),
+        ("seat", np.uint8),
+        ("living", np.uint8),
+        ("move", np.uint8),
+        ("kind", np.uint8),
+    ]
+)
+"""A snake's view of a turn: the network's inputs (int16, 1/256), the search's value (thousandths of
+a cell; 0 where it was not asked), the cell where food appeared after the turn (-1: none), the seat,
+the living snakes, the move (an index into ``MOVES``) and the kind of row."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelfPlaySetup:
+    """What is played: the board, the rules, and how much chance makes games different.
+
+    All snakes move at random for up to ``opening`` turns; in half of the games a share
+    ``random_moves`` of all moves is made at random afterwards (the search is asked all the same).
+    """
+
+    width: int = 11
+    height: int = 11
+    snakes: int = 2
+    ruleset: str = "standard"
+    settings: Settings = field(default_factory=Settings)
+    opening: int = 14
+    random_moves: float = 0.05
+    max_turns: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlayer:
+    """Who searches, and for how long: ``nodes`` positions or ``seconds`` of CPU time a move."""
+
+    evaluation: Evaluation | None = None
+    weights: Weights = field(default_factory=Weights)
+    nodes: int = 200
+    seconds: float = 0.0
+
+    def packed(self) -> tuple[NDArray[np.int32], bytes, int, float]:
+        """As the C code takes it."""
+        numbers = self.evaluation.numbers if self.evaluation else b""
+        return self.weights.packed(), numbers, 0 if self.seconds else self.nodes, self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class GameRows:
+    """One game: its rows in the order of turns and seats, and how it ended.
+
+    ``points`` float64 [seats] sum to 1: the last one alive has them, or those who died last share
+    them; ``finished`` is False where the game was stopped, and the points are shared by the living.
+    """
+
+    rows: NDArray[np.void]
+    points: NDArray[np.float64]
+    turns: int
+    finished: bool
+    visited: int
+
+
+@dataclass(frozen=True, slots=True)
+class GamesRows:
+    """Rows of many games.
+
+    ``game`` int32 [rows] is each row's game, a row of ``points`` float64 [games, seats];
+    ``player`` uint8 [rows] is an index into the players that `play_games` was given.
+    """
+
+    rows: NDArray[np.void]
+    game: NDArray[np.int32]
+    player: NDArray[np.uint8]
+    points: NDArray[np.float64]
+    finished: NDArray[np.bool_]
+    visited: int
+
+    def of(self, players: Sequence[int]) -> GamesRows:
+        """Only the rows of these players."""
+        theirs = np.isin(self.player, players)
+        return dataclasses.replace(
+            self, rows=self.rows[theirs], game=self.game[theirs], player=self.player[theirs]
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[GamesRows]) -> GamesRows:
+        """All games one after the other; missing seats have no points."""
+        seats = max(part.points.shape[1] for part in parts)
+        before = np.cumsum([0, *(len(part.points) for part in parts)])
+        return cls(
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate(
+                [part.game + np.int32(n) for part, n in zip(parts, before, strict=False)]
+            ),
+            np.concatenate([part.player for part in parts]),
+            np.concatenate(
+                [np.pad(part.points, ((0, 0), (0, seats - part.points.shape[1]))) for part in parts]
+            ),
+            np.concatenate([part.finished for part in parts]),
+            sum(part.visited for part in parts),
+        )
+
+
+def play_game(seed: int, setup: SelfPlaySetup, players: Sequence[SearchPlayer]) -> GameRows:
+    """Play one game, ``players`` by seat; the same seed plays the same (unless by seconds)."""
+    if len(players) != setup.snakes:
+        raise ValueError(f"players must be {setup.snakes}, one a seat, got {len(players)}")
+    game = Game(setup.ruleset, "standard", setup.settings, seed=seed)
+    if setup.settings.minimum_food != 1:
+        raise ValueError(f"settings.minimum_food must be 1, got {setup.settings.minimum_food}")
+    seats = [str(seat) for seat in range(setup.snakes)]
+    start = rules.start(game, setup.width, setup.height, seats)
+    hazards = _hazards(game, start)
+    rows, points, turns, finished, visited = _search.play_game(
+        setup.width,
+        setup.height,
+        rules.wraps(game),
+        rules.grows_always(game),
+        setup.settings.hazard_damage_per_turn if len(hazards) > 1 else 0,
+        setup.settings.food_spawn_chance,
+        setup.settings.shrink_every_n_turns if len(hazards) > 1 else 0,
+        hazards,
+        np.array([y * setup.width + x for x, y in (s.body[0] for s in start.snakes)], np.uint16),
+        _plane(start, start.food),
+        tuple(player.packed() for player in players),
+        seed,
+        setup.opening,
+        round(setup.random_moves * 65536),
+        setup.max_turns,
+    )
+    return GameRows(
+        np.frombuffer(rows, ROW), np.array(points, np.float64), turns, bool(finished), visited
+    )
+
+
+def play_games(
+    seed: int, setup: SelfPlaySetup, players: Sequence[SearchPlayer], moves: int
+) -> GamesRows:
+    """Play games one after the other until they have ``moves`` searched moves.
+
+    Seats rotate from game to game. Seeds count up from ``seed``.
+    """
+    played: list[GameRows] = []
+    player: list[NDArray[np.uint8]] = []
+    searched = 0
+    while searched < moves:
+        order = np.roll(np.arange(len(players), dtype=np.uint8), len(played))
+        one = play_game(seed + len(played), setup, [players[i] for i in order.tolist()])
+        played.append(one)
+        player.append(order[one.rows["seat"]])
+        searched += int((one.rows["kind"] != AT_RANDOM).sum())
+    return GamesRows(
+        np.concatenate([one.rows for one in played]),
+        np.repeat(np.arange(len(played), dtype=np.int32), [len(one.rows) for one in played]),
+        np.concatenate(player),
+        np.stack([one.points for one in played]),
+        np.array([one.finished for one in played]),
+        sum(one.visited for one in played),
+    )
+
+
+def _hazards(game: Game, start: State) -> NDArray[np.uint8]:
+    """The layers of hazard after 0, 1, ... shrinks of royale; one plane of none in other games."""
+    planes = [_plane(start, start.hazards)]
+    if game.ruleset == "royale":
+        every = game.settings.shrink_every_n_turns
+        for shrinks in range(1, start.width + start.height):
+            later = dataclasses.replace(start, turn=shrinks * every - 1)
+            planes.append(_plane(start, royale_hazards(game, later)))
+    return np.stack(planes)
+
+
+def _plane(state: State, points: Sequence[tuple[int, int]]) -> NDArray[np.uint8]:
+    plane = np.zeros(state.width * state.height, np.uint8)
+    for x, y in points:
+        plane[y * state.width + x] += 1
+    return plane

@@ -1,0 +1,615 @@
+"""The base launcher: hyperparameters in, a trained and checkpointed RLlib algorithm out.
+
+A training script subclasses `SageMakerRayLauncher` and says what its experiment is; flags,
+SageMaker's environment, Ray, curves, checkpoints and signals are taken care of here:
+
+    class MyLauncher(SageMakerRayLauncher):
+        def register_env_creator(self): ...
+        def get_experiment_config(self, hyperparameters): ...
+
+    if __name__ == "__main__":
+        MyLauncher.train_main()
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, ClassVar
+
+import ray
+import torch
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+
+from battlesnake_gym.common.command_line import Parser
+from battlesnake_rl.launcher.cluster.membership import (
+    ClusterHyperparameters,
+    DiscoveryError,
+    Membership,
+    own_address,
+)
+from battlesnake_rl.launcher.cluster.ray_node import RayNode, RayNodeError, free_port, own_token
+from battlesnake_rl.launcher.cluster.rendezvous import ClusterError
+from battlesnake_rl.launcher.cluster.roles import leading, lend, own_cpus
+from battlesnake_rl.launcher.launch import hyperparameters
+from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError, option
+from battlesnake_rl.launcher.launch.job import (
+    Job,
+    check_channels,
+    disk_is_full,
+    has_gpu,
+    instance_groups,
+    report_failure,
+    say,
+    vcpus,
+)
+from battlesnake_rl.launcher.launch.resources import (
+    check_cpus,
+    check_driver,
+    check_gpus,
+    most_workers,
+)
+from battlesnake_rl.launcher.runs import checkpoints, run_folder, tracking
+from battlesnake_rl.launcher.runs.checkpoints import CheckpointError
+from battlesnake_rl.launcher.runs.run_folder import DONE, STOPPED
+from battlesnake_rl.launcher.runs.training_run import (
+    CSV_COLUMNS,
+    NAMED_CURVES,
+    TrainingRun,
+    stop_signals,
+)
+
+PROBE_SECONDS = 1.0
+"""How long training in a cluster waits for an answer of runners that were lost; RLlib's is 30."""
+
+FINE = "the hyperparameters are fine"
+"""What ``--check`` says at its end."""
+
+PARAMS_FILE = "params.json"
+"""Beside the model of a SageMaker job: the hyperparameters and what they made."""
+
+
+@dataclass(frozen=True)
+class TrainingHyperparameters:
+    """What to train with and for how long."""
+
+    algorithm: str = option("DQN", "what to train with")
+    num_iters: int | None = option(None, "stop after this many training iterations in all")
+    minutes: float | None = option(None, "stop after this many minutes of training in all")
+    timesteps: int | None = option(None, "stop after this many environment steps in all")
+    checkpoint_minutes: float = option(1.0, "time between checkpoints")
+    num_workers: int | None = option(None, "runner processes; null: as many as make sense")
+    seed: int | None = option(None, "random seed")
+    track: str | None = option(None, "where to log to as well: mlflow, wandb, or mlflow,wandb")
+
+
+@dataclass(frozen=True)
+class Hyperparameters(ClusterHyperparameters, TrainingHyperparameters):
+    """What every experiment may be told; subclass to add to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What came of a run, each in one line: how good it is, its files, and the next command."""
+
+    strength: str
+    model: str
+    next: str
+
+
+def tell(result: str, delivered: Delivered, folder: Path) -> None:
+    """Write the report into ``folder``, the run's, and end with five lines."""
+    report = _write_report(folder)
+    say(f"result: {result}")
+    say(f"strength: {delivered.strength}")
+    say(f"model: {delivered.model}")
+    say(f"report: {report}")
+    say(f"next: {delivered.next}")
+
+
+REPORTS = "battlesnake_gym.run_reports"
+"""The group of entry points that write the report of a run: each takes its folder."""
+
+
+def _write_report(folder: Path) -> str:
+    """Write ``report.html``; returns where it is, or why it is not.
+
+    Where only training's sources are, as in a job of an image of your own, there is none.
+    """
+    try:
+        for entry in entry_points(group=REPORTS):
+            return f"{entry.load()(folder)}, a page that shows how it went, with all settings"
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("battlesnake_server", "jinja2"):
+            raise
+        missing = error.name
+    else:
+        missing = "battlesnake_server"
+    return (
+        f"none, since the package {missing!r} is not here; where this folder and the "
+        f"package are, `battlesnake-gym runs {folder} --report` writes {run_folder.REPORT}"
+    )
+
+
+class SageMakerRayLauncher:
+    """Train on RLlib, on this machine or as a SageMaker job."""
+
+    hyperparameters_class: ClassVar[type[Any]] = Hyperparameters
+    csv_columns: ClassVar[Mapping[str, str]] = CSV_COLUMNS
+    named_curves: ClassVar[Mapping[str, str]] = NAMED_CURVES
+    channels: ClassVar[tuple[str, ...]] = ()
+    """The data channels of a job that the experiment reads (`battlesnake_rl.launcher.launch.job`)."""
+
+    # What an experiment says of itself
+
+    def register_env_creator(self) -> None:
+        """Register the environment with Ray Tune."""
+        raise NotImplementedError
+
+    def get_experiment_config(self, hyperparameters: Any) -> AlgorithmConfig:
+        """RLlib's configuration of the experiment; nothing may be started yet.
+
+        Raises:
+            ValueError: a hyperparameter has an impossible value.
+        """
+        raise NotImplementedError
+
+    def translated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The ``given`` hyperparameters under the names of today.
+
+        Raises:
+            ValueError: a name of old has no counterpart.
+        """
+        return given
+
+    def presets(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Hyperparameters that the ``given`` ones imply; those given explicitly win.
+
+        Raises:
+            ValueError: there is no such preset.
+        """
+        return {}
+
+    def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
+        """Runner processes where no number is given: one for each CPU but the driver's.
+
+        ``cpus`` are those of all instances together.
+        """
+        return max(cpus - 1, 1)
+
+    def default_name(self, hyperparameters: Any) -> str:
+        """The run's name where none is given: what it trains, so that other things go elsewhere."""
+        return str(hyperparameters.algorithm)
+
+    def check_machine(self, config: AlgorithmConfig) -> None:
+        """Refuse, on every instance, a machine that lacks what the environment needs.
+
+        Raises:
+            ValueError: something is missing, and what to do about it.
+        """
+
+    def announce(self, config: AlgorithmConfig) -> str:
+        """What is told in one line before training begins, with the runners counted; or ""."""
+        return ""
+
+    def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
+        """JSON facts that a checkpoint must share with the experiment that resumes from it.
+
+        Called with the final configuration before anything starts: the place for last checks.
+
+        Raises:
+            ValueError: the configuration is impossible.
+        """
+        return {"algorithm": config.algo_class.__name__}
+
+    def conclude(self, algorithm: Any, results: dict[str, Any]) -> None:
+        """After the last iteration, before the last checkpoint; may add to its ``results``.
+
+        Not called where training is stopped by a signal.
+        """
+
+    def record(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
+        """Let what is trained play a game into ``path``, and return it as a GIF if ``filmed``.
+
+        Nothing is written, and None returned, where games cannot be shown.
+        """
+        return None
+
+    def export(self, checkpoint: Path, model_dir: Path) -> Delivered:
+        """Turn the last checkpoint into what the job delivers; also where it was stopped.
+
+        Returns what is told of it at the end.
+        """
+        return Delivered(
+            strength="not measured; the curves are in progress.csv",
+            model=f"{checkpoint}, a checkpoint of RLlib's",
+            next="battlesnake-gym runs --web",
+        )
+
+    # What happens with it
+
+    @classmethod
+    def train_main(cls, argv: list[str] | None = None, prog: str | None = None) -> int:
+        """Train as told by ``argv`` and the environment; returns the exit status.
+
+        0: trained to the end. 1: the cluster did not form, or broke. 2: refused, with the reason
+        on stderr, before any work. 143 or 130: stopped by SIGTERM or Ctrl-C after writing a
+        checkpoint and exporting it; the same command resumes. In a cluster every instance calls
+        this; all but the master only lend their processors, and end as the master does.
+        """
+        # RLlib warns at length about choices that are ours.
+        for name in ("ray", "ray.rllib"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+            # Inherited from the image, where it keeps sagemaker-training alive meanwhile.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        launcher = cls()
+        words = hyperparameters.own_arguments(sys.argv[1:] if argv is None else argv, os.environ)
+        arguments, rest = launcher.parser(prog).parse_known_args(words)
+        with ExitStack() as held:
+            return launcher._main(arguments, rest, held, prog)
+
+    def _main(
+        self, arguments: argparse.Namespace, rest: list[str], held: ExitStack, prog: str | None
+    ) -> int:
+        """`train_main` with its words read; ``held`` lets the run go at the end."""
+        try:
+            check_channels(self.channels)
+            settings = self._read(arguments, rest)
+            membership = Membership.from_environment(settings.plain)
+            # On every instance, so that a mistake ends all of them at once.
+            config = self._configure(settings, membership, arguments.address)
+            if arguments.check:
+                self.identity(config)
+                self._check_instances(config, settings.plain)
+                say(FINE)
+                return 0
+            tracking.check(settings.plain.track)
+            check_driver(os.environ)
+            self.check_machine(config)
+            if membership.alone and arguments.address is None:
+                check_cpus(config, own_cpus())
+                check_gpus(config, torch.cuda.device_count())
+            run = self._plan(arguments, settings, config, held) if membership.is_master else None
+        except ValueError as error:
+            report_failure(str(error), prog=prog)
+            return 2
+        try:
+            if run is None:
+                return lend(membership, settings.plain)
+            with run.noted():
+                return self._run(run, settings.plain, membership, arguments.address)
+        except (
+            CheckpointError,
+            ClusterError,
+            DiscoveryError,
+            RayNodeError,
+            HyperparameterError,
+        ) as error:
+            report_failure(str(error))
+            return 1
+        except Exception as error:
+            if run is not None and disk_is_full(error):
+                report_failure(_full_disk(run, error))
+                return 1
+            report_failure(f"{type(error).__name__}: {error}")
+            raise
+
+    def parser(self, prog: str | None) -> Parser:
+        """The options of this experiment's command; any other word sets RLlib's configuration."""
+        parser = Parser(
+            prog=prog,
+            description=type(self).__doc__,
+            allow_abbrev=False,
+        )
+        parser.add_argument("--name", help="the run's name (default: made of what is trained)")
+        parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of runs")
+        parser.add_argument(
+            "--resume",
+            action=argparse.BooleanOptionalAction,
+            default=True,
+            help="go on from the newest checkpoint of this name, if there is one; --no-resume "
+            "deletes the run of this name first",
+        )
+        parser.add_argument(
+            "--trust",
+            action="store_true",
+            help="resume even from a checkpoint that holds more than numbers: reading it may run a "
+            "program of whoever made it",
+        )
+        parser.add_argument(
+            "--check",
+            action="store_true",
+            help="refuse what cannot be trained, or else do nothing; CPUs and GPUs are not "
+            "counted, so that a job can be checked elsewhere",
+        )
+        parser.add_argument(
+            "--address",
+            help="train on a Ray cluster that is running: HOST:PORT of its head, or auto for the "
+            "one that this machine belongs to (default: on this machine alone)",
+        )
+        hyperparameters.add_flags(parser, self.hyperparameters_class)
+        return parser
+
+    def _read(self, arguments: argparse.Namespace, rest: list[str]) -> _Settings:
+        """All hyperparameters, with known names and possible types."""
+        given = self.translated(hyperparameters.collect(arguments, rest, os.environ))
+        values = {**self.presets(given), **given}
+        plain, overrides = hyperparameters.split(
+            values, self.hyperparameters_class, config_fields=_config_fields()
+        )
+        if plain.num_iters is None and plain.minutes is None and plain.timesteps is None:
+            raise HyperparameterError(
+                "say when to stop: --num-iters N or --minutes M or --timesteps N"
+            )
+        if "num_env_runners" in overrides:
+            raise HyperparameterError(
+                f"{hyperparameters.CONFIG_PREFIX}num_env_runners is set by num_workers; give that"
+            )
+        return _Settings(values, plain, overrides)
+
+    def _configure(
+        self, settings: _Settings, membership: Membership, address: str | None
+    ) -> AlgorithmConfig:
+        """RLlib's configuration, checked."""
+        plain = settings.plain
+        self.register_env_creator()
+        config = self.get_experiment_config(plain)
+        hyperparameters.override_config(config, settings.overrides)
+        # How many CPUs the others have is known when they have come; equal instances till then.
+        instances = 1 + len(membership.others)
+        config.num_env_runners = self._workers(config, plain.num_workers, own_cpus() * instances)
+        if not membership.alone and address is not None:
+            raise HyperparameterError(
+                f"--address is {address}, but this job has {instances} instances, which make a "
+                "cluster of their own; leave --address out, or take one instance"
+            )
+        alone = membership.alone and address is None
+        if not alone and config.num_env_runners == 0:
+            many = f"{instances} instances" if address is None else "the machines of a cluster"
+            raise HyperparameterError(
+                f"there are {many}, but num_workers is 0, so that all but one would do nothing; "
+                "choose an algorithm for many processors (APEX, IMPALA, PPO), give num_workers, "
+                "or take one machine"
+            )
+        config.validate()
+        return config
+
+    def _check_instances(self, config: AlgorithmConfig, plain: Any) -> None:
+        """Refuse, and tell, what can be known of a job by the names of its instance types."""
+        groups = instance_groups(os.environ)
+        cpus = 0
+        for group in groups:
+            count = vcpus(group["instance_type"])
+            if count is None:
+                return
+            cpus += count * len(group["hosts"])
+        if not groups:
+            return
+        config.num_env_runners = self._workers(config, plain.num_workers, cpus)
+        config.num_gpus_per_learner = int(any(has_gpu(group["instance_type"]) for group in groups))
+        check_cpus(config, cpus)
+        if line := self.announce(config):
+            say(line)
+
+    def _plan(
+        self,
+        arguments: argparse.Namespace,
+        settings: _Settings,
+        config: AlgorithmConfig,
+        held: ExitStack,
+    ) -> TrainingRun:
+        """What to train, from where on, and until when; its folder is ``held`` from now on."""
+        plain = settings.plain
+        job = Job.from_environment(arguments.name or self.default_name(plain), arguments.runs)
+        facts = {
+            "identity": self.identity(config),
+            "env_config": config.env_config,
+            "hyperparameters": without_cluster(settings.values),
+        }
+        held.enter_context(run_folder.hold(job.output_dir))
+        checkpoint = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
+        if checkpoint is not None:
+            checkpoints.check_same(checkpoint, facts)
+        return TrainingRun(
+            config=config,
+            job=job,
+            facts=facts,
+            checkpoint=checkpoint,
+            trust=arguments.trust,
+            num_iters=plain.num_iters,
+            minutes=plain.minutes,
+            timesteps=plain.timesteps,
+            checkpoint_minutes=plain.checkpoint_minutes,
+            columns=self.csv_columns,
+            named=self.named_curves,
+            track=plain.track,
+            conclude=self.conclude,
+            settings=without_cluster(asdict(plain)) | settings.given_config,
+            record=self.record,
+        )
+
+    def _workers(self, config: AlgorithmConfig, wanted: int | None, cpus: int) -> int:
+        return self.default_workers(config, cpus) if wanted is None else wanted
+
+    def _run(
+        self,
+        run: TrainingRun,
+        plain: Hyperparameters,
+        membership: Membership,
+        address: str | None,
+    ) -> int:
+        if run.checkpoint is None:
+            checkpoints.delete_all(run.job.checkpoint_dir)
+        run.bring_back_curves()
+        if not membership.alone:
+            with leading(membership, plain) as leader:
+                self._train_on(leader.cpus, leader.gpus, run, plain, leader.all_here)
+                if run.stopped_by:
+                    leader.stopped()
+        elif address is not None:
+            with connected_ray(address) as (cpus, gpus):
+                self._train_on(cpus, gpus, run, plain)
+        elif not run.finished:
+            self._announce(run)
+            with stop_signals() as caught, started_ray():
+                run.train(caught)
+        with stop_signals("the export"):
+            self._deliver(run)
+        return 128 + run.stopped_by if run.stopped_by else 0
+
+    def _train_on(
+        self,
+        cpus: int,
+        gpus: int,
+        run: TrainingRun,
+        plain: Hyperparameters,
+        all_here: bool = True,
+    ) -> None:
+        """Train with as many runners as a cluster's CPUs are good for, now and later."""
+
+        def room(cpus: int) -> int:
+            wanted = self._workers(run.config, plain.num_workers, cpus)
+            return min(wanted, most_workers(run.config, cpus))
+
+        run.config.num_env_runners = (
+            self._workers(run.config, plain.num_workers, cpus) if all_here else room(cpus)
+        )
+        # While a machine is missing, its runners are asked again and again whether they are back.
+        run.config.env_runner_health_probe_timeout_s = min(
+            run.config.env_runner_health_probe_timeout_s, PROBE_SECONDS
+        )
+        run.room = lambda: room(int(ray.cluster_resources().get("CPU", 0)))
+        check_cpus(run.config, cpus)
+        check_gpus(run.config, gpus)
+        if not run.finished:
+            self._announce(run)
+            with stop_signals() as caught:
+                run.train(caught)
+
+    def _announce(self, run: TrainingRun) -> None:
+        if line := self.announce(run.config):
+            say(line)
+
+    def _deliver(self, run: TrainingRun) -> None:
+        """What came of it, from the last checkpoint, whether training has ended or was stopped."""
+        if run.checkpoint is None:
+            run.note(STOPPED)
+            say("stopped; the same command begins anew")
+            return
+        delivered = self.export(run.checkpoint, run.job.model_dir)
+        if run.job.in_sagemaker:
+            deliver(run.checkpoint, run.job.model_dir, run.facts)
+        run.note(STOPPED if run.stopped_by else DONE)
+        again = f"stopped; the same command resumes from {run.checkpoint}: "
+        result = (again if run.stopped_by else "done: ") + run.told()
+        if run.job.in_sagemaker:
+            fetch = f"battlesnake_rl.launcher.launch.job_files.fetch(estimator, Path('runs/{run.job.name}'))"
+            delivered = replace(delivered, next=f"{fetch} brings all of it to your machine")
+        tell(result, delivered, run.job.output_dir)
+
+
+def _config_fields() -> list[str]:
+    """The fields of RLlib's configuration that every algorithm has."""
+    return [name for name in AlgorithmConfig().to_dict() if not name.startswith("_")]
+
+
+def _full_disk(run: TrainingRun, error: Exception) -> str:
+    last = checkpoints.newest(run.job.checkpoint_dir)
+    kept = f"{last} is whole; the same command resumes from it" if last else "run it again"
+    return f"no room to write {run.job.checkpoint_dir.parent} ({error}); make room: {kept}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """Hyperparameters: all values, the plain ones as a dataclass, and RLlib's."""
+
+    values: dict[str, Any]
+    plain: Any
+    overrides: dict[str, Any]
+
+    @property
+    def given_config(self) -> dict[str, Any]:
+        """The fields of RLlib's configuration that were given, by the names of hyperparameters."""
+        return {
+            f"{hyperparameters.CONFIG_PREFIX}{name}": value
+            for name, value in self.overrides.items()
+        }
+
+
+@contextmanager
+def started_ray(num_cpus: int | None = None) -> Iterator[None]:
+    """Ray on this machine, quietly and for this process alone; or the one that it already has.
+
+    Ray takes the machine to have ``num_cpus`` (default: those it has). It is a `RayNode`: a signal
+    to this process's whole group, as containers and batch systems send it, does not end it.
+
+    Raises:
+        RayNodeError: it does not start.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    host, port = own_address(socket.gethostname()), free_port()
+    node = RayNode.head(host, port, own_cpus() if num_cpus is None else num_cpus)
+    with own_token():
+        try:
+            node.start()
+            ray.init(address=f"{host}:{port}", log_to_driver=False, logging_level=logging.ERROR)
+            if threading.current_thread() is threading.main_thread():
+                # Ray has put its own handler there, which ends the process without a checkpoint.
+                signal.signal(signal.SIGTERM, on_sigterm)
+            yield
+        finally:
+            ray.shutdown()
+            node.stop()
+
+
+@contextmanager
+def connected_ray(address: str) -> Iterator[tuple[int, int]]:
+    """The Ray cluster at ``address``, quietly; gives the numbers of its CPUs and GPUs.
+
+    Raises:
+        ClusterError: there is none.
+    """
+    try:
+        if address != "auto":
+            # Ray itself would try for minutes.
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host, int(port)), timeout=10).close()
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ClusterError(
+            f"no Ray cluster at {address}: {error}; start one with `ray start --head`, join it "
+            "from other machines and from this one with `ray start --address HOST:PORT`"
+        ) from None
+    try:
+        there = ray.cluster_resources()
+        yield int(there.get("CPU", 0)), int(there.get("GPU", 0))
+    finally:
+        ray.shutdown()
+
+
+def without_cluster(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` without how the instances found each other, which no checkpoint depends on."""
+    names = {field.name for field in fields(ClusterHyperparameters)}
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def deliver(checkpoint: Path, model_dir: Path, facts: Mapping[str, Any]) -> None:
+    """Put the checkpoint and `PARAMS_FILE` beside the model, for ``model.tar.gz``."""
+    shutil.copytree(checkpoint, model_dir / "checkpoint", dirs_exist_ok=True)
+    (model_dir / PARAMS_FILE).write_text(json.dumps(facts, indent=2) + "\n")

@@ -1,0 +1,174 @@
+"""The algorithms that train a snake, by name, with the defaults that suit the game."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from ray import cloudpickle
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+from battlesnake_gym.common import own_files
+from battlesnake_gym.common.nearest import unknown
+from battlesnake_rl.mabs.dqn.apex import APEXConfig
+from battlesnake_rl.mabs.dqn.dqn import DQNConfig
+from battlesnake_rl.mabs.measure.measured import IMPALAConfig, Measured, PPOConfig
+from battlesnake_rl.mabs.play.environment import ENV_NAME, head_plane, whole
+from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
+from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
+from battlesnake_rl.mabs.policy.q_network import TRUNK
+from battlesnake_rl.mxnet_baseline.mxnet_algorithm import MXNetConfig
+
+MODULE = "snake"
+"""The one policy that all snakes share. RLlib takes its default name for "a single agent"."""
+
+SHARED, EACH = "shared", "each"
+"""Who has a policy: all snakes of a game together, or each seat one of its own."""
+
+
+def _shared(config: AlgorithmConfig) -> AlgorithmConfig:
+    """RLlib's own algorithms: all snakes share our actor-critic."""
+    return _with_policies(config.rl_module(model_config=dict(TRUNK)), [MODULE], _share)
+
+
+def _with_policies(
+    config: AlgorithmConfig, names: Sequence[str], mapping: Callable[..., str]
+) -> AlgorithmConfig:
+    specs = {name: RLModuleSpec(module_class=SnakeActorCritic) for name in names}
+    return config.multi_agent(
+        policies=set(names), policy_mapping_fn=mapping, count_steps_by="agent_steps"
+    ).rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
+
+
+def _share(agent: str, episode: Any, **_: Any) -> str:
+    return MODULE
+
+
+def _own(agent: str, episode: Any, **_: Any) -> str:
+    return agent
+
+
+def _ppo() -> AlgorithmConfig:
+    return _shared(
+        PPOConfig().training(
+            lr=3e-4,
+            gamma=0.97,
+            lambda_=0.95,
+            entropy_coeff=0.01,
+            train_batch_size_per_learner=8192,
+            minibatch_size=512,
+            num_epochs=3,
+            vf_clip_param=float("inf"),
+        )
+    ).env_runners(num_envs_per_env_runner=16)
+
+
+def _impala() -> AlgorithmConfig:
+    return _shared(
+        IMPALAConfig().training(
+            lr=3e-4, gamma=0.97, entropy_coeff=0.01, train_batch_size_per_learner=1024
+        )
+    ).env_runners(num_envs_per_env_runner=16, rollout_fragment_length=32)
+
+
+def _exit() -> AlgorithmConfig:
+    """Loaded when asked for: all others do without the compiled search."""
+    try:
+        from battlesnake_rl.mabs.exit.exit import EXITConfig
+    except ImportError as error:
+        raise ValueError(
+            f"EXIT plays the search in C, which is not compiled here ({error}); install with a C "
+            "compiler, or choose another algorithm"
+        ) from error
+    return EXITConfig()
+
+
+ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
+    "DQN": DQNConfig,
+    "APEX": APEXConfig,
+    "PPO": _ppo,
+    "IMPALA": _impala,
+    "MXNET": MXNetConfig,
+    "EXIT": _exit,
+}
+"""Name: the configuration to start from."""
+
+
+def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) -> AlgorithmConfig:
+    """The configuration of an algorithm on games that ``env_config`` describes.
+
+    ``policies`` are `SHARED` or, with PPO and IMPALA, `EACH`; of these that of the first seat is
+    measured, exported and played.
+
+    Raises:
+        ValueError: there is no such algorithm, or it has no such policies.
+    """
+    begun = _begin(name)
+    for key in ("curriculum", "opponents"):
+        if env_config.get(key) and not isinstance(begun, DQNConfig):
+            raise ValueError(f"{key} needs DQN or APEX, got {name}; leave it out")
+    config = begun.environment(ENV_NAME, env_config=whole(env_config)).learners(
+        num_gpus_per_learner=int(torch.cuda.is_available())
+    )
+    if policies == EACH:
+        if name not in ("PPO", "IMPALA"):
+            raise ValueError(f"one policy for each snake needs PPO or IMPALA, got {name}")
+        seats = range(int(np.max(config.env_config["num_snakes"])))
+        config = _with_policies(config, [f"snake_{seat}" for seat in seats], _own)
+    elif policies != SHARED:
+        raise ValueError(f"policies must be {SHARED!r} or {EACH!r}, got {policies!r}")
+    if "glimpse" in config.model_config:
+        where = {"head_plane": head_plane(config.env_config)}
+        config.rl_module(model_config=config.model_config | where)
+    return config
+
+
+def _begin(name: str) -> AlgorithmConfig:
+    """The configuration of a named algorithm, or of one in a file, ``FILE.py:NAME``."""
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]()
+    if ".py:" not in name:
+        raise ValueError(f"{unknown('algorithm', name, ALGORITHMS)}; or give FILE.py:NAME")
+    own: Any = own_files.named(name, "algorithm")
+    if hasattr(own, "get_default_config"):
+        config = own.get_default_config()
+        config.algo_class = own
+    else:
+        config = own() if callable(own) and not isinstance(own, type) else own
+    if not isinstance(config, AlgorithmConfig) or not issubclass(config.algo_class, Measured):
+        raise ValueError(
+            f"algorithm {name} must be a subclass of battlesnake_rl.mabs.dqn.dqn.DQN, battlesnake_rl.mabs.dqn.apex.APEX, "
+            "battlesnake_rl.mabs.measure.measured.PPO or battlesnake_rl.mabs.measure.measured.IMPALA, or a function that returns a configuration "
+            "of one"
+        )
+    # Other processes of the training know nothing of the file.
+    cloudpickle.register_pickle_by_value(sys.modules[own.__module__])
+    return config
+
+
+def take_network(config: AlgorithmConfig, reference: str) -> None:
+    """Let DQN or APEX train the class of ``FILE.py:CLASS``.
+
+    Raises:
+        ValueError: another algorithm, or no such class.
+    """
+    if not isinstance(config, DQNConfig):
+        raise ValueError(
+            f"network needs DQN or APEX, got {config.algo_class.__name__}, whose network has a "
+            "value head; for that give rl_module_spec in Python"
+        )
+    own_files.named(reference, "network")
+    file, _, name = reference.rpartition(":")
+    path = f"{Path(file).resolve()}:{name}"  # wherever a process of the training stands
+    config.rl_module(model_config=config.model_config | {"network": path})
+
+
+def make_multi_agent_env(env_config: Mapping[str, Any]) -> BattlesnakeMultiAgentEnv:
+    """What RLlib's own runners play on (ours build their batch from the same ``env_config``)."""
+    return BattlesnakeMultiAgentEnv(env_config)

@@ -1,0 +1,1 @@
+"""DQN and APEX: runners, replay, learners."""

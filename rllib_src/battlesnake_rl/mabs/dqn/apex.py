@@ -1,0 +1,320 @@
+"""APEX: many runners that never wait, replay shards as actors, one learner that never waits either.
+
+Fragments go from runner to shard through Ray's object store; this process sees only what they
+count. Shards draw batches ahead of the learner. Runners get new weights while they play.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    ENV_RUNNER_SAMPLING_TIMER,
+    REPLAY_BUFFER_SAMPLE_TIMER,
+    SYNCH_WORKER_WEIGHTS_TIMER,
+    TIMERS,
+)
+
+from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
+from battlesnake_rl.mabs.dqn.replay_shard import ReplayShard
+
+BATCHES_AHEAD = 2
+"""Batches requested from each shard before they are needed."""
+
+RUNNERS_A_SHARD = 8
+"""A third of the runners at full speed that one shard can store for (`docs/scaling.md`)."""
+
+FRAGMENTS_A_SHARD = 3
+"""The least that a shard shall hold."""
+
+GATHER_SECONDS = 0.05
+"""How long fragments are gathered while the learner has nothing to do."""
+
+WAIT_SECONDS = 1.0
+"""Longest wait for runners before looking after failed ones again."""
+
+
+class APEXConfig(DQNConfig):
+    """`DQNConfig` with APEX's defaults: an epsilon ladder over all games of all runners.
+
+    ``num_replay_shards`` actors share the replay's capacity; None: one for `RUNNERS_A_SHARD`
+    runners, at least two. ``broadcast_interval``: updates between two sendings of weights.
+    ``training_intensity`` holds as for DQN: runners pause when the learner cannot keep up, and the
+    other way round.
+    """
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        super().__init__(algo_class=algo_class or APEX)
+        self.num_env_runners = 1
+        self.epsilon_ladder = (0.4, 7.0)
+        self.max_requests_in_flight_per_env_runner = 2
+        self.num_replay_shards: int | None = None
+        self.broadcast_interval = 10
+        # What an iteration costs besides its fragments shall be little beside them.
+        self.min_time_s_per_iteration = 2
+        # The driver asks failed runners whether they are back; it must not stall for it.
+        self.env_runner_health_probe_timeout_s = 1.0
+
+    def training(
+        self,
+        *,
+        num_replay_shards: Any = NotProvided,
+        broadcast_interval: Any = NotProvided,
+        **kwargs: Any,
+    ) -> APEXConfig:
+        """As `DQNConfig.training`, and APEX's own settings."""
+        super().training(**kwargs)
+        if num_replay_shards is not NotProvided:
+            self.num_replay_shards = num_replay_shards
+        if broadcast_interval is not NotProvided:
+            self.broadcast_interval = broadcast_interval
+        return self
+
+    def validate(self) -> None:
+        """Refuse what this algorithm cannot do, before anything starts."""
+        for name in ("num_replay_shards", "broadcast_interval"):
+            value = getattr(self, name)
+            if value is None and name == "num_replay_shards":
+                continue
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        super().validate()
+        if self.num_env_runners < 1 and not self.in_evaluation:
+            raise ValueError(
+                "APEX needs at least one runner process, got num_env_runners=0; give it a worker "
+                "or use DQN"
+            )
+
+    @property
+    def replay_shards(self) -> int:
+        """``num_replay_shards``, or as many as the runners are worth and the capacity has room for.
+
+        >>> [APEXConfig().env_runners(num_env_runners=n).replay_shards for n in (1, 16, 17, 100)]
+        [2, 2, 3, 13]
+        """
+        if self.num_replay_shards is not None:
+            return self.num_replay_shards
+        worth = max(2, -(-self.num_env_runners // RUNNERS_A_SHARD))
+        capacity: int = super().replay_arguments()["capacity"]
+        room = capacity // (FRAGMENTS_A_SHARD * self.most_frames())
+        return max(1, min(worth, room))
+
+    def replay_arguments(self) -> dict[str, Any]:
+        """As DQN's, for one shard of the whole."""
+        arguments = super().replay_arguments()
+        return arguments | {"capacity": arguments["capacity"] // self.replay_shards}
+
+
+def _own_node() -> str:
+    """The resource that Ray gives to this process's machine alone."""
+    own = ray.get_runtime_context().get_node_id()
+    address = next(node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == own)
+    return f"node:{address}"
+
+
+@dataclass(slots=True)
+class _Request:
+    """A fragment asked for."""
+
+    runner: int
+    fragment: ray.ObjectRef
+
+
+class APEX(DQN):
+    """Asynchronous distributed DQN."""
+
+    config: APEXConfig
+
+    @classmethod
+    def get_default_config(cls) -> AlgorithmConfig:
+        """APEX's configuration."""
+        return APEXConfig()
+
+    def _setup_replay(self) -> None:
+        observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
+        count = self.config.replay_shards
+        # On the learner's machine: it needs several batches for every fragment that comes in, and
+        # its end is the end of training anyway.
+        shard = ray.remote(num_cpus=0, resources={_own_node(): 0.001}, max_restarts=-1)(ReplayShard)
+        self._shards = [
+            shard.remote(
+                frame_shape=observation_space.shape,
+                seed=None if self.config.seed is None else self.config.seed + i,
+                **self.config.replay_arguments(),
+            )
+            for i in range(count)
+        ]
+        self._next_shard = itertools.cycle(range(count))
+        self._requests: dict[ray.ObjectRef, _Request] = {}
+        self._asked: Counter[int] = Counter()
+        self._batches: deque[tuple[int, ray.ObjectRef]] = deque()
+        self._batches_of: Counter[int] = Counter()
+        self._sent_weights: ray.ObjectRef | None = None
+        self._updates_since_broadcast = 0
+
+    def training_step(self) -> None:
+        """Take what runners have finished, then learn from one batch, if one is due."""
+        due = self._steps_owed >= self.config.total_train_batch_size and bool(self._batches)
+        # Runners that are far ahead get nothing new to do until the learner has caught up, unless
+        # it has nothing to learn from: batches are asked for when fragments arrive.
+        if self._steps_owed < self._most_owed() or not self._batches:
+            self._ask_runners()
+        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
+            self._take_fragments(0.0 if due else WAIT_SECONDS)
+        if due and self._update():
+            self._updates_since_broadcast += 1
+            self._report_updates()  # an iteration may end here, and its counters are to be whole
+        if self._updates_since_broadcast >= self.config.broadcast_interval:
+            with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
+                self._broadcast()
+
+    def _most_owed(self) -> float:
+        """What all runners together add with one request each, or a few batches if that is more."""
+        turns: int = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
+        everybody: float = turns * self.config.num_env_runners * self.config.training_intensity
+        few_batches: float = 4 * self.config.total_train_batch_size
+        return max(everybody, few_batches)
+
+    # Runners
+
+    def _ask_runners(self) -> None:
+        manager = self.env_runner_group._worker_manager
+        actors = manager.actors()
+        for runner in manager.healthy_actor_ids():
+            while self._asked[runner] < self.config.max_requests_in_flight_per_env_runner:
+                # This process owns both results: they outlive the runner, and if it dies, the error
+                # names it.
+                fragment, info = actors[runner].sample_fragment.options(num_returns=2).remote()
+                self._requests[info] = _Request(runner, fragment)
+                self._asked[runner] += 1
+
+    def _take_fragments(self, timeout: float) -> None:
+        """Hand on all fragments that are ready; if none is, wait for one."""
+        waiting = list(self._requests)
+        if not waiting:
+            time.sleep(min(timeout, GATHER_SECONDS))  # no runner is there
+            return
+        # Several at once cost less than each by itself, and runners have another request meanwhile.
+        ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=min(timeout, GATHER_SECONDS))
+        if not ready and timeout:
+            ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout)
+        infos = self._infos(ready)
+        if infos:
+            self.metrics.aggregate([info["metrics"] for info in infos], key=ENV_RUNNER_RESULTS)
+            self._owe(sum(info["num_agent_steps"] for info in infos))
+
+    def _infos(self, ready: list[ray.ObjectRef]) -> list[dict[str, Any]]:
+        """What is told of the fragments that are ``ready``, which go to shards in turn."""
+        try:
+            told = ray.get(ready)
+        except RayActorError:
+            told = [self._info_or_none(reference) for reference in ready]
+        infos = []
+        for reference, info in zip(ready, told, strict=True):
+            request = self._requests.pop(reference)
+            self._asked[request.runner] -= 1
+            if info is None:
+                self.env_runner_group._worker_manager.set_actor_state(request.runner, healthy=False)
+                continue
+            infos.append(info)
+            self._store(request.fragment)
+        return infos
+
+    def _info_or_none(self, reference: ray.ObjectRef) -> dict[str, Any] | None:
+        """None where the runner has died."""
+        try:
+            info: dict[str, Any] = ray.get(reference)
+        except RayActorError:
+            return None
+        return info
+
+    def _store(self, fragment: ray.ObjectRef) -> None:
+        shard = next(self._next_shard)
+        self._shards[shard].add.remote(fragment)
+        self._want_batches(shard)
+
+    def restore_env_runners(self, env_runner_group: Any) -> list[int]:
+        """RLlib's, and the newest weights for those that are back."""
+        restored: list[int] = super().restore_env_runners(env_runner_group)
+        for runner in restored:
+            self._send_weights(runner)
+        return restored
+
+    def _broadcast(self) -> None:
+        """Send the learner's weights to all runners and wait for none of them."""
+        self._updates_since_broadcast = 0
+        self._sent_weights = ray.put(self._weights())
+        for runner in self.env_runner_group._worker_manager.healthy_actor_ids():
+            self._send_weights(runner)
+
+    def _send_weights(self, runner: int) -> None:
+        if self._sent_weights is not None:
+            manager = self.env_runner_group._worker_manager
+            manager.actors()[runner].set_state.remote(self._sent_weights)
+
+    # Learning
+
+    def _want_batches(self, shard: int) -> None:
+        """Have up to `BATCHES_AHEAD` batches of a shard on their way."""
+        while self._batches_of[shard] < BATCHES_AHEAD:
+            batch = self._shards[shard].sample.remote(self.config.total_train_batch_size)
+            self._batches.append((shard, batch))
+            self._batches_of[shard] += 1
+
+    def _update(self) -> bool:
+        """Learn from the batch that was asked for first; False if there is none in it after all."""
+        shard, reference = self._batches.popleft()
+        self._batches_of[shard] -= 1
+        try:
+            with self.metrics.log_time((TIMERS, REPLAY_BUFFER_SAMPLE_TIMER)):
+                batch = ray.get(reference)
+        except RayActorError:
+            # The shard starts again, empty; the next fragment for it asks for batches again.
+            return False
+        if batch is None:
+            return False
+        self._want_batches(shard)
+        self._shards[shard].update_priorities.remote(batch.rows, self._learn(batch))
+        return True
+
+    # Replay shards in results, checkpoints and at the end
+
+    def _replay_results(self) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for results in self._foreach_shard("results"):
+            for key, value in results.items():
+                total[key] = total.get(key, 0) + value
+        return total
+
+    def _get_replay_state(self) -> list[dict[str, Any]]:
+        return self._foreach_shard("get_state")
+
+    def _set_replay_state(self, state: list[dict[str, Any]]) -> None:
+        ray.get(
+            [shard.set_state.remote(part) for shard, part in zip(self._shards, state, strict=True)]
+        )
+
+    def _foreach_shard(self, method: str) -> list[Any]:
+        """What the shards answer; those that are just being restarted do not."""
+        answers = []
+        for reference in [getattr(shard, method).remote() for shard in self._shards]:
+            try:
+                answers.append(ray.get(reference))
+            except RayActorError:
+                continue
+        return answers
+
+    def cleanup(self) -> None:
+        """End runners, learners and shards."""
+        super().cleanup()
+        for shard in self._shards:
+            ray.kill(shard)

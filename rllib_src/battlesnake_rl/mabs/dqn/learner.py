@@ -1,0 +1,195 @@
+"""DQN's learner: RLlib's double DQN, with our optimizer and with little said about each update."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.dqn.dqn_learner import (
+    QF_LOSS_KEY,
+    QF_MAX_KEY,
+    QF_MEAN_KEY,
+    QF_MIN_KEY,
+    QF_NEXT_PREDS,
+    QF_PREDS,
+    QF_TARGET_NEXT_PREDS,
+    TD_ERROR_MEAN_KEY,
+)
+from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.learner.learner import DEFAULT_OPTIMIZER
+from ray.rllib.core.learner.training_data import TrainingData
+from ray.rllib.utils.metrics import (
+    ALL_MODULES,
+    MODULE_TRAIN_BATCH_SIZE_MEAN,
+    NUM_ENV_STEPS_TRAINED,
+    NUM_ENV_STEPS_TRAINED_LIFETIME,
+    NUM_MODULE_STEPS_TRAINED,
+    NUM_MODULE_STEPS_TRAINED_LIFETIME,
+    WEIGHTS_SEQ_NO,
+)
+from torch import Tensor
+from torch.nn.functional import huber_loss, mse_loss
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from battlesnake_rl.mabs.play.environment import env_options
+from battlesnake_rl.mabs.policy import symmetry
+from battlesnake_rl.mabs.policy.q_network import NEW_ACTION_MASK, SnakeQModule
+
+DEMONSTRATED = "demonstrated"
+"""Batch column (B,) bool: the moves that an expert made. Optional; absent means none."""
+
+
+def margin_loss(q_values: Tensor, actions: Tensor, demonstrated: Tensor, margin: float) -> Tensor:
+    """How far other moves come closer than ``margin`` to the expert's, a mean over its moves.
+
+    Hester et al. 2017, equation 1. ``q_values`` (B, 4), the others (B,).
+
+    >>> q = torch.tensor([[1.0, 0.5, 0.0, 0.95], [0.0, 9.0, 0.0, 0.0]])
+    >>> float(margin_loss(q, torch.tensor([0, 0]), torch.tensor([True, False]), 0.25))
+    0.20000004768371582
+    """
+    played = q_values.gather(-1, actions[:, None])
+    others = torch.full_like(q_values, margin).scatter(-1, actions[:, None], 0.0)
+    short = (q_values + others).max(-1, keepdim=True).values - played
+    return (short.squeeze(-1) * demonstrated).sum() / demonstrated.sum().clamp(min=1)
+
+
+class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
+    """RLlib's learner of one module, which keeps what there is to say of its updates to itself.
+
+    Logging and reducing that after every update took a thirtieth of it. So `update` returns TD
+    errors and nothing else, and `report` what RLlib's own `update` would, of many updates at once.
+    """
+
+    def build(self) -> None:
+        """Module and optimizer."""
+        super().build()
+        self._unreported: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._norms: list[Tensor] = []
+        self._random = np.random.default_rng(self.config.seed)
+        self._observation = env_options(self.config.env_config).encoder
+
+    def configure_optimizers_for_module(
+        self, module_id: str, config: AlgorithmConfig | None = None
+    ) -> None:
+        """Adam, which steps in one call for all weights."""
+        parameters = self.get_parameters(self.module[module_id])
+        self.register_optimizer(
+            module_id=module_id,
+            optimizer=torch.optim.Adam(
+                parameters, eps=(config or self.config).adam_epsilon, fused=True
+            ),
+            params=parameters,
+            lr_or_lr_schedule=(config or self.config).lr,
+        )
+
+    def update(
+        self, *, training_data: TrainingData, timesteps: dict[str, Any], **_: Any
+    ) -> NDArray[np.float32]:
+        """One step on one batch; returns the absolute TD errors in the batch's order."""
+        self._weights_seq_no += 1
+        columns = training_data.batch[DEFAULT_MODULE_ID]
+        if self.config.symmetries:
+            way = int(self._random.integers(symmetry.WAYS))
+            columns = symmetry.turned(columns, way, NEW_ACTION_MASK, self._observation)
+        batch = {DEFAULT_MODULE_ID: {name: self._tensor(columns[name]) for name in columns}}
+        outputs = self.module.forward_train(batch)
+        gradients = self.compute_gradients(self.compute_losses(fwd_out=outputs, batch=batch))
+        self.apply_gradients(self.postprocess_gradients(gradients))
+        self.after_gradient_based_update(timesteps=timesteps)
+        td_errors: NDArray[np.float32] = self._unreported[-1][-1].cpu().numpy()
+        return td_errors
+
+    def _tensor(self, column: NDArray[Any]) -> Tensor:
+        # Torch does not take what it must not write to, such as what comes through Ray.
+        own = column if column.flags.writeable else column.copy()
+        return torch.from_numpy(own).to(self.device)
+
+    def compute_loss_for_module(
+        self,
+        *,
+        module_id: str,
+        config: Any,
+        batch: Mapping[str, Tensor],
+        fwd_out: dict[str, Tensor],
+    ) -> Tensor:
+        """RLlib's loss, without distributions of returns; `report` says what it was."""
+        q_values = fwd_out[QF_PREDS].gather(-1, batch[Columns.ACTIONS][:, None]).squeeze(-1)
+        q_next = fwd_out[QF_NEXT_PREDS if config.double_q else QF_TARGET_NEXT_PREDS]
+        best = q_next.argmax(-1, keepdim=True)
+        # A snake that died may have had no move left: all its values are -infinity.
+        future = fwd_out[QF_TARGET_NEXT_PREDS].gather(-1, best).squeeze(-1).nan_to_num(neginf=0.0)
+        lives = 1.0 - batch[Columns.TERMINATEDS].float()
+        targets = batch[Columns.REWARDS] + config.gamma ** batch["n_step"] * (lives * future)
+        loss_of = huber_loss if config.td_error_loss_fn == "huber" else mse_loss
+        loss = (batch["weights"] * loss_of(q_values, targets, reduction="none")).mean()
+        if DEMONSTRATED in batch:
+            wanted = config.demonstrations
+            loss = loss + wanted["weight"] * margin_loss(
+                fwd_out[QF_PREDS], batch[Columns.ACTIONS], batch[DEMONSTRATED], wanted["margin"]
+            )
+        seen = loss.detach(), q_values.detach(), (q_values.detach() - targets).abs()
+        self._unreported.append(seen)
+        return loss
+
+    def postprocess_gradients(self, gradients_dict: dict[Any, Tensor]) -> dict[Any, Tensor]:
+        """Clip by the norm of all gradients, if they must be; other ways are left to RLlib."""
+        if self.config.grad_clip_by != "global_norm":
+            clipped: dict[Any, Tensor] = super().postprocess_gradients(gradients_dict)
+            return clipped
+        gradients = [gradient for gradient in gradients_dict.values() if gradient is not None]
+        norm = get_total_norm(gradients, foreach=True)
+        if norm > (most := self.config.grad_clip or math.inf):
+            clip_grads_with_norm_(self._params.values(), most, norm, foreach=True)
+        self._norms.append(norm)
+        return gradients_dict
+
+    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Update the target, if it is time, and, of our own network, the mean of the weights."""
+        super().after_gradient_based_update(timesteps=timesteps)
+        for module in self.module.values():
+            if isinstance(one := module.unwrapped(), SnakeQModule):
+                one.update_mean()
+
+    def report(self) -> Any:
+        """Counts, and means over all updates since the last report, of which there is at least one.
+
+        An update's largest and smallest value are taken first, then the mean of those.
+        """
+        losses, q_values, td_errors = map(torch.stack, zip(*self._unreported, strict=True))
+        self._unreported.clear()
+        seen = {
+            self.TOTAL_LOSS_KEY: losses.mean(),
+            QF_LOSS_KEY: losses.mean(),
+            QF_MEAN_KEY: q_values.mean(),
+            QF_MAX_KEY: q_values.amax(1).mean(),
+            QF_MIN_KEY: q_values.amin(1).mean(),
+            TD_ERROR_MEAN_KEY: td_errors.mean(),
+        }
+        if self._norms:
+            seen[f"gradients_{DEFAULT_OPTIMIZER}_global_norm"] = torch.stack(self._norms).mean()
+            self._norms.clear()
+        self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
+        self._log_counts(len(losses), td_errors.numel())
+        return self.metrics.reduce()
+
+    def _log_counts(self, updates: int, trained: int) -> None:
+        log = self.metrics.log_value
+        log((DEFAULT_MODULE_ID, WEIGHTS_SEQ_NO), self._weights_seq_no, window=1)
+        log((DEFAULT_MODULE_ID, MODULE_TRAIN_BATCH_SIZE_MEAN), trained / updates, reduce="mean")
+        log((DEFAULT_MODULE_ID, NUM_MODULE_STEPS_TRAINED), trained, reduce="sum")
+        for key in (
+            (DEFAULT_MODULE_ID, NUM_MODULE_STEPS_TRAINED_LIFETIME),
+            (ALL_MODULES, NUM_MODULE_STEPS_TRAINED_LIFETIME),
+            (ALL_MODULES, NUM_ENV_STEPS_TRAINED_LIFETIME),
+        ):
+            log(key, trained, reduce="lifetime_sum", with_throughput=True)
+        for key in (NUM_MODULE_STEPS_TRAINED, NUM_ENV_STEPS_TRAINED):
+            log((ALL_MODULES, key), trained, reduce="sum", with_throughput=True)

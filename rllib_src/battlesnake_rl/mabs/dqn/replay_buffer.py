@@ -1,0 +1,280 @@
+"""Prioritized replay of compact transitions, in numpy alone.
+
+A runner delivers a `Fragment`: rows of uint8 frames, each stored once. A row may also be the start
+of a transition, which then points at a later row of the same fragment as its next state. `ReplayBuffer`
+is a ring of such rows with a sum tree over their priorities. This module imports neither torch nor
+RLlib, so that a replay can live in a small process of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+PRIORITY_FLOOR = 1e-3
+"""Added to every TD error, so that no transition is lost for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """What a runner saw in a number of consecutive turns: F rows, oldest first.
+
+    Row ``i`` is one frame, and, where ``n_step[i] > 0``, also a transition from that frame to the
+    frame ``next_offset[i]`` rows further on (0 for a terminated one, which has no next state).
+    """
+
+    frames: NDArray[np.uint8]
+    """(F, C, H, W) observations."""
+    action_mask: NDArray[np.bool_]
+    """(F, 4) the moves allowed in each frame."""
+    next_offset: NDArray[np.int32]
+    """(F,) distance in rows to the frame in which the transition ends."""
+    actions: NDArray[np.uint8]
+    """(F,) the move played in the frame."""
+    rewards: NDArray[np.float32]
+    """(F,) discounted sum of the rewards of the transition's steps."""
+    terminateds: NDArray[np.bool_]
+    """(F,) whether the snake died, or won, on the way."""
+    n_step: NDArray[np.uint8]
+    """(F,) steps from start to end; 0 where no transition starts."""
+    td_errors: NDArray[np.float32]
+    """(F,) absolute TD error as the runner's network saw it: the first priority."""
+    num_env_steps: int
+    """Turns of games played."""
+    num_agent_steps: int
+    """Moves made by snakes."""
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def env_steps(self) -> int:
+        """Turns of games played, as RLlib's evaluation asks for it."""
+        return self.num_env_steps
+
+    def agent_steps(self) -> int:
+        """Moves made by snakes, as RLlib's evaluation asks for it."""
+        return self.num_agent_steps
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """B transitions drawn from a `ReplayBuffer`."""
+
+    rows: NDArray[np.int64]
+    """(B,) names of the transitions, for `ReplayBuffer.update_priorities`."""
+    obs: NDArray[np.uint8]
+    """(B, C, H, W)"""
+    new_obs: NDArray[np.uint8]
+    """(B, C, H, W); arbitrary where terminated."""
+    new_action_mask: NDArray[np.bool_]
+    """(B, 4) the moves allowed in the next state."""
+    actions: NDArray[np.int64]
+    """(B,)"""
+    rewards: NDArray[np.float32]
+    """(B,)"""
+    terminateds: NDArray[np.bool_]
+    """(B,)"""
+    n_step: NDArray[np.float32]
+    """(B,) the exponent of the discount of the next state."""
+    weights: NDArray[np.float32]
+    """(B,) importance weights, the largest of them 1."""
+
+
+class SumTree:
+    """Non-negative values under a binary tree of sums: drawing and changing take O(log size).
+
+    >>> tree = SumTree(4)
+    >>> tree.set(np.array([0, 2]), np.array([1.0, 3.0]))
+    >>> tree.total
+    4.0
+    >>> tree.find(np.array([0.5, 1.0, 3.9]))
+    array([0, 2, 2])
+    """
+
+    def __init__(self, size: int) -> None:
+        self._depth = max(size - 1, 1).bit_length()
+        self._first_leaf = 1 << self._depth
+        self._nodes = np.zeros(2 * self._first_leaf)
+
+    @property
+    def total(self) -> float:
+        """The sum of all values."""
+        return float(self._nodes[1])
+
+    def get(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Values at ``indices``."""
+        return self._nodes[indices + self._first_leaf]
+
+    def set(self, indices: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        """Put ``values`` at ``indices``; of an index that occurs twice the last value stays."""
+        nodes = indices + self._first_leaf
+        self._nodes[nodes] = values
+        for _ in range(self._depth):
+            nodes = nodes >> 1
+            self._nodes[nodes] = self._nodes[2 * nodes] + self._nodes[2 * nodes + 1]
+
+    def find(self, masses: NDArray[np.float64]) -> NDArray[np.int64]:
+        """For each mass in ``[0, total)`` the index at which the running sum passes it."""
+        nodes = np.ones(len(masses), dtype=np.int64)
+        for _ in range(self._depth):
+            left = self._nodes[2 * nodes]
+            # An empty right side is never entered, whatever rounding left over of the mass.
+            right = (masses >= left) & (self._nodes[2 * nodes + 1] > 0)
+            masses = np.where(right, masses - left, masses)
+            nodes = 2 * nodes + right
+        return nodes - self._first_leaf
+
+
+class ReplayBuffer:
+    """A ring of ``capacity`` rows; the oldest give way to new fragments.
+
+    ``alpha`` is the power of the TD error in the priority (0: uniform), ``beta`` that of the
+    importance weights (1: full correction). Memory: a little more than
+    ``capacity * frame bytes``, taken as the ring fills.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        frame_shape: tuple[int, ...],
+        *,
+        alpha: float = 0.6,
+        beta: float = 0.4,
+        seed: int | None = None,
+    ) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity must be at least 1 row, got {capacity}")
+        self.capacity = capacity
+        self._alpha = alpha
+        self._beta = beta
+        self._random = np.random.default_rng(seed)
+        self._added = 0
+        # The system hands out these pages only when they are written to.
+        self._frames = np.zeros((capacity, *frame_shape), dtype=np.uint8)
+        self._action_mask = np.zeros((capacity, 4), dtype=np.bool_)
+        self._next_offset = np.zeros(capacity, dtype=np.int32)
+        self._actions = np.zeros(capacity, dtype=np.uint8)
+        self._rewards = np.zeros(capacity, dtype=np.float32)
+        self._terminateds = np.zeros(capacity, dtype=np.bool_)
+        self._n_step = np.zeros(capacity, dtype=np.uint8)
+        self._priorities = SumTree(capacity)
+
+    def __len__(self) -> int:
+        """Rows held."""
+        return min(self._added, self.capacity)
+
+    def results(self) -> dict[str, int]:
+        """How full it is: frames, transitions (not every frame starts one) and bytes of frames."""
+        return {
+            "num_frames": len(self),
+            "num_transitions": int(np.count_nonzero(self._n_step)),
+            "num_bytes": len(self) * int(np.prod(self._frames.shape[1:], dtype=np.int64)),
+        }
+
+    def add(self, fragment: Fragment) -> None:
+        """Append a fragment's rows. Its rows point forward only, so old rows never dangle."""
+        if len(fragment) > self.capacity:
+            raise ValueError(
+                f"a fragment of {len(fragment)} rows does not fit a replay of {self.capacity}; "
+                "raise the replay's capacity, or lower rollout_fragment_length or the number of "
+                "games"
+            )
+        if fragment.frames.shape[1:] != self._frames.shape[1:]:
+            raise ValueError(
+                f"frames must have shape {self._frames.shape[1:]}, got {fragment.frames.shape[1:]}"
+            )
+        slots = (self._added + np.arange(len(fragment))) % self.capacity
+        self._frames[slots] = fragment.frames
+        self._action_mask[slots] = fragment.action_mask
+        self._next_offset[slots] = fragment.next_offset
+        self._actions[slots] = fragment.actions
+        self._rewards[slots] = fragment.rewards
+        self._terminateds[slots] = fragment.terminateds
+        self._n_step[slots] = fragment.n_step
+        priorities = np.where(fragment.n_step > 0, self._priority(fragment.td_errors), 0.0)
+        self._priorities.set(slots, priorities)
+        self._added += len(fragment)
+
+    def sample(self, batch_size: int) -> Batch:
+        """Draw transitions in proportion to their priorities, with replacement.
+
+        Raises:
+            ValueError: nothing has been added yet.
+        """
+        total = self._priorities.total
+        if total <= 0:
+            raise ValueError("the replay holds no transition yet; add fragments before sampling")
+        # One draw from each of batch_size equal strata: less variance than independent draws.
+        strata = np.arange(batch_size) + self._random.random(batch_size)
+        slots = self._priorities.find(strata * (total / batch_size))
+        next_slots = (slots + self._next_offset[slots]) % self.capacity
+        weights = self._priorities.get(slots) ** -self._beta
+        newest = self._added - 1
+        return Batch(
+            rows=newest - (newest - slots) % self.capacity,
+            obs=self._frames.take(slots, axis=0),
+            new_obs=self._frames.take(next_slots, axis=0),
+            new_action_mask=self._action_mask[next_slots],
+            actions=self._actions[slots].astype(np.int64),
+            rewards=self._rewards[slots],
+            terminateds=self._terminateds[slots],
+            n_step=self._n_step[slots].astype(np.float32),
+            weights=(weights / weights.max()).astype(np.float32),
+        )
+
+    def update_priorities(self, rows: NDArray[np.int64], td_errors: NDArray[np.float32]) -> None:
+        """Set the priorities of sampled rows; those overwritten in the meantime are passed over."""
+        present = rows >= self._added - self.capacity
+        self._priorities.set(rows[present] % self.capacity, self._priority(td_errors[present]))
+
+    def get_state(self) -> dict[str, Any]:
+        """All rows held and the random generator: `set_state` continues exactly from here."""
+        slots = self._slots()
+        return {
+            "added": self._added,
+            "random": self._random.bit_generator.state,
+            "priorities": self._priorities.get(slots),
+            **{name: array[slots] for name, array in self._arrays().items()},
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take over what `get_state` of a replay of the same capacity and frames gave.
+
+        Raises:
+            ValueError: the state does not fit this replay.
+        """
+        shape, rows = state["frames"].shape[1:], len(state["frames"])
+        if shape != self._frames.shape[1:] or rows != min(state["added"], self.capacity):
+            raise ValueError(
+                f"the stored replay has {rows} frames of shape {shape}, which is not what a replay "
+                f"of capacity {self.capacity} with frames of shape {self._frames.shape[1:]} "
+                "would hold; restore with the capacity it was stored with"
+            )
+        self._added = state["added"]
+        self._random.bit_generator.state = state["random"]
+        slots = self._slots()
+        for name, array in self._arrays().items():
+            array[slots] = state[name]
+        self._priorities.set(slots, state["priorities"])
+
+    def _slots(self) -> NDArray[np.int64]:
+        """Slots of the rows held, oldest first."""
+        return np.arange(self._added - len(self), self._added, dtype=np.int64) % self.capacity
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            "frames": self._frames,
+            "action_mask": self._action_mask,
+            "next_offset": self._next_offset,
+            "actions": self._actions,
+            "rewards": self._rewards,
+            "terminateds": self._terminateds,
+            "n_step": self._n_step,
+        }
+
+    def _priority(self, td_errors: NDArray[np.float32]) -> NDArray[np.float64]:
+        errors = td_errors.astype(np.float64)
+        return np.asarray((errors + PRIORITY_FLOOR) ** self._alpha)

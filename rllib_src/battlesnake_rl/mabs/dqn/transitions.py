@@ -1,0 +1,113 @@
+"""From a block of consecutive turns to n-step transitions, on whole arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
+
+
+@dataclass(slots=True)
+class Turns:
+    """T turns of N games with S seats, and the position after the last of them.
+
+    Make one with `empty` and fill it turn by turn.
+    """
+
+    frames: NDArray[np.uint8]
+    """(T + 1, N, S, C, H, W)"""
+    action_mask: NDArray[np.bool_]
+    """(T + 1, N, S, 4)"""
+    q_values: NDArray[np.float32]
+    """(T + 1, N, S, 4) as the playing network saw them."""
+    actions: NDArray[np.uint8]
+    """(T, N, S)"""
+    rewards: NDArray[np.float32]
+    """(T, N, S)"""
+    acted: NDArray[np.bool_]
+    """(T, N, S) whether the seat's snake moved in this turn."""
+    terminateds: NDArray[np.bool_]
+    """(T, N, S)"""
+    truncateds: NDArray[np.bool_]
+    """(T, N, S)"""
+
+    @classmethod
+    def empty(cls, turns: int, games: int, seats: int, frame: tuple[int, ...]) -> Turns:
+        """Zeros for ``turns`` turns."""
+        now, upto = (turns, games, seats), (turns + 1, games, seats)
+        return cls(
+            frames=np.zeros((*upto, *frame), dtype=np.uint8),
+            action_mask=np.zeros((*upto, 4), dtype=np.bool_),
+            q_values=np.zeros((*upto, 4), dtype=np.float32),
+            actions=np.zeros(now, dtype=np.uint8),
+            rewards=np.zeros(now, dtype=np.float32),
+            acted=np.zeros(now, dtype=np.bool_),
+            terminateds=np.zeros(now, dtype=np.bool_),
+            truncateds=np.zeros(now, dtype=np.bool_),
+        )
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+
+def n_step_returns(
+    turns: Turns, n_step: int, gamma: float
+) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]:
+    """Discounted rewards of up to ``n_step`` steps from each turn, the steps, and if they ended.
+
+    All (T, N, S). Steps are fewer than ``n_step`` where the snake's game ends first and where the
+    block ends first: the next state is then that of the block's end, discounted accordingly.
+    """
+    length = len(turns)
+    ended = turns.terminateds | turns.truncateds
+    returns = np.zeros(turns.rewards.shape, dtype=np.float32)
+    steps = np.zeros(turns.rewards.shape, dtype=np.int64)
+    terminateds = np.zeros(turns.rewards.shape, dtype=np.bool_)
+    running = turns.acted.copy()
+    for k in range(min(n_step, length)):
+        begin, now = slice(0, length - k), slice(k, length)
+        returns[begin] += np.float32(gamma**k) * turns.rewards[now] * running[begin]
+        steps[begin] += running[begin]
+        terminateds[begin] |= running[begin] & turns.terminateds[now]
+        running[begin] &= ~ended[now]
+    return returns, steps, terminateds
+
+
+def build_fragment(turns: Turns, *, n_step: int, gamma: float) -> Fragment:
+    """Pack a block of turns: each frame that a transition begins or ends with stands in it once."""
+    returns, steps, terminateds = n_step_returns(turns, n_step, gamma)
+    start = np.nonzero(turns.acted)
+    end = (start[0] + steps[start], start[1], start[2])
+    final = terminateds[start]
+
+    needed = np.zeros(turns.frames.shape[:3], dtype=np.bool_)
+    needed[start] = True
+    needed[tuple(axis[~final] for axis in end)] = True
+    row = (np.cumsum(needed) - 1).reshape(needed.shape)
+    begin = row[start]
+
+    best_next = np.where(turns.action_mask[end], turns.q_values[end], -np.inf).max(-1)
+    target = returns[start] + np.where(final, 0.0, gamma ** steps[start] * best_next)
+    q_played = turns.q_values[start][np.arange(len(begin)), turns.actions[start]]
+
+    def rows(values: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
+        column: NDArray[Any] = np.zeros(int(needed.sum()), dtype=dtype)
+        column[begin] = values
+        return column
+
+    return Fragment(
+        frames=turns.frames[needed],
+        action_mask=turns.action_mask[needed],
+        next_offset=rows(np.where(final, 0, row[end] - begin), np.int32),
+        actions=rows(turns.actions[start], np.uint8),
+        rewards=rows(returns[start], np.float32),
+        terminateds=rows(final, np.bool_),
+        n_step=rows(steps[start], np.uint8),
+        td_errors=rows(np.abs(target - q_played), np.float32),
+        num_env_steps=int(turns.acted.any(-1).sum()),
+        num_agent_steps=len(begin),
+    )

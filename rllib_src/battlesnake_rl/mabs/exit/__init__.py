@@ -1,0 +1,1 @@
+"""Expert iteration and distillation: games of the search, labels, fits."""

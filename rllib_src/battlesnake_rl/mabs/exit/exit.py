@@ -1,0 +1,506 @@
+"""EXIT: expert iteration on Ray (Anthony, Tian and Barber 2017).
+
+Runners, one to a CPU, play fragments of games of the search in C against itself, earlier networks
+and other styles (`battlesnake_rl.mabs.exit.expert_iteration`). The learner labels them and fits the network that values
+positions; the candidate takes the champion's place when a match says that it is no weaker, decided
+sequentially (`battlesnake_heuristics.judge.sprt`). Runners play with the champion; while the learner fits, they are
+busy with the next fragments.
+
+It is no RLlib algorithm, since there is neither an environment to step nor a module to learn: it
+has the few methods that the launcher calls on one, as the MXNet baseline has.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+import torch
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+
+from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.records.replay import Replay
+from battlesnake_heuristics.judge import ladder
+from battlesnake_heuristics.judge.match import Conditions
+from battlesnake_heuristics.judge.sprt import Sprt, estimate, pair_outcome
+from battlesnake_heuristics.search.evaluation import Evaluation
+from battlesnake_heuristics.search.search import Search
+from battlesnake_heuristics.search.selfplay import (
+    AT_RANDOM,
+    GamesRows,
+    SearchPlayer,
+    SelfPlaySetup,
+    play_games,
+)
+from battlesnake_rl.mabs.exit.evaluation_fit import Model, Samples, labelled
+from battlesnake_rl.mabs.exit.expert_iteration import (
+    CHUNK,
+    MIX,
+    NODES,
+    Opponents,
+    Progress,
+    Schedule,
+    facts,
+    play_pair,
+)
+from battlesnake_rl.mabs.measure import shown_game
+from battlesnake_rl.mabs.measure.strength import Measurement, Record, quick_rungs
+
+CHAMPION = "champion.evaluation"
+MODEL, PROGRESS, STATE = "model.pt", "progress.json", "state.json"
+LOOK_SECONDS = 1.0
+"""How often is looked, in an iteration that may take many minutes, whether the run is to stop."""
+CPUS_OF_RUNNER = 0.5
+"""What Ray sets aside for a runner: half, since the learner needs one of them now and then."""
+FRAGMENTS_AHEAD = 2
+"""Fragments that a runner has been asked for at once."""
+RUNG_SECONDS = 1.5
+"""As `battlesnake_rl.mabs.measure.strength.RUNG_SECONDS`, for what is stronger: the search with 2,000 positions is met."""
+LEAST_LADDER_SECONDS = 5.0
+"""CPU time that a placement is worth: with less its interval says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExitSettings:
+    """How it learns.
+
+    An iteration plays ``moves`` searched moves, fits ``epochs`` (``first_epochs`` until there is a
+    champion) over the last ``in_memory`` iterations, and lets the candidate play the champion: up
+    to ``match_pairs`` pairs of games with ``match_positions`` positions a move, half of them duels
+    and half games of four, between the bounds ``elo0`` and ``elo1``. The champion's place on the
+    ladder of duels is measured for ``ladder_share`` of the CPU time, with ``ladder_positions``
+    positions a move.
+    """
+
+    moves: int = 100_000
+    fragment: int = CHUNK
+    epochs: float = 1.0
+    first_epochs: float = 4.0
+    lr: float = 1.5e-3
+    first_lr: float = 3e-3
+    in_memory: int = 16
+    match_pairs: int = 40
+    match_positions: int = 100
+    elo0: float = -30.0
+    elo1: float = 10.0
+    ladder_share: float = 0.04
+    ladder_positions: int = 100
+
+
+class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
+    """RLlib's configuration for the launcher's sake; `ExitSettings` and the seed count."""
+
+    def __init__(self) -> None:
+        super().__init__(algo_class=EXIT)
+        self.settings = ExitSettings()
+        self.num_env_runners = 1
+        # The driver sleeps while they play, so that there may be as many of them as CPUs.
+        self.num_cpus_per_env_runner = CPUS_OF_RUNNER
+
+    def environment(self, env: str, *, env_config: Mapping[str, Any]) -> EXITConfig:
+        """Refuse what is asked of the games: EXIT plays a family of them (`MIX`).
+
+        Raises:
+            ValueError: an option of the games is not as it is by default.
+        """
+        usual = {
+            "num_snakes": 4,
+            "width": 11,
+            "height": 11,
+            "ruleset": "standard",
+            "map": "standard",
+            "observation": "planes",
+            "rewards": "survival-and-win",
+            "action_mask": "forbidden",
+        }
+        for name, value in usual.items():
+            if env_config[name] != value:
+                raise ValueError(
+                    f"{name} is {env_config[name]!r}, but EXIT plays a family of games of its own "
+                    "(two to eight snakes, several boards and rulesets); leave the option out"
+                )
+        super().environment(env, env_config=env_config)
+        return self
+
+    def validate(self) -> None:
+        """Refuse impossible settings, before anything starts.
+
+        Raises:
+            ValueError: saying what, and what to do.
+        """
+        if self.num_env_runners < 1:
+            raise ValueError(
+                f"EXIT needs at least one runner process, got num_workers={self.num_env_runners}"
+            )
+        for name, value in self.to_dict().items():
+            if name not in ("elo0", "elo1", "ladder_share") and not value > 0:
+                raise ValueError(f"{name} must be positive, got {value!r}")
+        if not 0 <= self.settings.ladder_share < 1:
+            raise ValueError(
+                f"ladder_share must be at least 0 and below 1, got {self.settings.ladder_share!r}"
+            )
+        Sprt(self.settings.elo0, self.settings.elo1)
+
+    @property
+    def games(self) -> list[str]:
+        """What is played: networks of other games are not gone on with."""
+        return [str(setup) for _, setup in MIX]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings, by name: what can be changed."""
+        return asdict(self.settings)
+
+    def update_from_dict(self, config_dict: Mapping[str, Any]) -> EXITConfig:
+        """Change settings."""
+        self.settings = replace(self.settings, **config_dict)
+        return self
+
+    def build_algo(self) -> EXIT:
+        """Start it."""
+        return EXIT(self)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedGames:
+    """What a runner has played: the rows to learn from, and what it cost in CPU seconds."""
+
+    games: GamesRows
+    turns: float
+    """Of all its games together."""
+    cpu_seconds: float
+    champion: int = 0
+    """Whose search it is: how many networks had been promoted when it was asked for."""
+
+
+def _labelled(fragments: Sequence[SearchedGames]) -> Samples:
+    """Each champion's games by themselves, since the values of two do not mean the same."""
+    by_champion: dict[int, list[GamesRows]] = {}
+    for fragment in fragments:
+        by_champion.setdefault(fragment.champion, []).append(fragment.games)
+    return Samples.joined([labelled(GamesRows.joined(games)) for games in by_champion.values()])
+
+
+class Runner:
+    """Plays for the learner, in a process of its own; keeps nothing between two calls."""
+
+    def fragment(
+        self,
+        seed: int,
+        setup: SelfPlaySetup,
+        players: Sequence[SearchPlayer],
+        learned: list[int],
+        moves: int,
+    ) -> SearchedGames:
+        """Games of ``players`` until they have so many searched moves."""
+        began = time.process_time()
+        games = play_games(seed, setup, players, moves)
+        turns = sum(
+            int(games.rows["turn"][games.game == number].max()) + 1
+            for number in np.unique(games.game)
+        )
+        return SearchedGames(games.of(learned), turns, time.process_time() - began)
+
+    def pair(
+        self, one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int
+    ) -> tuple[int, float]:
+        """The outcome for ``one`` of a start played twice, with seats exchanged; CPU seconds."""
+        began = time.process_time()
+        points = play_pair(one, other, SelfPlaySetup(snakes=snakes), seed)
+        return pair_outcome(points), time.process_time() - began
+
+    def elo(
+        self, evaluation: Evaluation, positions: int, cpu_seconds: float, seed: int
+    ) -> tuple[ladder.Placement, float]:
+        """Where a search with this evaluation stands on the ladder of duels; CPU seconds."""
+        began = time.process_time()
+        placement = ladder.place(
+            partial(_searching, evaluation),
+            conditions=Conditions(positions=positions),
+            rungs=quick_rungs(RUNG_SECONDS),
+            cpu_seconds=cpu_seconds,
+            interval=20.0,
+            seed=seed,
+        )
+        return placement, time.process_time() - began
+
+
+def _searching(evaluation: Evaluation, seed: int) -> Search:
+    return Search(evaluation=evaluation)
+
+
+class BrokenOffError(RuntimeError):
+    """An iteration does not come to its end, since the run was told to stop."""
+
+
+class EXIT:
+    """Expert iteration in training, with the methods that the launcher calls on an algorithm."""
+
+    env_runner_group = None
+    """RLlib has no runners here: they are actors of our own."""
+
+    told_to_stop: Callable[[], bool] = staticmethod(lambda: False)
+    """Asked again and again in an iteration, which is broken off when it says so."""
+
+    def __init__(self, config: EXITConfig) -> None:
+        self.settings = config.settings
+        self.training_iteration = 0
+        self.progress = Progress(seed=1 + 1_000_003 * (config.seed or 0))
+        self.model = Model()
+        self.champion: Evaluation | None = None
+        self.memory: list[Samples] = []
+        self.promoted = 0
+        self.strength = Record()
+        self._schedule = Schedule()
+        # All that the runners have been asked for at once is an iteration's moves at most.
+        share = math.ceil(self.settings.moves / (FRAGMENTS_AHEAD * config.num_env_runners))
+        self._fragment = min(self.settings.fragment, share)
+        self._fragments: dict[ray.ObjectRef, _Asked] = {}
+        self._folder = Path(tempfile.mkdtemp(prefix="exit-"))
+        torch.set_num_threads(1)
+        # What a runner that dies was asked for, Ray asks of the one that it starts in its place.
+        self._runner = ray.remote(num_cpus=CPUS_OF_RUNNER, max_restarts=-1, max_task_retries=-1)(
+            Runner
+        )
+        self._runners: list[Any] = []
+        self.grow(config.num_env_runners)
+
+    # What the launcher calls
+
+    def grow(self, runners: int) -> None:
+        """Have so many runners, unless there are more."""
+        while len(self._runners) < runners:
+            self._runners.append(self._runner.remote())
+
+    def train(self) -> dict[str, Any]:
+        """One iteration: play, fit, let the candidate play for the champion's place.
+
+        Raises:
+            BrokenOffError: it was `told_to_stop`. A checkpoint can be saved all the same: games
+                that all were played stay, half a fit does not.
+        """
+        began = time.process_time()
+        fragments = list(self._play())
+        fresh = _labelled(fragments)
+        self.memory = [*self.memory, fresh][-self.settings.in_memory :]
+        losses = self._fit()
+        self.progress.rounds += 1
+        self.progress.cpu_seconds += time.process_time() - began
+        candidate = self.model.evaluation(facts(self.progress, "train --algorithm EXIT"))
+        match = self._match(candidate)
+        if match["promoted"]:
+            self._promote(candidate)
+        with suppress(BrokenOffError):  # all else is done
+            self._measure(least=LEAST_LADDER_SECONDS)
+        self.training_iteration += 1
+        return self._results(fragments, losses, match)
+
+    def _fit(self) -> list[float]:
+        before = copy.deepcopy(self.model.state())
+        try:
+            return self.model.fit(
+                Samples.joined(self.memory),
+                self.settings.epochs if self.champion else self.settings.first_epochs,
+                self.settings.lr if self.champion else self.settings.first_lr,
+                seed=self.progress.rounds,
+                after_step=self._look,
+            )
+        except BrokenOffError:
+            self.model.restore(before)
+            raise
+
+    def _look(self) -> None:
+        if self.told_to_stop():
+            raise BrokenOffError("the run was told to stop")
+
+    def _done(self, references: Sequence[ray.ObjectRef]) -> ray.ObjectRef:
+        """The first of them that is done; raises `BrokenOffError` while none is."""
+        while True:
+            ready, _ = ray.wait(list(references), num_returns=1, timeout=LOOK_SECONDS)
+            self._look()
+            if ready:
+                return ready[0]
+
+    def conclude(self, results: dict[str, Any]) -> None:
+        """After the last iteration: place what came of it, and mend its ``results``."""
+        self._measure(least=1.0)
+        results |= self.strength.results()
+
+    def game(self) -> Replay:
+        """A duel of the champion (or the hand-set weights) against itself, to be looked at."""
+        return shown_game.duel(self.champion, self.training_iteration)
+
+    def save_to_path(self, path: str) -> None:
+        """Write a checkpoint into the folder ``path``."""
+        folder = Path(path)
+        write_atomically(folder / MODEL, lambda part: torch.save(self.model.state(), part))
+        self.progress.save(folder)
+        state = {
+            "training_iteration": self.training_iteration,
+            "promoted": self.promoted,
+            "memory": len(self.memory),
+        }
+        (folder / STATE).write_text(json.dumps(state, indent=1) + "\n")
+        self.strength.save(folder)
+        if self.champion is not None:
+            self.champion.save(folder / CHAMPION)
+        for network in self._folder.glob("network-*.evaluation"):
+            shutil.copy(network, folder)
+        for number, samples in enumerate(self.memory):
+            samples.save(folder / f"samples-{number:03}.npz")
+
+    def restore_from_path(self, path: str) -> None:
+        """Go on from a checkpoint."""
+        folder = Path(path)
+        state = json.loads((folder / STATE).read_text())
+        self.training_iteration = state["training_iteration"]
+        self.promoted = state["promoted"]
+        self.strength = Record.of(folder)
+        self.progress = Progress.of(folder)
+        self.model.restore(torch.load(folder / MODEL))
+        if (folder / CHAMPION).exists():
+            self.champion = Evaluation.load(folder / CHAMPION)
+        for network in folder.glob("network-*.evaluation"):
+            shutil.copy(network, self._folder)
+        self.memory = [
+            Samples.load(folder / f"samples-{number:03}.npz") for number in range(state["memory"])
+        ]
+
+    def stop(self) -> None:
+        """End the runners."""
+        for runner in self._runners:
+            ray.kill(runner)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # Playing
+
+    def _play(self) -> Iterator[SearchedGames]:
+        """Fragments as they come, until there are enough moves; every runner stays busy."""
+        played = 0
+        while played < self.settings.moves:
+            self._ask_runners()
+            done = self._done(list(self._fragments))
+            asked = self._fragments.pop(done)
+            fragment = replace(ray.get(done), champion=asked.champion)
+            searched = int((fragment.games.rows["kind"] != AT_RANDOM).sum())
+            self._schedule.played(asked.kind, searched - self._fragment)
+            self.progress.games += len(fragment.games.points)
+            self.progress.moves += searched
+            self.progress.cpu_seconds += fragment.cpu_seconds
+            played += searched
+            yield fragment
+
+    def _ask_runners(self) -> None:
+        """As many fragments each: one that is being played, and the next."""
+        for number, runner in enumerate(self._runners):
+            waiting = sum(asked.runner == number for asked in self._fragments.values())
+            for _ in range(FRAGMENTS_AHEAD - waiting):
+                kind, setup, players, learned = self._draw()
+                # Far apart, for a fragment counts up from its seed.
+                self.progress.seed += 10_000
+                reference = runner.fragment.remote(
+                    self.progress.seed, setup, players, learned, self._fragment
+                )
+                self._fragments[reference] = _Asked(number, kind, self.promoted)
+
+    def _draw(self) -> tuple[int, SelfPlaySetup, list[SearchPlayer], list[int]]:
+        """The game that is most behind its share, and who sits in it."""
+        random = np.random.default_rng(self.progress.seed)
+        kind = self._schedule.next()
+        self._schedule.played(kind, self._fragment)
+        player = SearchPlayer(self.champion, nodes=int(random.choice(NODES)))
+        players, learned = Opponents(self._folder, random).seats(MIX[kind][1].snakes, player)
+        return kind, MIX[kind][1], players, learned
+
+    # Promotion and strength
+
+    def _match(self, candidate: Evaluation) -> dict[str, Any]:
+        """The candidate against the champion (or the hand-made weights), all runners at once."""
+        one = SearchPlayer(candidate, nodes=self.settings.match_positions)
+        other = SearchPlayer(self.champion, nodes=self.settings.match_positions)
+        sprt = Sprt(self.settings.elo0, self.settings.elo1)
+        pairs, outcomes = [0] * 5, self._outcomes(one, other)
+        for outcome in outcomes:
+            pairs[outcome] += 1
+            if sprt.decide(pairs) is not None:
+                break
+        outcomes.close()
+        # Undecided, the better one has it: there is no reason to stay with the other.
+        seen, verdict = estimate(pairs), sprt.decide(pairs)
+        promoted = verdict == "H1" or (verdict is None and seen.elo > (sprt.elo0 + sprt.elo1) / 2)
+        return {"pairs": seen.pairs, "score": seen.score, "promoted": int(promoted)}
+
+    def _outcomes(self, one: SearchPlayer, other: SearchPlayer) -> Any:
+        """Outcomes of pairs in their order, duels and games of four by turns."""
+        references: list[ray.ObjectRef] = []
+        base = 900_000_000 + 1000 * self.progress.rounds
+        for index in range(self.settings.match_pairs):
+            while len(references) < min(self.settings.match_pairs, index + len(self._runners)):
+                number = len(references)
+                runner = self._runners[number % len(self._runners)]
+                snakes = (2, 4)[number % 2]
+                references.append(runner.pair.remote(one, other, snakes, base + number))
+            outcome, seconds = ray.get(self._done([references[index]]))
+            self.progress.cpu_seconds += seconds
+            yield outcome
+
+    def _promote(self, candidate: Evaluation) -> None:
+        self.champion = candidate
+        self.promoted += 1
+        candidate.save(self._folder / f"network-{self.promoted:04}.evaluation")
+
+    def _measure(self, least: float) -> None:
+        """Place the champion on the ladder, if there are ``least`` CPU seconds for it."""
+        self.strength.training_seconds = self.progress.cpu_seconds
+        owed = self.settings.ladder_share * self.progress.cpu_seconds - self.strength.ladder_seconds
+        if self.champion is None or owed < least:
+            return
+        placing = self._runners[0].elo.remote(
+            self.champion, self.settings.ladder_positions, owed, self.progress.rounds
+        )
+        self._ask_runners()  # the others do not wait for it
+        placement, seconds = ray.get(self._done([placing]))
+        self.progress.cpu_seconds += seconds
+        self.strength.ladder_seconds += seconds
+        self.strength.training_seconds = self.progress.cpu_seconds
+        self.strength.add(Measurement.of(placement, self.progress.cpu_seconds / 60))
+        # The champion has won its place in matches, which say more: it is what is kept.
+        self.strength.best = len(self.strength.measurements) - 1
+
+    def _results(
+        self, fragments: Sequence[SearchedGames], losses: Sequence[float], match: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        games = sum(len(fragment.games.points) for fragment in fragments)
+        return {
+            "training_iteration": self.training_iteration,
+            "env_runners": {
+                "num_env_steps_sampled_lifetime": self.progress.moves,
+                "num_episodes": games,
+                "episode_len_mean": sum(fragment.turns for fragment in fragments) / games,
+                "episode_return_mean": match["score"],
+            },
+            "learners": {"loss_duels": losses[0], "loss_three": losses[1], "loss_more": losses[2]},
+            "match": dict(match),
+            "promoted": self.promoted,
+            **self.strength.results(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A fragment that was asked of a runner."""
+
+    runner: int
+    kind: int
+    champion: int

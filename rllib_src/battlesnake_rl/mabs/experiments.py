@@ -1,0 +1,39 @@
+"""Named experiments: files of hyperparameters in ``experiment_files``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from battlesnake_gym.common.nearest import unknown
+
+FOLDER = Path(__file__).with_name("experiment_files")
+
+
+def names() -> list[str]:
+    """The experiments there are."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def read(name: str) -> dict[str, Any]:
+    """The hyperparameters of an experiment: by name, or in a ``.yaml`` file.
+
+    Raises:
+        ValueError: there is no such experiment, or it is no table of hyperparameters.
+    """
+    path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
+    if not path.is_file():
+        if path.parent == FOLDER:
+            raise ValueError(
+                f"{unknown('experiment', name, names())}; or give the path of a .yaml file"
+            )
+        raise ValueError(f"there is no experiment file {path}")
+    try:
+        values = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {error}") from None
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise ValueError(f"{path} must be a table of hyperparameters, such as num_agents: 2")
+    return values

@@ -1,0 +1,1 @@
+"""How strong a policy is: matches, the ladder beside a training, games to look at."""

@@ -1,0 +1,1 @@
+"""What training plays: environments, opponents, past selves, and counts of games."""

@@ -1,0 +1,110 @@
+"""From a plain dictionary, as it stands in configurations and checkpoints, to the games."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from battlesnake_gym.config import TRAINED, EnvConfig, check_names
+from battlesnake_gym.env.vector import VectorBattlesnake
+from battlesnake_gym.see import observations
+from battlesnake_rl.mabs.play.opponents import check as check_opponents
+
+ENV_NAME = "battlesnake"
+"""Under this name the environment is registered with RLlib."""
+
+DEFAULTS: dict[str, Any] = {
+    **{name: value for name, value in vars(TRAINED).items() if name != "frames"},
+    "settings": {},
+    "curriculum": [],
+    "opponents": {},
+}
+"""Every key of an ``env_config`` and its default: the fields of `EnvConfig`, and two more.
+
+``frames`` may be given too, and becomes a part of ``observation`` (`whole`).
+
+``curriculum``: ``[[env_steps, side], ...]``, from how many turns of training on games are played on
+which square boards; none: always on ``width`` x ``height``. ``opponents``: the parts of the seats
+that others than the learner take (`battlesnake_rl.mabs.play.opponents`).
+"""
+
+
+def make_vector(
+    num_games: int, env_config: Mapping[str, Any], side: int | None = None
+) -> VectorBattlesnake:
+    """Build ``num_games`` games from an ``env_config`` (missing keys: `DEFAULTS`).
+
+    With ``side``, all games but the last are played on ``side`` x ``side`` boards. One stays as
+    large as the board will be, so that observations keep their shape.
+
+    Raises:
+        ValueError: an unknown key, or a value that the environment refuses.
+    """
+    options = env_options(env_config)
+    if side is not None:
+        others, board = [side] * (num_games - 1), whole(env_config)
+        options = replace(
+            options, width=[*others, board["width"]], height=[*others, board["height"]]
+        )
+    return VectorBattlesnake.of(options, num_games)
+
+
+def whole(env_config: Mapping[str, Any]) -> dict[str, Any]:
+    """``env_config`` with `DEFAULTS` for what it lacks, and its ``frames`` in ``observation``.
+
+    >>> whole({"frames": 2})["observation"]
+    {'name': 'planes', 'frames': 2}
+
+    Raises ``ValueError`` for an unknown key.
+    """
+    check_names(env_config, DEFAULTS)
+    values = DEFAULTS | dict(env_config)
+    frames, seen = values.pop("frames", None), values["observation"]
+    if frames is not None:
+        named = {"name": seen} if isinstance(seen, str) else observations.get(seen).to_dict()
+        values["observation"] = named | {"frames": frames}
+    return values
+
+
+def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
+    """What an ``env_config`` says of the games; what it says of the training is checked only.
+
+    Raises ``ValueError`` for an unknown key, a wrong curriculum and wrong opponents.
+    """
+    values = whole(env_config)
+    _check_curriculum(values.pop("curriculum"), min(values["width"], values["height"]))
+    check_opponents(values.pop("opponents"))
+    return EnvConfig.of(values)
+
+
+def head_plane(env_config: Mapping[str, Any]) -> int | None:
+    """Which plane of an observation is brightest at the own head; None where none is."""
+    planes = observations.get(whole(env_config)["observation"]).planes
+    return planes.index("own_body") if "own_body" in planes else None
+
+
+def side_at(env_config: Mapping[str, Any], env_steps: int) -> int | None:
+    """The side of the boards after so many turns of training; None without a curriculum."""
+    sides = [side for start, side in env_config.get("curriculum", []) if start <= env_steps]
+    return sides[-1] if sides else None
+
+
+def board_sizes(env_config: Mapping[str, Any]) -> list[list[int]]:
+    """The widths and heights of all boards that are trained on, smallest first."""
+    sides = {(side, side) for _, side in env_config.get("curriculum", [])}
+    return [list(size) for size in sorted({*sides, (env_config["width"], env_config["height"])})]
+
+
+def _check_curriculum(curriculum: Any, largest: int) -> None:
+    try:
+        steps, sides = zip(*curriculum, strict=True) if curriculum else ((0,), (1,))
+        fits = steps[0] == 0 and list(steps) == sorted(steps) and max(sides) <= largest
+        if fits and all(type(number) is int and number >= 0 for number in (*steps, *sides)):
+            return
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(
+        "curriculum must be a list of [env_steps, side] that begins at 0 and goes up, with sides "
+        f"of at most {largest} (the map size), like [[0, 7], [500000, 11]]; got {curriculum!r}"
+    )

@@ -1,0 +1,1 @@
+"""Networks, and policies that play by them."""

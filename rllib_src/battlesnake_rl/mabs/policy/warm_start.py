@@ -1,0 +1,100 @@
+"""Training that goes on from the weights of an earlier policy instead of random ones.
+
+Only the weights are taken: the optimizer, what was remembered, the counters and the exploration
+begin anew, so that board, rewards, opponents and settings may be others.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from torch import nn
+
+from battlesnake_gym import policy_file
+from battlesnake_gym.env.vector import VectorBattlesnake
+from battlesnake_rl.mabs.policy.policies import Weights, find, load_network, policy_identity
+
+
+def take(config: AlgorithmConfig, path: str) -> None:
+    """Let ``config`` begin with the policy in ``path`` (`policies.find`).
+
+    Raises:
+        ValueError: there is none, or the algorithm does not train a network of ours.
+    """
+    if not hasattr(config, "start_from"):
+        raise ValueError(
+            f"start_from needs DQN, APEX, PPO or IMPALA, got {config.algo_class.__name__}; leave "
+            "it, and a data channel with a policy, out"
+        )
+    config.start_from = str(find(Path(path)).absolute())
+
+
+def check(network: nn.Module, environment: VectorBattlesnake, path: Path) -> None:
+    """Refuse a policy that does not fit the ``network`` that is trained on these games.
+
+    Raises:
+        ValueError: naming what differs.
+    """
+    seen, shown = _observation(path), environment.observation.to_dict()
+    if seen != shown:
+        raise ValueError(
+            f"start_from: {path} sees {seen}, the games show {shown}; give the observation that "
+            "it was trained on"
+        )
+    fill(network, read(path), path)
+
+
+def read(path: Path) -> Weights:
+    """The arrays of the policy in ``path`` (`policies.find`), by name.
+
+    Of a checkpoint it is what would be exported: the strongest weights, or their mean.
+    """
+    if path.suffix != ".onnx":
+        return {name: one.numpy() for name, one in load_network(path).state_dict().items()}
+    import onnx
+    from onnx import numpy_helper
+
+    model, _ = policy_file.read(path)
+    constants = onnx.load_from_string(model).graph.initializer
+    return {one.name: numpy_helper.to_array(one) for one in constants}
+
+
+def fill(network: nn.Module, weights: Weights, path: Path) -> None:
+    """Put the ``weights`` of ``path`` into ``network``; others than its own are passed over.
+
+    Raises:
+        ValueError: one is missing, or of another shape.
+    """
+    wanted = network.state_dict()
+    try:
+        network.load_state_dict({name: torch.tensor(weights[name]) for name in wanted})
+    except KeyError as error:
+        raise ValueError(
+            f"start_from: {path} has no {error.args[0]}: DQN and APEX go on from each other's "
+            "policies, PPO and IMPALA too, and a network of your own from its checkpoint"
+        ) from None
+    except RuntimeError as error:
+        raise ValueError(
+            f"start_from: {path} was trained on another board or with another model_config: {error}"
+        ) from None
+
+
+def begin(learner: Any, weights: Weights, path: Path) -> None:
+    """Put the ``weights`` into all modules of a learner of RLlib's, and into their targets."""
+    for module in learner.module.values():
+        one = module.unwrapped()
+        fill(getattr(one, "network", one), weights, path)
+        if hasattr(one, "get_target_network_pairs"):
+            for trained, target in one.get_target_network_pairs():
+                target.load_state_dict(trained.state_dict())
+
+
+def _observation(path: Path) -> dict[str, Any]:
+    if path.suffix == ".onnx":
+        seen: dict[str, Any] = policy_file.read(path)[1]["observation"]
+    else:
+        seen = policy_identity(path)["observation"]
+    return seen

@@ -1,0 +1,94 @@
+"""Hyperparameters as the SageMaker starter pack for Battlesnake and its posts spell them.
+
+What only has another name today is taken under that name, and a line says so; what has no
+counterpart is refused with what to write instead. ``docs/starter-pack.md`` has the whole table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from battlesnake_rl.launcher.launch.hyperparameters import (
+    CONFIG_PREFIX,
+    RENAMED,
+    HyperparameterError,
+)
+
+ADDITIONAL = "additional_configs"
+"""A dictionary of RLlib's settings."""
+
+NAMES = {
+    "rl.training.run": "algorithm",
+    "rl.training.stop.training_iteration": "num_iters",
+    "rl.training.stop.timesteps_total": "timesteps",
+    **{CONFIG_PREFIX + old: CONFIG_PREFIX + new for old, new in RENAMED.items()},
+    CONFIG_PREFIX + "num_workers": "num_workers",
+    CONFIG_PREFIX + "num_cpus": "num_workers",
+    CONFIG_PREFIX + "horizon": CONFIG_PREFIX + "env_config.max_turns",
+    CONFIG_PREFIX + "seed": "seed",
+    "use_heuristics_action_masks": "action_mask",
+    "map_height": "map_size",
+}
+"""Names there, and the same here."""
+
+INSTEAD = {
+    "rl.training.env": "every experiment plays battlesnake; leave it out",
+    "rl.training.checkpoint_freq": "set checkpoint_minutes",
+    CONFIG_PREFIX + "use_pytorch": "everything is PyTorch; leave it out",
+    CONFIG_PREFIX + "framework": "everything is PyTorch; leave it out",
+    CONFIG_PREFIX + "eager": "everything is PyTorch; leave it out",
+    CONFIG_PREFIX + "model": f"set {CONFIG_PREFIX}model_config, or give --network FILE:CLASS",
+    CONFIG_PREFIX + "multiagent": "set policies to each or shared",
+    CONFIG_PREFIX + "monitor": "battlesnake-gym export and the arena record games; leave it out",
+}
+"""Names without a counterpart, and what to do."""
+
+
+def translated(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """``given`` with today's names, and a line for each that had another.
+
+    Raises:
+        HyperparameterError: a name without a counterpart, or two names of the same.
+
+    >>> translated({"rl.training.config.num_sgd_iter": 3})[0]
+    {'rl.training.config.num_epochs': 3}
+    """
+    values = {name: value for name, value in given.items() if name != ADDITIONAL}
+    values |= {CONFIG_PREFIX + key: value for key, value in _additional(given).items()}
+    if values.pop("iterate_map_size", False):
+        raise HyperparameterError(
+            "iterate_map_size has no counterpart; set curriculum, such as "
+            "[[0, 7], [500000, 11], [1000000, 19]], and map_size to the largest"
+        )
+    named: dict[str, Any] = {}
+    said: list[str] = []
+    for name, value in values.items():
+        if name in INSTEAD:
+            raise HyperparameterError(f"{name} has no counterpart; {INSTEAD[name]}")
+        today = NAMES.get(name, name)
+        if today in named or (today != name and today in values):
+            raise HyperparameterError(f"{name} says what {today} says; give one of the two")
+        named[today] = _value(name, value)
+        if today != name:
+            said.append(f"{name} is {today} today: {named[today]}")
+    return named, said
+
+
+def _additional(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    additional = given.get(ADDITIONAL, {})
+    if not isinstance(additional, Mapping):
+        raise HyperparameterError(
+            f"{ADDITIONAL} must be a dictionary of RLlib's settings, got {additional!r:.80}"
+        )
+    return additional
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == CONFIG_PREFIX + "num_cpus":
+        if not isinstance(value, int) or value < 1:
+            raise HyperparameterError(f"{name} must be a number of CPUs, got {value!r}")
+        return value - 1  # one is the driver's, as it was there
+    if name == "use_heuristics_action_masks":
+        return "forbidden" if value else "none"
+    return value

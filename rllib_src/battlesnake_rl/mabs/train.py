@@ -1,0 +1,368 @@
+"""``battlesnake-gym train`` and ``train-mabs.py``: the Battlesnake experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.tune.registry import register_env
+
+from battlesnake_gym.common.command_line import Parser
+from battlesnake_gym.engine import build_check, engine
+from battlesnake_gym.rules import MOVES
+from battlesnake_rl.launcher.launch import costs
+from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError, option
+from battlesnake_rl.launcher.launch.job import channel_folder, channel_names, say
+from battlesnake_rl.launcher.ray_launcher import Delivered, Hyperparameters, SageMakerRayLauncher
+from battlesnake_rl.launcher.runs import checkpoints
+from battlesnake_rl.launcher.runs.curves import PLAYED
+from battlesnake_rl.launcher.runs.training_run import CSV_COLUMNS
+from battlesnake_rl.mabs import algorithms, experiments, starter_pack
+from battlesnake_rl.mabs.dqn.apex import APEX
+from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
+from battlesnake_rl.mabs.export import export_checkpoint
+from battlesnake_rl.mabs.measure import shown_game, strength
+from battlesnake_rl.mabs.play.environment import DEFAULTS, ENV_NAME, head_plane, make_vector, whole
+from battlesnake_rl.mabs.play.game_metrics import GAME_METRICS
+from battlesnake_rl.mabs.play.opponents import (
+    Opponents,
+    absolute,
+    is_file,
+    path_of,
+    thought_per_step,
+)
+from battlesnake_rl.mabs.play.past_selves import PastSelves
+from battlesnake_rl.mabs.policy import warm_start
+from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
+from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, build, network_settings
+from battlesnake_rl.mabs.policy.q_network import check as check_network
+from battlesnake_rl.mxnet_baseline.mxnet_algorithm import MXNet
+
+POLICY, OPPONENTS, GAMES = "policy", "opponents", "games"
+"""Data channels of a job: what to go on from, the frozen policies and bundles to play with, and
+recorded games to learn from."""
+
+
+@dataclass(frozen=True)
+class BattlesnakeHyperparameters(Hyperparameters):
+    """What to play and how to learn; see the options' help."""
+
+    experiment: str | None = option(
+        None, "a named experiment, or a .yaml file: hyperparameters from a file"
+    )
+    network: str | None = option(
+        None, "a network of your own, FILE.py:CLASS: a torch module made of (shape, actions)"
+    )
+    num_agents: int = option(DEFAULTS["num_snakes"], "snakes in a game")
+    map_size: int = option(DEFAULTS["width"], "width and height of the board")
+    curriculum: list[list[int]] | None = option(  # noqa: RUF009  (it makes a field)
+        None, "smaller boards at first: [[env_steps, side], ...], up to the map size"
+    )
+    opponents: dict[str, float] | None = option(  # noqa: RUF009  (it makes a field)
+        None, 'parts of the seats for others, like {"past": 0.3, "policy:FILE.onnx": 0.2}'
+    )
+    start_from: str | None = option(
+        None,
+        "begin with the weights of this policy: a .onnx file, a run, or what a job delivered; "
+        "a job's channel `policy` is one",
+    )
+    ruleset: str = option(DEFAULTS["ruleset"], "the game's ruleset")
+    map: str = option(DEFAULTS["map"], "the game's map")
+    observation: str = option(
+        DEFAULTS["observation"], "what a snake sees (battlesnake_gym.see.observations)"
+    )
+    frames: int | None = option(None, "how many turns an observation stacks, 1 to 8")
+    rewards: str | dict[str, float] | list[Any] = option(  # noqa: RUF009  (it makes a field)
+        DEFAULTS["rewards"],
+        "what it is rewarded for: a name or weights (battlesnake_gym.see.rewards), or a list of such, "
+        "one for each seat",
+    )
+    starts: list[list[int]] | None = option(  # noqa: RUF009
+        None, "where the snakes begin, [x, y] for each seat; null: where the map puts them"
+    )
+    food_at: list[list[int]] | None = option(  # noqa: RUF009
+        None, "where food lies at first, with starts; null: where the map puts it"
+    )
+    policies: str = option("shared", "shared by all snakes, or one for each (PPO, IMPALA)")
+    action_mask: str = option(
+        DEFAULTS["action_mask"], "moves it never makes (battlesnake_gym.see.masks), or none"
+    )
+    allow_slow_rules: bool = option(
+        False, "train though the compiled engine is missing, on the Python rules"
+    )
+
+
+class BattlesnakeLauncher(SageMakerRayLauncher):
+    """Train a snake: all snakes of a game share one policy and learn from each other.
+
+    The run goes to RUNS/NAME: progress.csv, tensorboard/, checkpoints/, and at the end
+    model/policy.onnx with policy.json. Give --num-iters or --minutes. Examples:
+
+      train --minutes 3
+      train --algorithm APEX --map-size 7 --num-agents 2 --num-iters 50 --name small
+      train --experiment hill-vanilla --minutes 60
+      train --minutes 10 --rl.training.config.lr 1e-4
+    """
+
+    hyperparameters_class = BattlesnakeHyperparameters
+    channels = (POLICY, OPPONENTS, GAMES)
+    csv_columns = CSV_COLUMNS | {
+        name: f"env_runners/{name}" for name in GAME_METRICS if name not in CSV_COLUMNS
+    } | {
+        "agent_steps": "env_runners/num_agent_steps_sampled_lifetime/default_agent",
+        "transitions_trained": "learners/default_policy/num_module_steps_trained_lifetime",
+        "qf_loss": "learners/default_policy/qf_loss",
+        "qf_mean": "learners/default_policy/qf_mean",
+        "promoted": "promoted",
+    } | strength.CSV_COLUMNS  # fmt: skip
+
+    named_curves = {  # noqa: RUF012  (a ClassVar of the base)
+        "elo": "elo",
+        "elo_of_kept_weights": "elo_best",
+        "reward": "env_runners/episode_return_mean",
+        "length": "env_runners/episode_len_mean",
+        "longest_snake": "env_runners/Longest_snake",
+        "kills": "env_runners/Killed_another_snake",
+        "hit_a_wall": "env_runners/Snake_hit_wall",
+        "ran_into_a_body": "env_runners/Snake_hit_body",
+        "lost_head_to_head": "env_runners/Snake_was_eaten",
+        "starved": "env_runners/Starved",
+        "loss_of_q_values": "learners/default_policy/qf_loss",
+        "turns_played": PLAYED,
+    }
+
+    def register_env_creator(self) -> None:
+        """Register "battlesnake", the multi-agent environment that any RLlib algorithm can play."""
+        register_env(ENV_NAME, algorithms.make_multi_agent_env)
+
+    def get_experiment_config(self, hyperparameters: BattlesnakeHyperparameters) -> AlgorithmConfig:
+        """The configuration of the named algorithm on the wanted games."""
+        if not engine.COMPILED:
+            _mind_the_slow_rules(hyperparameters)
+        config = algorithms.configure(
+            hyperparameters.algorithm,
+            {
+                "num_snakes": hyperparameters.num_agents,
+                "width": hyperparameters.map_size,
+                "height": hyperparameters.map_size,
+                "curriculum": hyperparameters.curriculum or [],
+                "opponents": _opponents(hyperparameters.opponents or {}),
+                "ruleset": hyperparameters.ruleset,
+                "map": hyperparameters.map,
+                "observation": hyperparameters.observation,
+                "frames": hyperparameters.frames,
+                "rewards": hyperparameters.rewards,
+                "action_mask": hyperparameters.action_mask,
+                "starts": hyperparameters.starts,
+                "food_at": hyperparameters.food_at,
+            },
+            hyperparameters.policies,
+        )
+        if hyperparameters.network is not None:
+            algorithms.take_network(config, hyperparameters.network)
+        if begins := _beginning(hyperparameters.start_from):
+            warm_start.take(config, begins)
+        _take_games(config)
+        return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
+
+    def translated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With the starter pack's names read as today's, and a line that says so."""
+        values, said = starter_pack.translated(given)
+        for line in said:
+            say(line)
+        return values
+
+    def presets(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The hyperparameters of the named experiment."""
+        name = given.get("experiment")
+        return {} if name is None else experiments.read(name)
+
+    def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
+        """DQN waits for its runners, so it does not gain by them, and the MXNet baseline has none;
+        the others use every CPU."""
+        if config.algo_class.__name__ == "EXIT":
+            return cpus  # its driver sleeps while they play
+        alone = issubclass(config.algo_class, DQN | MXNet) and not issubclass(
+            config.algo_class, APEX
+        )
+        return 0 if alone else super().default_workers(config, cpus)
+
+    def announce(self, config: AlgorithmConfig) -> str:
+        """How busy learner and runners of DQN and APEX will be, and what to rent instead."""
+        kind = config.algo_class
+        if not issubclass(kind, DQN) or config.num_learners > 0:
+            return ""
+        options = whole(config.env_config)
+        speed = costs.Speed(
+            "APEX" if issubclass(kind, APEX) else "DQN",
+            config.training_intensity,
+            thought_per_step=thought_per_step(
+                options["opponents"], options["width"], options["height"], options["num_snakes"]
+            ),
+        )
+        if config.num_gpus_per_learner:
+            wanted = config.num_env_runners * speed.sampled_per_second
+            times = wanted * speed.replay_ratio / speed.trained_per_second
+            return (
+                f"{config.num_env_runners} runners keep a GPU busy that learns {times:.2g} times "
+                "as fast as a CPU; a faster one waits for them, and they for a slower one"
+            )
+        told = speed.forecast(config.num_env_runners + 1)
+        return f"to be expected (as docs/costs.md reckons): {told}"
+
+    def default_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
+        """The experiment, or else algorithm, board and snakes."""
+        if hyperparameters.experiment is not None:
+            return Path(hyperparameters.experiment).stem
+        if hyperparameters.algorithm == "EXIT":
+            return "EXIT"
+        size = hyperparameters.map_size
+        algorithm = hyperparameters.algorithm.rpartition(":")[2]
+        return f"{algorithm}-{size}x{size}-{hyperparameters.num_agents}"
+
+    def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
+        """What decides whether weights fit: algorithm, board, observation, actions, network."""
+        if config.algo_class.__name__ == "EXIT":
+            return {"algorithm": "EXIT", "games": config.games}
+        if config.algo_class is not MXNet:
+            strength.check_share(config.ladder_share)
+        environment = make_vector(1, config.env_config)
+        if config.model_config.get("head_plane") not in (None, head_plane(config.env_config)):
+            raise HyperparameterError(
+                "rl.training.config.env_config.observation was given, but the network was told "
+                "of another one; name observations by `observation`"
+            )
+        if config.algo_class is not MXNet:
+            kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else PolicyNetwork
+            shape = environment.single_observation_space.shape
+            check_network(kind, shape, config.model_config)
+            if config.start_from is not None:
+                network = build(kind, shape, len(MOVES), network_settings(config.model_config))
+                warm_start.check(network, environment, Path(config.start_from))
+        # Frozen policies that cannot play these games are refused here, before anything starts.
+        nobody = PastSelves(lambda weights: weights)
+        Opponents(config.env_config["opponents"], environment, np.random.default_rng(), nobody)
+        return {
+            "algorithm": config.algo_class.__name__,
+            "board size": [config.env_config["width"], config.env_config["height"]],
+            "observation": environment.observation.to_dict(),
+            "observation shape": list(environment.single_observation_space.shape),
+            "actions": list(MOVES),
+            "network": network_settings(config.model_config),
+            **({"policies": sorted(config.policies)} if len(config.policies) > 1 else {}),
+        }
+
+    def conclude(self, algorithm: Any, results: dict[str, Any]) -> None:
+        """Spend what is left of the ladder's share of the CPU time on what came of it."""
+        algorithm.conclude(results)
+
+    def record(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
+        """A game of what would be exported now, against itself."""
+        replay = algorithm.game() if hasattr(algorithm, "game") else None
+        if replay is None:
+            return None
+        replay.save(path)
+        return shown_game.film(replay) if filmed else None
+
+    def export(self, checkpoint: Path, model_dir: Path) -> Delivered:
+        """Write policy.onnx and policy.json, and tell how strong it is.
+
+        What EXIT trains is a search's evaluation.
+        """
+        record = strength.Record.of(checkpoint)
+        say(record.table())
+        if checkpoints.read_facts(checkpoint)["identity"]["algorithm"] == "EXIT":
+            return _export_champion(checkpoint, model_dir, record.line())
+        policy = export_checkpoint(checkpoint, model_dir / "policy.onnx")
+        return Delivered(record.line(), str(policy), f"battlesnake-gym serve --policy {policy}")
+
+
+def _export_champion(checkpoint: Path, model_dir: Path, strength: str) -> Delivered:
+    from battlesnake_heuristics.search.evaluation import Evaluation
+    from battlesnake_rl.mabs.exit.exit import CHAMPION
+
+    if not (checkpoint / CHAMPION).exists():
+        return Delivered(
+            strength,
+            "none, since no network was as good as the hand-set weights yet",
+            "the same command with more --minutes goes on",
+        )
+    champion = model_dir / CHAMPION
+    Evaluation.load(checkpoint / CHAMPION).save(champion)
+    return Delivered(strength, str(champion), f"battlesnake-gym runs {model_dir.parent}")
+
+
+def _beginning(given: str | None) -> str | None:
+    """What to go on from: as ``given``, or the channel `POLICY` of a job."""
+    channel = channel_folder(POLICY)
+    if given is not None and POLICY in channel_names():
+        raise HyperparameterError(
+            f"start_from is {given!r}, and there is a data channel {POLICY!r}; give one of the two"
+        )
+    return given if channel is None else str(channel)
+
+
+def _take_games(config: AlgorithmConfig) -> None:
+    """Learn from the recorded games of the channel `GAMES` of a job, if there is one.
+
+    Raises:
+        HyperparameterError: the algorithm does not learn from games of others.
+    """
+    if GAMES not in channel_names():
+        return
+    if not isinstance(config, DQNConfig):
+        raise HyperparameterError(
+            f"the data channel {GAMES!r} is for DQN and APEX: they learn from recorded games, "
+            f"{config.algo_class.__name__} does not; leave it out of fit()"
+        )
+    folder = channel_folder(GAMES)
+    # In a preflight nothing is there yet.
+    config.training(demonstrations={"games": str(folder or GAMES)})
+
+
+def _opponents(shares: Mapping[str, float]) -> dict[str, float]:
+    """``shares``, whose relative paths may be in the channel `OPPONENTS` of a job.
+
+    Raises:
+        HyperparameterError: nobody of the channel sits anywhere.
+    """
+    if OPPONENTS not in channel_names():
+        return absolute(shares)
+    folder = channel_folder(OPPONENTS)
+    brought = [name for name in shares if is_file(name) and not Path(path_of(name)).is_absolute()]
+    if not brought:
+        there = sorted(path.name for path in folder.iterdir()) if folder else []
+        raise HyperparameterError(
+            f"nobody plays who is in the data channel {OPPONENTS!r} ({', '.join(there)}); name "
+            'them in the hyperparameter opponents, such as {"policy:model": 0.2, "mine.zip": 0.1}'
+        )
+    if folder is None:  # a preflight: nobody is there yet
+        return {name: share for name, share in shares.items() if name not in brought}
+    return absolute(shares, folder)
+
+
+def _mind_the_slow_rules(hyperparameters: BattlesnakeHyperparameters) -> None:
+    """Refuse to train without the engine; where it is allowed, the log says what it costs."""
+    why = (
+        f"the compiled engine is missing ({build_check.why_not('battlesnake_gym.engine._engine')})"
+    )
+    if not hyperparameters.allow_slow_rules:
+        raise HyperparameterError(
+            f"{why}; {engine.SLOW}; to mend it: {build_check.REMEDY} (of a job: build its image "
+            "again from these sources), or allow it with allow_slow_rules"
+        )
+    say(f"{why}; {engine.SLOW}, as allow_slow_rules allows")
+
+
+def parser() -> Parser:
+    """The command's options."""
+    return BattlesnakeLauncher().parser("battlesnake-gym train")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Train; the exit status is that of `SageMakerRayLauncher.train_main`."""
+    return BattlesnakeLauncher.train_main(argv, prog="battlesnake-gym train")

@@ -1,0 +1,139 @@
+"""The IMPALA network: 64x64 pictures in, action logits and a value out, as an RLlib module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.apis import ValueFunctionAPI
+from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
+from torch import Tensor, nn
+
+from battlesnake_rl.mabs.policy.q_network import bfloat16_pays
+
+PICTURES_AT_ONCE = {"cpu": 128, "cuda": 2048}
+"""Larger batches go through the trunk in pieces of this many.
+
+A CPU loses a third of its speed when the pieces outgrow its caches; a GPU only lacks the memory.
+"""
+
+MODEL_CONFIG: dict[str, Any] = {"channels": [16, 32, 32], "width": 256, "bfloat16": "auto"}
+"""The settings of `ImpalaModule` and their defaults.
+
+``channels`` of the three stages, ``width`` of the dense layer; ``bfloat16``: ``"auto"`` (where the
+processor has it), ``True`` or ``False``.
+"""
+
+
+class ResidualBlock(nn.Module):
+    """Two 3x3 convolutions whose result is added to what went in."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, padding=1),
+        )
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, C, H, W) to the same."""
+        changed: Tensor = features + self.layers(features)
+        return changed
+
+
+class ImpalaTrunk(nn.Module):
+    """Features of pictures: (B, H, W, C) uint8 to (B, ``width``).
+
+    Each stage is a convolution, a pooling that halves the sides, and two residual blocks.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], channels: list[int], width: int) -> None:
+        super().__init__()
+        height, breadth, previous = shape
+        layers: list[nn.Module] = []
+        for count in channels:
+            layers += [
+                nn.Conv2d(previous, count, 3, padding=1),
+                nn.MaxPool2d(3, stride=2, padding=1),
+                ResidualBlock(count),
+                ResidualBlock(count),
+            ]
+            previous = count
+            height, breadth = (height + 1) // 2, (breadth + 1) // 2
+        layers += [nn.ReLU(), nn.Flatten(), nn.Linear(previous * height * breadth, width)]
+        self.layers = nn.Sequential(*layers, nn.ReLU())
+        self.width = width
+        # Pictures arrive with the colours last; in that order convolutions take half the time.
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Features of a batch of pictures; 255 stands for 1."""
+        device = pictures.device.type
+        half = torch.is_autocast_enabled(device)
+        scaled = pictures.to(torch.get_autocast_dtype(device) if half else torch.float32) / 255
+        features: Tensor = self.layers(scaled.permute(0, 3, 1, 2))
+        return features
+
+
+class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
+    """Policy and value on one `ImpalaTrunk`: PPO, APPO and IMPALA train it.
+
+    ``model_config`` as `MODEL_CONFIG`. With three colours and 15 actions it has 626,256 parameters.
+    """
+
+    def setup(self) -> None:
+        """Build the network."""
+        # RLlib adds settings of its own networks, which mean nothing here.
+        self.settings = {
+            key: self.model_config.get(key, default) for key, default in MODEL_CONFIG.items()
+        }
+        self.trunk = ImpalaTrunk(
+            self.observation_space.shape, self.settings["channels"], self.settings["width"]
+        )
+        self.policy = nn.Linear(self.trunk.width, int(self.action_space.n))
+        self.value = nn.Linear(self.trunk.width, 1)
+        # A policy that begins nearly uniform explores at first, whatever the pictures are.
+        nn.init.orthogonal_(self.policy.weight, gain=0.01)
+        nn.init.zeros_(self.policy.bias)
+
+    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
+        embeddings = self._features(batch[Columns.OBS])
+        return {
+            Columns.ACTION_DIST_INPUTS: self.policy(embeddings),
+            Columns.EMBEDDINGS: embeddings,
+        }
+
+    def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
+        """Values (B,). Without ``embeddings``, as advantages are estimated, without gradients."""
+        if embeddings is not None:
+            values: Tensor = self.value(embeddings).squeeze(-1)
+            return values
+        with torch.no_grad():
+            return self.compute_values(batch, self._features(batch[Columns.OBS]))
+
+    def _features(self, pictures: Tensor, trunk: ImpalaTrunk | None = None) -> Tensor:
+        """Features in full precision; the trunk computes in half where that is faster."""
+        trunk = trunk or self.trunk
+        choice = self.settings["bfloat16"]
+        enabled = bfloat16_pays(pictures.device) if choice == "auto" else bool(choice)
+        pieces = torch.split(pictures, PICTURES_AT_ONCE[pictures.device.type])
+        with torch.autocast(pictures.device.type, torch.bfloat16, enabled=enabled):
+            features = torch.cat([trunk(piece) for piece in pieces])
+        return features.float()
+
+
+def check_model_config(model_config: Mapping[str, Any]) -> None:
+    """Refuse settings that `ImpalaModule` does not have.
+
+    Raises:
+        ValueError: an unknown key.
+    """
+    if unknown := sorted(set(model_config) - set(MODEL_CONFIG)):
+        raise ValueError(
+            f"custom_options of impala_cnn has no key {unknown[0]!r}; "
+            f"its keys are {', '.join(MODEL_CONFIG)}"
+        )

@@ -1,0 +1,107 @@
+"""Experiment files as in the competition's starter kit, read into hyperparameters.
+
+A file holds one experiment: its name, and under it ``env``, ``run``, ``stop`` and ``config``. What
+stands in ``config`` are RLlib's settings, with ``env_config``, ``model`` and ``callbacks`` among
+them. The kit's own files are read as they are (`starter_kit`), and each change is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from battlesnake_gym.common.nearest import unknown
+from battlesnake_rl.launcher.launch.hyperparameters import CONFIG_PREFIX
+from battlesnake_rl.launcher.launch.job import say
+from battlesnake_rl.procgen.starter_kit import MODEL_KEYS, translated
+
+FOLDER = Path(__file__).with_name("experiment_files")
+
+STOP = {
+    "timesteps_total": "timesteps",
+    "training_iteration": "num_iters",
+    "time_total_s": "minutes",
+}
+"""The conditions under ``stop`` and the hyperparameters that they set."""
+
+
+class ExperimentError(ValueError):
+    """An experiment that is not there, or whose file is not as it must be."""
+
+
+def names() -> list[str]:
+    """The experiments there are."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def read(experiment: str) -> dict[str, Any]:
+    """The hyperparameters of an experiment: the name of one of `names`, or a file's path.
+
+    Raises:
+        ExperimentError: there is no such experiment, or its file has faults: all are named.
+    """
+    path = Path(experiment) if experiment.endswith((".yaml", ".yml")) else _named(experiment)
+    if not path.is_file():
+        raise ExperimentError(f"there is no experiment file {path}")
+    try:
+        content = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise ExperimentError(f"{path} is not YAML: {error}") from None
+    if not isinstance(content, dict) or len(content) != 1:
+        raise ExperimentError(f"{path} must hold one experiment: a name with all else under it")
+    (body,) = content.values()
+    if isinstance(body, dict):
+        body, changes = translated(body)
+        for change in changes:
+            say(f"{path.name}: {change}")
+    if faults := _faults(body):
+        raise ExperimentError(f"{path} cannot be run:\n" + "\n".join(f"  {f}" for f in faults))
+    return _hyperparameters(body)
+
+
+def _named(experiment: str) -> Path:
+    if experiment not in names():
+        raise ExperimentError(
+            f"{unknown('experiment', experiment, names())}; or give the path of a .yaml file"
+        )
+    return FOLDER / f"{experiment}.yaml"
+
+
+def _faults(body: Any) -> list[str]:
+    """Everything that is wrong with an experiment, so that one edit sets it right."""
+    if not isinstance(body, dict):
+        return ["under the name must stand env, run, stop and config"]
+    faults: list[str] = []
+    strange = [key for key in body if key not in ("env", "run", "stop", "config")]
+    faults += [f"{key}: unknown; there are env, run, stop and config" for key in strange]
+    for part in ("stop", "config"):
+        if not isinstance(body.get(part, {}), dict):
+            return [*faults, f"{part}: must be a table of settings"]
+    unknown = [key for key in body.get("stop", {}) if key not in STOP]
+    faults += [f"stop.{key}: unknown; there are {', '.join(STOP)}" for key in unknown]
+    model = body.get("config", {}).get("model", {})
+    if not isinstance(model, dict) or set(model) - set(MODEL_KEYS):
+        faults.append(f"config.model: there are {', '.join(MODEL_KEYS)}; write a "
+                      "network of your own into models/")  # fmt: skip
+    return faults
+
+
+def _hyperparameters(body: Mapping[str, Any]) -> dict[str, Any]:
+    config = dict(body.get("config", {}))
+    values: dict[str, Any] = {}
+    for key, name in (("run", "algorithm"), ("env", "env")):
+        if key in body:
+            values[name] = body[key]
+    for key, value in body.get("stop", {}).items():
+        values |= {"minutes": value / 60} if key == "time_total_s" else {STOP[key]: value}
+    values |= config.pop("model", {})
+    for key, name in (
+        *(("env_config", "env_config"), ("callbacks", "callbacks"), ("seed", "seed")),
+        ("num_env_runners", "num_workers"),
+    ):
+        if key in config:
+            values[name] = config.pop(key)
+    return values | {CONFIG_PREFIX + key: value for key, value in config.items()}

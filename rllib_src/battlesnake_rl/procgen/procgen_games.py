@@ -1,0 +1,78 @@
+"""The 16 games: what each can be asked for, how long it lasts, what its rewards mean."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class RewardRange(NamedTuple):
+    """Mean episode rewards between which a score is measured."""
+
+    blind: float
+    """Of an agent trained without seeing the game."""
+    best: float
+    """The most that can be had, or what the best known agents reach."""
+
+
+class ProcgenGame(NamedTuple):
+    """What is known of one game."""
+
+    max_turns: int
+    """Turns after which a level is cut off."""
+    easy: RewardRange
+    hard: RewardRange
+    more_modes: tuple[str, ...] = ()
+    """Its distribution modes beside easy and hard."""
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """All its distribution modes."""
+        return ("easy", "hard", *self.more_modes)
+
+
+_EXPLORATION = ("exploration",)
+_MEMORY_EXPLORATION = ("memory", "exploration")
+
+# Reward ranges: Cobbe et al., "Leveraging Procedural Generation to Benchmark Reinforcement
+# Learning" (2020), appendix C.
+GAMES: dict[str, ProcgenGame] = {
+    "bigfish": ProcgenGame(6000, RewardRange(1, 40), RewardRange(0, 40)),
+    "bossfight": ProcgenGame(4000, RewardRange(0.5, 13), RewardRange(0.5, 13)),
+    "caveflyer": ProcgenGame(1000, RewardRange(3.5, 12), RewardRange(2, 13.4), _MEMORY_EXPLORATION),
+    "chaser": ProcgenGame(1000, RewardRange(0.5, 13), RewardRange(0.5, 14.2), ("extreme",)),
+    "climber": ProcgenGame(1000, RewardRange(2, 12.6), RewardRange(1, 12.6), _EXPLORATION),
+    "coinrun": ProcgenGame(1000, RewardRange(5, 10), RewardRange(5, 10), _EXPLORATION),
+    "dodgeball": ProcgenGame(
+        1000, RewardRange(1.5, 19), RewardRange(1.5, 19), ("extreme", "memory")
+    ),
+    "fruitbot": ProcgenGame(1000, RewardRange(-1.5, 32.4), RewardRange(-0.5, 27.2)),
+    "heist": ProcgenGame(1000, RewardRange(3.5, 10), RewardRange(2, 10), _MEMORY_EXPLORATION),
+    "jumper": ProcgenGame(1000, RewardRange(3, 10), RewardRange(1, 10), _MEMORY_EXPLORATION),
+    "leaper": ProcgenGame(
+        500, RewardRange(3, 10), RewardRange(1.5, 10), ("extreme", "exploration")
+    ),
+    "maze": ProcgenGame(500, RewardRange(5, 10), RewardRange(4, 10), _MEMORY_EXPLORATION),
+    "miner": ProcgenGame(1000, RewardRange(1.5, 13), RewardRange(1.5, 20), ("memory",)),
+    "ninja": ProcgenGame(1000, RewardRange(3.5, 10), RewardRange(2, 10), _EXPLORATION),
+    "plunder": ProcgenGame(4000, RewardRange(4.5, 30), RewardRange(3, 30)),
+    "starpilot": ProcgenGame(1000, RewardRange(2.5, 64), RewardRange(1.5, 35), ("extreme",)),
+}
+"""All games by name."""
+
+
+def normalized_score(reward: float, env_name: str, distribution_mode: str = "easy") -> float:
+    """A mean episode reward as a part of the way from a blind agent (0) to the best (1).
+
+    Raises:
+        ValueError: the mode has no published range (only easy and hard have).
+
+    >>> normalized_score(20.5, "bigfish")
+    0.5
+    """
+    if distribution_mode not in ("easy", "hard"):
+        raise ValueError(
+            f"distribution_mode {distribution_mode!r} has no published range of rewards; "
+            "scores can be normalized in the modes easy and hard"
+        )
+    blind, best = getattr(GAMES[env_name], distribution_mode)
+    return float((reward - blind) / (best - blind))

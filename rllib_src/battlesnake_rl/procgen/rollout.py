@@ -1,0 +1,220 @@
+"""``battlesnake-gym rollout`` and ``rollout.py``: what a trained agent does on Procgen's games."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.rl_module.rl_module import RLModule
+from tqdm import tqdm
+
+from battlesnake_gym.common.command_line import Parser, add_json, refuse, write_json
+from battlesnake_gym.common.files import write_atomically
+from battlesnake_rl.launcher.runs import checkpoints
+from battlesnake_rl.procgen.env_config import complete, held_out
+from battlesnake_rl.procgen.procgen_environment import VectorProcgen
+from battlesnake_rl.procgen.procgen_playing import Act, Episode, acting, play, score
+from battlesnake_rl.procgen.train_procgen import ProcgenHyperparameters, configure
+from battlesnake_rl.procgen.video import FORMATS, write_video
+
+MODULE = Path("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
+"""Where the network stands in a checkpoint."""
+
+
+def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = None) -> Act:
+    """The agent of a checkpoint; it draws its actions unless ``greedy``.
+
+    Its network is built here, from the checkpoint's facts and, where it is one's own, the file in
+    ``models/``; of the checkpoint's files only the weights are read.
+
+    Raises:
+        CheckpointError: there is none, or its weights are more than weights.
+        ValueError: it names an algorithm or a network that is not here.
+    """
+    module = _build(checkpoints.read_facts(checkpoint))
+    module.set_state(checkpoints.load_numbers(checkpoint / MODULE / "module_state.pkl"))
+    torch.manual_seed(np.random.SeedSequence(seed).generate_state(1)[0])
+    return acting(module, greedy=greedy)
+
+
+def _build(facts: Mapping[str, Any]) -> RLModule:
+    """The network of a checkpoint with these facts, untrained."""
+    identity = facts["identity"]
+    given = {
+        name: facts["hyperparameters"].get(name, getattr(ProcgenHyperparameters, name))
+        for name in ("algorithm", "custom_model", "custom_preprocessor")
+    }
+    config = configure(
+        given["algorithm"],
+        env=identity["env"],
+        env_config=identity["env_config"],
+        custom_model=given["custom_model"],
+        custom_preprocessor=given["custom_preprocessor"],
+        custom_options=identity["network settings"],
+    )
+    games = VectorProcgen(1, identity["env_config"])
+    spaces = (games.single_observation_space, games.single_action_space)
+    games.close()
+    return config.get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces}).build()
+
+
+def save_rollouts(path: Path, episodes: Sequence[Episode]) -> None:
+    """Write episodes as compressed numpy arrays (.npz), one after the other.
+
+    ``observations`` uint8 (frames, 64, 64, 3), ``actions`` int64 and ``rewards`` float32 (turns);
+    of each episode ``lengths`` in turns (it has one frame more), ``level_seeds``, ``terminated``.
+    """
+    arrays = {
+        "observations": np.array(
+            [frame for one in episodes for frame in one.observations], dtype=np.uint8
+        ),
+        "actions": np.array([action for one in episodes for action in one.actions], np.int64),
+        "rewards": np.array([reward for one in episodes for reward in one.rewards], np.float32),
+        "lengths": np.array([len(one.actions) for one in episodes], dtype=np.int64),
+        "level_seeds": np.array([one.level_seed for one in episodes], dtype=np.int64),
+        "terminated": np.array([one.terminated for one in episodes], dtype=np.bool_),
+    }
+
+    def write(draft: Path) -> None:
+        with draft.open("wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+    write_atomically(path, write)
+
+
+LEVELS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "training": complete,
+    "held-out": held_out,
+    "all": lambda env_config: complete(env_config) | {"num_levels": 0},
+}
+"""On which levels to play, and how that changes the ``env_config`` of the training."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """``rollout.py``; the exit status is 2 where something is refused."""
+    arguments = parser().parse_args(argv)
+    try:
+        return _run(arguments)
+    except ValueError as error:
+        return refuse("battlesnake-gym rollout", error)
+
+
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
+        prog="battlesnake-gym rollout",
+        description="Let a trained agent play: scores, rollouts, videos, and how well it does on "
+        "levels that it was not trained on.",
+        epilog="example: rollout runs/impala-baseline-bigfish --episodes 100 --levels training "
+        "held-out",
+    )
+    parser.add_argument("checkpoint", type=Path, help="a checkpoint, or a run: its newest one")
+    parser.add_argument("--run", help="the algorithm; refused unless it is the checkpoint's")
+    parser.add_argument("--env", help="the environment; refused unless it is the checkpoint's")
+    parser.add_argument(
+        "--episodes", type=int, default=0, help="complete episodes to play (instead of --steps)"
+    )
+    parser.add_argument("--steps", type=int, default=10_000, help="turns")
+    parser.add_argument(
+        "--config",
+        type=json.loads,
+        default={},
+        metavar="JSON",
+        help='changes of the env_config, such as {"distribution_mode": "hard"}',
+    )
+    parser.add_argument(
+        "--levels",
+        nargs="+",
+        choices=list(LEVELS),
+        default=["training"],
+        help="play on these levels, each in turn; of two or more the differences to the first are "
+        "told: the generalization gap",
+    )
+    parser.add_argument("--greedy", action="store_true", help="always the likeliest action")
+    parser.add_argument("--num-envs", type=int, default=16, help="games at once")
+    parser.add_argument("--seed", type=int, default=0, help="of levels and actions")
+    parser.add_argument("--out", type=Path, metavar="FILE.npz", help="save the rollouts")
+    parser.add_argument("--video-dir", type=Path, metavar="DIR", help="save a video an episode")
+    parser.add_argument("--video-format", choices=FORMATS, default="mp4")
+    add_json(parser)
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.episodes < 0 or arguments.steps < 1 or arguments.num_envs < 1:
+        raise ValueError("--episodes, --steps and --num-envs must be positive numbers")
+    if arguments.out is not None and arguments.out.suffix != ".npz":
+        raise ValueError(f"--out must end in .npz, got {arguments.out}")
+    if (arguments.out or arguments.video_dir) and len(arguments.levels) > 1:
+        raise ValueError("rollouts and videos are of one kind of --levels at a time")
+    checkpoint = checkpoints.find(arguments.checkpoint)
+    identity = checkpoints.read_facts(checkpoint)["identity"]
+    for flag, key in (("run", "algorithm"), ("env", "env")):
+        if getattr(arguments, flag) not in (None, identity[key]):
+            raise ValueError(
+                f"--{flag} is {getattr(arguments, flag)} but {checkpoint} is of {identity[key]}"
+            )
+    trained_on = complete(identity["env_config"] | arguments.config)
+    played_on = {levels: LEVELS[levels](trained_on) for levels in arguments.levels}
+    act = load_policy(checkpoint, greedy=arguments.greedy, seed=arguments.seed)
+    results: dict[str, dict[str, float]] = {}
+    for levels, env_config in played_on.items():
+        episodes = _play(arguments, env_config, act)
+        if not episodes:
+            raise ValueError(f"no episode ended within {arguments.steps} steps; give more --steps")
+        results[levels] = score(episodes, env_config)
+        if not arguments.json:
+            sys.stdout.write(_line(levels, env_config, results[levels]))
+            sys.stdout.write(_gap(results))
+    if arguments.json:
+        write_json({"game": identity["env_config"]["env_name"], "levels": results})
+    return 0
+
+
+def _gap(results: Mapping[str, Mapping[str, float]]) -> str:
+    """What the levels of the last result are harder than those of the first."""
+    (first, result), levels = (list(results.values())[i] for i in (0, -1)), list(results)
+    if len(levels) < 2:
+        return ""
+    gap = first["reward"] - result["reward"]
+    return f"gap from {levels[0]} to {levels[-1]} levels: {gap:.2f}\n"
+
+
+def _play(arguments: argparse.Namespace, env_config: Mapping[str, Any], act: Act) -> list[Episode]:
+    num_envs = min(arguments.num_envs, arguments.episodes or arguments.num_envs)
+    games = VectorProcgen(num_envs, env_config)
+    episodes = play(
+        games,
+        act,
+        episodes=arguments.episodes,
+        steps=arguments.steps,
+        seed=arguments.seed,
+        keep_frames=bool(arguments.out or arguments.video_dir),
+    )
+    games.close()
+    if arguments.out is not None:
+        save_rollouts(arguments.out, episodes)
+    if arguments.video_dir is not None:
+        arguments.video_dir.mkdir(parents=True, exist_ok=True)
+        for number, one in enumerate(tqdm(episodes, unit="videos", disable=None)):
+            name = f"{env_config['env_name']}-{number:03d}.{arguments.video_format}"
+            write_video(arguments.video_dir / name, one.observations)
+    return episodes
+
+
+def _line(levels: str, env_config: Mapping[str, Any], result: Mapping[str, float]) -> str:
+    normalized = result.get("normalized_score")
+    return (
+        f"{env_config['env_name']} on {levels} levels: reward {result['reward']:.2f} "
+        f"± {result['standard_error']:.2f} over {result['episodes']:.0f} episodes, "
+        f"length {result['length']:.1f}"
+        + ("" if normalized is None else f", normalized score {normalized:.3f}")
+        + "\n"
+    )

@@ -1,0 +1,259 @@
+"""One Procgen training: its hyperparameters, RLlib's configuration and the launcher."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.tune.registry import register_env
+
+from battlesnake_gym.common.command_line import Parser
+from battlesnake_gym.common.nearest import unknown
+from battlesnake_rl.launcher.launch.hyperparameters import (
+    CONFIG_PREFIX,
+    HyperparameterError,
+    option,
+)
+from battlesnake_rl.launcher.ray_launcher import Delivered, Hyperparameters, SageMakerRayLauncher
+from battlesnake_rl.launcher.runs.training_run import CSV_COLUMNS
+from battlesnake_rl.procgen import generalization, plugins, procgen_experiments
+from battlesnake_rl.procgen.env_config import complete
+from battlesnake_rl.procgen.impala_network import ImpalaModule, check_model_config
+from battlesnake_rl.procgen.kit_files import preprocessed
+from battlesnake_rl.procgen.procgen_environment import (
+    ENV_NAME,
+    STACKED_ENV_NAME,
+    VectorProcgen,
+    make_env,
+    make_stacked_env,
+)
+from battlesnake_rl.procgen.procgen_ppo import ProcgenPPOConfig
+from battlesnake_rl.procgen.recipe import recipe
+
+ENVIRONMENTS = {ENV_NAME: make_env, STACKED_ENV_NAME: make_stacked_env}
+"""The environments by the names of the competition's starter kit."""
+
+DEFAULT_EXPERIMENT = "impala-baseline"
+PROG = "battlesnake-gym train-procgen"
+
+
+@dataclass(frozen=True)
+class ProcgenHyperparameters(Hyperparameters):
+    """What to play and how to learn; an experiment file sets most of them."""
+
+    algorithm: str = option("ProcgenPPO", "ProcgenPPO, one of RLlib's, or a file in algorithms/")
+    experiment: str = option(DEFAULT_EXPERIMENT, "a named experiment, or an experiment file")
+    env: str = option(ENV_NAME, f"the environment: {' or '.join(ENVIRONMENTS)}")
+    env_name: str | None = option(None, "the game, over that of the experiment")
+    env_config: dict[str, Any] | None = option(  # noqa: RUF009  (it makes a field)
+        None, "what to play (battlesnake_rl.procgen.env_config)"
+    )
+    custom_model: str | None = option(
+        "impala_cnn", "the network: impala_cnn or a file in models/; null: the algorithm's own"
+    )
+    custom_options: dict[str, Any] | None = option(  # noqa: RUF009
+        None, "settings of the network"
+    )
+    custom_preprocessor: str | None = option(
+        None, "what observations go through before the network: a file in preprocessors/"
+    )
+    callbacks: str | None = option(None, "a file in callbacks/, or the path of a .py")
+
+
+class ProcgenLauncher(SageMakerRayLauncher):
+    """Train an agent on one of Procgen's 16 games.
+
+    An experiment, a name or a .yaml file, says with what and for how long; flags go over it. The
+    run goes to RUNS/NAME: progress.csv, tensorboard/ and checkpoints/. Examples:
+
+      train-procgen --env-name bigfish
+      train-procgen -f starter-example --env-name starpilot
+      train-procgen --run IMPALA --minutes 5 --rl.training.config.lr 1e-4
+      train-procgen --games all --frames 1000000
+    """
+
+    hyperparameters_class = ProcgenHyperparameters
+    csv_columns = CSV_COLUMNS | generalization.COLUMNS
+
+    def register_env_creator(self) -> None:
+        """Register the environments under the names that the starter kit has for them."""
+        register()
+
+    def presets(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The hyperparameters of the experiment; a stop condition that is given replaces all."""
+        values = procgen_experiments.read(given.get("experiment", DEFAULT_EXPERIMENT))
+        stops = ("num_iters", "minutes", "timesteps")
+        if any(name in given for name in stops):
+            values = {name: value for name, value in values.items() if name not in stops}
+        _check_network(values | dict(given))
+        return values
+
+    def get_experiment_config(self, hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
+        """The configuration of the named algorithm, network and callbacks on the wanted game."""
+        game = {} if hyperparameters.env_name is None else {"env_name": hyperparameters.env_name}
+        return configure(
+            hyperparameters.algorithm,
+            env=hyperparameters.env,
+            env_config=(hyperparameters.env_config or {}) | game,
+            custom_model=hyperparameters.custom_model,
+            custom_options=hyperparameters.custom_options,
+            custom_preprocessor=hyperparameters.custom_preprocessor,
+            callbacks=hyperparameters.callbacks,
+        ).debugging(seed=hyperparameters.seed, log_level="ERROR")
+
+    def check_machine(self, config: AlgorithmConfig) -> None:
+        """Begin a game: its packages are large, and an image may do without them."""
+        games = VectorProcgen(1, config.env_config)
+        try:
+            games.reset(seed=0)
+        except ImportError as error:
+            raise HyperparameterError(
+                f"{error}. The image of a job has it if it is built from "
+                "deployment/training/Dockerfile"
+            ) from None
+        games.close()
+
+    def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
+        """None where there are few CPUs: sampling and learning in turn, both use all of them.
+
+        Of games that are to be shared each runner gets as many, so that some CPUs may be left.
+        """
+        if cpus <= 4:
+            return 0
+        most = super().default_workers(config, cpus)
+        shared = config.games if isinstance(config, ProcgenPPOConfig) else None
+        if shared is None:
+            return most
+        return max(runners for runners in range(1, most + 1) if shared % runners == 0)
+
+    def announce(self, config: AlgorithmConfig) -> str:
+        """The recipe: games, turns, batches and losses."""
+        return recipe(config)
+
+    def default_name(self, hyperparameters: ProcgenHyperparameters) -> str:
+        """The experiment and the game."""
+        game = hyperparameters.env_name or complete(hyperparameters.env_config or {})["env_name"]
+        return f"{Path(hyperparameters.experiment).stem}-{game}"
+
+    def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
+        """What decides whether a checkpoint can go on: algorithm, game and network."""
+        generalization.check(config)
+        spec = config.rl_module_spec
+        return {
+            "algorithm": config.algo_class.__name__,
+            "env": config.env,
+            "env_config": dict(config.env_config),
+            "network": getattr(spec.module_class, "__name__", None),
+            "network settings": dict(spec.model_config or {}),
+        }
+
+    def export(self, checkpoint: Path, model_dir: Path) -> Delivered:
+        """Nothing is made of the checkpoint, which plays as it is."""
+        return Delivered(
+            strength="the reward of games, in progress.csv; a rollout plays more of them",
+            model=f"{checkpoint}, a checkpoint of RLlib's",
+            next=f"battlesnake-gym rollout {checkpoint}",
+        )
+
+    def parser(self, prog: str | None) -> Parser:
+        """The usual options, and the starter kit's words for two of the hyperparameters."""
+        parser = super().parser(prog)
+        add_games_options(parser)
+        parser.add_argument(
+            *("-f", "--config-file"),
+            dest="hyperparameter.experiment",
+            default=argparse.SUPPRESS,
+            metavar="FILE",
+            help="the same as --experiment",
+        )
+        parser.add_argument(
+            "--run",
+            dest="hyperparameter.algorithm",
+            default=argparse.SUPPRESS,
+            metavar="NAME",
+            help="the same as --algorithm",
+        )
+        return parser
+
+
+def _check_network(values: Mapping[str, Any]) -> None:
+    """Refuse RLlib's words for a network where they would do nothing."""
+    rllibs_own = values.get("custom_model", "impala_cnn") is None
+    for name in values:
+        if not name.startswith(CONFIG_PREFIX):
+            continue
+        field = name.removeprefix(CONFIG_PREFIX).split(".")[0]
+        if field == "model" or (field == "model_config" and not rllibs_own):
+            raise HyperparameterError(
+                f"{name} would do nothing; set custom_options, or with custom_model null "
+                f"{CONFIG_PREFIX}model_config"
+            )
+
+
+def register() -> None:
+    """Register the environments with RLlib."""
+    for name, make in ENVIRONMENTS.items():
+        register_env(name, make)
+
+
+def configure(
+    algorithm: str,
+    *,
+    env: str = ENV_NAME,
+    env_config: Mapping[str, Any],
+    custom_model: str | None = "impala_cnn",
+    custom_options: Mapping[str, Any] | None = None,
+    custom_preprocessor: str | None = None,
+    callbacks: str | None = None,
+) -> AlgorithmConfig:
+    """RLlib's configuration of an algorithm on a game.
+
+    Raises:
+        ValueError: a name that nobody has, with those there are, or an impossible setting.
+    """
+    if env not in ENVIRONMENTS:
+        raise ValueError(unknown("env", env, ENVIRONMENTS))
+    stack = {"frame_stack": 4} if env == STACKED_ENV_NAME else {}
+    config = plugins.find_algorithm(algorithm).get_default_config()
+    config.environment(env, env_config=complete(stack | dict(env_config)))
+    # One batch of games a runner, and so one forward pass for all of them.
+    config.env_runners(gym_env_vectorize_mode="vector_entry_point")
+    config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))
+    generalization.set_up(config)
+    if custom_model is None and custom_preprocessor is not None:
+        raise ValueError(
+            f"custom_preprocessor is {custom_preprocessor}, but custom_model is null: it goes "
+            "before a network of ours or of a file in models/"
+        )
+    if custom_model is not None:
+        model = plugins.find_model(custom_model)
+        options = dict(custom_options or {})
+        if model is ImpalaModule:
+            check_model_config(options)
+        if custom_preprocessor is not None:
+            model = preprocessed(model, plugins.find_preprocessor(custom_preprocessor))
+        config.rl_module(rl_module_spec=RLModuleSpec(module_class=model, model_config=options))
+    if callbacks is not None:
+        config.callbacks(plugins.find_callbacks(callbacks))
+    return config
+
+
+def add_games_options(parser: argparse.ArgumentParser) -> None:
+    """The options of many games with one command; see `all_games`."""
+    group = parser.add_argument_group("many games, one after the other")
+    group.add_argument(
+        "--games",
+        help="all, or names with commas between them: each is trained and scored on training "
+        "levels and on all (the experiment is easy-200 unless another is named)",
+    )
+    group.add_argument("--frames", type=int, help="what each training sees; needs --games")
+    group.add_argument("--seeds", type=int, help="trainings of each game (default: 1)")
+    group.add_argument(
+        "--episodes", type=int, help="played on each kind of levels at the end (default: 100)"
+    )

@@ -1,1 +1,0 @@
-"""Examples of networks of one's own; `procgen_rllib.plugins` finds them by the file's name."""

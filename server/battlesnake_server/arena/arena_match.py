@@ -1,0 +1,233 @@
+"""A match of two sides that goes on until it is known which is better (`battlesnake_heuristics.judge.sprt`)."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy.engine import Engine
+from sqlalchemy.orm import Session
+from tqdm import tqdm
+
+from battlesnake_gym.snakes import Bounded, Searcher
+from battlesnake_heuristics.judge.match import points_of, side_of_seats
+from battlesnake_heuristics.judge.sprt import Estimate, Sprt, estimate, pair_outcome
+from battlesnake_server.arena.database import StoredGame, load_games, patiently
+from battlesnake_server.arena.results import row
+from battlesnake_server.arena.tournament import (
+    Announce,
+    Result,
+    Setup,
+    entrants,
+    local_factory,
+    match_schedule,
+    play_fixtures,
+)
+
+
+@dataclass(slots=True)
+class Score:
+    """What the games of a match came to, side 0 first.
+
+    Pairs count in the order of the schedule, each when both its games and all pairs before it have
+    been played: who counted games as they end would count the short ones first.
+    """
+
+    points: dict[int, float]
+    """Of side 0, by the game's number."""
+
+    @classmethod
+    def of(cls, games: Sequence[StoredGame]) -> Score:
+        """The score of the games in the database."""
+        return cls({game.number: points_in(game) for game in games})
+
+    def outcome(self, first: int) -> int:
+        """Which kind the pair is that begins with the game ``first``."""
+        return pair_outcome(self.points[first] + self.points[first + 1])
+
+    @property
+    def pairs(self) -> list[int]:
+        """How many pairs had each of the five outcomes."""
+        counts = [0] * 5
+        for first in itertools.count(0, 2):
+            if first not in self.points or first + 1 not in self.points:
+                return counts
+            counts[self.outcome(first)] += 1
+        raise AssertionError("there are infinitely many numbers")
+
+    @property
+    def estimate(self) -> Estimate:
+        """How much stronger side 0 seems."""
+        return estimate(self.pairs)
+
+
+def points_in(game: StoredGame) -> float:
+    """What side 0 got in a game of a match: 1, 0, or 1/2."""
+    if not game.finished:
+        return 0.5
+    out_on = [seat.eliminated_on if seat.cause else None for seat in game.seats]
+    return points_of(side_of_seats(len(out_on), game.number), out_on)
+
+
+def check(setup: Setup) -> None:
+    """Raise ``ValueError`` where the set-up is no match, or its budget means nothing."""
+    if setup.sides and len(setup.snakes) != 2:
+        raise ValueError(f"--sprt compares two snakes, got {len(setup.snakes)}")
+    if setup.sides and (setup.per_game < 2 or setup.per_game % 2):
+        raise ValueError(
+            f"with --sprt two sides share the seats, so --per-game must be even, got "
+            f"{setup.per_game}; try 2 or 4"
+        )
+    if not setup.bounded:
+        return
+    if setup.positions is not None and setup.milliseconds is not None:
+        raise ValueError("give --positions or --milliseconds, not both")
+    everybody = entrants(setup.snakes)
+    if remote := [entrant.label for entrant in everybody if entrant.remote]:
+        raise ValueError(
+            f"{remote[0]} thinks elsewhere, where neither --positions nor --milliseconds of CPU "
+            "time can be held; give --timeout instead"
+        )
+    if setup.positions is not None and not any(
+        isinstance(local_factory(entrant)(1), Searcher | Bounded) for entrant in everybody
+    ):
+        raise ValueError(
+            f"none of {', '.join(entrant.label for entrant in everybody)} searches, so "
+            "--positions means nothing; leave it out, or give --milliseconds"
+        )
+
+
+def run(
+    engine: Engine,
+    tournament: int,
+    setup: Setup,
+    sprt: Sprt,
+    most_games: int | None,
+    jobs: int,
+    replays: Path | None = None,
+    announce: Announce | None = None,
+) -> None:
+    """Play until the test knows its answer, or ``most_games`` were played; each game is stored."""
+    if replays is not None:
+        replays.mkdir(parents=True, exist_ok=True)
+    labels = [entrant.label for entrant in entrants(setup.snakes)]
+    score = Score.of(patiently(engine, lambda session: load_games(session, tournament)))
+    if is_over(score, sprt, most_games):
+        return
+    fixtures = (
+        fixture
+        for fixture in itertools.islice(match_schedule(setup.per_game, setup.seed), most_games)
+        if fixture.number not in score.points
+    )
+    with (
+        contextlib.closing(play_fixtures(setup, fixtures, jobs, replays, announce)) as results,
+        tqdm(total=most_games, initial=len(score.points), unit="game", disable=None) as bar,
+    ):
+        for result in results:
+            score.points[result.fixture.number] = _store(engine, result, tournament, labels)
+            bar.update()
+            tell(score, sprt, bar)
+            if is_over(score, sprt, most_games):
+                return
+
+
+def _store(engine: Engine, result: Result, tournament: int, labels: Sequence[str]) -> float:
+    """Keep a game that was played; returns the points of side 0."""
+
+    def add(session: Session) -> float:
+        game = row(result, tournament, labels)
+        session.add(game)
+        session.commit()
+        return points_in(game)
+
+    return patiently(engine, add)
+
+
+def is_over(score: Score, sprt: Sprt, most_games: int | None) -> bool:
+    """Whether the answer is known, or no more games are to be played."""
+    pairs = score.pairs
+    return sprt.decide(pairs) is not None or 2 * sum(pairs) >= (most_games or sys.maxsize)
+
+
+def tell(score: Score, sprt: Sprt, bar: tqdm[Any]) -> None:
+    """Say how it stands: on the bar, or where there is none in a line whenever pairs double."""
+    pairs = score.pairs
+    text = f"{estimate(pairs)}, LLR {float(sprt.llr(pairs)):.2f} of {_range(sprt)}"
+    if not bar.disable:
+        bar.set_postfix_str(text)
+    elif sum(pairs).bit_count() == 1 and len(score.points) == 2 * sum(pairs):
+        sys.stderr.write(f"{2 * sum(pairs)} games: {text}\n")
+
+
+def _range(sprt: Sprt) -> str:
+    low, high = sprt.bounds
+    return f"{low:.2f} to {high:.2f}"
+
+
+def to_json(games: Sequence[StoredGame], setup: Setup, sprt: Sprt) -> dict[str, Any]:
+    """The match for scripts; ``verdict`` is "H1", "H0" or None, ``elo`` that of the first snake."""
+    pairs = Score.of(games).pairs
+    seen = estimate(pairs)
+    return {
+        "snakes": [entrant.label for entrant in entrants(setup.snakes)],
+        "verdict": sprt.decide(pairs),
+        "elo0": sprt.elo0,
+        "elo1": sprt.elo1,
+        "llr": round(float(sprt.llr(pairs)), 3),
+        "bounds": [round(bound, 3) for bound in sprt.bounds],
+        "games": 2 * seen.pairs,
+        "score": seen.score,
+        "elo": _finite(seen.elo),
+        "low": _finite(seen.low),
+        "high": _finite(seen.high),
+        "pairs": pairs,
+        "milliseconds": milliseconds(games),
+    }
+
+
+def _finite(elo: float) -> float | None:
+    """JSON has no infinity."""
+    return elo if np.isfinite(elo) else None
+
+
+def milliseconds(games: Sequence[StoredGame]) -> list[float]:
+    """What a move of each side took on average."""
+    spent: list[list[float]] = [[], []]
+    for game in games:
+        for side, seat in zip(side_of_seats(len(game.seats), game.number), game.seats, strict=True):
+            spent[side] += seat.latencies
+    return [round(float(np.mean(values)), 2) if values else 0.0 for values in spent]
+
+
+VERDICTS = {
+    "H1": "{one} is better than {other}: {elo1:g} Elo or more rather than {elo0:g}",
+    "H0": "{one} is not {elo1:g} Elo better than {other}, rather {elo0:g} or less",
+    None: "not decided",
+}
+
+
+def text(games: Sequence[StoredGame], setup: Setup, sprt: Sprt) -> str:
+    """The match for people."""
+    result = to_json(games, setup, sprt)
+    one, other = result["snakes"]
+    verdict = VERDICTS[result["verdict"]].format(
+        one=one, other=other, elo0=sprt.elo0, elo1=sprt.elo1
+    )
+    counts = result["pairs"]
+    return (
+        f"{verdict} (LLR {result['llr']:.2f} of {_range(sprt)})\n"
+        f"{one} against {other}: {estimate(counts)}, "
+        f"{result['score']:.1%} of the points in {result['games']} games\n"
+        f"pairs of games by points: {_listed(counts)}\n"
+        f"milliseconds a move: {result['milliseconds'][0]} against {result['milliseconds'][1]}\n"
+    )
+
+
+def _listed(counts: Sequence[int]) -> str:
+    return ", ".join(f"{points / 2:g} in {count}" for points, count in enumerate(counts))

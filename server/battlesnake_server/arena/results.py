@@ -1,0 +1,233 @@
+"""What a tournament came to, as a table for people and as JSON for scripts."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from battlesnake_server.arena.database import Seat, StoredGame, patiently
+from battlesnake_server.arena.ratings import Rating, Ratings, rank
+from battlesnake_server.arena.tournament import Result, Setup, entrants
+
+ALIVE = "alive"
+
+
+def row(result: Result, tournament: int, labels: Sequence[str]) -> StoredGame:
+    """A game as the database keeps it; ``labels`` are those of the tournament's snakes."""
+    return StoredGame(
+        tournament_id=tournament,
+        number=result.fixture.number,
+        uuid=result.uuid,
+        seed=result.fixture.seed,
+        turns=result.turns,
+        finished=result.finished,
+        replay=result.replay,
+        seats=[
+            Seat(
+                seat=seat,
+                snake=labels[result.fixture.seats[seat]],
+                won=seat == result.winner,
+                **asdict(record),
+            )
+            for seat, record in enumerate(result.seats)
+        ],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StandingLine:
+    """One snake's results.
+
+    ``turns`` is the mean turn on which its games ended; ``endings`` counts how it died (``alive``
+    where it did not); ``p50`` and ``p99`` are latencies in milliseconds, None without a move;
+    ``problems`` counts moves that were late or broken, by kind.
+    """
+
+    snake: str
+    games: int
+    wins: int
+    draws: int
+    turns: float
+    endings: dict[str, int]
+    p50: float | None
+    p99: float | None
+    problems: dict[str, int]
+    rating: Rating
+
+
+@dataclass(slots=True)
+class History:
+    """What the games of one snake came to so far.
+
+    ``ratings`` are (mu, sigma) after each game; ``openings`` counts how it began and how many of
+    those games it won; ``killers`` counts who ended it; ``against`` has, by opponent, the games in
+    which this one lasted longer, as long, and shorter.
+    """
+
+    games: int = 0
+    wins: int = 0
+    draws: int = 0
+    turns: int = 0
+    endings: Counter[str] = field(default_factory=Counter)
+    latencies: Counter[float] = field(default_factory=Counter)
+    problems: Counter[str] = field(default_factory=Counter)
+    ratings: list[tuple[float, float]] = field(default_factory=list)
+    openings: Counter[str] = field(default_factory=Counter)
+    openings_won: Counter[str] = field(default_factory=Counter)
+    killers: Counter[str] = field(default_factory=Counter)
+    against: dict[str, list[int]] = field(default_factory=dict)
+
+
+class Standings:
+    """The results of games, taken in one after the other: what was counted is not looked at again.
+
+    ``histories`` are those of every snake, by name.
+    """
+
+    def __init__(self) -> None:
+        self.games = 0
+        self.histories: dict[str, History] = {}
+        self._ratings = Ratings()
+
+    def add(self, game: StoredGame) -> None:
+        """Take a game into account."""
+        self.games += 1
+        placing = rank([(seat.snake, not seat.cause, seat.eliminated_on) for seat in game.seats])
+        self._ratings.add(placing)
+        drawn = len(game.seats) > 1 and not any(seat.won for seat in game.seats)
+        for seat in game.seats:
+            history = self.histories.setdefault(seat.snake, History())
+            _count(history, game, seat)
+            history.draws += drawn
+            rating = self._ratings.of(seat.snake)
+            history.ratings.append((rating.mu, rating.sigma))
+        for (name, place), (other, others) in itertools.permutations(placing, 2):
+            if name != other:
+                score = self.histories[name].against.setdefault(other, [0, 0, 0])
+                score[(place > others) - (place < others) + 1] += 1
+
+    def lines(self) -> list[StandingLine]:
+        """The results of all snakes, the best rated first."""
+        lines = [
+            _line(snake, history, self._ratings.of(snake))
+            for snake, history in self.histories.items()
+        ]
+        return sorted(lines, key=lambda line: (-line.rating.mu, -line.wins, line.snake))
+
+
+def summarise(games: Iterable[StoredGame]) -> list[StandingLine]:
+    """The results of all snakes, the best rated first."""
+    standings = Standings()
+    for game in games:
+        standings.add(game)
+    return standings.lines()
+
+
+def _count(history: History, game: StoredGame, seat: Seat) -> None:
+    history.games += 1
+    history.wins += seat.won
+    history.turns += game.turns
+    history.endings[seat.cause or ALIVE] += 1
+    history.latencies.update(seat.latencies)
+    history.problems.update(seat.problems)
+    if seat.opening:
+        history.openings[seat.opening] += 1
+        history.openings_won[seat.opening] += seat.won
+    if seat.killer is not None and seat.killer != seat.seat:
+        history.killers[game.seats[seat.killer].snake] += 1
+
+
+def _line(snake: str, history: History, rating: Rating) -> StandingLine:
+    return StandingLine(
+        snake=snake,
+        games=history.games,
+        wins=history.wins,
+        draws=history.draws,
+        turns=round(history.turns / history.games, 1),
+        endings=dict(history.endings.most_common()),
+        p50=_percentile(history.latencies, 50),
+        p99=_percentile(history.latencies, 99),
+        problems=dict(history.problems.most_common()),
+        rating=rating,
+    )
+
+
+def _percentile(values: Counter[float], percent: float) -> float | None:
+    """As ``numpy.percentile`` of all values, which are counted."""
+    if not values:
+        return None
+    ordered = np.array(sorted(values))
+    last = np.cumsum([values[value] for value in ordered]) - 1  # the place of the last of each
+    place = percent / 100 * last[-1]
+    low, high = ordered[np.searchsorted(last, [np.floor(place), np.ceil(place)])]
+    return round(float(low + (high - low) * (place % 1)), 2)
+
+
+HEADINGS = ("snake", "rating", "games", "wins", "draws", "turns", "p50 ms", "p99 ms", "endings")
+
+
+def table(lines: Sequence[StandingLine]) -> str:
+    """The results as text, a row for each snake."""
+    rows = [HEADINGS, *(_row(line) for line in lines)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    texts = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if column in (0, len(HEADINGS) - 1) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        texts.append("  ".join(cells).rstrip())
+    return "\n".join(texts) + "\n"
+
+
+def _row(line: StandingLine) -> tuple[str, ...]:
+    half = (line.rating.high - line.rating.low) / 2
+    endings = ", ".join(f"{cause} {count}" for cause, count in line.endings.items())
+    if line.problems:
+        endings += "; lost moves: "
+        endings += ", ".join(f"{kind} {count}" for kind, count in line.problems.items())
+    return (
+        line.snake,
+        f"{line.rating.mu:.1f} ± {half:.1f}",
+        str(line.games),
+        str(line.wins),
+        str(line.draws),
+        f"{line.turns:.1f}",
+        "-" if line.p50 is None else f"{line.p50:.1f}",
+        "-" if line.p99 is None else f"{line.p99:.1f}",
+        endings,
+    )
+
+
+def to_json(lines: Sequence[StandingLine]) -> list[dict[str, Any]]:
+    """The results for scripts; ``rating`` holds mu, sigma and the 95 % interval."""
+    return [
+        asdict(line)
+        | {"rating": asdict(line.rating) | {"low": line.rating.low, "high": line.rating.high}}
+        for line in lines
+    ]
+
+
+def store(engine: Engine, result: Result, tournament: int, setup: Setup) -> None:
+    """Keep a game that was played; one that another arena has stored meanwhile stays as it is."""
+    labels = [entrant.label for entrant in entrants(setup.snakes)]
+
+    def add(session: Session) -> None:
+        session.add(row(result, tournament, labels))
+        session.commit()
+
+    try:
+        patiently(engine, add)
+    except IntegrityError:
+        sys.stderr.write(
+            f"game {result.fixture.number} is there already: another arena played it\n"
+        )

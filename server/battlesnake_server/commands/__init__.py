@@ -1,0 +1,1 @@
+"""The subcommands of server, arena and pages."""

@@ -1,0 +1,351 @@
+"""``battlesnake-gym arena``: let snakes play, and tell who is stronger."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import math
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+from tqdm import tqdm
+
+from battlesnake_gym import rules
+from battlesnake_gym.common.command_line import Parser, positive, refuse
+from battlesnake_gym.rules import Game, Settings
+from battlesnake_heuristics.judge.sprt import Sprt
+from battlesnake_server import addresses
+from battlesnake_server.arena import arena_match
+from battlesnake_server.arena.database import (
+    DEFAULT_URL,
+    Tournament,
+    find_tournament,
+    hold,
+    load_games,
+    open_database,
+    patiently,
+)
+from battlesnake_server.arena.players import check_answers
+from battlesnake_server.arena.results import store, summarise, table, to_json
+from battlesnake_server.arena.tournament import (
+    Announce,
+    Setup,
+    entrants,
+    local_factory,
+    play_all,
+)
+from battlesnake_server.onnx_policy import Policy
+
+if TYPE_CHECKING:
+    from battlesnake_server.web.site import Site
+
+
+DEFAULT_REPLAYS = Path("replays")
+DEFAULT_PORT = 8791
+DEFAULT_GAMES = 10
+DEFAULT_TIMEOUT = 500
+DEFAULT_ERROR_RATE = 0.05
+
+REST = "what was played is stored, and the same command with --resume plays the rest"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Play a tournament and print its table; the exit status is 2 for a wrong call."""
+    arguments = parser().parse_args(argv)
+    try:
+        site = None
+        sprt = _sprt(arguments)
+        if not arguments.snakes and not arguments.web:
+            raise ValueError("name the snakes that play, or give --web to open the pages only")
+        if arguments.snakes:
+            setup = _setup(arguments)
+            check(setup)
+        engine = open_database(arguments.database)
+        if arguments.web:
+            arguments.replays = (arguments.replays or DEFAULT_REPLAYS).absolute()
+            site = _open_site(arguments, engine)
+    except (ValueError, OSError, OverflowError) as error:
+        return refuse("battlesnake-gym arena", error)
+    with interruptible():
+        try:
+            status = _play(arguments, setup, sprt, engine, site) if arguments.snakes else 0
+            if site is not None and status == 0:
+                site.wait()
+            return status
+        finally:
+            if site is not None:
+                site.close()
+            engine.dispose()
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Within, the first SIGINT or SIGTERM is a ``KeyboardInterrupt``, and no other follows.
+
+    Whoever stops services sends SIGTERM; processes that play games must not outlive this one. Who
+    presses Ctrl-C again does not disturb the end, which is the whole process's.
+    """
+    interrupted = False
+    stops = (signal.SIGINT, signal.SIGTERM)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        interrupted = True
+        for stop in stops:
+            signal.signal(stop, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in stops}
+    try:
+        yield
+    finally:
+        if not interrupted:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:
+    """Begin to show the pages; they need Flask, which the tournaments alone do not."""
+    from battlesnake_server.web.roster import Roster
+    from battlesnake_server.web.site import Site
+
+    invited = [*arguments.snakes, *arguments.invite]
+    roster = Roster(
+        invited, allow_urls=arguments.allow_urls, reach=addresses.from_options(arguments)
+    )
+    return Site(
+        engine, roster, arguments.replays, arguments.host, arguments.port, arguments.allow_host
+    )
+
+
+def _play(
+    arguments: argparse.Namespace,
+    setup: Setup,
+    sprt: Sprt | None,
+    engine: Engine,
+    site: Site | None,
+) -> int:
+    """Play the tournament and print its table, or the match and its verdict."""
+    try:
+        with hold(engine):
+            return _play_alone(arguments, setup, sprt, engine, site)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"interrupted; {REST}\n")
+        return 130
+    except (OSError, SQLAlchemyError) as error:  # a full disk, a database that has gone
+        sys.stderr.write(f"battlesnake-gym arena: {first_line(error)}; {REST}\n")
+        return 1
+
+
+def _play_alone(
+    arguments: argparse.Namespace,
+    setup: Setup,
+    sprt: Sprt | None,
+    engine: Engine,
+    site: Site | None,
+) -> int:
+    tournament = begin(engine, setup, arguments.resume)
+    announce = None if site is None else site.announce
+    rest = arguments.jobs, arguments.replays, announce
+    try:
+        if sprt is None:
+            run(engine, tournament, setup, arguments.games or DEFAULT_GAMES, *rest)
+        else:
+            arena_match.run(engine, tournament, setup, sprt, arguments.games, *rest)
+    finally:
+        games = patiently(engine, lambda session: load_games(session, tournament))
+        lines = summarise(games)
+        if sprt is not None:
+            as_json = json.dumps(arena_match.to_json(games, setup, sprt), indent=2) + "\n"
+            sys.stdout.write(as_json if arguments.json else arena_match.text(games, setup, sprt))
+        elif arguments.json:
+            sys.stdout.write(json.dumps(to_json(lines), indent=2) + "\n")
+        elif lines:
+            sys.stdout.write(table(lines))
+    return 0
+
+
+def first_line(error: Exception) -> str:
+    """What happened, without the statement that SQLAlchemy adds."""
+    return str(getattr(error, "orig", None) or error).splitlines()[0]
+
+
+def check(setup: Setup) -> None:
+    """Raise ``ValueError`` where the set-up cannot be played: before any work, with the remedy."""
+    if not setup.sides and not 1 <= setup.per_game <= len(setup.snakes):
+        raise ValueError(
+            f"--per-game must be between 1 and the number of snakes ({len(setup.snakes)}), "
+            f"got {setup.per_game}"
+        )
+    arena_match.check(setup)
+    if setup.timeout < 1:
+        raise ValueError(f"--timeout must be 1 ms or more, got {setup.timeout}; try 500")
+    game = Game(setup.ruleset, setup.map, setup.settings, setup.seed or 1)
+    rules.start(game, setup.width, setup.height, [str(seat) for seat in range(setup.per_game)])
+    for entrant in entrants(setup.snakes, setup.reach):
+        if entrant.remote:
+            asyncio.run(check_answers(entrant.source, entrant.reach))
+        elif entrant.trained:
+            Policy.load(entrant.policy).check_size(setup.width, setup.height)
+            local_factory(entrant)  # rules that are none are refused now
+        else:
+            local_factory(entrant)
+
+
+def run(
+    engine: Engine,
+    tournament: int,
+    setup: Setup,
+    games: int,
+    jobs: int,
+    replays: Path | None = None,
+    announce: Announce | None = None,
+) -> None:
+    """Play the games of the schedule that the database does not hold, storing each as it ends."""
+    if replays is not None:
+        replays.mkdir(parents=True, exist_ok=True)
+    stored = patiently(engine, lambda session: load_games(session, tournament))
+    done = {game.number for game in stored}
+    total = games * math.comb(len(setup.snakes), setup.per_game)
+    with (
+        contextlib.closing(play_all(setup, games, jobs, done, replays, announce)) as results,
+        tqdm(total=total, initial=len(done), unit="game", disable=None) as bar,
+    ):
+        for result in results:
+            store(engine, result, tournament, setup)
+            bar.update()
+
+
+def begin(engine: Engine, setup: Setup, resume: bool) -> int:
+    """The number of the tournament in the database: a new one, or the last of this set-up."""
+
+    def find(session: Session) -> int:
+        tournament = find_tournament(session, setup.to_dict()) if resume else None
+        if tournament is None:
+            tournament = Tournament(setup=setup.to_dict())
+            session.add(tournament)
+            session.commit()
+        return tournament.id
+
+    return patiently(engine, find)
+
+
+def _sprt(arguments: argparse.Namespace) -> Sprt | None:
+    """The test that ends the match; the settings of one are refused without the other."""
+    if arguments.sprt is None:
+        for name in ("alpha", "beta"):
+            if getattr(arguments, name) is not None:
+                raise ValueError(f"--{name} is an error rate of --sprt; give --sprt 0 20 too")
+        return None
+    rates = {name: getattr(arguments, name) or DEFAULT_ERROR_RATE for name in ("alpha", "beta")}
+    return Sprt(*arguments.sprt, **rates)
+
+
+def _setup(arguments: argparse.Namespace) -> Setup:
+    bounded = arguments.positions is not None or arguments.milliseconds is not None
+    if bounded and arguments.timeout is not None:
+        raise ValueError("--timeout is not kept with --positions or --milliseconds; leave it out")
+    return Setup(
+        snakes=tuple(arguments.snakes),
+        per_game=arguments.per_game or len(arguments.snakes),
+        width=arguments.width,
+        height=arguments.height,
+        ruleset=arguments.ruleset,
+        map=arguments.map,
+        settings=Settings(
+            food_spawn_chance=arguments.food_spawn_chance,
+            minimum_food=arguments.minimum_food,
+            hazard_damage_per_turn=arguments.hazard_damage_per_turn,
+            shrink_every_n_turns=arguments.shrink_every_n_turns,
+        ),
+        seed=arguments.seed,
+        timeout=DEFAULT_TIMEOUT if arguments.timeout is None else arguments.timeout,
+        max_turns=arguments.max_turns,
+        reach=addresses.from_options(arguments),
+        positions=arguments.positions,
+        milliseconds=arguments.milliseconds,
+        sides=arguments.sprt is not None,
+    )
+
+
+def parser() -> Parser:
+    """The command's options."""
+    usual = Settings()
+    parser = Parser(
+        prog="battlesnake-gym arena",
+        description="Play games between snakes and print a table: wins, draws, turns, latencies "
+        "and how they died, with ratings and their 95 % confidence intervals.",
+        epilog="example: battlesnake-gym arena hungry cautious http://127.0.0.1:8000 --per-game 2 "
+        "--games 20 --replays replays",
+    )
+    add = parser.add_argument
+    add(
+        "snakes",
+        nargs="*",
+        metavar="SNAKE",
+        help="a URL, a snake's name, a policy.onnx, or policy.onnx+rules.py, with rules of your "
+        "own over it; LABEL=... names it in the table; with --web there may be none",
+    )
+    add("--games", type=positive, default=argparse.SUPPRESS,
+        help="games of every group of snakes (default: 10); with --sprt the most that are played "
+        "(default: no bound)")  # fmt: skip
+    add("--sprt", type=float, nargs=2, metavar=("ELO0", "ELO1"), default=argparse.SUPPRESS,
+        help="is the first snake better than the second? Play pairs of games with the seats "
+        "exchanged until it is known whether by ELO1 or more, or by ELO0 or less: try 0 20; with "
+        "--per-game 4 each side plays two snakes")  # fmt: skip
+    add("--alpha", type=float, default=argparse.SUPPRESS, metavar="RATE",
+        help="how often --sprt may say ELO1 where ELO0 holds (default: 0.05)")  # fmt: skip
+    add("--beta", type=float, default=argparse.SUPPRESS, metavar="RATE",
+        help="how often --sprt may say ELO0 where ELO1 holds (default: 0.05)")  # fmt: skip
+    add("--positions", type=positive, default=argparse.SUPPRESS, metavar="N",
+        help="searching snakes look at N positions a move, without a clock; one that is called "
+        "NAME@POSITIONS keeps its own")  # fmt: skip
+    add("--milliseconds", type=float, default=argparse.SUPPRESS, metavar="MS",
+        help="searching snakes think for MS milliseconds of CPU time a move, however busy the "
+        "machine is, and nobody is late")  # fmt: skip
+    add("--per-game", type=int, help="snakes in a game; 2 is a round-robin of duels (default: all)",
+        default=argparse.SUPPRESS)  # fmt: skip
+    add("--width", type=int, default=11, help="columns")
+    add("--height", type=int, default=11, help="rows")
+    add("--ruleset", default="standard", choices=list(rules.RULESETS), help="ruleset")
+    add("--map", default="standard", help="map")
+    add("--food-spawn-chance", type=int, default=usual.food_spawn_chance, help="percent a turn")
+    add("--minimum-food", type=int, default=usual.minimum_food, help="food that is always there")
+    add("--hazard-damage-per-turn", type=int, default=usual.hazard_damage_per_turn, help="damage")
+    add("--shrink-every-n-turns", type=int, default=usual.shrink_every_n_turns, help="royale")
+    add("--seed", type=int, default=1, help="the same seed, the same starts and food")
+    add("--timeout", type=int, default=argparse.SUPPRESS,
+        help="milliseconds for an answer (default: 500)")  # fmt: skip
+    add("--max-turns", type=positive, default=None, help="end longer games without a winner")
+    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
+    add("--replays", type=Path, default=None, metavar="DIR", help="keep a replay of every game")
+    add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
+    add("--resume", action="store_true", help="go on with the last tournament of this set-up")
+    add("--json", action="store_true", help="print the results as JSON")
+    add("--web", action="store_true", help="pages with results, games and a board to play on until "
+        "interrupted; keeps replays in the folder replays unless told otherwise")  # fmt: skip
+    add("--host", default="127.0.0.1", help="address of the pages")
+    add("--allow-host", action="append", default=[], metavar="NAME",
+        help="a host name by which the pages may be asked for, besides addresses and this "
+        "machine's own")  # fmt: skip
+    add("--port", type=int, default=DEFAULT_PORT, help="port of the pages; 0: any free one")
+    add("--invite", action="append", default=[], metavar="SNAKE",
+        help="a URL, a name or a policy.onnx that people may play against")  # fmt: skip
+    add("--allow-urls", action="store_true", help="let people play against any URL they give")
+    addresses.add_options(parser)
+    parser.set_defaults(
+        **dict.fromkeys(
+            ("per_game", "games", "sprt", "alpha", "beta", "positions", "milliseconds", "timeout")
+        )
+    )
+    return parser

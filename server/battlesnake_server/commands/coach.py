@@ -1,0 +1,216 @@
+"""``battlesnake-gym coach``: which move lost the game, what the snake thought, how to do better."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import sys
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from battlesnake_gym import snakes
+from battlesnake_gym.boards.json_fields import plain
+from battlesnake_gym.common.command_line import Parser, add_json, refuse, write_json
+from battlesnake_gym.records.recordings import find_files
+from battlesnake_gym.records.replay import Replay, ReplayError
+from battlesnake_gym.snakes import Decision
+from battlesnake_heuristics.handwritten.pipeline import explain
+from battlesnake_heuristics.judge import scenarios
+from battlesnake_heuristics.judge.analysis import Analyst
+from battlesnake_heuristics.judge.coaching import LONGEST_WALK, Lesson, lesson
+from battlesnake_heuristics.search import search
+from battlesnake_server import addresses
+from battlesnake_server.commands.analyse import milliseconds
+from battlesnake_server.commands.scenarios_command import asker, report
+from battlesnake_server.replays import fetched_games
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Coach on a game or a folder; the exit status tells whether the snake has learned since.
+
+    It is 0 where the snake as it is now masters all that it lost, 1 where not, 2 for a wrong call.
+    """
+    options = parser().parse_args(argv)
+    try:
+        if not search.COMPILED:
+            raise ValueError(search.NOT_COMPILED)
+        lessons = list(_lessons(options))
+        if not lessons:
+            if options.json:
+                write_json([])
+            else:
+                sys.stdout.write(f"{options.snake} lost no game here\n")
+            return 0
+        if options.json:
+            write_json([to_json(path, found) for path, _, found in lessons])
+            with contextlib.redirect_stdout(sys.stderr):
+                return _practise(lessons, options)
+        for path, replay, found in lessons:
+            sys.stdout.write(tell(path, replay, found, options.strategy or options.snake))
+        if len(lessons) > 1:
+            sys.stdout.write(kinds([found for _, _, found in lessons]))
+        return _practise(lessons, options)
+    except (ValueError, OSError) as error:
+        return refuse("battlesnake-gym coach", error)
+
+
+def _lessons(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, Lesson]]:
+    """What there is to learn from each game that the snake lost."""
+    analyst = Analyst(seconds=options.milliseconds / 1000)
+    folder = Path(options.game)
+    alone = not folder.is_dir()
+    if alone:
+        reach = addresses.from_options(options)
+        paths = [fetched_games.found(options.game, reach)]
+    else:
+        paths = find_files(folder)
+    for path in paths:
+        try:
+            replay = Replay.load(path)
+            snake_id = replay.snake_id(options.snake)
+        except ReplayError as error:
+            if alone:
+                raise
+            sys.stderr.write(f"passed over: {error}\n")
+            continue
+        found = None if replay.game.solo else lesson(replay, snake_id, analyst)
+        if found is not None:
+            yield path, replay, found
+
+
+def to_json(path: Path, found: Lesson) -> dict[str, Any]:
+    """One lost game as ``--json`` prints it; ``turn`` is null where nothing saves."""
+    return {
+        "game": path.name,
+        "snake_id": found.snake_id,
+        "died": found.died,
+        "kind": found.kind,
+        "turn": found.turn,
+        "played": found.played,
+        "saving": [{"move": choice.move, "chance": choice.chance} for choice in found.saving],
+        "cost": found.cost,
+    }
+
+
+def tell(path: Path, replay: Replay, found: Lesson, name: str) -> str:
+    """One lost game as text: the position, the move, the better ones, and why it was chosen."""
+    who = plain(replay.last.snake(found.snake_id).name or found.snake_id, 40)
+    head = f"{path.name}: {who} {found.kind} on turn {found.died}\n"
+    if found.board is None:
+        return head + f"  No move of the last {LONGEST_WALK} turns would have saved it.\n\n"
+    board = found.board.copy()
+    board.you_id = found.snake_id
+    saved = ", ".join(f"{choice.move} ({choice.chance:.0%})" for choice in found.saving)
+    line = " ".join(found.saving[0].line[found.snake_id])
+    lines = [
+        f"  The last move that would have saved it was on turn {found.turn}:",
+        textwrap.indent(str(board), "    "),
+        f"  It played {found.played}; {saved} would have held, for example {line}.",
+        *_reasons(found, name),
+    ]
+    return head + "\n".join(lines) + "\n\n"
+
+
+def _reasons(found: Lesson, name: str) -> list[str]:
+    """What the rules of the snake said: as they were recorded, or asked again."""
+    decision, how = found.recorded, "said"
+    if decision is None or not decision.reasons:
+        decision, how = _asked_again(found, name), "say now"
+    if decision is None:
+        return [f"  No reasons are recorded, and {name!r} is no snake that could be asked again "
+                "(--strategy names one)."]  # fmt: skip
+    return [f"  What its rules {how}:", textwrap.indent(explain(decision), "    ")]
+
+
+def _asked_again(found: Lesson, name: str) -> Decision | None:
+    try:
+        strategy = snakes.make(name)
+    except ValueError:
+        return None
+    assert found.board is not None
+    board = found.board.copy()
+    board.you_id = found.snake_id
+    return strategy(board, board.game.timeout / 1000)
+
+
+def kinds(lessons: list[Lesson]) -> str:
+    """The deaths by kind, the one that costs most wins first."""
+    groups: dict[str, list[Lesson]] = defaultdict(list)
+    for found in lessons:
+        groups[found.kind].append(found)
+    ordered = sorted(groups.items(), key=lambda item: -sum(one.cost for one in item[1]))
+    width = max(map(len, groups))
+    rows = [f"{'death':<{width}}  games  wins given away"]
+    rows += [
+        f"{kind:<{width}}  {len(of):>5}  {sum(one.cost for one in of):>15.1f}"
+        for kind, of in ordered
+    ]
+    return "\n".join(rows) + "\n\n"
+
+
+def _practise(lessons: list[tuple[Path, Replay, Lesson]], options: argparse.Namespace) -> int:
+    """Keep the scenarios, and put them to the snake as it is now."""
+    made = [
+        found.scenario(f"{path.name.partition('.')[0]} turn {found.turn}")
+        for path, _, found in lessons
+        if found.board is not None
+    ]
+    if not made:
+        return 1
+    stem = re.sub(r"[^\w-]+", "-", f"{Path(options.game).name.partition('.')[0]}-{options.snake}")
+    target = options.out or Path(f"{stem}.txt")
+    scenarios.save(target, made)
+    sys.stdout.write(f"kept as {target}\n")
+    options.snake = options.strategy or options.snake
+    if not (options.url or options.policy):
+        try:
+            snakes.make(options.snake)
+        except ValueError:
+            sys.stdout.write(
+                f"{options.snake!r} is no snake of this machine; put them to yours: "
+                f"battlesnake-gym scenarios {target} --url http://...\n"
+            )
+            return 1
+    ask = asker(options)
+    outcomes = [ask(scenario, number) for number, scenario in enumerate(made)]
+    passed = sum(outcome.passed for outcome in outcomes)
+    for outcome in outcomes:
+        sys.stdout.write(report(outcome).partition("\n")[0] + "\n")
+    sys.stdout.write(f"{passed} of {len(made)} mastered by the snake as it is now\n")
+    return 0 if passed == len(made) else 1
+
+
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
+        prog="battlesnake-gym coach",
+        description="Walk back from a death to the last move that would have saved the snake, tell "
+        "what its rules said there, keep the position as a scenario, and ask the snake anew.",
+        epilog="exit status: 0 where the snake masters all now, 1 where not, 2 for a wrong call. "
+        "Example: battlesnake-gym coach replays --snake mine",
+    )
+    add = parser.add_argument
+    add("game", metavar="GAME", help="a lost game, or a folder of games; also an id or address "
+        "(see `battlesnake-gym analyse --help`)")  # fmt: skip
+    add("--snake", required=True, metavar="NAME", help="whose game it was, by name or id")
+    add(
+        "--milliseconds",
+        type=milliseconds,
+        default=50.0,
+        metavar="MS",
+        help="search for each snake of each turn",
+    )
+    add("--out", type=Path, metavar="FILE", help="where the scenarios are kept (default: "
+        "GAME-NAME.txt here)")  # fmt: skip
+    add_json(parser)
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument("--strategy", metavar="NAME", help="the named snake that it is, where its "
+        "name in the game is another; `battlesnake-gym snakes`")  # fmt: skip
+    who.add_argument("--policy", metavar="FILE", help="the policy.onnx that it is")
+    who.add_argument("--url", metavar="URL", help="where it answers now")
+    addresses.add_options(parser)
+    return parser

@@ -1,0 +1,264 @@
+"""``battlesnake-gym ladder``: where a snake stands among snakes of known strength."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import asdict, replace
+from typing import Any
+
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+from tqdm import tqdm
+
+from battlesnake_gym.common.command_line import Parser, positive, refuse
+from battlesnake_heuristics.judge.ladder import USUAL, Ladder, Placement, Placing, Rung, load
+from battlesnake_heuristics.judge.sprt import OUTCOMES
+from battlesnake_server import addresses
+from battlesnake_server.arena.arena_match import Score
+from battlesnake_server.arena.database import (
+    DEFAULT_URL,
+    find_tournament,
+    hold,
+    load_games,
+    open_database,
+    patiently,
+)
+from battlesnake_server.arena.results import row
+from battlesnake_server.arena.tournament import (
+    Fixture,
+    Pool,
+    Result,
+    Setup,
+    entrants,
+    match_schedule,
+    play_in_pool,
+)
+from battlesnake_server.commands import arena_command
+
+DEFAULT_INTERVAL = 75.0
+REST = "what was played is stored, and the same command with --resume goes on"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Place a snake, or print the ladder; the exit status is 2 for a wrong call."""
+    arguments = parser().parse_args(argv)
+    try:
+        ladder = load(arguments.per_game)
+        if arguments.snake is None:
+            sys.stdout.write(_listing(ladder, arguments.json))
+            return 0
+        setup = _setup(arguments)
+        arena_command.check(replace(setup, snakes=(arguments.snake,), per_game=1, sides=False))
+        engine = open_database(arguments.database)
+    except (ValueError, OSError) as error:
+        return refuse("battlesnake-gym ladder", error)
+    placing, status = Placing(ladder), 0
+    with arena_command.interruptible():
+        try:
+            with hold(engine):
+                _place(engine, placing, setup, arguments)
+        except KeyboardInterrupt:
+            sys.stderr.write(f"interrupted; {REST}\n")
+            status = 130
+        except (OSError, SQLAlchemyError) as error:  # a full disk, a database that has gone
+            sys.stderr.write(f"battlesnake-gym ladder: {arena_command.first_line(error)}; {REST}\n")
+            status = 1
+        finally:
+            engine.dispose()
+    if placing.placement.games:
+        label = entrants(setup.snakes)[0].label
+        sys.stdout.write(_report(label, placing, arguments.json))
+    return status
+
+
+def _setup(arguments: argparse.Namespace) -> Setup:
+    """The games against any rung, whose name is still missing."""
+    remote = entrants([arguments.snake])[0].remote
+    if arguments.timeout is not None and not remote:
+        raise ValueError("--timeout is for a URL; give --milliseconds of CPU time or --positions")
+    bounds = {"positions": arguments.positions, "milliseconds": arguments.milliseconds}
+    if not remote and all(bound is None for bound in bounds.values()):
+        bounds["milliseconds"] = USUAL.milliseconds
+    return Setup(
+        snakes=(arguments.snake,),
+        per_game=arguments.per_game,
+        seed=arguments.seed,
+        timeout=arguments.timeout or arena_command.DEFAULT_TIMEOUT,
+        max_turns=1000,
+        sides=True,
+        reach=addresses.from_options(arguments),
+        **bounds,
+    )
+
+
+def _place(engine: Engine, placing: Placing, setup: Setup, arguments: argparse.Namespace) -> None:
+    """Play pairs of games until the interval is narrow enough or the time is up, storing each."""
+    meetings = _Meetings(engine, setup, arguments.resume)
+    for rung in placing.ladder.rungs:
+        for outcome, count in enumerate(meetings.score(rung).pairs):
+            for _ in range(count):
+                placing.add(rung.name, outcome)
+    ends = time.monotonic() + 60 * arguments.minutes
+    with (
+        Pool(arguments.jobs) as pool,
+        tqdm(unit="game", disable=None, initial=placing.placement.games) as bar,
+    ):
+        playing: dict[Future[list[Result]], Rung] = {}
+        try:
+            while True:
+                while (
+                    len(playing) < arguments.jobs
+                    and time.monotonic() < ends
+                    and not _is_known(placing.placement, arguments.interval)
+                ):
+                    rung = placing.next_rung()
+                    pair = meetings.pair(rung, placing.asked[rung.name] - 1)
+                    playing[pool.submit(_play_pair, *pair)] = rung
+                if not playing:
+                    return
+                finished, _ = wait(playing, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    rung = playing.pop(future)
+                    placing.add(rung.name, meetings.store(rung, future.result()))
+                    bar.update(2)
+                    _tell(placing.placement, bar)
+        except BaseException:
+            pool.abandon()
+            raise
+
+
+def _is_known(placement: Placement, interval: float) -> bool:
+    return placement.games > 0 and placement.high - placement.low <= 2 * interval
+
+
+def _tell(placement: Placement, bar: tqdm[Any]) -> None:
+    bar.set_postfix_str(str(placement))
+    if bar.disable and (placement.games // 2).bit_count() == 1:
+        sys.stderr.write(f"{placement.games} games: {placement}\n")
+
+
+def _play_pair(setup: Setup, fixtures: list[Fixture]) -> list[Result]:
+    return [play_in_pool(setup, fixture) for fixture in fixtures]
+
+
+class _Meetings:
+    """The matches against the rungs as the database keeps them: a tournament each."""
+
+    def __init__(self, engine: Engine, setup: Setup, resume: bool) -> None:
+        self._engine = engine
+        self._setup = setup
+        self._resume = resume
+        self._tournaments: dict[str, int] = {}
+
+    def _with(self, rung: Rung) -> Setup:
+        return replace(self._setup, snakes=(*self._setup.snakes, rung.name))
+
+    def score(self, rung: Rung) -> Score:
+        """What was played before, where that goes on."""
+        if not self._resume:
+            return Score({})
+        setup = self._with(rung).to_dict()
+        tournament = patiently(self._engine, lambda session: find_tournament(session, setup))
+        if tournament is None:
+            return Score({})
+        number = self._tournaments[rung.name] = tournament.id
+        return Score.of(patiently(self._engine, lambda session: load_games(session, number)))
+
+    def pair(self, rung: Rung, index: int) -> tuple[Setup, list[Fixture]]:
+        """The two games of the pair ``index``."""
+        games: Iterator[Fixture] = match_schedule(self._setup.per_game, self._setup.seed, 2 * index)
+        return self._with(rung), [next(games), next(games)]
+
+    def store(self, rung: Rung, results: list[Result]) -> int:
+        """Keep a pair; returns its outcome."""
+        setup = self._with(rung)
+        if rung.name not in self._tournaments:
+            self._tournaments[rung.name] = arena_command.begin(self._engine, setup, resume=False)
+        labels = [entrant.label for entrant in entrants(setup.snakes)]
+
+        def add(session: Session) -> int:
+            games = [row(result, self._tournaments[rung.name], labels) for result in results]
+            session.add_all(games)
+            session.commit()
+            return Score.of(games).outcome(games[0].number)
+
+        return patiently(self._engine, add)
+
+
+def _listing(ladder: Ladder, as_json: bool) -> str:
+    """The ladder itself, the strongest first."""
+    rungs = sorted(ladder.rungs, key=lambda rung: -rung.elo)
+    if as_json:
+        return json.dumps([asdict(rung) for rung in rungs], indent=2) + "\n"
+    lines = [f"{'rung':<20}   elo  95 % interval  games"]
+    lines += [
+        f"{rung.name:<20}{rung.elo:>6.0f}  {rung.low:>5.0f} to {rung.high:<5.0f} {rung.games:>6}"
+        for rung in rungs
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _report(label: str, placing: Placing, as_json: bool) -> str:
+    """Where the snake stands, and its points against each rung that it met."""
+    placement = placing.placement
+    rows = {}
+    for meeting in placement.met:
+        pairs = sum(meeting.pairs)
+        rows[meeting.other] = 2 * pairs, float(OUTCOMES @ meeting.pairs) / pairs
+    if as_json:
+        told = asdict(placement) | {
+            "snake": label,
+            "snakes": placing.ladder.snakes,
+            "met": [
+                {"rung": name, "games": games, "score": round(score, 3)}
+                for name, (games, score) in rows.items()
+            ],
+        }
+        return json.dumps(told, indent=2) + "\n"
+    elo = {rung.name: rung.elo for rung in placing.ladder.rungs}
+    kind = "duels" if placing.ladder.snakes == 2 else f"games of {placing.ladder.snakes}"
+    lines = [f"{label}: {placement} in {placement.games} {kind}"]
+    lines += [
+        f"  {score:>4.0%} of the points in {games:>3} against {name} ({elo[name]:.0f})"
+        for name, (games, score) in sorted(rows.items(), key=lambda row: elo[row[0]])
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
+        prog="battlesnake-gym ladder",
+        description="Tell a snake's Elo by games against snakes whose Elo is known and does not "
+        "move: simple ones, and a frozen search with 10 to 50,000 positions a move. Without a "
+        "snake, print that ladder.",
+        epilog="example: battlesnake-gym ladder minimax --milliseconds 5 --minutes 3",
+    )
+    add = parser.add_argument
+    add("snake", nargs="?", metavar="SNAKE", help="a URL, a snake's name, or a policy.onnx")
+    add("--per-game", type=int, default=2, choices=(2, 4),
+        help="snakes in a game: duels, or two of each side")  # fmt: skip
+    budget = parser.add_mutually_exclusive_group()
+    budget.add_argument("--positions", type=positive, metavar="N",
+        help="positions a move, if it searches")  # fmt: skip
+    budget.add_argument("--milliseconds", type=float, metavar="MS",
+        help=f"milliseconds of CPU time a move (default: {USUAL.milliseconds:g})")  # fmt: skip
+    budget.add_argument("--timeout", type=positive, metavar="MS",
+        help="milliseconds for an answer of a URL (default: 500)")  # fmt: skip
+    add("--interval", type=float, default=DEFAULT_INTERVAL, metavar="ELO",
+        help="stop when the Elo is known to +- this")  # fmt: skip
+    add("--minutes", type=float, default=10.0, help="stop after this")
+    add("--seed", type=int, default=1, help="the same seed, the same starts and food")
+    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
+    add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
+    add("--resume", action="store_true", help="go on with the games of the same command before")
+    add("--json", action="store_true", help="print the result as JSON")
+    addresses.add_options(parser)
+    return parser

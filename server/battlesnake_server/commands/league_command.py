@@ -1,0 +1,272 @@
+"""``battlesnake-gym league``: a standing league, played around the clock as its file says."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from battlesnake_gym.common.command_line import Parser, positive, refuse
+from battlesnake_server import addresses
+from battlesnake_server.addresses import Reach
+from battlesnake_server.arena.database import (
+    DEFAULT_URL,
+    hold,
+    load_games,
+    open_database,
+    patiently,
+)
+from battlesnake_server.arena.league_file import EXAMPLE, LeaguePlan, Member, load
+from battlesnake_server.arena.players import check_answers
+from battlesnake_server.arena.programs import Programs
+from battlesnake_server.arena.results import summarise, table, to_json
+from battlesnake_server.arena.standing_league import League, say
+from battlesnake_server.arena.tournament import Entrant, open_pool, play_in_pool
+from battlesnake_server.commands.arena_command import (
+    DEFAULT_PORT,
+    DEFAULT_REPLAYS,
+    first_line,
+    interruptible,
+)
+from battlesnake_server.onnx_policy import Policy
+from battlesnake_server.strategies import strategy_factory
+from battlesnake_server.web.roster import Roster
+from battlesnake_server.web.site import Site
+
+START_SECONDS = 20.0
+"""How long a program that was started has until it answers."""
+
+REST = "what was played is stored, and the same command goes on"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Play a league until interrupted; the exit status is 2 for a wrong call."""
+    arguments = parser().parse_args(argv)
+    if arguments.example:
+        sys.stdout.write(EXAMPLE)
+        return 0
+    try:
+        if arguments.file is None:
+            raise ValueError("name the league's file; --example prints one to begin with")
+        plan = load(arguments.file)
+        check(plan)
+        token = None if arguments.token_file is None else read_token(arguments.token_file)
+        engine = open_database(arguments.database)
+    except (ValueError, OSError) as error:
+        return refuse("battlesnake-gym league", error)
+    commands = {member.name: member.command for member in plan.members if member.command}
+    try:
+        with interruptible(), Programs(commands) as programs:
+            players = LeaguePlayers(plan, programs, addresses.from_options(arguments))
+            if arguments.check:
+                return tell_health(players)
+            with hold(engine):
+                return _play(arguments, plan, players, engine, token)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"interrupted; {REST}\n")
+        return 130
+    except ValueError as error:  # a port that is taken, an address that nobody can listen on
+        return refuse("battlesnake-gym league", error)
+    except (OSError, SQLAlchemyError) as error:  # a full disk, a database that has gone
+        sys.stderr.write(f"battlesnake-gym league: {first_line(error)}; {REST}\n")
+        return 1
+    finally:
+        engine.dispose()
+
+
+def _play(
+    arguments: argparse.Namespace,
+    plan: LeaguePlan,
+    players: LeaguePlayers,
+    engine: Engine,
+    token: str | None,
+) -> int:
+    replays = arguments.replays.absolute()
+    replays.mkdir(parents=True, exist_ok=True)
+    invited = [f"{name}={source}" for name, source in players.sources.items()]
+    site = Site(
+        engine,
+        Roster(invited, reach=players.reach),
+        replays,
+        arguments.host,
+        arguments.port,
+        arguments.allow_host,
+        token=token,
+        league=plan,
+    )
+    try:
+        league = League(
+            plan,
+            players.sources,
+            engine,
+            players.ailments,
+            jobs=arguments.jobs,
+            replays=replays,
+            reach=players.reach,
+        )
+        say(f"{plan.name}, season {league.season.number}, until {league.season.ends} UTC")
+        try:
+            while arguments.games is None or league.games < arguments.games:
+                with (
+                    contextlib.suppress(BrokenProcessPool),
+                    open_pool(arguments.jobs, site.announce) as pool,
+                ):
+                    try:
+                        league.run(
+                            lambda *game, pool=pool: pool.submit(play_in_pool, *game),
+                            arguments.games,
+                        )
+                    except BrokenProcessPool:
+                        say("a game's process was killed; the league goes on with others")
+                        raise
+                    except BaseException:
+                        pool.abandon()
+                        raise
+        finally:
+            _print(engine, league.season.tournament, arguments.json)
+    finally:
+        site.close()
+    return 0
+
+
+def _print(engine: Engine, tournament: int, as_json: bool) -> None:
+    """The table of a season."""
+    lines = summarise(patiently(engine, lambda session: load_games(session, tournament)))
+    if as_json:
+        sys.stdout.write(json.dumps(to_json(lines), indent=2) + "\n")
+    elif lines:
+        sys.stdout.write(table(lines))
+
+
+class LeaguePlayers:
+    """The snakes of a league as they can be played: where each is, and whether it is well."""
+
+    def __init__(self, plan: LeaguePlan, programs: Programs, reach: Reach) -> None:
+        self.reach = reach
+        self._members = {member.name: member for member in plan.members}
+        self._programs = programs
+        self.sources: Mapping[str, str] = {
+            member.name: programs.url(member.name) if member.command else member.source
+            for member in plan.members
+        }
+
+    def ailments(self, names: Sequence[str]) -> list[str]:
+        """What ails these snakes, all asked at once; "" for who is well."""
+
+        async def ask() -> list[str]:
+            return await asyncio.gather(*(self._ailment(name) for name in names))
+
+        return asyncio.run(ask())
+
+    async def _ailment(self, name: str) -> str:
+        member, source = self._members[name], self.sources[name]
+        entrant = Entrant(name, source, self.reach.naming(source))
+        try:
+            if member.command:
+                await self._start(entrant)
+            elif entrant.remote:
+                await check_answers(source, entrant.reach)
+            else:
+                make_local(member)
+        except (ValueError, OSError) as error:
+            return str(error)
+        return ""
+
+    async def _start(self, entrant: Entrant) -> None:
+        """See that a program runs, and wait until it answers."""
+        limit = time.monotonic() + START_SECONDS
+        while True:
+            self._programs.start(entrant.label)
+            try:
+                return await check_answers(entrant.source, entrant.reach)
+            except ValueError:
+                if time.monotonic() > limit:
+                    raise
+                await asyncio.sleep(0.1)
+
+
+def make_local(member: Member) -> None:
+    """Raise ``ValueError`` where a named snake or a policy cannot be made."""
+    if member.source.endswith(".onnx"):
+        strategy_factory(policy=member.source)
+    else:
+        strategy_factory(snake=member.source)
+
+
+def check(plan: LeaguePlan) -> None:
+    """Refuse snakes of this process that cannot play: before any work. Others may be away."""
+    for member in plan.members:
+        entrant = Entrant(member.name, member.source)
+        if member.command or entrant.remote:
+            continue
+        try:
+            make_local(member)
+            if entrant.trained:
+                for board in plan.boards:
+                    Policy.load(member.source).check_size(board.width, board.height)
+        except ValueError as error:
+            raise ValueError(f"snakes.{member.name}: {error}") from error
+
+
+def tell_health(players: LeaguePlayers) -> int:
+    """Print how every snake is; the status is 1 where one is sick."""
+    names = list(players.sources)
+    ailments = players.ailments(names)
+    for name, ailment in zip(names, ailments, strict=True):
+        sys.stdout.write(f"{name}: {ailment or 'well'}\n")
+    return int(any(ailments))
+
+
+def read_token(path: Path) -> str:
+    """The token in a file, which is made, for its owner alone, where it is missing."""
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123  (of a descriptor)
+            file.write(secrets.token_urlsafe(16) + "\n")
+    except FileExistsError:
+        pass
+    token = path.read_text().strip()
+    if len(token) < 8 or not token.isascii():
+        raise ValueError(f"{path} must hold a token of 8 ASCII characters or more")
+    return token
+
+
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
+        prog="battlesnake-gym league",
+        description="Play a league around the clock, as its file says: games of those who are "
+        "nearest in rating, health checks, rests for the sick, seasons, and pages. Whatever ends "
+        "it, the same command goes on.",
+        epilog="example: battlesnake-gym league --example > league.yaml; "
+        "battlesnake-gym league league.yaml",
+    )
+    add = parser.add_argument
+    add("file", nargs="?", type=Path, metavar="FILE", help="the league's file (YAML)")
+    add("--example", action="store_true", help="print a file to begin with")
+    add("--check", action="store_true", help="tell how every snake is, and play nothing")
+    add("--games", type=positive, default=None, metavar="N", help="end after N games")
+    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
+    add("--replays", type=Path, default=DEFAULT_REPLAYS, metavar="DIR", help="where games are kept")
+    add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
+    add("--json", action="store_true", help="print the season's table as JSON at the end")
+    add("--host", default="127.0.0.1", help="address of the pages")
+    add("--allow-host", action="append", default=[], metavar="NAME",
+        help="a host name by which the pages may be asked for, besides addresses and this "
+        "machine's own")  # fmt: skip
+    add("--port", type=int, default=DEFAULT_PORT, help="port of the pages; 0: any free one")
+    add("--token-file", type=Path, default=None, metavar="FILE",
+        help="the token that lets people do more than look, made if missing, the same after every "
+        "start (default: a new one, where others can reach the pages)")  # fmt: skip
+    addresses.add_options(parser)
+    return parser

@@ -1,0 +1,178 @@
+"""``battlesnake-gym serve``: the live snake under gunicorn, or under Flask's reloader."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from flask import Flask
+from gunicorn.app.base import BaseApplication
+
+from battlesnake_gym.common.command_line import Parser, refuse
+from battlesnake_server.addresses import listen
+from battlesnake_server.live.app import DEFAULTS, create_app, from_environment
+from battlesnake_server.live.live_worker import Worker
+from battlesnake_server.strategies import CAREFUL
+
+THREADS_QUICK = 8
+"""Usual moves answered at once by snakes that answer as soon as they can. Only networks run beside
+each other; more threads would serve nobody sooner, and some much later."""
+
+THREADS = 128
+"""Usual moves answered at once by snakes that take their time: most threads wait for a search."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve until interrupted; the exit status is 2 where the configuration is refused."""
+    arguments = parser().parse_args(argv)
+    try:
+        config = _configuration(arguments)
+        app = create_app(config)
+        _check_free(arguments.host, arguments.port)
+    except ValueError as error:
+        return refuse("battlesnake-gym serve", error)
+    if arguments.dev:
+        logging.basicConfig(level=logging.INFO)
+        # Without Werkzeug's debugger: it would run code for whoever reaches the port.
+        app.run(arguments.host, arguments.port, debug=True, use_debugger=False, threaded=True)
+    else:
+        address = f"{arguments.host}:{arguments.port}"
+        threads = THREADS_QUICK if app.extensions["live_snake"].quick else THREADS
+        Gunicorn(lambda: create_app(config), address, threads).run()
+    return 0
+
+
+def _check_free(host: str, port: int) -> None:
+    """Raise ``ValueError`` where nobody can listen there: before gunicorn tries it again and again.
+
+    The child that Flask's reloader starts is handed a socket, which is already bound.
+    """
+    if "WERKZEUG_SERVER_FD" not in os.environ:
+        listen(host, port).close()
+
+
+class Gunicorn(BaseApplication):  # type: ignore[misc]
+    """A web application under gunicorn: one process, many threads.
+
+    One process, because the games' memory lives in it; threads, because a search and a network
+    leave the interpreter to the others while they work.
+    """
+
+    def __init__(self, make_app: Callable[[], Flask], address: str, threads: int) -> None:
+        self._make_app = make_app
+        self._options: dict[str, Any] = {
+            "bind": address,
+            "workers": 1,
+            "worker_class": Worker,
+            "threads": threads,
+            "graceful_timeout": 5,
+            "control_socket_disable": True,
+            "proc_name": "battlesnake",
+        }
+        super().__init__()
+
+    def load_config(self) -> None:
+        """Hand our settings to gunicorn."""
+        for name, value in self._options.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Flask:
+        """Build the application in the worker: a loaded network does not survive a fork."""
+        app = self._make_app()
+        # What is loaded by now stays; looking through it for garbage would only delay answers.
+        gc.collect()
+        gc.freeze()
+        return app
+
+
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
+        prog="battlesnake-gym serve",
+        description="Answer the Battlesnake API: GET /, POST /start, /move and /end, under any "
+        "base path. /healthz and /metrics are for those who run it. Without --snake and --policy "
+        "the strongest snake plays, `champion`: the search with what it has learned.",
+        epilog="What is left out is read from the environment: BATTLESNAKE_SNAKE, _POLICY, "
+        "_ENDPOINT, _FILTERS, _RULES, _COLOR, _HEAD, _TAIL, _AUTHOR, _PONDER (1 or 0). "
+        "Example: battlesnake-gym serve --policy runs/demo/policy.onnx --port 8000",
+    )
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument(
+        "--snake",
+        metavar="NAME",
+        help="a named snake (`battlesnake-gym snakes`), or a bundle: mine.zip",
+    )
+    who.add_argument(
+        "--policy",
+        metavar="FILE",
+        help="a policy.onnx with policy.json beside it, or `shipped`: the one in the package",
+    )
+    parser.add_argument(
+        "--endpoint",
+        metavar="NAME",
+        help="a SageMaker endpoint that is asked for each move; the snake plays where none comes",
+    )
+    parser.add_argument(
+        "--heuristics",
+        nargs="*",
+        metavar="FILTER",
+        help="move filters that overrule the policy, in this order; none named: "
+        + " ".join(CAREFUL),
+    )
+    parser.add_argument(
+        "--rules",
+        metavar="FILE",
+        help="a Python file with a list called rules, of your own filters, preferences and trees "
+        "over the policy's values; read only what you would run",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address")
+    parser.add_argument("--port", type=int, default=8000, help="port")
+    parser.add_argument("--color", help=f"#rrggbb (default: {DEFAULTS['COLOR']})")
+    parser.add_argument("--head", help=f"name of the head (default: {DEFAULTS['HEAD']})")
+    parser.add_argument("--tail", help=f"name of the tail (default: {DEFAULTS['TAIL']})")
+    parser.add_argument("--author", help="your name on play.battlesnake.com")
+    parser.add_argument(
+        "--ponder",
+        action="store_true",
+        default=None,
+        help="let the search think on, on one core, while it waits for the rivals",
+    )
+    parser.add_argument(
+        "--reasons", action="store_true", help="tell an arena the reasons of every move"
+    )
+    parser.add_argument(
+        "--dev", action="store_true", help="reload on changes, and show the games on /debug"
+    )
+    return parser
+
+
+def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What was typed, and the environment for what was not."""
+    typed = {
+        "SNAKE": arguments.snake,
+        "POLICY": arguments.policy,
+        "ENDPOINT": arguments.endpoint,
+        "FILTERS": _filters(arguments.heuristics),
+        "RULES": arguments.rules,
+        "COLOR": arguments.color,
+        "HEAD": arguments.head,
+        "TAIL": arguments.tail,
+        "AUTHOR": arguments.author,
+        "PONDER": arguments.ponder,
+    }
+    config = from_environment()
+    if arguments.snake or arguments.policy:  # another snake has no use for this one's policy
+        config = {
+            key: config[key] for key in config.keys() - {"SNAKE", "POLICY", "FILTERS", "RULES"}
+        }
+    config |= {key: value for key, value in typed.items() if value is not None}
+    return config | {"DEBUG": arguments.dev, "REASONS": arguments.reasons}
+
+
+def _filters(named: list[str] | None) -> tuple[str, ...] | None:
+    """None where the option was left out; the careful snake's where it came without names."""
+    return None if named is None else tuple(named) or CAREFUL

@@ -1,0 +1,89 @@
+"""The live snake behind the web application: its sessions, its thinking, its counters."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.snakes import Decision, Factory
+from battlesnake_heuristics.search import search
+from battlesnake_heuristics.search.search import Search
+from battlesnake_server.http.hub import Client
+from battlesnake_server.live.fallback import is_ordinary
+from battlesnake_server.live.live_metrics import Metrics
+from battlesnake_server.live.ponderer import Ponderer
+from battlesnake_server.live.sessions import Key, Sessions
+from battlesnake_server.live.thinker import CORES, Thinker
+from battlesnake_server.strategies import is_quick
+
+LONGEST_TIMEOUT = 10_000
+"""Milliseconds; no engine waits for longer, and who says so only wants to keep us busy."""
+
+log = logging.getLogger(__name__)
+
+
+class LiveSnake:
+    """Plays any number of games at once; every public method may be called from any thread.
+
+    ``quick`` tells whether its strategies answer as soon as they can, in milliseconds. If
+    ``watched``, the sessions keep what was last seen and said; otherwise that would only be memory
+    that somebody else's large requests could fill. If it ``ponders``, it thinks on while it waits.
+
+    Raises ``ValueError`` where it is to ponder and does not search.
+    """
+
+    def __init__(self, factory: Factory, *, watched: bool = False, ponders: bool = False) -> None:
+        self._watched = watched
+        self._ponders = ponders
+        one = factory(0)
+        if ponders and not isinstance(one, Search):
+            raise ValueError(
+                "only a search against the clock can ponder, like champion; leave --ponder "
+                "(BATTLESNAKE_PONDER) out"
+            )
+        self.quick = is_quick(one)
+        self.sessions = Sessions(factory)
+        self.metrics = Metrics(games_alive=self.sessions.count_games)
+        self._thinker = Thinker(self.metrics, quick=self.quick, stands_back=True)
+        self._ponderer = Ponderer()
+        search.CORES.use(CORES)
+
+    def start(self, key: Key) -> None:
+        """A game begins: build its strategy before the first move asks for it."""
+        self.sessions.get(key)
+
+    def move(
+        self, key: Key, body: Mapping[str, Any], arrived: float, client: Client | None = None
+    ) -> Decision:
+        """Answer a move that was asked for at ``arrived`` (`time.perf_counter`) by ``client``.
+
+        Raises `BoardError` where the board's size or ``you`` cannot be read. All else that cannot
+        is passed over: counted, and logged once a game.
+        """
+        session = self.sessions.get(key)
+        unread: list[str] = []
+        with session.lock:
+            board = Board.from_api(body, corpses=session.corpses, unread=unread)
+            first = bool(unread) and not session.puzzled
+            session.puzzled |= first
+        if board.game.timeout > LONGEST_TIMEOUT:
+            board.game = replace(board.game, timeout=LONGEST_TIMEOUT)
+        self.metrics.unread_fields.inc(len(unread))
+        if first:
+            log.warning("%s: %s, and maybe more; played without", session.name, unread[0])
+        with self._ponderer.quiet():
+            decision = self._thinker.decide(session, board, arrived, client or Client())
+        # On a larger board than games have, nobody knows how soon a search stops.
+        if self._ponders and isinstance(session.strategy, Search) and is_ordinary(board):
+            self._ponderer.ponder(session.strategy, board, decision)
+        if self._watched:
+            session.board, session.decision = board, decision
+        return decision
+
+    def end(self, key: Key) -> None:
+        """A game is over: forget it."""
+        self.sessions.drop(key)
+        self._ponderer.stop()

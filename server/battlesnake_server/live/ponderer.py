@@ -1,0 +1,70 @@
+"""Thinking on the rivals' time: a search looks at what it expects before it is asked about it."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.snakes import Decision
+from battlesnake_heuristics.search.search import STOP, Search
+from battlesnake_server.http.threads import Threads, stand_back
+from battlesnake_server.live.budget import DEFAULT_TIMEOUT
+
+LONGEST = 2.0
+"""Of a game's timeouts: the others have answered by then, or nobody asks for another move."""
+
+log = logging.getLogger(__name__)
+
+
+class Ponderer:
+    """Ponders over the move that was answered last, on one core, while nobody asks for another.
+
+    A search that ponders looks up some fifty times a second, and so gives up within 20 ms.
+    """
+
+    def __init__(self) -> None:
+        self._threads = Threads("ponderer", 1, begin=stand_back)
+        self._lock = threading.Lock()
+        self._asking = 0
+        self._last: object = None
+        self._failed = False
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Nobody ponders meanwhile."""
+        with self._lock:
+            self._asking += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asking -= 1
+
+    def ponder(self, search: Search, board: Board, decision: Decision) -> None:
+        """Have ``search`` ponder over its ``decision``, in place of any other, and return."""
+        self._last = mine = object()
+        self._threads.submit(functools.partial(self._ponder, search, board, decision, mine))
+
+    def stop(self) -> None:
+        """Nothing is worth pondering over any more."""
+        self._last = None
+
+    def _ponder(self, search: Search, board: Board, decision: Decision, mine: object) -> None:
+        def stop() -> bool:
+            return self._asking > 0 or self._last is not mine
+
+        if not stop():
+            before = STOP.set(stop)
+            timeout = board.game.timeout / 1000 or DEFAULT_TIMEOUT
+            try:
+                search.ponder(board, decision, LONGEST * timeout)
+            except Exception:  # the thread is there for the next one
+                if not self._failed:
+                    log.exception("pondering failed, and is not told of again")
+                self._failed = True
+            finally:
+                STOP.reset(before)

@@ -1,0 +1,132 @@
+"""What the live snake remembers of every game: one session for each game id and snake id."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from battlesnake_gym.boards import json_fields
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.corpses import Corpses
+from battlesnake_gym.snakes import Decision, Factory, Strategy
+from battlesnake_server.live.budget import RoundTrip
+
+Key = tuple[str, str]
+"""Game id and snake id: one process may play several snakes of the same game."""
+
+IDLE_SECONDS = 600.0
+"""A game that has not been heard of for this long is forgotten; not every engine sends /end."""
+
+MOST_SESSIONS = 10_000
+"""More than these are never kept: the one that has been idle longest goes first. Each takes a few
+kilobytes, whatever the ids and boards of its game; the largest, a policy's, takes 6."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One snake in one game.
+
+    A strategy object plays one move at a time: ``playing`` is held by the thread that asks it,
+    ``thinking`` is its current work in a thread of its own, None where there is none.
+    ``board`` and ``decision`` are the latest ones, where there is a debug page to show them.
+    ``failed`` is whether the strategy has raised an exception in this game, ``puzzled`` whether
+    something in its requests could not be read.
+    """
+
+    strategy: Strategy
+    name: str = ""
+    corpses: Corpses = field(default_factory=Corpses)
+    round_trip: RoundTrip = field(default_factory=RoundTrip)
+    thinking: Future[Decision] | None = None
+    playing: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    last_heard: float = 0.0
+    failed: bool = False
+    puzzled: bool = False
+    board: Board | None = None
+    decision: Decision | None = None
+
+
+class Sessions:
+    """All sessions of a process, safe to use from many threads.
+
+    ``make`` builds the strategy of a new session from a seed, which follows from the ids: asked
+    again about the same game, a snake plays the same moves. ``clock`` gives seconds.
+    """
+
+    def __init__(self, make: Factory, clock: Callable[[], float] = time.monotonic) -> None:
+        self._make = make
+        self._clock = clock
+        self._lock = threading.Lock()
+        # Ordered by when they were last heard of, so that the idle ones stand in front.
+        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+
+    def get(self, key: Key) -> Session:
+        """The session of ``key``, a new one where there is none."""
+        digest = _digest(key)
+        with self._lock:
+            self._forget_idle()
+            session = self._sessions.get(digest)
+            if session is None:
+                session = self._sessions[digest] = Session(self._make(_seed(key)), shown(key))
+                if len(self._sessions) > MOST_SESSIONS:
+                    self._sessions.popitem(last=False)
+            session.last_heard = self._clock()
+            self._sessions.move_to_end(digest)
+            return session
+
+    def drop(self, key: Key) -> None:
+        """Forget ``key``, known or not."""
+        with self._lock:
+            self._sessions.pop(_digest(key), None)
+
+    def alive(self) -> list[Session]:
+        """A snapshot of the sessions that are not idle."""
+        with self._lock:
+            self._forget_idle()
+            return list(self._sessions.values())
+
+    def count_games(self) -> int:
+        """How many different games are being played."""
+        with self._lock:
+            self._forget_idle()
+            return len({digest[:GAME_BYTES] for digest in self._sessions})
+
+    def _forget_idle(self) -> None:
+        oldest = self._clock() - IDLE_SECONDS
+        while self._sessions:
+            digest, session = next(iter(self._sessions.items()))
+            if session.last_heard >= oldest:
+                return
+            del self._sessions[digest]
+
+
+def shown(key: Key) -> str:
+    """How a session is called in logs: its ids, cut where they are long.
+
+    >>> shown(("a" * 1000, "b"))[:20]
+    "game 'aaaaaaaaaaaaaa"
+    """
+    game, snake = key
+    return f"game {json_fields.shown(game)}, snake {json_fields.shown(snake)}"
+
+
+GAME_BYTES = 16
+
+
+def _digest(key: Key) -> bytes:
+    """Ids are as long as who sends them likes; what is kept of them is not."""
+    return b"".join(
+        hashlib.blake2b(part.encode("utf-8", "surrogatepass"), digest_size=GAME_BYTES).digest()
+        for part in key
+    )
+
+
+def _seed(key: Key) -> int:
+    return zlib.crc32(repr(key).encode())

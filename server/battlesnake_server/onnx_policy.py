@@ -1,0 +1,153 @@
+"""A trained policy: ``policy.onnx`` and, beside it, ``policy.json`` that says how to ask it.
+
+The network takes ``observations`` uint8 ``[B, C, H, W]`` and answers ``q_values`` float32
+``[B, 4]``. The JSON file tells the observation's encoder, the board sizes it was trained on, the
+order of the actions, and the SHA-256 of the ONNX file, so that neither is used with the wrong
+other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from battlesnake_gym import policy_file
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.json_fields import shown
+from battlesnake_gym.policy_file import PolicyError as PolicyError
+from battlesnake_gym.rules import MOVES
+from battlesnake_gym.see import observations
+from battlesnake_gym.see.observations import Observation
+
+INPUT, OUTPUT = "observations", "q_values"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A loaded policy, free of memory: one serves any number of games and threads.
+
+    ``board_sizes`` are the (width, height) it plays, ``rulesets`` by which rules.
+    """
+
+    observation: Observation
+    board_sizes: frozenset[tuple[int, int]]
+    session: onnxruntime.InferenceSession
+    metadata: Mapping[str, Any]
+
+    @classmethod
+    def load(cls, path: str | Path) -> Policy:
+        """Load ``path`` (the ONNX file) with the JSON file of the same name beside it.
+
+        Raises `PolicyError` before anything is played where the two do not fit each other or this
+        version.
+        """
+        onnx_path = Path(path)
+        return cls.build(*policy_file.read(onnx_path), onnx_path)
+
+    @classmethod
+    def build(cls, model: bytes, metadata: Mapping[str, Any], onnx_path: Path) -> Policy:
+        """As `load`, of what `policy_file` has read and checked; errors name ``onnx_path``."""
+        json_path = onnx_path.with_suffix(".json")
+        policy = cls(
+            observation=_read_observation(metadata, json_path),
+            board_sizes=_read_board_sizes(metadata, json_path),
+            session=_open(model, onnx_path),
+            metadata=metadata,
+        )
+        policy._check_answer(onnx_path)
+        return policy
+
+    @property
+    def rulesets(self) -> tuple[str, ...]:
+        """The rulesets it was trained for."""
+        told = self.metadata.get("rulesets", [self.metadata["training"]["env_config"]["ruleset"]])
+        return tuple(told)
+
+    def shape(self, width: int, height: int) -> tuple[int, int, int]:
+        """(C, H, W) of one observation of a board.
+
+        It has room for the largest of the board sizes, unless the network takes any size.
+        """
+        if not self.metadata.get("any_size", False):
+            width, height = (max(sides) for sides in zip(*self.board_sizes, strict=True))
+        return self.observation.shape(width, height)
+
+    def q_values(self, batch: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """The value of every move, float32 [B, 4], for observations uint8 [B, C, H, W]."""
+        (values,) = self.session.run([OUTPUT], {INPUT: batch})
+        return np.asarray(values, np.float32)
+
+    def check_size(self, width: int, height: int) -> None:
+        """Raise `PolicyError` where the policy was not trained for boards of this size."""
+        if (width, height) not in self.board_sizes:
+            known = ", ".join(f"{x}x{y}" for x, y in sorted(self.board_sizes))
+            raise PolicyError(
+                f"the policy plays boards of {known}, not {width}x{height}; train it on that size"
+            )
+
+    def check_game(self, board: Board) -> None:
+        """Raise `PolicyError` where the policy was trained on other boards, rules or maps.
+
+        Engines that know of no maps send none; theirs is the standard one.
+        """
+        self.check_size(board.width, board.height)
+        trained, game = self.metadata["training"]["env_config"], board.game
+        if game.ruleset not in self.rulesets or (game.map or "standard") != trained["map"]:
+            rules = " and ".join(map(repr, self.rulesets))
+            raise PolicyError(
+                f"the policy plays the rules {rules} on the map {trained['map']!r}, "
+                f"not {shown(game.ruleset)} on {shown(game.map)}; train it on them"
+            )
+
+    def _check_answer(self, path: Path) -> None:
+        """Ask once for each size, which also warms the session up."""
+        for shape in sorted({(1, *self.shape(*size)) for size in self.board_sizes}):
+            try:
+                values = self.q_values(np.zeros(shape, np.uint8))
+            except Exception as error:  # onnxruntime's exceptions have no common base
+                raise PolicyError(
+                    f"{path}: does not take {INPUT!r} of shape {shape}: {error}"
+                ) from error
+            if values.shape != (1, len(MOVES)):
+                raise PolicyError(f"{path}: {OUTPUT!r} must have shape (1, 4), got {values.shape}")
+
+
+def _read_observation(metadata: Mapping[str, Any], path: Path) -> Observation:
+    try:
+        return observations.get(metadata["observation"])
+    except KeyError as error:
+        raise PolicyError(f"{path}: observation is missing; export the policy again") from error
+    except (TypeError, ValueError) as error:
+        raise PolicyError(f"{path}: observation: {error}") from error
+
+
+def _read_board_sizes(metadata: Mapping[str, Any], path: Path) -> frozenset[tuple[int, int]]:
+    sizes = metadata.get("board_sizes")
+    try:
+        pairs = frozenset((int(width), int(height)) for width, height in sizes)  # type: ignore[union-attr]
+    except (TypeError, ValueError):
+        pairs = frozenset()
+    if not pairs or any(side < 1 for pair in pairs for side in pair):
+        raise PolicyError(
+            f"{path}: board_sizes must be a list like [[11, 11]], got {sizes!r}; "
+            "export the policy again"
+        )
+    return pairs
+
+
+def _open(model: bytes, path: Path) -> onnxruntime.InferenceSession:
+    session: onnxruntime.InferenceSession = policy_file.open_session(model, path)
+    inputs = {node.name: node.type for node in session.get_inputs()}
+    outputs = {node.name: node.type for node in session.get_outputs()}
+    if inputs != {INPUT: "tensor(uint8)"} or outputs.get(OUTPUT) != "tensor(float)":
+        raise PolicyError(
+            f"{path}: must take {INPUT!r} (uint8) and give {OUTPUT!r} (float), "
+            f"got inputs {inputs} and outputs {outputs}; export the policy again"
+        )
+    return session

@@ -1,0 +1,53 @@
+"""``report.html``: all that is known of a run in one file, which needs no network."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import jinja2
+
+from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.records.replay import Replay
+from battlesnake_rl.launcher.runs.run_folder import REPORT
+from battlesnake_server.replays import small_player
+from battlesnake_server.runs import charts
+from battlesnake_server.runs.folder import Run
+
+TURNS_PER_SECOND = 7
+NO_GAME = "this algorithm shows none, or the run ended before its first checkpoint"
+
+
+def write(folder: Path) -> Path:
+    """Write the report of the run in ``folder`` beside its curves; returns the file."""
+    target = folder / REPORT
+    text = page(Run(folder))
+    write_atomically(target, lambda part: part.write_text(text, "utf-8"))
+    return target
+
+
+def page(run: Run) -> str:
+    """The report as text."""
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(small_player.SERVER / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    game = next((game for game in run.games() if game.path is not None), None)
+    player = ""
+    if game is not None and game.path is not None:
+        player = small_player.part(Replay.load(game.path), TURNS_PER_SECOND)
+    ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.ended)) if run.ended else ""
+    return templates.get_template("run_report.html").render(
+        run=run,
+        when=ended,
+        style=small_player.style(),
+        script=small_player.read("static/curves.js"),
+        charts=charts.charts([run]),
+        deaths=charts.deaths(run),
+        game=game,
+        player=player,
+        no_game=NO_GAME,
+    )

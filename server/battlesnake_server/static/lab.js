@@ -1,0 +1,447 @@
+// The lab: draw a position, ask a snake about it, keep it as a scenario.
+//
+// The position is held as server/battlesnake_server/web/lab.py describes it; what is sent is the body of a /move
+// request. Every change draws the board anew and takes the last answer off it.
+
+import { BoardView, element } from "./board.js";
+import { $ } from "./player.js";
+import { ARROWS, MOVES, html, thoughts } from "./thoughts.js";
+
+const OFFSETS = { ArrowUp: [0, 1], ArrowDown: [0, -1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
+const HINTS = {
+  food: "Click a cell to place or take food.",
+  hazard: "Click a cell for a hazard; more clicks make it deeper, with shift shallower.",
+  erase: "Click or drag to clear cells; a snake is cut there.",
+  snake: "Drag from the head to the tail to draw the snake; click the end of its tail to take it in.",
+};
+
+const same = (a, b) => a[0] === b[0] && a[1] === b[1];
+const key = (cell) => cell.join(",");
+
+class Lab {
+  constructor(position) {
+    this.tool = "food";
+    this.cursor = [0, 0];
+    this.drawing = false;
+    this.board = $("board");
+    this.listen();
+    this.open(position);
+  }
+
+  // --- the position -----------------------------------------------------------------------------
+
+  /** Take over a position as the server describes it. */
+  open(position) {
+    const { frame } = position;
+    this.width = position.width;
+    this.height = position.height;
+    this.turn = frame.turn;
+    this.ruleset = position.ruleset;
+    this.map = position.map;
+    this.damage = position.damage;
+    this.you = position.you;
+    this.newcomers = position.newcomers;
+    this.food = frame.food.map((cell) => [...cell]);
+    this.hazards = new Map(frame.hazards.map(([x, y, depth]) => [key([x, y]), depth]));
+    this.snakes = position.snakes
+      .map((snake, i) => ({
+        ...snake, body: frame.snakes[i].body.map((cell) => [...cell]),
+        health: frame.snakes[i].health, dead: Boolean(frame.snakes[i].death),
+      }))
+      .filter((snake) => !snake.dead);
+    if (position.scenario) this.tellScenario(position.scenario);
+    for (const id of ["width", "height", "turn", "damage", "ruleset"]) $(id).value = this[id];
+    this.changed();
+  }
+
+  tellScenario({ name, note, allowed }) {
+    $("name").value = name;
+    $("note").value = note;
+    for (const box of $("allowed").querySelectorAll("input")) {
+      box.checked = allowed.includes(box.value);
+    }
+  }
+
+  /** The position as the body of a /move request. */
+  request() {
+    const cell = ([x, y]) => ({ x, y });
+    const snakes = this.snakes.filter((snake) => snake.body.length).map((snake) => ({
+      id: snake.id, name: snake.name, health: snake.health, body: snake.body.map(cell),
+    }));
+    const hazards = [...this.hazards].flatMap(([place, depth]) => {
+      const [x, y] = place.split(",").map(Number);
+      return Array.from({ length: depth }, () => ({ x, y }));
+    });
+    return {
+      game: {
+        id: "lab", map: this.map, timeout: 500,
+        ruleset: { name: this.ruleset, settings: { hazardDamagePerTurn: this.damage } },
+      },
+      turn: this.turn,
+      board: {
+        width: this.width, height: this.height, food: this.food.map(cell), hazards, snakes,
+      },
+      you: snakes.find((snake) => snake.id === this.you) ?? null,
+    };
+  }
+
+  get names() {
+    return Object.fromEntries(this.snakes.map((snake) => [snake.id, snake.name]));
+  }
+
+  // --- drawing on it ----------------------------------------------------------------------------
+
+  apply(cell, { first = true, back = false } = {}) {
+    if (this.tool === "food" && first) this.toggleFood(cell);
+    else if (this.tool === "hazard" && first) this.deepen(cell, back ? -1 : 1);
+    else if (this.tool === "erase") this.erase(cell);
+    else if (typeof this.tool === "number") this.drawBody(this.snakes[this.tool], cell, first);
+    else return;
+    this.changed();
+  }
+
+  toggleFood(cell) {
+    const there = this.food.findIndex((food) => same(food, cell));
+    if (there >= 0) this.food.splice(there, 1);
+    else this.food.push(cell);
+  }
+
+  deepen(cell, by) {
+    const depth = Math.min((this.hazards.get(key(cell)) ?? 0) + by, 9);
+    if (depth > 0) this.hazards.set(key(cell), depth);
+    else this.hazards.delete(key(cell));
+  }
+
+  erase(cell) {
+    this.food = this.food.filter((food) => !same(food, cell));
+    this.hazards.delete(key(cell));
+    for (const snake of this.snakes) {
+      const cut = snake.body.findIndex((part) => same(part, cell));
+      if (cut >= 0) snake.body.length = cut;
+    }
+  }
+
+  /** Put the head at a free cell, let the tail grow to a cell beside it, or take it in. */
+  drawBody(snake, cell, first) {
+    const tail = snake.body.at(-1);
+    const at = snake.body.findIndex((part) => same(part, cell));
+    if (tail && same(tail, cell)) {
+      if (first) snake.body.pop();
+      return;
+    }
+    if (at >= 0) {
+      if (!first) snake.body.length = at + 1; // dragging back takes the tail in
+      return;
+    }
+    if (tail && this.touch(tail, cell)) snake.body.push(cell);
+    else if (first) snake.body = [cell];
+  }
+
+  touch(a, b) {
+    const across = [Math.abs(a[0] - b[0]), Math.abs(a[1] - b[1])];
+    if (this.ruleset.startsWith("wrapped")) {
+      across[0] = Math.min(across[0], this.width - across[0]);
+      across[1] = Math.min(across[1], this.height - across[1]);
+    }
+    return across[0] + across[1] === 1;
+  }
+
+  /** Let a body have this many segments: stacked on the tail, as after a meal, or taken in. */
+  resize(snake, length) {
+    while (snake.body.length > length) snake.body.pop();
+    while (snake.body.length && snake.body.length < length) snake.body.push([...snake.body.at(-1)]);
+    this.changed();
+  }
+
+  addSnake() {
+    const letters = Array.from({ length: 16 }, (_, i) => String.fromCharCode(97 + i));
+    const id = letters.find((letter) => !this.snakes.some((snake) => snake.id === letter));
+    const colors = new Set(this.snakes.map((snake) => snake.color));
+    const look = this.newcomers.find(({ color }) => !colors.has(color));
+    this.snakes.push({ ...look, id, name: id.toUpperCase(), body: [], health: 100 });
+    this.tool = this.snakes.length - 1;
+    this.changed();
+  }
+
+  removeSnake(index) {
+    this.snakes.splice(index, 1);
+    if (typeof this.tool === "number") this.tool = "food";
+    this.changed();
+  }
+
+  changeSize() {
+    const side = (id) => Math.min(Math.max(Number($(id).value) || 11, 3), 25);
+    [this.width, this.height] = [side("width"), side("height")];
+    const inside = ([x, y]) => x < this.width && y < this.height;
+    this.food = this.food.filter(inside);
+    for (const place of [...this.hazards.keys()]) {
+      if (!inside(place.split(",").map(Number))) this.hazards.delete(place);
+    }
+    for (const snake of this.snakes) {
+      const cut = snake.body.findIndex((part) => !inside(part));
+      if (cut >= 0) snake.body.length = cut;
+    }
+    this.cursor = this.cursor.map((at, i) => Math.min(at, (i ? this.height : this.width) - 1));
+    this.changed();
+  }
+
+  // --- showing ----------------------------------------------------------------------------------
+
+  changed() {
+    if (!this.snakes.some((snake) => snake.id === this.you && snake.body.length)) {
+      this.you = this.snakes.find((snake) => snake.body.length)?.id ?? null;
+    }
+    $("answer").replaceChildren();
+    $("error").textContent = "";
+    this.tellTools();
+    this.tellSnakes();
+    this.draw();
+  }
+
+  /** Draw the position; with `next` what the asked snake thought. */
+  draw(next = null) {
+    const shown = this.snakes.filter((snake) => snake.body.length);
+    const game = { width: this.width, height: this.height, snakes: shown };
+    const view = new BoardView(this.board, game);
+    const hazards = [...this.hazards].map(([place, depth]) => [...place.split(",").map(Number), depth]);
+    view.select(shown.findIndex((snake) => snake.id === this.you));
+    view.draw({
+      turn: this.turn, food: this.food, hazards,
+      snakes: shown.map((snake) => ({
+        body: snake.body, health: snake.health, death: null,
+        next: next && snake.id === this.you ? next : null,
+      })),
+    });
+    this.view = view;
+    const [x, y] = view.centre(this.cursor);
+    this.board.append(element("rect", {
+      class: "cursor", x: x - 0.48, y: y - 0.48, width: 0.96, height: 0.96, rx: 0.12,
+    }));
+  }
+
+  tellTools() {
+    const tools = [["food", "Food", "f"], ["hazard", "Hazard", "h"], ["erase", "Erase", "e"],
+      ...this.snakes.map((snake, i) => [i, snake.name, String(i + 1)])];
+    $("tools").replaceChildren(...tools.map(([tool, name, shortcut]) => {
+      const button = html("button", "tool", this.toolIcon(tool), html("span", "", name));
+      button.type = "button";
+      button.title = `${name} (${shortcut})`;
+      button.setAttribute("aria-pressed", String(tool === this.tool));
+      button.addEventListener("click", () => this.choose(tool));
+      return button;
+    }));
+    $("hint").textContent = HINTS[this.tool] ?? HINTS.snake;
+  }
+
+  toolIcon(tool) {
+    const icon = element("svg", { class: "dot", viewBox: "0 0 10 10", "aria-hidden": "true" });
+    if (tool === "food") icon.append(element("circle", { class: "food", cx: 5, cy: 5, r: 4 }));
+    else if (tool === "hazard") {
+      icon.append(element("rect", { class: "hazard", width: 10, height: 10, rx: 2 }));
+    } else if (tool === "erase") {
+      icon.append(element("path", { class: "stroke", d: "M2 2l6 6M8 2l-6 6" }));
+    } else {
+      icon.append(element("rect", { width: 10, height: 10, rx: 5, fill: this.snakes[tool].color }));
+    }
+    return icon;
+  }
+
+  choose(tool) {
+    this.tool = tool;
+    this.tellTools();
+  }
+
+  tellSnakes() {
+    const you = $("you");
+    you.replaceChildren(...this.snakes.filter((snake) => snake.body.length).map((snake) => {
+      const option = html("option", "", snake.name);
+      option.value = snake.id;
+      return option;
+    }));
+    if (this.you) you.value = this.you;
+    $("snakes").replaceChildren(...this.snakes.map((snake, i) => this.snakeRow(snake, i)));
+    $("add-snake").disabled = this.snakes.length >= 16;
+  }
+
+  snakeRow(snake, index) {
+    const number = (label, value, low, high, change) => {
+      const input = html("input");
+      Object.assign(input, { type: "number", min: low, max: high, value });
+      input.setAttribute("aria-label", `${label} of ${snake.name}`);
+      input.addEventListener("change", () => {
+        change(Math.min(Math.max(Math.round(Number(input.value)) || low, low), high));
+      });
+      return html("label", "", `${label} `, input);
+    };
+    const remove = html("button", "quiet", "×");
+    remove.type = "button";
+    remove.setAttribute("aria-label", `remove ${snake.name}`);
+    remove.addEventListener("click", () => this.removeSnake(index));
+    const dot = element("svg", { class: "dot", viewBox: "0 0 10 10", "aria-hidden": "true" },
+      element("circle", { cx: 5, cy: 5, r: 5, fill: snake.color }));
+    return html("li", "", dot, html("b", "", snake.name),
+      number("health", snake.health, 1, 100, (value) => { snake.health = value; this.changed(); }),
+      number("length", snake.body.length, 0, 200, (value) => this.resize(snake, value)),
+      remove);
+  }
+
+  // --- asking -----------------------------------------------------------------------------------
+
+  async post(path, sent) {
+    const answer = await fetch(`${$("lab").dataset.address}/${path}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(sent),
+    });
+    if (!answer.ok) throw new Error((await answer.json()).error);
+    return answer;
+  }
+
+  /** Do something that may be refused, and say why it was. */
+  async attempt(action) {
+    $("error").textContent = "";
+    try {
+      await action();
+    } catch (error) {
+      $("error").textContent = error.message;
+    }
+  }
+
+  async ask() {
+    $("ask").disabled = true;
+    await this.attempt(async () => {
+      const answer = await (await this.post("ask", {
+        snake: $("snake").value.trim(), milliseconds: Number($("milliseconds").value),
+        board: this.request(),
+      })).json();
+      const { next } = answer;
+      this.draw(next);
+      const name = this.names[this.you];
+      $("answer").replaceChildren(
+        html("p", "verdict", html("b", "", `${ARROWS[next.move]} ${name} goes ${next.move}`),
+          html("span", "pale", ` in ${answer.milliseconds.toFixed(0)} ms`)),
+        ...(answer.shout ? [html("p", "shout", answer.shout)] : []),
+        ...thoughts(next, this.names));
+    });
+    $("ask").disabled = false;
+  }
+
+  async scenario() {
+    const allowed = [...$("allowed").querySelectorAll("input:checked")].map((box) => box.value);
+    const answer = await this.post("scenario", {
+      name: $("name").value, note: $("note").value, allowed, board: this.request(),
+    });
+    return answer.text();
+  }
+
+  async save() {
+    const text = await this.scenario();
+    const link = html("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+    link.download = `${$("name").value.trim().replace(/[^\w-]+/g, "-") || "scenario"}.txt`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+
+  // --- listening --------------------------------------------------------------------------------
+
+  listen() {
+    for (const move of MOVES) {
+      const box = html("input");
+      Object.assign(box, { type: "checkbox", value: move });
+      $("allowed").append(html("label", "check", box, ` ${move}`));
+    }
+    const { board } = this;
+    board.addEventListener("pointerdown", (event) => {
+      const cell = this.view.cellAt(event);
+      if (!cell) return;
+      board.setPointerCapture(event.pointerId);
+      this.drawing = true;
+      this.cursor = cell;
+      this.apply(cell, { back: event.shiftKey });
+    });
+    board.addEventListener("pointermove", (event) => {
+      const cell = this.drawing && this.view.cellAt(event);
+      if (!cell || same(cell, this.cursor)) return;
+      this.cursor = cell;
+      this.apply(cell, { first: false });
+    });
+    for (const end of ["pointerup", "pointercancel"]) {
+      board.addEventListener(end, () => { this.drawing = false; });
+    }
+    board.addEventListener("keydown", (event) => this.press(event));
+    const clicks = {
+      ask: () => this.ask(), "add-snake": () => this.addSnake(), clear: () => this.clear(),
+      save: () => this.attempt(() => this.save()),
+      show: () => this.attempt(async () => { $("text").value = await this.scenario(); }),
+      read: () => this.attempt(async () => {
+        this.open(await (await this.post("read", { text: $("text").value })).json());
+      }),
+    };
+    for (const [id, action] of Object.entries(clicks)) $(id).addEventListener("click", action);
+    for (const id of ["width", "height"]) $(id).addEventListener("change", () => this.changeSize());
+    for (const id of ["turn", "damage"]) {
+      $(id).addEventListener("change", () => {
+        this[id] = Math.round(Number($(id).value)) || 0;
+        this.changed();
+      });
+    }
+    $("ruleset").addEventListener("change", () => {
+      this.ruleset = $("ruleset").value;
+      this.changed();
+    });
+    $("you").addEventListener("change", () => {
+      this.you = $("you").value;
+      this.changed();
+    });
+    $("shipped").addEventListener("change", () => this.attempt(async () => {
+      const number = $("shipped").value;
+      $("shipped").value = "";
+      const answer = await fetch(`${$("lab").dataset.address}/shipped/${number}`);
+      this.open(await answer.json());
+    }));
+  }
+
+  clear() {
+    this.food = [];
+    this.hazards.clear();
+    for (const snake of this.snakes) snake.body = [];
+    this.changed();
+  }
+
+  press(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const offset = OFFSETS[event.key];
+    const tools = { f: "food", h: "hazard", e: "erase" };
+    const number = Number.parseInt(event.key, 10);
+    if (offset) {
+      const [x, y] = [this.cursor[0] + offset[0], this.cursor[1] + offset[1]];
+      if (x < 0 || y < 0 || x >= this.width || y >= this.height) return event.preventDefault();
+      this.cursor = [x, y];
+      this.draw();
+      this.speak();
+    } else if (event.key === "Enter" || event.key === " ") {
+      this.apply(this.cursor, { back: event.shiftKey });
+      this.speak();
+    } else if (tools[event.key]) this.choose(tools[event.key]);
+    else if (number >= 1 && number <= this.snakes.length) this.choose(number - 1);
+    else return undefined;
+    return event.preventDefault();
+  }
+
+  /** Tell what is in the cell under the cursor to those who do not see it. */
+  speak() {
+    const there = [];
+    for (const snake of this.snakes) {
+      const at = snake.body.findIndex((part) => same(part, this.cursor));
+      if (at >= 0) there.push(`${at === 0 ? "head" : "body"} of ${snake.name}`);
+    }
+    if (this.food.some((food) => same(food, this.cursor))) there.push("food");
+    const depth = this.hazards.get(key(this.cursor));
+    if (depth) there.push(`hazard ${depth}`);
+    const [x, y] = this.cursor;
+    $("spoken").textContent = `column ${x}, row ${y}: ${there.join(", ") || "empty"}`;
+  }
+}
+
+new Lab(JSON.parse($("start").textContent));

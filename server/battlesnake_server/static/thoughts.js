@@ -1,0 +1,70 @@
+// What a snake thought before a move, as a table for people.
+
+import { brief } from "./board.js";
+
+export const ARROWS = { up: "↑", down: "↓", left: "←", right: "→" };
+export const MOVES = Object.keys(ARROWS);
+
+/** An HTML element; text is always text, never markup. */
+export function html(name, className, ...children) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  made.append(...children);
+  return made;
+}
+
+/** The parts that tell of `next` (see server/battlesnake_server/frames.py): values, rules, the expected line. */
+export function thoughts(next, names) {
+  const parts = [];
+  if (Object.keys(next.scores).length) parts.push(scoreBars(next));
+  if (next.reasons.length) parts.push(reasonTable(next.reasons));
+  if (Object.keys(next.line ?? {}).length) parts.push(expectedLine(next.line, names));
+  return parts;
+}
+
+/** "≤" where a search only knows that a move is worth no more than its value. */
+function bound(next, move) {
+  const searched = Object.keys(next.line ?? {}).length > 0;
+  return searched && move !== next.move && Number.isFinite(next.scores[move]) ? "≤ " : "";
+}
+
+function scoreBars(next) {
+  const finite = MOVES.map((move) => next.scores[move]).filter(Number.isFinite);
+  const [low, high] = [Math.min(...finite), Math.max(...finite)];
+  return html("ul", "scores", ...MOVES.map((move) => {
+    const score = next.scores[move];
+    const bar = html("i");
+    const share = Number.isFinite(score) ? (high > low ? (score - low) / (high - low) : 1) : 0;
+    bar.style.width = `${6 + 94 * share}%`;
+    if (!Number.isFinite(score)) bar.style.width = "0";
+    return html("li", move === next.move ? "chosen" : "",
+      html("span", "", ARROWS[move]), html("div", "meter", bar), html("span", "", bound(next, move) + brief(score)));
+  }));
+}
+
+function reasonTable(reasons) {
+  const head = html("tr", "", html("th", "", "rule"),
+    ...MOVES.map((move) => html("th", "", ARROWS[move])));
+  const rows = reasons.flatMap((reason) => {
+    const cells = MOVES.map((move) => {
+      if (reason.vetoed.includes(move)) return html("td", "veto", "✕");
+      const score = reason.scores[move];
+      return html("td", "", score === undefined ? "" : brief(score));
+    });
+    const rows = [html("tr", "", html("th", "", reason.rule.replaceAll("_", " ")), ...cells)];
+    if (reason.note) {
+      const note = html("td", "", reason.note);
+      note.colSpan = 5;
+      rows.push(html("tr", "note", note));
+    }
+    return rows;
+  });
+  return html("table", "reasons", html("thead", "", head), html("tbody", "", ...rows));
+}
+
+/** The moves that a search expects of everybody; the board draws them too. */
+function expectedLine(line, names) {
+  const rows = Object.keys(names).filter((id) => line[id]).map((id) => html("li", "",
+    html("b", "", names[id]), ` ${line[id].map((move) => ARROWS[move] ?? "?").join("")}`));
+  return html("div", "line-told", html("h3", "", "Expected line"), html("ul", "", ...rows));
+}

@@ -1,0 +1,32 @@
+"""What all pages of the arena share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from flask import current_app
+from sqlalchemy.engine import Engine
+
+from battlesnake_server.arena.league_file import LeaguePlan
+from battlesnake_server.web.board_matches import Hall
+from battlesnake_server.web.roster import Roster
+from battlesnake_server.web.timeline import Broadcast
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """The results, who may play, the games that are on, who plays those that people start, and the
+    league that is played here, if any.
+    """
+
+    database: Engine
+    roster: Roster
+    broadcast: Broadcast
+    hall: Hall
+    league: LeaguePlan | None
+
+
+def arena() -> Arena:
+    """The arena of the current application."""
+    return cast(Arena, current_app.extensions["arena"])

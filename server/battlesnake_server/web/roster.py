@@ -1,0 +1,112 @@
+"""Who may be played against and asked from the pages: nobody else is run or fetched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from battlesnake_gym import snakes
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.json_fields import BoardError, shown
+from battlesnake_gym.rules import MOVES
+from battlesnake_gym.snakes import Decision
+from battlesnake_server.addresses import Reach
+from battlesnake_server.arena.players import converse
+from battlesnake_server.arena.tournament import Entrant, entrants, local_factory
+from battlesnake_server.bundle import Bundle
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """One snake of the roster: its name on the pages, and a line about it."""
+
+    name: str
+    about: str
+    entrant: Entrant
+
+
+class Roster:
+    """The registered snakes, those that the operator named, and any URL where that is allowed.
+
+    ``invited`` are as the arena's command takes them: a URL, a name, or a policy's path, maybe with
+    ``LABEL=`` before it; ``reach`` is where the URLs that people type may lead. Raises
+    ``ValueError`` where one of the invited is unknown.
+    """
+
+    def __init__(
+        self,
+        invited: Iterable[str] = (),
+        *,
+        allow_urls: bool = False,
+        reach: Reach = Reach(),  # noqa: B008
+    ) -> None:
+        self.allow_urls = allow_urls
+        self._reach = reach
+        self._guests: dict[str, Guest] = {}
+        for entrant in entrants(list(invited), reach):
+            self._add(Guest(entrant.label, _about(entrant), entrant))
+        for name in snakes.names():
+            self._add(Guest(name, snakes.description(name), Entrant(name, name)))
+
+    def _add(self, guest: Guest) -> None:
+        self._guests.setdefault(guest.name, guest)
+
+    @property
+    def guests(self) -> list[Guest]:
+        """Everybody who is known by name."""
+        return list(self._guests.values())
+
+    def find(self, name: object, field: str) -> Entrant:
+        """The snake that a request calls ``name``; raises `BoardError` naming ``field``."""
+        if isinstance(name, str) and name in self._guests:
+            return self._guests[name].entrant
+        if isinstance(name, str) and name.startswith(("http://", "https://")):
+            return self._url(name, field)
+        known = ", ".join(self._guests)
+        raise BoardError(f"{field}: unknown snake {shown(name)}; choose one of {known}")
+
+    def _url(self, url: str, field: str) -> Entrant:
+        if not self.allow_urls:
+            raise BoardError(
+                f"{field}: {shown(url)} may not be fetched; start the arena with --allow-urls, or "
+                "name the snake on the command line"
+            )
+        try:
+            host = urlsplit(url).hostname
+        except ValueError:
+            host = None
+        if not host or len(url) > 500 or not url.isprintable():
+            raise BoardError(f"{field}: {shown(url)} is not a URL; give one like http://host:8000")
+        return Entrant(url, url, self._reach)
+
+
+def _about(entrant: Entrant) -> str:
+    """A line about one who is invited; raises ``ValueError`` where it cannot play."""
+    if entrant.remote:
+        return "over the network"
+    if snakes.is_bundle(entrant.source):
+        Bundle.open(entrant.source)  # its rules are run when somebody chooses it
+        return "a bundle"
+    local_factory(entrant)
+    return "a policy" if entrant.trained else snakes.description(entrant.source)
+
+
+def ask(entrant: Entrant, board: Board, seconds: float) -> Decision:
+    """What a snake does on ``board``.
+
+    Raises ``ValueError`` where it gives no move, or cannot play such a board.
+    """
+    if entrant.remote:
+        decision = asyncio.run(converse(board.to_api(), entrant.source, entrant.reach))
+    else:
+        strategy = local_factory(entrant)(board.game.seed)
+        try:
+            decision = strategy(board.copy(), seconds)
+        except Exception as error:  # whatever somebody's own snake may raise
+            raise ValueError(f"{entrant.label} cannot play this: {error}") from error
+    if decision.move not in MOVES:
+        why = decision.reasons[0].rule if decision.reasons else shown(decision.move)
+        raise ValueError(f"{entrant.label} gave no move ({why})")
+    return decision

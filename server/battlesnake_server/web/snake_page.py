@@ -1,0 +1,105 @@
+"""The page ``/snake/NAME``: a snake's rating over time, its opponents, openings and deaths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flask import Blueprint, render_template, request
+
+from battlesnake_gym.rules import MOVES
+from battlesnake_server.arena.ratings import CONFIDENCE
+from battlesnake_server.arena.results import History
+from battlesnake_server.web.leaderboard import ENDINGS, asked_tournament, history, tournaments
+from battlesnake_server.web.pages import missing
+
+blueprint = Blueprint("snake", __name__)
+
+MOST_POINTS = 300
+"""Points of the curve: of more games those at equal distances are shown, and the last."""
+
+MOST_OPENINGS = 8
+
+CLOCKWISE = ("up", "right", "down", "left")
+ARROWS = {"up": "↑", "right": "→", "down": "↓", "left": "←"}
+
+
+@dataclass(frozen=True, slots=True)
+class RatingCurve:
+    """Ratings as an SVG of 100 by 40: the mean as a line, the 95 % interval as an area.
+
+    ``low`` and ``high`` are the ratings at its edges.
+    """
+
+    line: str
+    area: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How games began: moves as arrows, the first one drawn upwards."""
+
+    arrows: str
+    games: int
+    won: int
+
+
+@blueprint.get("/snake/<path:name>")
+def show(name: str) -> str | tuple[str, int]:
+    """Everything about one snake, in a tournament or in all."""
+    tournament = asked_tournament()
+    found = history(name, tournament)
+    if found is None:
+        return missing(f"{name[:80]} has played no game here.")
+    line, games = found
+    against = sorted(games.against.items(), key=lambda one: (-sum(one[1]), one[0]))
+    return render_template(
+        "arena_snake.html",
+        name=name, line=line, curve=curve(games.ratings), against=against,
+        openings=openings(games), killers=games.killers.most_common(), endings=ENDINGS,
+        choices=tournaments(), chosen=tournament, page=request.path,
+    )  # fmt: skip
+
+
+def curve(ratings: list[tuple[float, float]]) -> RatingCurve:
+    """The curve of ratings after each game."""
+    step = max(1, -(-len(ratings) // MOST_POINTS))
+    shown = ratings[::step]
+    if (len(ratings) - 1) % step:
+        shown.append(ratings[-1])
+    lows = [mu - CONFIDENCE * sigma for mu, sigma in shown]
+    highs = [mu + CONFIDENCE * sigma for mu, sigma in shown]
+    low, high = min(lows), max(highs)
+
+    def points(values: list[float]) -> list[str]:
+        across = max(1, len(values) - 1)
+        return [
+            f"{100 * i / across:.2f},{40 - 40 * (value - low) / (high - low):.2f}"
+            for i, value in enumerate(values)
+        ]
+
+    area = points(lows) + points(highs)[::-1]
+    return RatingCurve(" ".join(points([mu for mu, _ in shown])), " ".join(area), low, high)
+
+
+def openings(games: History) -> list[Opening]:
+    """The most frequent ones, turned so that each begins upwards."""
+    counted: dict[str, list[int]] = {}
+    for moves, number in games.openings.items():
+        total = counted.setdefault(turned(moves), [0, 0])
+        total[0] += number
+        total[1] += games.openings_won[moves]
+    most = sorted(counted.items(), key=lambda one: (-one[1][0], one[0]))[:MOST_OPENINGS]
+    return [Opening(arrows, *numbers) for arrows, numbers in most]
+
+
+def turned(moves: str) -> str:
+    """Moves (their first letters) as arrows, on a board turned so that the first one is upwards.
+
+    >>> turned("lluu"), turned("rrdd")
+    ('↑↑→→', '↑↑→→')
+    """
+    by_letter = {move[0]: CLOCKWISE.index(move) for move in MOVES}
+    first = by_letter[moves[0]]
+    return "".join(ARROWS[CLOCKWISE[(by_letter[one] - first) % 4]] for one in moves)
