@@ -106,7 +106,8 @@ static inline void advance(const Layout *layout, const Rules *rules, Record *rec
     if (record->any_hazards && !food) {
         int layers = inside ? record_hazards(layout, record)[cell]
                             : layers_off_board(layout, record, cold, x, y);
-        snake->health = (int16_t)largest(0, damaged(snake->health, layers, rules->hazard_damage));
+        if (layers)
+            snake->health = (int16_t)largest(0, damaged(snake->health, layers, rules->hazard_damage));
         if (layers && !snake->health) {
             lose(turn, seat, HAZARD, -1);
             return;
