@@ -15,7 +15,7 @@ from battlesnake_gym.engine import engine
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake
 from battlesnake_gym.see import masks
 from battlesnake_heuristics.handwritten.view import View
-from battlesnake_heuristics.search import search
+from battlesnake_heuristics.search import _search, search
 
 HERE, THERE = (1, 0), (2, 0)
 
@@ -50,7 +50,7 @@ def healths(board: Board) -> Iterator[tuple[str, int]]:
     if search.COMPILED:
         question = search.Search()._question(board, None)[0]
         fields = (*question[:4], *question[5:11])
-        (held,), _, _ = search._search.play(*fields, bytes([MOVES.index("right")]))
+        (held,), _, _ = _search.play(*fields, bytes([MOVES.index("right")]))
         yield "search", held[0] if held else 0
 
 

@@ -153,7 +153,7 @@ def test_a_viewer_is_talked_to_and_not_listened_to() -> None:
         assert (opcode, struct.unpack("!H", payload[:2])) == (websocket.ABNF.OPCODE_CLOSE, (1012,))
         stopping.join(1.5)
         assert not stopping.is_alive(), "it does not wait for viewers"
-        one.shutdown()
+        one.shutdown()  # type: ignore[no-untyped-call]
 
 
 def test_a_viewer_who_closes_is_let_go() -> None:
@@ -179,9 +179,10 @@ def test_a_silent_viewer_is_asked_and_let_go(monkeypatch: pytest.MonkeyPatch) ->
         assert opcode == websocket.ABNF.OPCODE_PING  # which that call has answered
         opcode, _ = one.recv_data_frame(control_frame=True)
         assert opcode == websocket.ABNF.OPCODE_PING
+        assert one.sock is not None
         one.sock.recv(100)  # the next one, unanswered
         assert one.sock.recv(100) == b""
-        one.shutdown()
+        one.shutdown()  # type: ignore[no-untyped-call]
 
 
 def test_a_viewer_who_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +200,7 @@ def test_a_viewer_who_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) -
     with serving(flood) as server:
         one = viewer(server)
         until(lambda: errors)
-        one.shutdown()
+        one.shutdown()  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize(
