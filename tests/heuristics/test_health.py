@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,7 +16,7 @@ from battlesnake_gym.engine import engine
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake
 from battlesnake_gym.see import masks
 from battlesnake_heuristics.handwritten.view import View
-from battlesnake_heuristics.search import _search, search
+from battlesnake_heuristics.search import search
 
 HERE, THERE = (1, 0), (2, 0)
 
@@ -50,7 +51,8 @@ def healths(board: Board) -> Iterator[tuple[str, int]]:
     if search.COMPILED:
         question = search.Search()._question(board, None)[0]
         fields = (*question[:4], *question[5:11])
-        (held,), _, _ = _search.play(*fields, bytes([MOVES.index("right")]))
+        compiled = importlib.import_module("battlesnake_heuristics.search._search")
+        (held,), _, _ = compiled.play(*fields, bytes([MOVES.index("right")]))
         yield "search", held[0] if held else 0
 
 
