@@ -112,6 +112,13 @@ def test_no_room_needs_one_that_needs_it() -> None:
     _one_way(rooms)
 
 
+def test_the_game_needs_nothing_above_it() -> None:
+    """Commands open what is above them by name; `battlesnake_gym` imports itself alone."""
+    for name in MODULES:
+        if name.startswith("battlesnake_gym"):
+            assert not [one for one in NEEDS[name] if not one.startswith("battlesnake_gym")], name
+
+
 def test_a_folder_can_be_looked_through() -> None:
     count = Counter(
         path.parent.relative_to(ROOT)

@@ -18,7 +18,6 @@ from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.nearest import unknown
 from battlesnake_gym.draw import animation, drawing
 from battlesnake_gym.records.replay import Replay
-from battlesnake_server.replays import small_player
 
 COMMAND = "battlesnake-gym export"
 POLICY = Path("policy.onnx")
@@ -97,6 +96,7 @@ def _svg(replay: Replay, output: Path, options: argparse.Namespace) -> None:
 
 def _html(replay: Replay, output: Path, options: argparse.Namespace) -> None:
     """One file with the game, the board's script and its styles in it."""
+    small_player = load_module("battlesnake_server.replays.small_player", "")
     page = small_player.read("templates/export.html")
     page = page.replace("@STYLE@", small_player.style(), 1)
     page = page.replace("@PLAYER@", small_player.part(replay, options.turns_per_second), 1)
