@@ -1,7 +1,7 @@
 """The two files of a trained policy: ``policy.onnx`` and, beside it, ``policy.json``.
 
-The JSON file tells how the network is asked and, by its SHA-256, which network it speaks of.
-Whoever loads a policy reads the pair here, so that neither is used damaged or with a wrong other.
+The JSON file describes how to query the network and, by its SHA-256, which network it describes.
+All loading of policies reads the pair here, so that neither file is used damaged or mismatched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PolicyError(ValueError):
 
 
 def read(path: str | Path) -> tuple[bytes, dict[str, Any]]:
-    """The network in ``path`` (the ONNX file) and what the JSON file of the same name tells of it.
+    """The network in ``path`` (the ONNX file) and what the JSON file of the same name says of it.
 
     Raises `PolicyError` where one is missing or damaged, or the two do not belong together.
     """
@@ -69,13 +69,13 @@ def open_session(model: bytes, name: object) -> Any:
 
 def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
     """Write the JSON file beside the ONNX file ``path``, which is there already."""
-    told = {
+    facts = {
         "format": FORMAT,
         **metadata,
         "actions": list(MOVES),
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
     }
-    text = json.dumps(told, indent=2) + "\n"
+    text = json.dumps(facts, indent=2) + "\n"
     write_atomically(path.with_suffix(".json"), lambda part: part.write_text(text))
 
 

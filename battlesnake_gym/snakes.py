@@ -39,8 +39,8 @@ class Reason:
 class Decision:
     """A move and why: the rules that spoke, in their order, and the total score of each move.
 
-    ``line`` is for who thinks ahead: the moves expected of each snake (by id) from here on, until
-    it dies or the line ends.
+    ``line`` is for a strategy that looks ahead: the moves expected of each snake (by id) from here
+    on, until it dies or the line ends.
     """
 
     move: str
@@ -63,7 +63,7 @@ class Searcher(Protocol):
     """A strategy that looks at a fixed number of positions when it is given no seconds."""
 
     def set_positions(self, positions: int) -> None:
-        """Look at so many positions a move."""
+        """Look at ``positions`` positions a move."""
         ...
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
@@ -91,7 +91,7 @@ class Bounded:
 def decide(
     board: Board, strategies: Mapping[str, Strategy], seconds: float | None = None
 ) -> dict[str, Decision]:
-    """What the living snakes that ``strategies`` has, by id, decide here; ``you`` becomes each."""
+    """The decisions of the living snakes in ``strategies`` (by id); ``you`` is each in turn."""
     decisions = {}
     for snake in board.living:
         if snake.id in strategies:
@@ -141,9 +141,9 @@ def register(name: str, factory: Factory, *, in_engine: bool = False) -> None:
 
 
 def engine_code(name: str) -> int:
-    """By which number the engine knows the snake called ``name``; 0 where it does not.
+    """The number by which the engine knows the snake called ``name``; 0 where it does not.
 
-    Somebody's own snake of the same name is not the engine's.
+    Your own snake of the same name is not the engine's.
     """
     _load_plugins()
     return IN_ENGINE.index(name) + 1 if name in _in_engine else 0
@@ -236,7 +236,7 @@ def _bundled(path: str) -> Factory:
 
 
 def _bounded(name: str, build: Factory, positions: str, seed: int) -> Bounded:
-    """The search called ``name`` with so many positions a move."""
+    """The search called ``name`` with ``positions`` positions a move."""
     if not positions.isdecimal():
         raise ValueError(f"{name}@ wants a number of positions, got {positions!r}; try {name}@400")
     strategy = build(seed)

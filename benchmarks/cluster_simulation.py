@@ -2,9 +2,9 @@
 
     python -m benchmarks.cluster_simulation
 
-What each part spends is as `docs/scaling.md` has it measured; the flow is that of `battlesnake_rl.mabs.dqn.apex`:
-runners are asked for two fragments each, the driver hands on all that have come and then learns, if
-a batch is due and there, and asks nobody while more is owed than it may be.
+What each part spends was measured (`docs/scaling.md`); the flow is that of `mabs.dqn.apex`: runners
+are asked for two fragments each, the driver hands on all that have come and then learns, if a batch
+is due and there, and asks no runner while more is owed than allowed.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _nothing() -> None:
 
 
 def simulate(parts: Parts, seconds: float = 20.0) -> Seen:
-    """What a cluster does in a second, after a quarter of ``seconds`` to come into its swing."""
+    """What a cluster does in a second, after a quarter of ``seconds`` to settle."""
     apex = _Apex(parts)
     servers = [*apex.runners, *apex.shards, apex.driver, apex.network]
     apex.machines.run(seconds / 4)

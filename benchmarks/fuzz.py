@@ -1,4 +1,4 @@
-"""Whether the live snake can be upset: broken requests by the hundred thousand, at real servers.
+"""Whether broken requests upset the live snake: hundreds of thousands of them, to real servers.
 
     python -m benchmarks.fuzz
     python -m benchmarks.fuzz --snakes minimax --requests 10000
@@ -185,16 +185,16 @@ def fuzz(
         lines = [
             Line(port, games, random.Random(f"{seed}/{i}"), in_a_row) for i in range(connections)
         ]
-        done, told = 0, 0
+        done, printed = 0, 0
         while done < count and time.perf_counter() < began + seconds:
             share = max(in_a_row, min(2000, count // 50) // connections)
             for came in pool.map(lambda line, share=share: line.run(share), lines):
                 counts.update(came)
             bar.update(sum(counts.values()) - done)
             done = sum(counts.values())
-            if not sys.stderr.isatty() and done >= told + count // 20:
+            if not sys.stderr.isatty() and done >= printed + count // 20:
                 print(f"{time.strftime('%H:%M:%S')} {done}: {dict(counts)}", flush=True)
-                told = done
+                printed = done
             course.seconds.append(time.perf_counter() - began)
             course.memory.append(metric(port, "process_resident_memory_bytes"))
         for line in lines:
@@ -235,7 +235,7 @@ class Line:
             return next(self._valid)
         text, _ = self._luck.choice(self._luck.choice(self._games))
         # Other games than those that are played. Not more than can be remembered at once: else the
-        # memory would tell how many requests a second there were of late.
+        # memory would show how many requests a second there were of late.
         number = self._luck.randrange(OTHER_GAMES)
         text = text.replace(b'"id":"', b'"id":"%d-' % number, 1)
         if kind == DAMAGED:

@@ -4,10 +4,10 @@
     python benchmarks/ladder.py --only minimax-2026@10000 minimax-2026@50000 --minutes 60 --write
 
 Every pair of games is a line of the state file as soon as it has been played, and the same command
-goes on from there. The games that ``heuristics/battlesnake_heuristics/judge/ladder.json`` counts are not played again and count
-with the new ones; ``--write`` puts the result there and empties the state; what one that was killed
-left there is not counted twice. The rungs do not move because games of somebody else are played, so
-this is for a sharper ladder only.
+goes on from there. The games that ``battlesnake_heuristics/judge/ladder.json`` counts are not
+played again and count with the new ones; ``--write`` puts the result there and empties the state;
+what an interrupted run left there is not counted twice. The rungs do not move when other snakes are
+measured, so this is for a sharper ladder only.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def counted(before: dict[str, Any]) -> set[tuple[int, str, str, int]]:
 
 
 def which(row: dict[str, Any]) -> tuple[int, str, str, int]:
-    """The pair that a line of the state tells of."""
+    """The pair that a line of the state is about."""
     return row["snakes"], row["one"], row["other"], row["index"]
 
 
@@ -160,7 +160,7 @@ def summary(before: dict[str, Any], rows: list[dict[str, Any]], command: str) ->
         meetings = joined(before["meetings"][str(count)], [r for r in rows if r["snakes"] == count])
         elo = ladder.fit(meetings, ladder.NAMES)
         ladders[str(count)] = [
-            told(rung, *elo[rung["name"]], meetings) for rung in before["ladders"][str(count)]
+            updated(rung, *elo[rung["name"]], meetings) for rung in before["ladders"][str(count)]
         ]
         met[str(count)] = [
             {"one": m.one, "other": m.other, "pairs": list(m.pairs)}
@@ -171,7 +171,7 @@ def summary(before: dict[str, Any], rows: list[dict[str, Any]], command: str) ->
     return before | facts | {"ladders": ladders, "meetings": met}
 
 
-def told(
+def updated(
     rung: dict[str, Any], elo: float, error: float, meetings: list[ladder.Meetings]
 ) -> dict[str, Any]:
     """The rung's line in the data file, from what has been played by now."""
@@ -181,7 +181,7 @@ def told(
 
 
 def joined(met: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[ladder.Meetings]:
-    """What the data file counts of who met whom, and the new games."""
+    """The meetings that the data file counts, and the new games."""
     pairs: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * 5)
     for one in met:
         pairs[one["one"], one["other"]] = list(one["pairs"])

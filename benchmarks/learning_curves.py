@@ -3,11 +3,11 @@
     python benchmarks/learning_curves.py --cpu-minutes 20 --output runs/learning-curves
 
 Trains one after the other with each seed: the MXNet baseline, DQN, APEX, PPO and EXIT, all in duels
-on 11x11, the policies with nothing masked. Each tells its Elo by games on the ladder that it plays
-beside training, and their CPU time, which is limited, is in the minutes (``battlesnake_rl.mabs.measure.strength``). What
-is drawn are the runs' own ``progress.csv``: the mean over the seeds, with the band from the lowest
-to the highest of them. The table tells the CPU minutes until a run's Elo is above a rung's, which
-is when it wins more than half against it.
+on 11x11, the policies with nothing masked. Each run measures its Elo by games on the ladder that it
+plays beside training; their CPU time, which is limited, is included in the minutes
+(``mabs.measure.strength``). What is drawn are the runs' own ``progress.csv``: the mean over the
+seeds, with the band from the lowest to the highest of them. The table shows the CPU minutes until a
+run's Elo is above a rung's, which is when it wins more than half against it.
 
 Writes curves.csv, curves.svg, curves.png and table.md. If it is interrupted, the same command goes
 on. ``--draw-only`` draws what is there, other folders of runs (``--runs``) too.
@@ -70,10 +70,10 @@ class Point:
 
 
 def train(way: Way, seed: int, cpu_minutes: float, runs: Path) -> None:
-    """Train until it has used so much CPU time; one that has is left as it is."""
+    """Train until a run has used its CPU time; one that already has is left as it is."""
     folder = runs / f"{way.name}-{seed}"
     while (left := cpu_minutes - spent(folder)) > 0.5:
-        # How long that takes depends on who else works here, so it is asked for in parts.
+        # How long that takes depends on what else runs here, so it is asked for in parts.
         before = minutes(folder)
         command = [*TRAIN, *way.flags, "--seed", str(seed), "--runs", str(runs)]
         command += ["--name", folder.name, "--minutes", str(before + max(left / way.cores, 0.5))]

@@ -35,7 +35,7 @@ PlayedGame = list[bytes]
 
 
 def played_games(timeout: int, count: int = 8) -> list[PlayedGame]:
-    """Play games of four careful snakes; ``timeout`` in milliseconds is what they tell."""
+    """Play games of four careful snakes; ``timeout`` in milliseconds is what their requests say."""
     games = []
     for seed in range(1, count + 1):
         game = Game(seed=1_000_000 * seed, id=GAME_ID, timeout=timeout)
@@ -130,8 +130,8 @@ async def play(
 def metric(port: int, name: str) -> float:
     """A number of the server's ``/metrics``."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-        told = answer.read().decode()
-    found = re.search(rf"^{re.escape(name)} (\S+)$", told, re.MULTILINE)
+        text = answer.read().decode()
+    found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
     if found is None:
         raise KeyError(f"/metrics has no {name}")
     return float(found[1])

@@ -5,12 +5,13 @@
 
 First runners play without learning: how much they play for a second of their processor time, and
 what a fragment costs those that count and store it. All of them are there from the beginning; in
-each round the rows take turns, so many of them play, and the rows are medians over rounds, since a
-processor may be faster now and slower a minute later. Then some hand out the fragment that they
-have played once, as fast as it is taken, so that the driver is as busy as it can be. Then learners
-learn from what one runner has played. Games and network are those of ``training.py``. All times are
-CPU times, by process, because more processes than processors share these. `docs/scaling.md` says
-what follows from the figures, and `cluster_simulation.py` what large clusters would do.
+each round the rows take turns, each with its own number of runners, and the rows are medians over
+rounds, since a processor may be faster now and slower a minute later. Then some hand out the
+fragment that they have played once, as fast as it is taken, so that the driver is as busy as it can
+be. Then learners learn from what one runner has played. Games and network are those of
+``training.py``. All times are CPU times, by process, because more processes than processors share
+these. `docs/scaling.md` says what follows from the figures, and `cluster_simulation.py` what large
+clusters would do.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _course(config: Any) -> Course:
 
 
 def play(counts: Sequence[int], cpu_seconds: float, rounds: int) -> dict[int, list[Figures]]:
-    """In each round have so many runners play, together for about ``cpu_seconds``, in turns."""
+    """In each round let each of ``counts`` runners play in turn, for about ``cpu_seconds`` in all."""
     course = _course(_config(max(counts)))
     algorithm = course.algorithm
     pids = course.runners
@@ -178,7 +179,7 @@ def hand_on(runners: int, cpu_seconds: float) -> str:
 
 
 def learn(learners: int, batch: int, cpu_seconds: float) -> str:
-    """The line of so many learner processes (0: in the driver), each with ``batch`` of a batch."""
+    """The line of ``learners`` processes (0: in the driver), each with ``batch`` of a batch."""
     config = _config(1).learners(num_learners=learners)
     config.training(
         num_steps_sampled_before_learning_starts=2_000, train_batch_size_per_learner=batch
@@ -187,7 +188,7 @@ def learn(learners: int, batch: int, cpu_seconds: float) -> str:
     algorithm = course.algorithm
     while not algorithm.train().get("learners"):
         pass
-    while algorithm._requests:  # from here on nobody plays
+    while algorithm._requests:  # from here on no runner plays
         algorithm._take_fragments(1.0)
     pids = [
         answer.get() for answer in algorithm.learner_group.foreach_learner(lambda _: os.getpid())

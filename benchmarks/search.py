@@ -5,7 +5,7 @@
 
 Positions come from games that the search plays against itself. On one core by CPU time, so that
 other work on the machine does not count; with more, and with one of them for comparison, by the
-clock, which wants a machine that does nothing else. ``--learned`` tells instead what a position
+clock, which needs a machine that does nothing else. ``--learned`` shows instead what a position
 costs with the learned evaluation over the hand-made one, the two by turns.
 """
 

@@ -31,7 +31,7 @@ import psutil
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-# Else runners stand back behind whatever else runs, the learner among it.
+# Otherwise runners give way to everything else that runs, the learner included.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 BATCH = 512
@@ -236,7 +236,7 @@ class Course:
         warm_up: float = 3.0,
         begin: Callable[[], None] = lambda: None,
     ) -> dict[str, float]:
-        """Train for so long, and a little before it starts to count, when it calls ``begin``."""
+        """Train for this long, and a little before it starts to count, when it calls ``begin``."""
         until = self._cpu_seconds()["all"] + warm_up
         while self._cpu_seconds()["all"] < until:
             results = self.algorithm.train()
@@ -382,12 +382,12 @@ def table(figures: dict[str, Figures]) -> str:
             f"| {seen.agent_steps_wall:,.0f} | {seen.replay_ratio:.2f} | {share} "
             f"| {seen.memory:,.0f} |"
         )
-    for kind, told in (("", "as it comes"), ("-float32", "float32"), ("-bfloat16", "bfloat16")):
+    for kind, name in (("", "as it comes"), ("-float32", "float32"), ("-bfloat16", "bfloat16")):
         if {f"stock{kind}", f"dqn{kind}"} <= set(figures):
             stock, ours = figures[f"stock{kind}"], figures[f"dqn{kind}"]
             lines += [
                 "",
-                f"DQN against RLlib's own, {told}: sampling {ours.sampling / stock.sampling:.1f} "
+                f"DQN against RLlib's own, {name}: sampling {ours.sampling / stock.sampling:.1f} "
                 f"times as fast, updates {ours.updates / stock.updates:.1f} times.",
             ]
     if {"dqn-0.25", "apex-0.25"} <= set(figures):

@@ -79,7 +79,7 @@ class QNetwork(nn.Module):
         self.value, self.advantage = nn.Linear(256, 1), nn.Linear(256, 4)
 
     def forward(self, observations: Tensor) -> Tensor:
-        """The Q-values; 255 stands for 1."""
+        """The Q-values; a byte of 255 means 1."""
         scaled = observations.float() / 255
         seen = torch.cat((self.convolutions(scaled), self.around_head(scaled)), dim=1)
         features = torch.relu(self.dense(seen))
@@ -93,7 +93,7 @@ class QNetwork(nn.Module):
             return np.asarray(self(torch.from_numpy(frames)))
 
     def around_head(self, scaled: Tensor) -> Tensor:
-        """The cells by the own head, which the strides would blur: [B, glimpse * glimpse * C]."""
+        """The cells around the head, which the strides would blur: [B, glimpse * glimpse * C]."""
         width, margin = scaled.shape[3], self.glimpse // 2
         head = scaled[:, self.head_plane].flatten(1).argmax(1)
         window = torch.arange(self.glimpse)

@@ -69,7 +69,7 @@ def looks() -> list[dict[str, Any]]:
 
 
 def compile_game(target: Path, evaluation: Evaluation) -> None:
-    """Compile the engine's rules and the search, as they stand, with the C compiler of Zig."""
+    """Compile the engine's rules and the search, unchanged, with the C compiler of Zig."""
     engine = HERE / "battlesnake_gym/engine/csrc"
     search = HERE / "heuristics/battlesnake_heuristics/search/csrc"
     sources = [

@@ -54,7 +54,7 @@ def shown(command: list[str]) -> list[str]:
 
 
 def free_port() -> int:
-    """A loopback port that nobody uses now."""
+    """A loopback port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

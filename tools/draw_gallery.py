@@ -20,7 +20,7 @@ from battlesnake_gym.rules.maps import Map
 from battlesnake_gym.see.observations import get
 
 TURNS = 60
-"""Turns that a map is played before its picture is taken, so that what comes later is seen."""
+"""Turns that a map is played before its picture is taken, so that later changes show."""
 
 
 def draw(folder: Path) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # link_the_page.sh ADDRESS: let the README's first link lead to the page that plays, where CI has published it.
 #
-# Commits and pushes that one line if it has changed; whoever reads the README then plays after one click.
+# Commits and pushes that one line if it has changed; a reader of the README can then play after one click.
 set -euo pipefail
 address=$1
 cd "$(git rev-parse --show-toplevel)"

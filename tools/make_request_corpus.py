@@ -25,7 +25,7 @@ MOST_TURNS = 90
 
 
 def main() -> None:
-    """Play the games and write what was told."""
+    """Play the games and write their requests."""
     lines: list[dict[str, Any]] = []
     for ruleset, count, seed in GAMES:
         game, listing = Game(ruleset=ruleset, seed=seed, id=f"{ruleset}-{seed}"), ArenaForm()

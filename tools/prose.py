@@ -1,4 +1,4 @@
-"""Counts the words that `docs/english.md` replaces; exit status 1 where a row has too many lines."""
+"""Counts the words that `docs/english.md` replaces; exit status 1 where there are too many."""
 
 from __future__ import annotations
 

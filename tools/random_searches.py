@@ -23,7 +23,7 @@ WRONG: tuple[Any, ...] = (
     *(-(2**31), -1, 0, 1, 26, 121, 2**31 - 1, 2**63 - 1, 1e308, float("nan"), "", None),
     *(b"", b"\xff" * 7, b"\xff" * 4000, np.full(16, -1, np.int32), np.zeros(9, np.uint8)[1:]),
 )
-"""What may stand in any field instead."""
+"""What may be in any field instead."""
 
 
 def load(path: Path | None) -> ModuleType:

@@ -96,7 +96,7 @@ class Player:
         return actions
 
     def play(self, turns: int) -> int:
-        """Play up to so many turns; returns the turns of single games."""
+        """Play up to ``turns`` turns; returns the turns of single games."""
         games, played = self.games, 0
         games.reset(self.seeds())
         for _ in range(turns):

@@ -49,13 +49,13 @@ def main() -> None:
 
 
 def is_current(notebook: Notebook) -> bool:
-    """Whether the outputs, if there are any, are of the code that stands there now."""
+    """Whether the outputs, if there are any, are of the present code."""
     shown = any(cell["outputs"] for cell in code_cells(notebook))
     return not shown or bool(notebook["metadata"].get("outputs_of") == digest(notebook))
 
 
 def digest(notebook: Notebook) -> str:
-    """Tells the code of one state of a notebook from that of any other."""
+    """A hash of the notebook's code."""
     code = ["".join(cell["source"]) for cell in code_cells(notebook)]
     return hashlib.sha256(json.dumps(code).encode()).hexdigest()[:16]
 
@@ -76,7 +76,7 @@ def run_all(paths: Iterable[Path]) -> None:
             copy(module, folder)
         (folder / "my_snake.py").unlink(missing_ok=True)  # a notebook writes it
         for name in ("IPYTHONDIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
-            os.environ[name] = str(folder / ".jupyter")  # the user's settings are nobody's outputs
+            os.environ[name] = str(folder / ".jupyter")  # the user's settings are not outputs
         for path in paths:
             notebook = run(json.loads(path.read_text()), folder)
             written = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"

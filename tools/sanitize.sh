@@ -22,7 +22,7 @@ watched() {
         PYTHONMALLOC=malloc PYTHONPATH=.:heuristics "$python" "$@"
 }
 
-# Beside the engine stand its sources: the package takes no engine that was built from others.
+# The sources are beside the engine: the package takes no engine that was built from others.
 cp -r battlesnake_gym/engine/csrc "$build"
 compile "$build/csrc" "$build/_engine.abi3.so"
 watched tools/random_turns.py --engine "$build/_engine.abi3.so" \

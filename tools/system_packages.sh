@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that some tests need, where that is possible without asking anybody:
+# Installs the Debian packages that some tests need, where that is possible without asking anyone:
 # as root, or with a sudo that wants no password. Elsewhere it names them and goes on; the tests
 # that need them are then skipped, each saying which package is missing.
 set -euo pipefail

@@ -47,14 +47,14 @@ __all__ = ["UNKNOWN_SEED", "Board", "BoardError"]
 
 @dataclass(slots=True, eq=False, repr=False)
 class Board(State):
-    """One position of one game, and whose eyes see it.
+    """One position of one game, as one snake or an onlooker sees it.
 
     ``game`` holds what stays the same during a game: ruleset, map, settings, seed. ``you_id`` is
     the id of the snake that is asked to move, or None for an onlooker.
 
     A board's future is decided by its moves and ``game.seed``. A board that came as a request has
     no seed (``game.seed`` is `UNKNOWN_SEED`, 0). Such a board plays on without chance: `step`
-    places no new food and leaves the hazards as they are, for what will come cannot be known.
+    places no new food and leaves the hazards as they are, because what will come is unknown.
     ``Board.from_api(request, seed=7)`` gives it one.
 
     Two boards are equal when the same game follows from both: names, shouts, latencies and looks
@@ -78,7 +78,7 @@ class Board(State):
     ) -> Self:
         """Set up a new game as the reference does; the same ``game.seed``, the same start.
 
-        ``snakes`` are their ids, or how many there shall be (``snake_0``, ``snake_1``, ...). One
+        ``snakes`` are their ids, or their number (``snake_0``, ``snake_1``, ...). One
         snake alone plays until it is out. Raises `rules.RulesError` where the map refuses the size
         or the number of snakes.
 
@@ -101,7 +101,7 @@ class Board(State):
 
     @classmethod
     def from_state(cls, state: State, game: Game, you_id: str | None = None) -> Self:
-        """A board of its own with the position of ``state``."""
+        """A new board with a copy of the position of ``state``."""
         return cls(
             turn=state.turn,
             width=state.width,
@@ -124,11 +124,11 @@ class Board(State):
     ) -> Self:
         """Read the body of a ``/start``, ``/move`` or ``/end`` request.
 
-        Reading is tolerant: see `battlesnake_gym.boards.board_json`. A snake that the position shows to be
-        out is out; ``corpses`` also knows those whose bodies have not moved since an earlier turn.
-        A board with fewer than two living snakes is taken for a solo game. Raises `BoardError` with
-        the JSON path of what cannot be read. Where ``unread`` is given, that is only raised for the
-        board's size and for ``you``; all else is added to it and passed over.
+        Reading is tolerant: see `boards.board_json`. A snake that the position shows to be out is
+        out; ``corpses`` also knows those whose bodies have not moved since an earlier turn. A board
+        with fewer than two living snakes is taken for a solo game. Raises `BoardError` with the
+        JSON path of what cannot be read. With ``unread``, it is raised only for the board's size
+        and for ``you``; all other errors are added to that list and passed over.
 
         >>> snake = {"id": "a", "health": 54, "body": [{"x": 1, "y": 1}, {"x": 1, "y": 0}]}
         >>> request = {"board": {"width": 3, "height": 3, "snakes": [snake]}, "you": snake}
@@ -141,13 +141,13 @@ class Board(State):
         >>> snake["body"][0]["x"] = None
         >>> Board.from_api(request)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        battlesnake_gym.boards.json_fields.BoardError: board.snakes[0].body[0].x is missing; give ...
+        battlesnake_gym.boards.json_fields.BoardError: board.snakes[0].body[0].x is missing; ...
         """
         return cls._of(board_json.read(request, seed, corpses, unread))
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read a picture such as `str` draws; `battlesnake_gym.boards.board_text` tells its alphabet.
+        """Read a picture such as `str` draws; `boards.board_text` describes its alphabet.
 
         The seed is unknown unless the text has one, so that a drawn board plays on predictably;
         a board with one snake is a solo game unless the text says ``solo=False``.
@@ -164,7 +164,7 @@ class Board(State):
         return cls.from_state(state, game, you_id)
 
     def copy(self) -> Self:
-        """A board of its own, equal to this one; quick enough for search."""
+        """An independent copy, made quickly enough for a search."""
         return type(self).from_state(self, self.game, self.you_id)
 
     def without_seed(self) -> Self:
@@ -225,8 +225,8 @@ class Board(State):
 
         Left out are moves off the board, onto a body cell that will still be taken (a tail moves
         away unless segments are stacked on it), into starvation, and into hazards that take all
-        health; food in the cell saves from both. All other snakes are taken to live on. A fight of
-        heads is never certain. An eliminated snake has no moves.
+        health; food in the cell saves from both. All other snakes are assumed to live on. A
+        head-to-head is never certain death. An eliminated snake has no moves.
 
         >>> board = Board.from_text('''
         ... turn=9
@@ -259,13 +259,13 @@ class Board(State):
     def step(self, moves: Mapping[str, str]) -> None:
         """Play one turn, in place: ``moves`` maps the id of every living snake to its move.
 
-        Moves of eliminated snakes are passed over. Raises `BoardError`, before anything changes,
+        Moves of eliminated snakes are ignored. Raises `BoardError`, before anything changes,
         for an unknown snake, a missing one or a word that is no move.
 
         >>> board = Board.from_text("A . . B")
-        >>> board.step({"a": "right"})
+        >>> board.step({"a": "right"})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        battlesnake_gym.boards.json_fields.BoardError: 'b' has no move; give one of up, down, left, right
+        battlesnake_gym.boards.json_fields.BoardError: 'b' has no move; give one of up, down, ...
         >>> board.step({"a": "right", "b": "left"})
         >>> board.snakes[0].body
         [(1, 0), (0, 0), (0, 0)]
@@ -293,12 +293,12 @@ class Board(State):
             if snake.id not in moves:
                 raise BoardError(f"{snake.id!r} has no move; give one of {', '.join(MOVES)}")
 
-    # --- telling ------------------------------------------------------------------------------
+    # --- writing ------------------------------------------------------------------------------
 
     def to_api(self, you_id: str | None = None) -> dict[str, Any]:
         """The request body that a snake is sent (default: ``you``; an onlooker's has no ``you``).
 
-        Only living snakes stand on the board, as the official engine writes it.
+        Only living snakes are on the board, as in the official engine's requests.
         """
         name = self.you_id if you_id is None else you_id
         return board_json.write(self.game, self, None if name is None else self.snake(name))
@@ -337,7 +337,7 @@ class Board(State):
 
 
 def _copy_snake(snake: Snake) -> Snake:
-    """A snake of its own; the customizations, which no rule changes, are shared."""
+    """A copy of a snake; it shares the customizations, which no rule changes."""
     return Snake(
         snake.id,
         snake.body[:],

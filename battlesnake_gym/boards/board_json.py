@@ -1,12 +1,12 @@
 """The Battlesnake API's JSON: reading and writing the body of ``/start``, ``/move`` and ``/end``.
 
 Engines differ in what they send, so reading is tolerant where nothing is lost: unknown fields are
-passed over, missing ones take the official command line's defaults, null lists are empty, a latency
-may be text or number, eliminated snakes may be listed or not (`battlesnake_gym.boards.corpses`), ``you``
-may be missing on the board, the map may be empty and the ruleset unknown (it is then played as
-standard). What would make the board another one (a cell without ``y``, a text where a number
-belongs, two snakes with one id) is refused with a `BoardError` naming the JSON path, the value and
-the remedy; or noted and passed over, for a snake that must answer whatever it is sent.
+ignored, missing ones take the official command line's defaults, null lists are empty, a latency
+may be text or number, eliminated snakes may be listed or not (`boards.corpses`), ``you`` may be
+missing on the board, the map may be empty and the ruleset unknown (it is then played as standard).
+What would change the position (a cell without ``y``, a text where a number belongs, two snakes with
+one id) is refused with a `BoardError` naming the JSON path, the value and the remedy; or noted and
+passed over, for a snake that must answer whatever it is sent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_SNAKES = 64
 """The most snakes that are read where errors are passed over; four times as many as in any game."""
 
 LARGEST_NUMBER = (1 << 31) - 1
-"""Larger numbers are in no game; they would overflow what computes with them."""
+"""No game has larger numbers; they would overflow the arithmetic."""
 
 UNKNOWN_SEED = 0
 """``Game.seed`` of a board that came without one, as every request does."""
@@ -121,7 +121,7 @@ def write_game(game: Game) -> dict[str, Any]:
 
 
 def write_snake(snake: Snake) -> dict[str, Any]:
-    """A snake as it stands in ``board.snakes`` and in ``you``."""
+    """A snake as it is written in ``board.snakes`` and in ``you``."""
     looks = snake.customizations
     return {
         "id": snake.id,
@@ -155,7 +155,7 @@ class _Reader:
         self._unread.append(str(error))
 
     def attempt(self, read: Callable[[], T], otherwise: T) -> T:
-        """What ``read`` gives, or ``otherwise`` where that is unreadable."""
+        """What ``read`` returns, or ``otherwise`` where it fails."""
         try:
             return read()
         except BoardError as error:
@@ -229,8 +229,8 @@ class _Reader:
     def read_snakes(self, board: Mapping[str, Any], state: State) -> None:
         """The snakes of the board."""
         seen: dict[str, int] = {}
-        nobody: Sequence[Any] = ()
-        values = self.attempt(lambda: json_fields.items(board, "snakes", "board"), nobody)
+        none: Sequence[Any] = ()
+        values = self.attempt(lambda: json_fields.items(board, "snakes", "board"), none)
         if self._unread is not None and len(values) > MOST_SNAKES:
             self.pass_over(
                 BoardError(f"board.snakes has {len(values)} snakes; {MOST_SNAKES} are read")
@@ -273,7 +273,7 @@ class _Reader:
         return you_id, False
 
     def _read_asked(self, you: Mapping[str, Any], you_id: str, state: State) -> None:
-        """Who is asked for a move is alive and stands where ``you`` says, whatever else is said."""
+        """The snake asked for a move lives and is where ``you`` says, whatever the board says."""
         sent = json_fields.points(you, "body", "you")
         body = _on_board(sent, state)
         if not body:
@@ -322,7 +322,7 @@ class _Reader:
 
 
 def _sane(parent: Mapping[str, Any], key: str, path: str, default: int) -> int:
-    """A whole number of at most 32 bits; more are in no game, and overflow what computes."""
+    """A whole number of at most 32 bits: no game has larger ones, and they would overflow."""
     value = json_fields.integer(parent, key, path, default)
     if abs(value) > LARGEST_NUMBER:
         raise BoardError(

@@ -22,14 +22,14 @@ A character says what is on a cell:
 
 A ``~`` right after it is a hazard there, ``2`` to ``9`` a stack of them. Spaces are for the eye.
 A snake is as long as it is drawn, but three segments at least; segments that are not drawn lie
-stacked on its last cell, and ``length=`` says how long it is in truth.
+stacked on its last cell, and ``length=`` gives its true length.
 
 The facts above the grid are ``key=value`` pairs: ``turn``, ``ruleset``, ``map``, ``seed``,
 ``solo``, ``id``, ``timeout``, ``source`` and the settings by their names in `Settings`. Below the
 grid, ``A:`` begins the facts of the snake A: ``id`` (else its letter in lower case), ``name``,
 ``health`` (else 100), ``length``, ``you`` (this one is ``board.you``), ``at=x,y/x,y/...`` (its
 body, for what arrows cannot draw) and, of an eliminated snake, ``cause``, ``by`` and ``on``.
-``food:`` and ``hazards:`` list further cells, ``x,y`` each. Values with spaces stand in quotes.
+``food:`` and ``hazards:`` list further cells, ``x,y`` each. Values with spaces are in quotes.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _write_facts(game: Game, state: State) -> str:
 
 
 def _flat(game: Game) -> dict[str, object]:
-    """All of a game by name, the settings beside the rest."""
+    """All fields of a game by name, its settings included."""
     values = {**dataclasses.asdict(game), **dataclasses.asdict(game.settings)}
     del values["settings"]
     return values
@@ -146,7 +146,7 @@ def _write_snake(
 
 
 def _draw(snake: Snake, mark: str, game: Game, state: State) -> dict[Point, str] | None:
-    """The cells of a snake with their characters; None where arrows cannot tell its body."""
+    """The cells of a snake with their characters; None where arrows cannot show its body."""
     body = snake.body
     end = len(body)
     while end > 1 and body[end - 1] == body[end - 2]:

@@ -1,18 +1,18 @@
 """Which of the snakes that a request lists are out, where the engine does not say.
 
-The official engine lists living snakes only. Others list all snakes of the game to its end, the
-dead ones with health and body as they were when they died and without a flag. Taken for alive they
-are walls and rivals that are not there.
+The official engine lists living snakes only. Other engines list all snakes until the game ends, the
+dead ones with the health and body they died with, and without a flag. Taken for alive, they would
+be walls and rivals that are not there.
 
-Two things give them away. The position itself, as the rules read it: a head in another's body or
-its own, on the head of a snake as long or longer, off the board, no health left. That holds until
-who killed it has moved on. And the turns before: who lives moves, so a body that is the same on a
-later turn is a corpse.
+Two things give them away. The first is the position itself, as the rules read it: a head in another
+body or its own, on the head of a snake as long or longer, off the board, no health left. That holds
+until the snake that killed it has moved on. The second is the turns before: a living snake moves,
+so a body that is the same on a later turn is a corpse.
 
-On the first turn that is seen of a game under way (after a restart of the server) there are no
-turns before, and a corpse whose killer has moved on passes for alive, until the next turn. Nothing
-else in a request tells it: health and body are those of its last turn, latency is 0 for all. Bodies
-of two rivals that overlap say that one of them is out, but not which.
+On the first turn seen of a game under way (after a restart of the server) there are no turns
+before, and a corpse whose killer has moved on passes for alive until the next turn. Nothing else in
+a request gives it away: health and body are those of its last turn, latency is 0 for all. Where the
+bodies of two rivals overlap, one of them is out, but the position does not show which.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MOST_COMPARED = 64
 """Snakes that are compared with each other: four times as many as in any game."""
 
 UNSEEN_CAUSE = "snake-collision"
-"""What is told of a death that nobody saw: the most frequent one."""
+"""The cause reported for a death that no position shows: the most frequent one."""
 
 
 LEAST_LOOP = 4
-"""Turns in which a living snake may come to lie as it lay before."""
+"""Turns after which a living snake may lie on the same cells as before."""
 
 
 class Corpses:
@@ -48,8 +48,8 @@ class Corpses:
     def mark(self, state: State, you_id: str | None) -> None:
         """Eliminate, in place, the snakes of ``state`` that are out.
 
-        ``you_id`` is who is asked for a move, and so is alive. Older turns than those seen are
-        another game; the same turn again tells nothing new.
+        ``you_id`` is the snake asked for a move, so it is alive. A turn older than those seen is
+        of another game; the same turn again adds nothing.
         """
         self._remember(state, you_id)
         for snake in state.snakes:
@@ -59,9 +59,9 @@ class Corpses:
             _mark_collisions(state, you_id)
 
     def _remember(self, state: State, you_id: str | None) -> None:
-        """Note who lies where, and who has not moved since.
+        """Note where each snake lies, and which have not moved since.
 
-        A living snake that goes round in circles lies as before with less health.
+        A living snake that moves in a circle lies as before, but with less health.
         """
         passed = state.turn - self._turn
         if passed < 0:
@@ -85,8 +85,8 @@ class Corpses:
 def _mark_collisions(state: State, you_id: str | None) -> None:
     """Eliminate whom the position itself shows to be out.
 
-    Nobody's head is in the body of ``you``, nor is the head of ``you`` in a living body: whoever
-    shares a cell with ``you`` is out.
+    No living head is in the body of ``you``, nor is the head of ``you`` in a living body: a snake
+    that shares a cell with ``you`` is out.
     """
     players = [snake for snake in state.snakes if snake.alive]
     yours = {cell for snake in players if snake.id == you_id for cell in snake.body}

@@ -96,8 +96,8 @@ def claims(
     """What snakes that spread at once reach first: for each turn from now, the new cells of each.
 
     ``fronts`` are the cells that each may enter on the coming turn, ``taken(turns)`` those that
-    nobody can enter that many turns from now. A cell reached at the same time goes to the longer
-    snake, between equals to nobody.
+    are still blocked that many turns from now. A cell reached at the same time goes to the longer
+    snake, and to neither if they are equally long.
 
     >>> row = Grid(6, 1)
     >>> [list(map(bin, cells)) for cells in claims(row, [0b10, 0b10000], [3, 3], lambda turns: 0)]

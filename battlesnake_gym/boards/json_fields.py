@@ -17,7 +17,7 @@ class BoardError(ValueError):
 
 
 def shown(value: object) -> str:
-    """``value`` as it stands in an error message: short, whatever was sent.
+    """``value`` as an error message shows it: short, whatever was sent.
 
     >>> shown("x" * 1000)[:10], len(shown("x" * 1000))
     ("'xxxxxxxxx", 60)

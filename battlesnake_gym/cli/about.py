@@ -40,7 +40,7 @@ def _lines() -> Iterator[str]:
 def compiled_part(face: str, name: str) -> ModuleType | None:
     """The compiled module ``name`` that ``face`` plays with; None where there is none."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `build_check.why_not` tells the reason
+        warnings.simplefilter("ignore")  # `build_check.why_not` gives the reason
         importlib.import_module(face)
         return build_check.load(name, "")
 

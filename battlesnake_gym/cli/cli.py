@@ -46,12 +46,12 @@ COMMANDS = {
     ),
     "ladder": Command(
         "battlesnake_server.commands.ladder_command",
-        "tell a snake's Elo by snakes of known Elo",
+        "measure a snake's Elo against snakes of known Elo",
         "server",
     ),
     "watch": Command("battlesnake_server.web.watch", "show replays in the browser", "server"),
     "analyse": Command(
-        "battlesnake_server.commands.analyse", "tell chances, mistakes and best moves", "server"
+        "battlesnake_server.commands.analyse", "show chances, mistakes and best moves", "server"
     ),
     "coach": Command(
         "battlesnake_server.commands.coach", "find the move that lost a game, and why", "server"
@@ -64,13 +64,13 @@ COMMANDS = {
     ),
     "pack": Command(
         "battlesnake_server.commands.pack",
-        "a snake of yours in one file: rules, network, looks",
+        "your snake in one file: rules, network, looks",
         "server",
     ),
     "deploy": Command(
         "battlesnake_server.commands.deploy", "put a snake behind a URL on AWS Lambda", "server,aws"
     ),
-    "undeploy": Command("battlesnake_server.commands.undeploy", "take it away again", "server,aws"),
+    "undeploy": Command("battlesnake_server.commands.undeploy", "remove it from AWS", "server,aws"),
     "scenarios": Command(
         "battlesnake_server.commands.scenarios_command",
         "test a snake on given situations",
@@ -109,13 +109,13 @@ COMMANDS = {
         "sagemaker-local",
     ),
     "cost": Command(
-        "battlesnake_rl.launcher.launch.costs", "reckon what training on rented instances costs"
+        "battlesnake_rl.launcher.launch.costs", "estimate what training on rented instances costs"
     ),
     "conformance": Command(
         "battlesnake_gym.cli.conformance", "check the rules against recorded games"
     ),
     "doctor": Command(
-        "battlesnake_gym.cli.doctor", "what is installed, what is missing, how to mend"
+        "battlesnake_gym.cli.doctor", "what is installed, what is missing, how to fix it"
     ),
 }
 
@@ -185,7 +185,7 @@ def load(name: str) -> ModuleType:
 def _leaving_at_once(name: str) -> Iterator[None]:
     """Within, Ctrl-C ends the process with one line: there is nothing yet that could be lost.
 
-    An exception would do harm: libraries that are being loaded take it for a failure of theirs.
+    An exception would do harm: libraries being loaded would take it for an error of their own.
     """
 
     def leave(number: int, frame: FrameType | None) -> None:

@@ -1,9 +1,9 @@
 """Replays recorded games of the reference engine and compares every position.
 
-Run ``python -m battlesnake_gym.cli.conformance DIR`` or ``battlesnake-gym conformance DIR``. Each game
-under DIR is played again from its seed and moves, by the plain-Python rules, by the compiled
-engine, or by both. Compared are snakes (bodies, health, causes, culprits, turns of elimination),
-food and hazards with their order, and that the game is over exactly at its end.
+Run ``battlesnake-gym conformance DIR``. Each game under DIR is played again from its seed and
+moves, by the plain-Python rules, by the compiled engine, or by both. Compared are snakes (bodies,
+health, causes, culprits, turns of elimination), food and hazards with their order, and whether the
+game is over exactly at its end.
 
 What the reference itself does not reproduce is not compared: the order of hazards and the first
 food of games that say so, and which of several equally long snakes is the culprit where more than
@@ -177,7 +177,7 @@ def copy_state(state: State) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first place where the rules and a recording part.
+    """The first place where the rules and a recording differ.
 
     ``details`` name what differs; the two positions are there where they can be compared.
     """
@@ -483,7 +483,7 @@ def parser() -> Parser:
         prog="battlesnake-gym conformance",
         description="Replay recorded games of the reference engine and compare every position.",
     )
-    parser.add_argument("folder", type=Path, metavar="DIR", help="where the recorded games lie")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="folder of the recorded games")
     parser.add_argument(
         "--rules",
         choices=[*RULES, "both"],

@@ -30,7 +30,7 @@ PROGRAMS = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One part: what it is, how it is, what is known of it, and how to mend it ("" if good)."""
+    """One part: its name, its state, details, and how to mend it ("" if good)."""
 
     part: str
     state: str
@@ -58,8 +58,8 @@ def parser() -> Parser:
     """The command's options."""
     parser = Parser(
         prog=COMMAND,
-        description="Tell what is installed and compiled here, what is missing for which commands, "
-        "and how to mend it.",
+        description="Show what is installed and compiled here, which commands lack what, and how "
+        "to mend it.",
         epilog="exit status: 0, or 1 where something is broken that every command needs",
     )
     add_json(parser)

@@ -67,8 +67,8 @@ def parser() -> Parser:
 
 def _export_policy(options: argparse.Namespace, output: Path) -> int:
     if not options.source.is_dir() and options.source.exists():
-        told = "a game is exported to .gif, .mp4, .png, .svg or .html; name it with -o game.gif"
-        return refuse(COMMAND, told)
+        text = "a game is exported to .gif, .mp4, .png, .svg or .html; name it with -o game.gif"
+        return refuse(COMMAND, text)
     module = load_module("battlesnake_rl.mabs.export", "rllib")
     last = ["--last"] if options.last else []
     return int(module.main([str(options.source), "-o", str(output), *last]))

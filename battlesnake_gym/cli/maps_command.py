@@ -51,7 +51,7 @@ def parser() -> Parser:
     parser.add_argument("names", nargs="*", metavar="MAP", help="draw these")
     parser.add_argument("--pictures", action="store_true", help="draw all")
     parser.add_argument(
-        "--turns", type=int, default=0, help="play so many turns first, as maps change"
+        "--turns", type=int, default=0, metavar="N", help="play N turns first, as maps change"
     )
     add_json(parser)
     return parser

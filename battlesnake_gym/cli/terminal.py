@@ -83,7 +83,7 @@ def parser() -> Parser:
 def _play(
     replay: Replay, others: dict[str, snakes.Strategy], seconds: float, pressed: Iterator[str]
 ) -> None:
-    """Ask everybody and play, turn by turn, until the game is over or the person leaves."""
+    """Ask every snake and play, turn by turn, until the game is over or the person leaves."""
     clear = CLEAR if sys.stdout.isatty() else ""
     while not (board := replay.last).is_over():
         sys.stdout.write(f"{clear}{_title(board)}\n{picture(board, sys.stdout)}")

@@ -21,7 +21,7 @@ LONGEST_LINE = 200
 """Characters of the line that answers a mistake."""
 
 COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
-"""Names of what `painted` knows, and their numbers in a terminal."""
+"""The colours that `painted` knows, and their numbers in a terminal."""
 
 WANTED = {
     "int": "a whole number",
@@ -32,17 +32,17 @@ WANTED = {
     "named_number": "NAME=NUMBER",
     "loads": "JSON",
 }
-"""How the functions are called that options are read with."""
+"""What a message calls the values of an option, by the name of the function that reads them."""
 
 
 class Formatter(argparse.HelpFormatter):
-    """Tells the defaults that are worth telling, and leaves indented lines as they are."""
+    """Shows the defaults that are worth showing, and leaves indented lines as they are."""
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text = action.help or ""
         default = action.default
-        told = "default" in text or default is argparse.SUPPRESS
-        if told or default is None or isinstance(default, bool) or not str(default):
+        shown = "default" in text or default is argparse.SUPPRESS
+        if shown or default is None or isinstance(default, bool) or not str(default):
             return text
         if isinstance(default, list | tuple | frozenset):
             return text
@@ -76,9 +76,9 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def unknown_word(self, word: str) -> str:
-        """What to say of a word that is no option and nothing that is asked for."""
+        """The message about a word that is neither an option nor an argument."""
         if not word.startswith("-"):
-            return f"unexpected {word!r}; --help tells what may stand here"
+            return f"unexpected {word!r}; --help shows what may be given"
         name = word.partition("=")[0]
         known = [option for option in self._option_string_actions if option.startswith("--")]
         close = nearest(name.lstrip("-"), [option.lstrip("-") for option in known])
@@ -107,7 +107,7 @@ def _plainly(message: str) -> str:
     message = re.sub(r"^argument (?:\S+/)?(\S+): ", r"\1: ", message)
     found = re.fullmatch(r"(\S+): invalid (\S+) value: (.*)", message, re.DOTALL)
     if found:
-        what = WANTED.get(found[2], "something else (--help tells what)")
+        what = WANTED.get(found[2], "something else (--help says what)")
         return f"{found[1]} must be {what}, got {found[3]}"
     message = re.sub(
         r"^(\S+): expected (?:one|at least one) argument$", r"\1 needs a value", message
@@ -122,8 +122,8 @@ def refuse(prog: str, error: object) -> int:
     name = painted(f"{prog}:", "bold", sys.stderr)
     if isinstance(error, OSError) and error.filename:
         error = f"{error.filename}: {(error.strerror or 'cannot be used').lower()}"
-    told = one_line(str(error), LONGEST_LINE - len(prog) - 2)
-    sys.stderr.write(f"{name} {told}\n")
+    text = one_line(str(error), LONGEST_LINE - len(prog) - 2)
+    sys.stderr.write(f"{name} {text}\n")
     return 2
 
 

@@ -1,4 +1,4 @@
-"""Writing files so that nobody ever sees half of one, and archives that are always the same."""
+"""Files that are written whole or not at all, and archives that are always the same."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def zipped(files: Iterable[tuple[str, bytes]], mode: int) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, data in files:
-            info = zipfile.ZipInfo(name)  # of a day of its own
+            info = zipfile.ZipInfo(name)  # dated 1980, whenever it is made
             info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = mode << 16
             archive.writestr(info, data)

@@ -1,4 +1,4 @@
-"""What to say of a name that nobody has: the nearest one that somebody does."""
+"""The message about an unknown name: it suggests the nearest known one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 LONGEST_LIST = 90
-"""Characters of names that an error lists; of more it tells where they are listed."""
+"""Characters of names that an error lists; for more it names the command that lists them."""
 
 
 def unknown(kind: str, name: object, known: Iterable[str], listed_by: str = "") -> str:

@@ -1,8 +1,8 @@
-"""Files of somebody's own: what adds maps, observations, rewards, masks and snakes from outside.
+"""Your own files, which add maps, observations, rewards, masks and snakes from outside.
 
 `VARIABLE` names Python files; an installed package names modules in its entry points of `GROUP`.
 Each is run once, at the first look-up of a name, and registers what it has: see ``docs/own.md``.
-Whoever reads this process's environment variables decides which files those are.
+Anyone who sets this process's environment variables decides which files those are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _modules: dict[Path, ModuleType] = {}
 
 
 class OwnFileError(ValueError):
-    """A file of your own is not there, or is no Python file; the message names it."""
+    """A file of your own is missing, or is not a Python file; the message names it."""
 
 
 def load() -> None:
@@ -57,7 +57,7 @@ def module(path: Path, who: str) -> ModuleType:
     try:
         spec.loader.exec_module(made)
     except BaseException:
-        del _modules[path]  # whoever mends the file may try again
+        del _modules[path]  # a mended file may be tried again
         raise
     return made
 

@@ -237,8 +237,8 @@ def _write_gif(
 
 
 def _write_frame(file: IO[bytes], frame: Image.Image, place: tuple[int, int], tick: int) -> None:
-    told = {"duration": tick, "transparency": UNCHANGED, "disposal": 1}
-    for block in GifImagePlugin.getdata(frame, place, **told):
+    options = {"duration": tick, "transparency": UNCHANGED, "disposal": 1}
+    for block in GifImagePlugin.getdata(frame, place, **options):
         file.write(block)
 
 

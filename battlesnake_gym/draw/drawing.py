@@ -5,7 +5,7 @@ made by `battlesnake_gym.draw.animation`.
 Heads look where they go; a tail that will move away is pointed, one that stays (segments are
 stacked on it) is round and ringed; snakes have the colours, heads and tails of
 `battlesnake_gym.draw.looks`; hazards are shaded, deeper stacks darker and with their number;
-a snake that died on this turn fades, and a cross marks where. Beside the board stands each snake's
+a snake that died on this turn fades, and a cross marks where. Beside the board are each snake's
 health, length or cause of death.
 """
 

@@ -1,6 +1,6 @@
 """How snakes look, in pictures and on pages alike: their colours, heads and tails.
 
-`colours` gives each snake of a game a colour by which it can be told from the others. `HEADS` and
+`colours` gives each snake of a game a colour that distinguishes it from the others. `HEADS` and
 `TAILS` are drawn after the official names, in shapes of our own: around (0, 0), in cells, looking
 to the right with y downwards; a tail looks away from its body. What a part is filled with is named:
 ``body`` (the snake's colour), ``shade`` (a darker one), ``white``, ``ink`` or ``red``.

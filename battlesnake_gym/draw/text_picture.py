@@ -1,7 +1,7 @@
 """A board for people to look at in a terminal: quicker to take in than the text that tests read.
 
 A capital letter is a snake's head and small ones are its body, ``*`` is food and ``.`` an empty
-cell; a ``~`` behind it is a hazard, a digit so many of them.
+cell; a ``~`` behind it is a hazard, a digit a stack of that many.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def observes_by() -> str:
     """The name of the code that makes observations: "plain", "avx2" or "avx512"."""
 
 SOURCES: str
-"""The hash of the C files that it was compiled from (`compiled.hash_of_sources`)."""
+"""The hash of the C files that it was compiled from (`build_check.hash_of_sources`)."""
 
 class Batch:
     def __new__(
@@ -40,8 +40,8 @@ class Batch:
     def named_choices(self, kinds: NDArray[np.uint8], out: NDArray[np.uint8], /) -> None:
         """Write the best moves of named snakes into ``out`` uint8 [N, S]: bit i is ``MOVES[i]``.
 
-        ``kinds`` uint8 [N, S] says who plays which seat (`snakes.engine_code`, 0 for nobody). The
-        seats of nobody, of dead snakes and of games that are over keep what is in ``out``.
+        ``kinds`` uint8 [N, S] says which snake plays each seat (`snakes.engine_code`, 0 for none).
+        Seats with none, of dead snakes and of games that are over keep what is in ``out``.
         """
     def named_moves(self, kinds: NDArray[np.uint8], out: NDArray[np.uint8], /) -> None:
         """As `named_choices`, with one of the best moves drawn: its index into `rules.MOVES`.

@@ -25,7 +25,7 @@ _reasons: dict[str, str] = {}
 
 
 def hash_of_sources(csrc: Path) -> str:
-    """What tells the C files in a folder, and `SHARED`, from others; "" where there are none."""
+    """A hash of the C files in a folder and of `SHARED`; "" where there are none."""
     files = {path.name: path for path in sorted(csrc.glob("*.[ch]")) if path.is_file()}
     if not files:
         return ""
@@ -42,7 +42,7 @@ def load(name: str, cost: str) -> ModuleType | None:
     sources. Where only others were found, a ``RuntimeWarning`` says why they were passed over,
     ``cost`` what that costs, and what to do; where none was found, nothing is said.
     """
-    if name in sys.modules:  # loaded before, or None: somebody wants to be without
+    if name in sys.modules:  # loaded before, or None: wanted to be missing
         return sys.modules[name]
     package, _, leaf = name.rpartition(".")
     folders = [Path(folder) for folder in sys.modules[package].__path__]

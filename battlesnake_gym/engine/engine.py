@@ -2,7 +2,7 @@
 
 `Games` plays N games of up to S snakes. Its arrays are views of the games themselves: read-only,
 and up to date after every call. Where there is no compiled part (`COMPILED` is False)
-`python_engine` stands in for it: the same calls, played by the Python rules.
+`python_engine` replaces it: the same calls, played by the Python rules.
 
 >>> games = Games(2, num_snakes=2)
 >>> games.reset(np.array([1, 2]))
@@ -48,7 +48,7 @@ elif COMPILED:
 else:
 
     class Batch:
-        """Stands for the compiled part where there is none."""
+        """Replaces the compiled part where there is none."""
 
 
 __all__ = ["COMPILED", "FOODS", "NO_MOVE", "FastGames", "Games"]
@@ -163,8 +163,8 @@ class FastGames(Batch, GameArrays):
 
         (C, H, W) is ``observation.shape`` of the largest width and height. It is written now, and
         is up to date after every later `step`, `reset` and `load`, until another array is handed
-        in. Only what a turn has changed is written then: so nobody else may write into ``out``
-        meanwhile (whoever did calls `observe` again, which writes all of it).
+        in. Only what a turn has changed is written then, so write nothing else into ``out``
+        meanwhile (if you did, call `observe` again, which writes all of it).
 
         The seats of dead snakes are all zero. Stacked frames are those of the turns played since
         this call, or since the game's last `reset` or `load`; older ones are zero.

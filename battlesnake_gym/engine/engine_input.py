@@ -37,7 +37,7 @@ SEAT_ARRAYS = {
 
 
 class GameArrays:
-    """What both engines show; `engine.FastGames` tells what is in the arrays."""
+    """What both engines show; `engine.FastGames` describes the arrays."""
 
     turn: NDArray[np.int32]
     over: NDArray[np.bool_]
@@ -153,5 +153,5 @@ def rule_numbers(game: Game, food: str) -> tuple[Any, ...]:
 
 
 def seat_names(count: int) -> list[str]:
-    """What snakes are called that nobody named."""
+    """The names of snakes that were given none."""
     return [f"snake_{seat}" for seat in range(count)]

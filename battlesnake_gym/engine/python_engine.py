@@ -1,4 +1,4 @@
-"""What stands in for the compiled engine where it was not built: the same calls, the Python rules.
+"""Replaces the compiled engine where it was not built: the same calls, played by the Python rules.
 
 A few hundred times slower. Food always comes from the reference's stream.
 """

@@ -95,7 +95,7 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
 
         ``seed`` decides this game and those that follow. ``options={"states": [...]}``: positions
         (`State`, `Board` or the JSON of the API's /move), from which the start is drawn. Other
-        options are passed over, as PettingZoo wants it.
+        options are ignored, as PettingZoo requires.
         """
         if seed is not None or self._random is None:
             self._random = np.random.default_rng(seed)

@@ -28,11 +28,11 @@ Opponent = str | Strategy
 """A name that `snakes.make` knows (built afresh for every game), or a strategy (kept)."""
 
 RELATIVE: NDArray[np.uint8] = np.argsort(TURNED, axis=1).astype(np.uint8)
-"""``RELATIVE[facing, move]`` is the relative action that makes a snake facing so move so."""
+"""``RELATIVE[facing, move]`` is the relative action by which a snake facing so makes that move."""
 
 
 class Rivals:
-    """Who plays which seat of ``vector`` by itself; nobody does before `seat`."""
+    """The strategies that play seats of ``vector`` by themselves; none does before `seat`."""
 
     def __init__(self, vector: VectorBattlesnake) -> None:
         self._vector = vector
@@ -42,7 +42,7 @@ class Rivals:
         self._strategies: dict[int, dict[int, Strategy]] = {}
 
     def leave(self, games: NDArray[np.bool_]) -> None:
-        """Nobody sits in ``games`` (bool [N]) any more."""
+        """Empty the seats of ``games`` (bool [N])."""
         self._codes[games] = 0
         for game in [game for game in self._strategies if games[game]]:
             del self._strategies[game]
@@ -84,7 +84,7 @@ class Rivals:
 
     def _ask(self, game: int, seats: list[int], actions: NDArray[np.uint8]) -> None:
         games = self._vector.games
-        # The board does not know the seed, so nobody can look up the food to come.
+        # The board does not know the seed, so no strategy can look up the food to come.
         rules = replace(self._vector.game, seed=UNKNOWN_SEED)
         board = Board.from_state(games.state(game), rules)
         for seat in seats:
@@ -121,7 +121,7 @@ def check_opponents(opponents: Sequence[Opponent]) -> tuple[Opponent, ...]:
 def seat_count(opponents: Sequence[Opponent], num_snakes: int | None) -> int:
     """How many snakes play: ``num_snakes``, or (None) the learner and all of the opponents.
 
-    Raises ``ValueError`` where seats are left that nobody could take.
+    Raises ``ValueError`` where seats are left that no one could take.
     """
     if num_snakes is None:
         return len(opponents) + 1

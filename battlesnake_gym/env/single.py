@@ -143,7 +143,7 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         return [self.opponents[i] for i in drawn]
 
     def _view(self) -> tuple[npt.NDArray[np.uint8], dict[str, Any]]:
-        """What the learner is given after a reset or step; a person who watches is shown it too."""
+        """What the learner is given after a reset or step; drawn too for a person who watches."""
         board = self._game.board(self.seat)
         if self.render_mode == "human":
             self._game.render(board)

@@ -80,7 +80,7 @@ class OneGame:
     def board(self, seat: int | None = None) -> Board:
         """The position with the snake in ``seat`` as ``you`` (None: as an onlooker sees it).
 
-        The board does not know the seed, so nobody can look up the food to come.
+        The board does not know the seed, so no strategy can look up the food to come.
         """
         self.vector.check_open()
         if not self.infos:

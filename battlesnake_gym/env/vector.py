@@ -36,7 +36,7 @@ class VectorBattlesnake:
 
     ``num_snakes``, ``width`` and ``height`` are one number for all games or one per game; arrays
     are as large as the largest. A seat beyond a game's snakes is never alive, and observations of
-    smaller boards stand in the middle of theirs. They and ``options`` are the fields of
+    smaller boards are centred in theirs. They and ``options`` are the fields of
     `config.EnvConfig`. ``game`` may be given instead of ``ruleset``, ``map`` and ``settings``; its
     seed is not used, seeds come from `reset`. ``start``, a position that every game begins with
     unless `reset` is given others, may be given instead of ``starts`` and ``food_at``. The map
@@ -114,7 +114,7 @@ class VectorBattlesnake:
             last = 2 * np.multiply(width, height, dtype=np.int32) + 1
             self._turn_limits = np.minimum(self._turn_limits, last)
 
-        # What Python does for the engine, told once: every step asks.
+        # What Python does for the engine, worked out once: every step asks.
         self._observe_here = isinstance(self.games, FastGames) and not self.observation.in_engine
         self._mask_here = not masks.in_engine(self.action_mask)
         self._need_positions = self.rewards.looks_at_positions
@@ -134,7 +134,7 @@ class VectorBattlesnake:
         self._ready = False
         self._closed = False
         self.last_turn: TurnOfGames | None = None
-        """What the last step's turn was to each seat: for `rewards.count` and its like."""
+        """The turn of the last step, for `rewards.count` and the like."""
 
     @classmethod
     def of(cls, config: EnvConfig, num_games: int) -> VectorBattlesnake:
@@ -251,8 +251,8 @@ class VectorBattlesnake:
     def end(self, which: npt.NDArray[np.bool_]) -> None:
         """Let the games in ``which`` (bool [N]) end here, as if they were over.
 
-        Nobody acts in them any more, and the next `step` begins them anew. For who has seen enough
-        of a game that goes on: a learner that is out of it.
+        No seat acts in them any more, and the next `step` begins them anew. For a learner that is
+        out and need not see the rest of a game that goes on.
         """
         self._ended = self._ended | which
         self._alive = self._alive & ~self._ended[:, None]

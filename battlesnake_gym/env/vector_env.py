@@ -270,10 +270,10 @@ class SelfPlayVectorEnv(_VectorEnv):
     """Every seat of ``num_games`` games is a sub-environment: for trainers of one shared policy.
 
     Sub-environment ``game * num_snakes + seat`` is that seat. ``options`` are the fields of
-    `config.EnvConfig`. A seat's episode ends when its snake is out or the game is over. Who is out
-    before the others waits until the game is over: it sees zeros, gets no reward, and its actions
+    `config.EnvConfig`. A seat's episode ends when its snake is out or the game is over. A seat
+    whose snake is out waits until the game is over: it sees zeros, gets no reward, and its actions
     are ignored; ``infos["acted"]`` is False there, so leave these steps out of what you learn from.
-    Else as `BattlesnakeVectorEnv`, without ``seat``.
+    Otherwise as `BattlesnakeVectorEnv`, without ``seat``.
     """
 
     def __init__(

@@ -60,8 +60,8 @@ def write_lines(path: str | os.PathLike[str], lines: list[dict[str, Any]]) -> No
 def read_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """The JSON objects of a file, one a line, each read when it is asked for.
 
-    Raises `ReplayError` with the line of a bad one, or with the limit (`battlesnake_gym.records.limits`)
-    that the file exceeds: sizes are looked at before anything is unpacked or parsed.
+    Raises `ReplayError` with the line of a bad one, or with the limit (`records.limits`) that the
+    file exceeds: sizes are looked at before anything is unpacked or parsed.
     """
     name = Path(path).name
     number = 0

@@ -1,7 +1,7 @@
 """What a recorded game may be at most, so that reading any file takes bounded memory and time.
 
-All are far above what games need. Whoever has a larger one of their own raises the number named in
-the error before reading it: ``limits.MOST_TURNS = 200_000``.
+All are far above what games need. To read a larger one of your own, first raise the number that the
+error names: ``limits.MOST_TURNS = 200_000``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LARGEST_FILE = 32 << 20
 """Bytes of a file, as it lies there and unpacked; a game of 2,000 turns with reasons has 4 MB."""
 
 LONGEST_LINE = 1 << 20
-"""Bytes of one line, which tells one turn; the largest board that is drawn needs a fifth of it."""
+"""Bytes of one line, which is one turn; the largest board that is drawn needs a fifth of it."""
 
 MOST_VALUES = 3_000_000
 """Numbers, texts, lists and objects in a file; each takes some 100 bytes once it is read."""

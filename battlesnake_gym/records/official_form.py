@@ -1,7 +1,7 @@
 """Recorded games in the form of the official command line: what ``battlesnake play -o`` writes.
 
 Its file has the game in the first line, then the body of one request for each turn, then the
-result. It tells neither moves nor deaths, so reading finds them: a snake that lives on has shown
+result. It has neither moves nor deaths, so reading works them out: a snake that lives on has shown
 its move; for one that is gone, the moves are tried that lead to the next position by the rules
 (`Turn.guessed` names it then, unless the file shows its last body as ``you``). The seed is not in
 the file either: a replay read from it keeps the food and hazards of every turn.
@@ -107,7 +107,7 @@ def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
 def find_turn(board: Board, frame: State, last_heads: dict[str, Point]) -> FoundTurn:
     """The turn that leads from ``board`` to ``frame``, which shows the snakes that live on.
 
-    ``last_heads`` tells by id where the heads of those lie that are gone, as far as it is known.
+    ``last_heads`` has by id where the heads of the snakes that are gone lie, as far as is known.
     Raises ``ValueError`` where no moves lead there by the rules.
     """
     if frame.turn != board.turn + 1:

@@ -1,8 +1,8 @@
 """Recorded games: every turn of one, from which boards, tests and environments can start.
 
 A `Replay` holds the game, the first position and the moves of each turn; all else follows by the
-rules. What does not follow is kept as well: positions that the seed does not tell, and latencies,
-shouts and the reasons of decisions, which belong to no rule.
+rules. What does not follow is kept as well: positions that the seed does not give, and latencies,
+shouts and the reasons for decisions, which belong to no rule.
 
 >>> replay = Replay(Board.from_text("A . . . B"))
 >>> replay.append({"a": "right", "b": "left"}, shouts={"a": "hello"})
@@ -16,8 +16,8 @@ B: id=b health=99
 [(2, 'a', 'head-collision'), (2, 'b', 'head-collision')]
 
 On disk a replay is JSON lines, compressed where the name ends in ``.gz``: a ``replay`` line with
-the game and the first position, a ``turn`` line for each turn, and an ``end`` line that tells how
-every snake fared, by which a damaged file is noticed. `Replay.load` reads the output files of the
+the game and the first position, a ``turn`` line for each turn, and an ``end`` line with how every
+snake fared, by which a damaged file is noticed. `Replay.load` reads the output files of the
 official command line too; `battlesnake_gym.records.official_form` writes them.
 """
 
@@ -45,7 +45,7 @@ from battlesnake_gym.rules.state import CAUSES, Game, Point, Settings, Snake, St
 from battlesnake_gym.snakes import Decision, Reason, Strategy
 
 FORMAT = 1
-"""The version of the form, which stands in the first line of a file."""
+"""The version of the form, which is in the first line of a file."""
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
 """How the names of recorded games end."""
@@ -92,8 +92,8 @@ class Turn:
 class Replay:
     """One recorded game: its first position and all its turns.
 
-    ``Replay(board)`` begins one, `append` records a turn. ``info`` is what the recorder wants to
-    tell beside the game; anything that JSON holds.
+    ``Replay(board)`` begins one, `append` records a turn. ``info`` is what the recorder adds
+    beside the game; anything that JSON holds.
     """
 
     first: Board
@@ -163,7 +163,7 @@ class Replay:
             yield board.copy()
 
     def board(self, turn: int) -> Board:
-        """The position of one turn; raises `ReplayError` for a turn that the game has not."""
+        """The position of one turn; raises `ReplayError` for a turn that the game lacks."""
         start, end = self.first.turn, self.first.turn + len(self.turns)
         if not start <= turn <= end:
             raise ReplayError(f"turn must be between {start} and {end}, got {turn}")
@@ -180,11 +180,11 @@ class Replay:
         named = [snake.id for snake in snakes if snake.name == who]
         if len(named) == 1:
             return named[0]
-        told = ", ".join(
+        known = ", ".join(
             f"{json_fields.shown(s.name or s.id)} ({json_fields.shown(s.id)})" for s in snakes
         )
         problem = "several snakes are called" if named else "no snake is called"
-        raise ReplayError(f"{problem} {json_fields.shown(who)}; give a name or id of {told}")
+        raise ReplayError(f"{problem} {json_fields.shown(who)}; give a name or id of {known}")
 
     def deaths(self) -> list[tuple[int, str, str]]:
         """Who went out when and why: turn, snake id, cause; the earliest first."""
@@ -295,7 +295,7 @@ class Replay:
         with at_line(name, number):
             if _only(last, "end")["end"] != _write_end(self._last):
                 raise BoardError(
-                    "end tells another outcome than the turns above lead to; the file is damaged "
+                    "end has another outcome than the turns above lead to; the file is damaged "
                     "or was recorded under other rules"
                 )
 

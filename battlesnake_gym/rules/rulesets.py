@@ -58,7 +58,7 @@ def grows_always(game: Game) -> bool:
 
 
 def is_over(game: Game, state: State) -> bool:
-    """Whether the game has ended: nobody is left, or only one where several began.
+    """Whether the game has ended: no snake is left, or only one where several began.
 
     One snake alone plays on in the ruleset ``solo`` and where ``game.solo`` is set.
     """

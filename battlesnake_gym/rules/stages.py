@@ -37,7 +37,7 @@ def living(state: State) -> list[Snake]:
 
 
 def move(game: Game, state: State, moves: Moves) -> None:
-    """Every living snake gets a new head and loses its last segment; no move at all moves nobody.
+    """Every living snake gets a new head and loses its last segment; without moves none does.
 
     Raises `RulesError` where only some of the living snakes have a move.
     """

@@ -48,7 +48,7 @@ class Game:
     """What stays the same from the first turn to the last.
 
     ``seed`` (a signed 64-bit integer, not 0) decides start positions and food. ``solo`` lets a game
-    go on until nobody is left, whatever the ruleset. ``id``, ``timeout`` (milliseconds) and
+    go on until no snake is left, whatever the ruleset. ``id``, ``timeout`` (milliseconds) and
     ``source`` are carried for the API; no rule reads them.
     """
 

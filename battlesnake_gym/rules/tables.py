@@ -1,6 +1,6 @@
 """What the compiled engine reads when it is imported: fixed layouts of maps, constants of Go's.
 
-So they stand here, in Python, alone.
+They are defined here only, in Python.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Which moves a snake may choose: named action masks, bool ``[4]`` over ``MOVES``.
 
-The definition stands here, over a `State`; the engine's C code answers the same for all games and
+The definition is here, over a `State`; the engine's C code answers the same for all games and
 snakes at once (``Games.action_mask``). Kinds:
 
 * ``none``: every move.
 * ``wall``: moves that stay on the board; where the board wraps around, every move.
-* ``neck``: every move but the one back into the own neck.
-* ``body``: moves to cells that no body will occupy, if nobody else dies. A tail that moves away is
-  free; one that stays (the snake ate, or has not yet unrolled) is not.
+* ``neck``: every move but the one back into the snake's own neck.
+* ``body``: moves to cells that no body will occupy, if no other snake dies. A tail that moves away
+  is free; one that stays (the snake ate, or has not yet unrolled) is not.
 * ``health``: moves after which the snake still has health: hunger and the target's hazards are
   counted, food there saves it.
 * ``head``: moves to cells that no snake of at least the same length can reach with its head.
@@ -60,7 +60,7 @@ _own: dict[str, Allows] = {}
 
 
 def register(kind: str, allows: Allows) -> None:
-    """Make a kind of somebody's own known, to be named and joined with ``+`` as all others.
+    """Register your own kind, to be named and joined with ``+`` like all others.
 
     The engine does not know it: environments ask ``allows`` for every snake in every turn, in
     Python, which takes some hundred times as long as a mask that is built in. Raises ``ValueError``
@@ -92,9 +92,7 @@ def parts(kind: str) -> bytes:
     """The bits of each part of ``kind``, in order: what the C code is handed."""
     check(kind)
     if not in_engine(kind):
-        raise ValueError(
-            f"the engine knows no action mask {kind!r}: a part of it is somebody's own"
-        )
+        raise ValueError(f"the engine knows no action mask {kind!r}: a part of it is your own")
     return bytes(_BITS[name] for name in kind.split("+"))
 
 

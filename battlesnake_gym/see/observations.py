@@ -1,6 +1,6 @@
 """What a snake sees: named encoders from a position to a stack of byte planes ``[C, H, W]``.
 
-Every encoder shows the board as one snake sees it ("own" is that snake). The definition stands
+Every encoder shows the board as one snake sees it ("own" is that snake). The definition is
 here, over a `State`, and serves one live snake; the engine's C code writes the same bytes for all
 games and snakes at once (``Games.observe``). Networks divide by 255.
 
@@ -8,7 +8,7 @@ An encoder is two choices and a number:
 
 * *values*: which planes there are and what their bytes mean (``PLANES``, with or without
   ``REACH_PLANES``, and ``STARTER_PLANES``);
-* *view*: where the board stands in the planes (whole board in the middle of the buffer, own head
+* *view*: where the board is in the planes (whole board in the middle of the buffer, own head
   in the middle, or the same turned so that the snake faces up);
 * ``frames``: how many turns are stacked, newest first.
 
@@ -66,8 +66,8 @@ STARTER_PLANES = ("food", "own_snake", "other_snakes", "hazards", "health", "len
 # blocked, plus 4 for each turn until it is free, and the most of these; the head.
 _LEAVING, _BLOCKED, _MOST_BLOCKED, _HEAD = 32, 128, 224, 255
 
-# What `REACH_PLANES` show on a cell: so much where it is reached on the coming turn, less for each
-# turn later.
+# What `REACH_PLANES` show on a cell: `_SOONEST` where it is reached on the coming turn, less for
+# each turn later.
 _SOONEST, _TURN_LATER, _LATEST = 255, 8, 15
 
 OUTSIDE = 255
@@ -112,7 +112,7 @@ Encode = Callable[[State, str], NDArray[np.uint8]]
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """An encoder of somebody's own: see `register`."""
+    """Your own encoder: see `register`."""
 
     planes: tuple[str, ...]
     encode: Encode
@@ -131,11 +131,11 @@ def register(
     size: Callable[[int, int], tuple[int, int]] = lambda width, height: (height, width),
     version: int = 1,
 ) -> None:
-    """Make an encoder of somebody's own known as ``name``, wherever observations are named.
+    """Register your own encoder as ``name``, wherever observations are named.
 
     ``encode(state, snake_id)`` answers uint8 [len(planes), rows, columns] for a living snake;
-    ``size(width, height)`` tells (rows, columns) for a board. What is smaller than an array stands
-    in its middle. Actions are absolute. Give another ``version`` whenever its meaning changes:
+    ``size(width, height)`` gives (rows, columns) for a board. Planes smaller than an array are
+    centred in it. Actions are absolute. Give another ``version`` whenever its meaning changes:
     policies name theirs, and others are refused.
 
     The engine does not know it: it is asked for every living snake in every turn, in Python, which
@@ -194,7 +194,7 @@ class Observation:
 
     @property
     def in_engine(self) -> bool:
-        """Whether the compiled engine knows it; it asks for one of somebody's own in Python."""
+        """Whether the compiled engine knows it; your own are asked in Python."""
         return self.name in _ENCODERS
 
     @property
@@ -209,7 +209,7 @@ class Observation:
         Raises ``ValueError`` where the engine does not know it.
         """
         if not self.in_engine:
-            raise ValueError(f"the engine knows no observation {self.name!r}: it is somebody's own")
+            raise ValueError(f"the engine knows no observation {self.name!r}: it is your own")
         return _VALUES[self._values], _VIEWS[self._view]
 
     @property
@@ -251,11 +251,11 @@ class Observation:
         return gymnasium.spaces.Box(0, 255, self.shape(width, height), np.uint8)
 
     def encode(self, state: State, snake_id: str, out: Bytes | None = None) -> Bytes:
-        """Return what ``snake_id`` sees in ``state``: uint8 of the shape that `shape` tells.
+        """Return what ``snake_id`` sees in ``state``: uint8 of the shape that `shape` gives.
 
         ``out`` is written and returned where given; it may be made for a larger board than this
         one (``out = np.zeros(observation.shape(19, 19), np.uint8)``). With several frames it is
-        also the memory: what stood in it moves back by one frame, so hand in the same array turn
+        also the memory: what was in it moves back by one frame, so hand in the same array turn
         after turn. Turn 0 and an array of zeros begin a new history. A dead snake sees zeros.
 
         Raises ``ValueError`` where the snake is unknown or ``out`` does not fit.
@@ -306,7 +306,7 @@ class Observation:
     ) -> NDArray[np.uint8]:
         """Translate a network's actions into the game's.
 
-        ``facing`` (index into MOVES, same shape) tells where each snake faces: `facing` for one
+        ``facing`` (index into MOVES, same shape) is where each snake faces: `facing` for one
         snake, ``Games.facing`` for a batch. Encoders without relative actions change nothing.
         """
         if not self.relative:
@@ -507,7 +507,7 @@ def _add_hazards(plane: Bytes, state: State, step: int) -> None:
             plane[y, x] = min(5 * step, int(plane[y, x]) + step)
 
 
-# -- views: where the board stands in the planes ---------------------------------------------------
+# -- views: where the board is in the planes -------------------------------------------------------
 
 
 def _place(view: str, board: Bytes, outside: Bytes, own: Snake, size: tuple[int, ...]) -> Bytes:

@@ -46,7 +46,7 @@ class TurnOfGames:
     back into their own neck (`reversals`). The others are the engine's after the turn: ``over``
     bool [N], ``alive`` and ``ate`` bool [N, S], ``cause`` uint8 [N, S], ``killer`` int8 [N, S].
 
-    The last four are there for events of somebody's own (`register`), else None: ``heads_before``
+    The last four are there for your own events (`register`), else None: ``heads_before``
     and ``heads`` int16 [N, S, 2], (x, y) before and after the turn, off the board for a snake that
     left it; ``length`` int32 [N, S], 0 once out; ``health`` int16 [N, S].
     """
@@ -95,7 +95,7 @@ class TurnOfGames:
 
 
 def reversals(actions: NDArray[np.uint8], facing: NDArray[np.uint8]) -> Flags:
-    """Return which actions go back into the own neck, where there is one: bool [N, S].
+    """Return which actions go back into the snake's own neck, where it has one: bool [N, S].
 
     ``facing`` is ``Games.facing`` before the turn. Opposite moves differ in the last bit.
     """
@@ -134,10 +134,11 @@ BUILT_IN = frozenset(EVENTS)
 
 
 def register(event: str, count: Callable[[TurnOfGames], Counts]) -> None:
-    """Make an event of somebody's own known, to be given a weight as all others.
+    """Register your own event, to be given a weight like all others.
 
-    ``count`` is given a `TurnOfGames` with positions and answers [N, S], bool or numbers; what it says of
-    seats that did not act is left out. It costs a few numpy operations a turn, for all games.
+    ``count`` is given a `TurnOfGames` with positions and returns [N, S], bool or numbers; its
+    entries for seats that did not act are ignored. It costs a few numpy operations a turn, for all
+    games.
     Raises ``ValueError`` for the name of an event or preset that is built in.
     """
     if event in BUILT_IN or event in PRESETS:
@@ -185,7 +186,7 @@ class Rewards:
 
     @property
     def looks_at_positions(self) -> bool:
-        """Whether some event is somebody's own, so that a `TurnOfGames` must have positions."""
+        """Whether some event is your own, so that a `TurnOfGames` must have positions."""
         return not BUILT_IN.issuperset(self.weights)
 
     def batch(self, turn: TurnOfGames) -> NDArray[np.float32]:
@@ -221,7 +222,7 @@ Scheme = str | Mapping[str, float] | Rewards
 def get_seats(rewards: Scheme | Sequence[Scheme], seats: int) -> Rewards | SeatRewards:
     """One scheme for all seats, or a list with one for each.
 
-    Raises ``ValueError`` as `get`, and where the list has not as many as there are ``seats``.
+    Raises ``ValueError`` as `get`, and where the list does not have one for each of the ``seats``.
 
     >>> get_seats(["survival", {"won": 1}], 2).schemes[1].weights
     {'won': 1.0}

@@ -2,8 +2,9 @@
 
 #include "../../heuristics/battlesnake_heuristics/search/csrc/codes.h"
 
-/* The weights of heuristics/battlesnake_heuristics/search/search.py in their order, and the numbers of the evaluation that comes
- * with the package, for the games that it was trained for: the build hands over both. */
+/* The weights of battlesnake_heuristics/search/search.py in their order, and the numbers of the
+ * evaluation that comes with the package, for the games that it was trained for: the build hands over
+ * both. */
 static const int32_t weights[WEIGHTS] = {SEARCH_WEIGHTS};
 _Alignas(Network) static const uint8_t numbers[] = {
 #embed "numbers"

@@ -13,9 +13,9 @@ typedef struct {
     int trained; /* whether the learned evaluation is for this game */
 } Seen;
 
-/* Thinks for `seconds` at most, or about so many positions where those are not positive. Afterwards
- * `report_at` points at int32: depth, positions valued, then the value of each of the four moves in
- * thousandths of a cell of territory (INT32_MIN: not looked at). */
+/* Thinks for `seconds` at most, or about `positions` positions where those are not positive.
+ * Afterwards `report_at` points at int32: depth, positions valued, then the value of each of the four
+ * moves in thousandths of a cell of territory (INT32_MIN: not looked at). */
 int find_move(const Seen *seen, double seconds, int positions);
 int32_t *report_at(void);
 

@@ -74,7 +74,7 @@ def centrist(seed: int) -> Pipeline:
 
 
 def territorial(seed: int) -> Pipeline:
-    """Claims the most cells that it can reach before anybody else."""
+    """Claims the most cells that it can reach before any other snake."""
     return Pipeline(*SAFE, When(hungry, [food * 3]), territory, food * 0.4, unharmed, seed=seed)
 
 

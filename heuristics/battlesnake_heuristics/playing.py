@@ -39,7 +39,7 @@ def duel_shares(names: Sequence[str], games: int, ruleset: str) -> dict[str, dic
 
 
 def duel_table(shares: Mapping[str, Mapping[str, float]]) -> str:
-    """What `duel_shares` tells, as text: a row a snake, a column an opponent."""
+    """What `duel_shares` returns, as text: a row a snake, a column an opponent."""
     lines = [" " * 12 + "".join(f"{name[:7]:>8}" for name in shares) + "     all"]
     for name, row in shares.items():
         cells = [f"{row[other]:8.0%}" if other in row else "       ." for other in shares]

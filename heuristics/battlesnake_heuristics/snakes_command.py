@@ -45,7 +45,7 @@ def parser() -> command_line.Parser:
     """The command's options."""
     parser = command_line.Parser(
         prog="battlesnake-gym snakes",
-        description="List the named snakes. With --duels every pair plays, and a table tells each "
+        description="List the named snakes. With --duels every pair plays, and a table shows each "
         "row's share of the points against each column.",
         epilog="example: battlesnake-gym snakes hungry cautious territory --duels 10",
     )

@@ -250,8 +250,8 @@ Change = Callable[[list[Any]], object]
             r"line 3: decisions\.a\.reasons\[0\] must be a JSON object, got 4",
         ),
         (lambda lines: lines[2].update(food=[[1, "x"]]), r"line 3: food\[0\]\.y must be a whole"),
-        (lambda lines: lines[2]["moves"].update(a="up"), r"line 4: end tells another outcome"),
-        (lambda lines: lines[3]["end"].update(turn=9), r"line 4: end tells another outcome"),
+        (lambda lines: lines[2]["moves"].update(a="up"), r"line 4: end has another outcome"),
+        (lambda lines: lines[3]["end"].update(turn=9), r"line 4: end has another outcome"),
     ],
 )
 def test_damage_is_told_with_line_and_field(tmp_path: Path, change: Change, message: str) -> None:

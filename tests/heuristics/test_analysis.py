@@ -72,7 +72,7 @@ def test_marks_are_falls_of_moves_that_were_not_the_best() -> None:
 
 
 def test_a_game_of_one_snake_is_refused() -> None:
-    with pytest.raises(ValueError, match="nobody to win against"):
+    with pytest.raises(ValueError, match="no one to win against"):
         Analyst(positions=100).judge(Board.new(7, 7, 1))
 
 

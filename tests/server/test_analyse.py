@@ -298,7 +298,7 @@ def test_what_is_damaged_later_is_told_later(
     first = client.get("/data/game.jsonl").get_json()
     assert first["more"] is True
     answer = client.get(f"/data/game.jsonl?since={len(first['frames'])}")
-    assert (answer.status_code, "end tells another outcome" in answer.text) == (422, True)
+    assert (answer.status_code, "end has another outcome" in answer.text) == (422, True)
 
 
 def test_pages_and_scripts_are_compressed_for_who_understands_it(game: Path) -> None:

@@ -79,7 +79,7 @@ void *get_kept_array(KeptArray *kept, PyObject *object, const ArraySpec *spec) {
 
 /* ---- work ---- */
 
-enum { FEW_GAMES = 32 }; /* so few are played faster than other threads could be woken */
+enum { FEW_GAMES = 32 }; /* this few are played faster than other threads could be woken */
 
 int begin_work(Batch *batch, PyThreadState **thread) {
     if (batch->busy) {
@@ -140,7 +140,7 @@ static int check_sizes(const int32_t (*sizes)[3], Py_ssize_t num_games, int32_t 
     return 0;
 }
 
-/* Large batches stand in large pages: with a game or so a page, looking up pages took a tenth of the
+/* Large batches are in large pages: with a game or so a page, looking up pages took a tenth of the
  * time. From calloc: of a small batch, what no game ever uses of the cold blocks takes no memory. */
 static int allocate(Batch *batch) {
     enum { LINE = 64, LARGE_PAGE = 1 << 21 };
@@ -322,7 +322,7 @@ static void show_game(const Batch *batch, Py_ssize_t game) {
 /* ---- play ---- */
 
 /* Asks for memory of later games that is used now and then and so is rarely at hand: their lists of
- * food, and planes. All else a processor fetches by itself: records stand in order. */
+ * food, and planes. All else a processor fetches by itself: records are in order. */
 static void fetch_ahead(const Batch *batch, Py_ssize_t game) {
     enum { AHEAD = 8, PLANES_AHEAD = 1, CACHE = 1 << 20 };
     if (game + AHEAD < batch->num_games)
@@ -342,7 +342,7 @@ static void step_one(const Batch *batch, Py_ssize_t game, const uint8_t *actions
         char bytes[sizeof(Record) + MAX_SNAKES * sizeof(Snake)];
     } before;
     fetch_ahead(batch, game);
-    if (out) memcpy(&before, record, layout->marks); /* all that stands before the planes */
+    if (out) memcpy(&before, record, layout->marks); /* all that is before the planes */
     step_game(layout, &batch->rules, record, batch_cold(batch, game), actions);
     if (out) observe_game(&batch->observation, layout, &before.record, record, out);
 }

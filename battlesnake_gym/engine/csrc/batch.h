@@ -27,7 +27,7 @@ typedef struct {
     char *colds;   /* num_games * layout.cold_size bytes */
     int busy;      /* set while a call works without the GIL */
     KeptArray actions;
-    KeptArray out; /* what the snakes see, up to date after every call; nothing: nobody looks */
+    KeptArray out; /* what the snakes see, up to date after every call; or nothing */
     Observation observation; /* and how they see it */
 } Batch;
 

@@ -1,4 +1,4 @@
-/* A set of cells as WORDS machine words, for the engine and for heuristics/battlesnake_heuristics/search/csrc. Included once for each
+/* A set of cells as WORDS machine words, for the engine and for the search. Included once for each
  * size by files that have <stdint.h>. */
 typedef struct {
     uint64_t w[WORDS];

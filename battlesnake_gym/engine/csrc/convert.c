@@ -96,7 +96,7 @@ static int32_t take(Reader *reader) {
     return *reader->words++;
 }
 
-/* A count of things of `size` words each, or -1 (broken) where there are not so many words. */
+/* A count of things of `size` words each, or -1 (broken) where there are too few words. */
 static int32_t take_count(Reader *reader, size_t size) {
     int32_t count = take(reader);
     if (count < 0 || (size_t)count > reader->left / size) reader->broken = true;

@@ -2,7 +2,7 @@
  *
  * A record is one block of bytes: a header, the snakes, then three planes of one entry per cell
  * (marks, food, hazards). It holds all that the rules of a turn need, so that a search copies a
- * position with one memcpy. What only the order of lists, the maps and the dead need stands apart,
+ * position with one memcpy. What only the order of lists, the maps and the dead need is apart,
  * in a Cold block per game.
  *
  * Marks. A head leaves (snake << CLOCK_BITS | clock) on the cell it enters. The clock goes up by
@@ -85,7 +85,7 @@ typedef struct {
 } Record;
 
 /* AddressSanitizer only watches the borders of a block of memory, and all games of a batch share one:
- * for it, every record and every Cold block ends in bytes that nobody may touch. */
+ * for it, every record and every Cold block ends in bytes that no code may touch. */
 #ifdef __SANITIZE_ADDRESS__
 enum { REDZONE = 64 };
 #else
@@ -103,7 +103,7 @@ typedef struct {
 Layout make_layout(int max_width, int max_height, int max_snakes);
 
 /* The planes of a record. uint16_t marks; uint8_t number of food (0, 1; more only if loaded so);
- * uint8_t number of hazards in the stack, 255 standing for all higher ones too. */
+ * uint8_t number of hazards in the stack, 255 meaning 255 or more. */
 static inline uint16_t *record_marks(const Layout *layout, const Record *record) {
     return (uint16_t *)((char *)record + layout->marks);
 }
@@ -138,7 +138,7 @@ typedef struct {
     uint8_t wrapped;     /* heads that leave the board enter on the other side */
     uint8_t constrictor; /* no food, always grow */
     uint8_t royale;      /* the shrink stage */
-    uint8_t alone;       /* over only when nobody is left */
+    uint8_t alone;       /* over only when no snake is left */
     uint8_t seeded_food; /* per-turn food from the reference's stream */
     int32_t food_spawn_chance;
     int32_t minimum_food;

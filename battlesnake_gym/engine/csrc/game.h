@@ -1,4 +1,4 @@
-/* What the files of the engine call of each other. */
+/* The functions that the engine's files share. */
 #ifndef BATTLESNAKE_GAME_H
 #define BATTLESNAKE_GAME_H
 
@@ -85,7 +85,7 @@ typedef struct Map {
     int (*setup)(Game *game);
     void (*update)(Game *game);
     int (*check_turn)(const Game *game); /* NULL, or the HALT_... of a turn that cannot be played */
-    const void *plan; /* what its hooks know of it besides */
+    const void *plan; /* what else its hooks need */
 } Map;
 
 const Map *find_map(const char *name); /* NULL if there is none */

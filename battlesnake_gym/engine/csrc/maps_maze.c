@@ -85,8 +85,8 @@ static Point make_hole(Division *division, Wall *wall, int start, int stop) {
     return hole;
 }
 
-/* Adds the walls of the room (x0, y0) .. (x1, y1). No wall may stand in an open row or column, for
- * it would close a hole. A wall belongs to the part left of it or below it. */
+/* Adds the walls of the room (x0, y0) .. (x1, y1). No wall may be in an open row or column: it
+ * would close a hole. A wall belongs to the part left of it or below it. */
 static void divide(Division *division, int x0, int y0, int x1, int y1, uint32_t open_rows,
                    uint32_t open_columns) {
     if (x1 - x0 <= 2 && y1 - y0 <= 2) return;

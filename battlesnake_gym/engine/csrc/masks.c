@@ -1,4 +1,4 @@
-/* The definition stands in masks.py. Whether a cell is taken, or a part fails, is a coin toss to the
+/* The definition is in masks.py. Whether a cell is taken, or a part fails, is a coin toss to the
  * processor: so this is arithmetic rather than branches wherever it can be. */
 #include "masks.h"
 
@@ -20,7 +20,7 @@ static bool has_rival(const Rules *rules, const Record *record, int own, int x, 
     return found;
 }
 
-/* All that is wrong with moving to a cell of the board, but for contested ones. */
+/* All that is wrong with moving to a cell of the board, except for contested ones. */
 static int faults_on(const Layout *layout, const Rules *rules, const Record *record, int own,
                      int cell) {
     uint16_t mark = record_marks(layout, record)[cell];

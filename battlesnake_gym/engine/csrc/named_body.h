@@ -1,6 +1,6 @@
 /* What the named snakes prefer, on boards of up to 64 * WORDS cells. Included once for each size by
  * the files that define WORDS and CHOICES, the name of the whole. The names are those of
- * heuristics/battlesnake_heuristics/handwritten/view.py, filters.py and preferences.py. */
+ * battlesnake_heuristics/handwritten/view.py, filters.py and preferences.py. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -91,7 +91,7 @@ static double harm(const View *view, int own, int target) {
 static double food(const View *view, int own, int target) {
     if (target == NOWHERE) return 0;
     Bits goals[2] = {view->food, bits_and(view->food, first(view, own, target))};
-    int near[2] = {!bits_any(goals[0]), !bits_any(goals[1])}; /* what there is not is not sought */
+    int near[2] = {!bits_any(goals[0]), !bits_any(goals[1])}; /* absent goals are not sought */
     bool none = near[0], not_ours = near[1];
     if (none) return 0;
     flood(view, target, goals, near);

@@ -1,4 +1,4 @@
-/* The definition stands in observations.py. Here planes are made by loops that the compiler turns
+/* The definition is in observations.py. Here planes are made by loops that the compiler turns
  * into vector code; and after a turn only those are written that it has changed, because writing
  * takes longer than anything else once the observations of all games outgrow the caches. */
 #include "observe.h"
@@ -204,7 +204,7 @@ INLINE void copy_plane(const Plane *plane, int size, uint8_t *to) {
     *(LooseBlock *)(to + last) = BLOCK_AT(from + last);
 }
 
-/* The bodies of all but the own one: no two bodies share a cell. */
+/* The bodies of all but the seat's own: no two bodies share a cell. */
 INLINE void others_plane(const Plane *all, const Plane *own, int size, uint8_t *to) {
     int last = size - BLOCK;
     for (int start = 0; start < last; start += BLOCK)
@@ -212,7 +212,7 @@ INLINE void others_plane(const Plane *all, const Plane *own, int size, uint8_t *
     *(LooseBlock *)(to + last) = BLOCK_AT(all->cells + last) ^ BLOCK_AT(own->cells + last);
 }
 
-/* The planes that are new with every turn. They stand side by side and are written in order: most of
+/* The planes that are new with every turn. They lie side by side and are written in order: most of
  * what this costs is memory that must be read first because only a part of it is written. */
 INLINE void paint_snakes(const Record *record, const Scene *scene, int own, int size,
                          uint8_t *planes) {
@@ -331,7 +331,7 @@ INLINE void paint(int values, const Record *before, const Record *record, const 
     if (values == VALUES_REACH) paint_reach(scene, seat, size, planes + PLANES * size);
 }
 
-/* Whether the planes of a game are those of its board as they stand. */
+/* Whether the planes of a game are those of its board, unchanged. */
 INLINE bool is_whole(const Observation *observation, const Record *record) {
     return observation->view == VIEW_BOARD && observation->rows == record->height &&
            observation->columns == record->width && record->width * record->height >= BLOCK;
@@ -354,7 +354,7 @@ INLINE void paint_view(int values, const Observation *observation, const Record 
     }
 }
 
-/* Whom only the turn before showed, or without one nobody, sees nothing. */
+/* Zeros for the seats that died in this turn; without a turn before, for all dead seats. */
 INLINE void clear_the_dead(const Layout *layout, const Record *before, const Record *record,
                            size_t size, uint8_t *out) {
     unsigned shown = before ? before->alive_mask : (1u << layout->max_snakes) - 1;

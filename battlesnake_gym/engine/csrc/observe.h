@@ -7,7 +7,7 @@
 /* Which planes there are; the numbers of observations._VALUES. */
 enum { VALUES_PLANES, VALUES_51S, VALUES_NUM, VALUES_REACH, NUM_VALUES };
 
-/* Where the board stands in them; the numbers of observations._VIEWS. */
+/* Where the board is in them; the numbers of observations._VIEWS. */
 enum { VIEW_BOARD, VIEW_HEAD, VIEW_FACING, NUM_VIEWS };
 
 /* One encoder and the size of its planes. */

@@ -1,6 +1,6 @@
-/* The default observation, `planes` of the board as it stands, for processors with AVX-512.
+/* The default observation, `planes` of the board unturned, for processors with AVX-512.
  *
- * The loops of observe.c look at every cell once for each snake. Here numbers of the snakes stand in
+ * The loops of observe.c look at every cell once for each snake. Here numbers of the snakes are in
  * registers and are looked up by the seat in a cell's mark: so one look is enough for all. */
 #include "observe.h"
 
@@ -98,7 +98,7 @@ INLINE void look_at_block(const uint16_t *marks, const Seats *seats, Block *bloc
     block->heads = _mm512_cmpeq_epi8_mask(block->bodies, _mm512_set1_epi8((char)A_HEAD));
 }
 
-/* Of each seat, what its head shows to the one that looks; 0 where it stands in the other plane. */
+/* Of each seat, what its head shows to the one that looks; 0 where it is in the other plane. */
 typedef struct {
     __m512i longer, shorter;
 } Heads;

@@ -6,7 +6,7 @@
 enum { WORDS = 607, TAP_LAG = 273, MODULUS = 2147483647, MULTIPLIER = 48271 };
 
 /* The seeded state has 607 words, each made of three values of a linear congruential generator and
- * a constant. They are used from the last to the first, so the tables stand in that order: word j
+ * a constant. They are used from the last to the first, so the tables are in that order: word j
  * here is word 606 - j of the reference. FACTORS[t][j] times the seed gives value t of word j. */
 static uint32_t FACTORS[3][WORDS];
 static uint64_t CONSTANTS[WORDS];

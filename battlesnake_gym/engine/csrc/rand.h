@@ -16,7 +16,7 @@ typedef struct {
     uint32_t seed;   /* of the seeded stream: the first value of its linear congruential generator */
     uint32_t used;   /* outputs handed out */
     uint32_t filled; /* outputs computed */
-    uint64_t ring[RAND_RING]; /* output k (from 1) stands at k % RAND_RING */
+    uint64_t ring[RAND_RING]; /* output k (from 1) is at k % RAND_RING */
 } Rand;
 
 /* Computes the tables of the seeded stream from the 607 constants of Go, words of 64 bits; call once

@@ -8,7 +8,7 @@
  * right first. */
 enum { REACH_PLANES = 6 };
 
-/* What a cell shows: so much on the coming turn, less for each turn later. */
+/* What a cell shows: the most on the coming turn, less for each turn later. */
 enum { SOONEST = 255, TURN_LATER = 8, LATEST = 15 };
 
 typedef void ReachFunction(const Layout *layout, const Record *record, uint8_t *out);

@@ -25,7 +25,7 @@ static void show_reach(const View *view, int own, Bits front, uint8_t *mine, uin
 }
 
 void REACH(const Layout *layout, const Record *record, uint8_t *out) {
-    static const Rules plain; /* a position does not tell by which rules it is played */
+    static const Rules plain; /* a position does not say by which rules it is played */
     View view;
     view_begin(&view, layout, &plain, record);
     look(&view);

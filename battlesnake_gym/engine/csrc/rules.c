@@ -58,10 +58,10 @@ int straight_on(int x, int y, int neck_x, int neck_y) {
     return UP;
 }
 
-/* What the stages of one turn tell each other, by seat. */
+/* What the stages of one turn pass to each other, by seat. */
 typedef struct {
     int cell[MAX_SNAKES]; /* of the new head; -1 off the board */
-    unsigned ate;         /* bit s: seat s stands on food that it eats */
+    unsigned ate;         /* bit s: seat s is on food that it eats */
     unsigned dead;        /* bit s: seat s leaves in this turn; only then the next two are set */
     uint8_t cause[MAX_SNAKES];
     int8_t killer[MAX_SNAKES];

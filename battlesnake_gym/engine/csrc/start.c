@@ -1,4 +1,4 @@
-/* Where snakes and food stand when a game starts. */
+/* Where snakes and food are placed when a game starts. */
 #include <string.h>
 
 #include "game.h"
@@ -7,7 +7,7 @@ enum {
     CORNER_AND_SIDE_STARTS = 8,
     SMALLEST_FIXED = 7, /* boards below this width get random starts */
     SMALLEST_QUADRANTS = 11,
-    FEW_SNAKES = 4, /* so many get food beside them on every board */
+    FEW_SNAKES = 4, /* this many get food beside them on every board */
     LARGE_AREA = 121, /* and all do on boards of at least this many cells */
 };
 

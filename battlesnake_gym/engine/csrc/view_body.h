@@ -1,6 +1,6 @@
 /* A position as sets of cells, and how they spread, on boards of up to 64 * WORDS cells. Included once
  * for each size. Sets are the bits of battlesnake_gym/boards/grid.py; the names are those of
- * heuristics/battlesnake_heuristics/handwritten/view.py. */
+ * battlesnake_heuristics/handwritten/view.py. */
 #include <string.h>
 
 #include "engine.h"
@@ -97,7 +97,7 @@ static void look(View *view) {
 }
 
 /* All living snakes spread at once, each from its `fronts`; a cell that several would reach on the same
- * turn is won by the longest of them, and by nobody if two are as long. */
+ * turn is won by the longest of them, and by none if two are as long. */
 typedef struct {
     int count, seats[MAX_SNAKES];
     Bits fronts[MAX_SNAKES], won[MAX_SNAKES], settled;
@@ -114,7 +114,7 @@ static void race_begin(Race *race, const View *view, int own, Bits front) {
     }
 }
 
-/* Who wins which cells of this turn; false once nobody reaches a new one. */
+/* Who wins which cells of this turn; false once no snake reaches a new one. */
 static bool race_settle(Race *race, const View *view) {
     const Snake *snakes = view->record->snakes;
     bool any = false;

@@ -51,7 +51,7 @@ IN_ENGINE = frozenset(MAPS)
 
 
 def register_map(board_map: Map) -> None:
-    """Make a map of somebody's own known everywhere, by its ``id``; a second one replaces it.
+    """Register your own map by its ``id``, for use everywhere; a second one replaces it.
 
     Raises ``ValueError`` for the id of a map that is built in.
     """
@@ -61,7 +61,7 @@ def register_map(board_map: Map) -> None:
 
 
 def known_maps() -> dict[str, Map]:
-    """`MAPS`, with those of own files and packages."""
+    """`MAPS`, with those of your own files and packages."""
     own_files.load()
     return MAPS
 

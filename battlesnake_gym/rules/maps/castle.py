@@ -30,7 +30,7 @@ class Castle:
     most_food: int = 2
 
     def start_places(self, num_snakes: int) -> list[Point]:
-        """The groups of start places that so many snakes need."""
+        """The groups of start places that this many snakes need."""
         places: list[Point] = []
         for group in self.starts:
             if len(places) < num_snakes or not places:

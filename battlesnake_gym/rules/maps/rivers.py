@@ -1,6 +1,6 @@
 """The rivers and islands: a cross of water with bridges, and a start place list for each quarter.
 
-The lists of cells stand in the order in which the reference names them.
+The lists of cells are in the order in which the reference names them.
 """
 
 from __future__ import annotations

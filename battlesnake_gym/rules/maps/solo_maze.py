@@ -149,7 +149,7 @@ class Division:
     ) -> None:
         """Add to ``built`` the walls of the room from cell ``low`` to cell ``high``.
 
-        No wall may stand in an open row or column, for it would close a hole. A wall belongs to
+        No wall may be in an open row or column, because it would close a hole. A wall belongs to
         the part left of it or below it.
         """
         (x0, y0), (x1, y1) = low, high

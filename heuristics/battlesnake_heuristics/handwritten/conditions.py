@@ -1,4 +1,4 @@
-"""Questions that a decision tree may ask with `battlesnake_heuristics.handwritten.pipeline.When`."""
+"""Questions that a decision tree may ask with `pipeline.When`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What speaks against a move, from the worst to what merely costs.
 
 The order of `SAFE` is the order of badness: with nothing safe left, a pipeline that begins with
-``*SAFE`` rather risks a head-to-head than hits a wall.
+``*SAFE`` risks a head-to-head rather than hit a wall.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def walls(view: View, move: str) -> float:
 
 @Filter
 def neck(view: View, move: str) -> float:
-    """Turns back into the own neck."""
+    """Turns back into its own neck."""
     return float(view.targets[move] in view.you.body[1:2] and view.targets[move] != view.you.head)
 
 
@@ -76,7 +76,7 @@ FILTERS = {rule.name: rule for rule in (*SAFE, hazards)}
 
 
 def register(rule: Filter) -> None:
-    """Make a filter known by the name of its function, for ``--heuristics`` and bundles.
+    """Register a filter under the name of its function, for ``--heuristics`` and bundles.
 
     One of the same name is replaced. Raises ``TypeError`` for what is no filter.
     """

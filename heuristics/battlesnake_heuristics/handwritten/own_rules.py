@@ -1,4 +1,4 @@
-"""Rules of one's own over a policy: a file with filters, preferences and trees.
+"""Your own rules over a policy: a file with filters, preferences and trees.
 
 The file has a list called ``rules``, of the nodes that a `Pipeline` is made of. The policy's values
 are the first preference: scaled so that its best move among those that do not lose at once is worth
@@ -24,7 +24,7 @@ LIST = "rules"
 """What the list is called in a file."""
 
 POLICY, DECIDED = "policy", "decided"
-"""The rules under which a decision tells what the policy said, and who decided."""
+"""The rules under which a decision shows what the policy said, and who decided."""
 
 
 def load(path: str | Path) -> tuple[Node, ...]:

@@ -64,7 +64,7 @@ def _decorated(module: str, name: str) -> Measure:
 
 
 def _reduced(rule: Filter | Preference, function: Measure, *more: float) -> tuple[Any, ...]:
-    """How a rule is pickled: its function is not to be found by name, only the rule itself is."""
+    """How a rule is pickled: its function cannot be found by name, only the rule itself can."""
     place = getattr(function, "__module__", ""), getattr(function, "__name__", "")
     found = getattr(sys.modules.get(place[0]), place[1], None)
     if isinstance(found, Filter | Preference) and _decorated(*place) is function:
@@ -78,7 +78,7 @@ def _rebuilt(kind: Callable[..., Any], place: tuple[str, str], *more: float) -> 
 
 @dataclass(frozen=True)
 class Filter:
-    """Rules out moves. Decorates a function that tells how bad a move is, 0 for not at all."""
+    """Rules out moves. Decorates a function that returns how bad a move is, 0 for not at all."""
 
     badness: Measure
 
@@ -199,7 +199,7 @@ def mask(board: Board, nodes: Sequence[Node]) -> NDArray[np.bool_]:
     """Which moves the filters leave, as an action mask: bool[4] in the order of ``MOVES``.
 
     A filter that has something against every move left is passed over, however bad each is; so the
-    mask is never all False, and it agrees with `battlesnake_gym.see.masks`. Trees are walked;
+    mask is never all False, and it agrees with `see.masks`. Trees are walked;
     preferences rule nothing out.
     """
     kept = _left(nodes, View(board), list(MOVES))
@@ -216,7 +216,7 @@ def _left(nodes: Sequence[Node], view: View, kept: list[str]) -> list[str]:
 
 
 def as_mask(nodes: Sequence[Node]) -> Callable[[Game, State, str], list[bool]]:
-    """`mask` in the form of `battlesnake_gym.see.masks.register`: rules of a snake as a training mask.
+    """`mask` in the form that `see.masks.register` takes: a snake's rules as a training mask.
 
     >>> from battlesnake_gym.see import masks
     >>> from battlesnake_heuristics.handwritten.filters import SAFE

@@ -56,7 +56,7 @@ def straight(view: View, move: str) -> float:
 
 @Preference
 def tail(view: View, move: str) -> float:
-    """Follows the own tail."""
+    """Follows its own tail."""
     return _nearness(view.turns_to(move, view.grid.bit(view.you.body[-1])))
 
 

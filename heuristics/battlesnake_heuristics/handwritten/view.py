@@ -21,14 +21,14 @@ class View:
     """A board as ``board.you`` sees it.
 
     ``you`` is that snake, ``rivals`` are the other living ones, ``grid`` is the shape of the board,
-    ``food`` the set of cells with food (as bits, see `battlesnake_gym.boards.grid`), ``hazards`` how many
-    hazards lie on a cell. Raises `BoardError` where the board names no ``you``.
+    ``food`` the set of cells with food (as bits, see `boards.grid`), ``hazards`` how many hazards
+    lie on a cell. Raises `BoardError` where the board names no ``you``.
     """
 
     def __init__(self, board: Board) -> None:
         self.board = board
         self.values: dict[str, float] = {}
-        """What a policy thinks of each move, where one plays (`battlesnake_heuristics.handwritten.own_rules`)."""
+        """What a policy thinks of each move, where one plays (`own_rules`)."""
         self.you: Snake = board.you
         self.rivals = [snake for snake in board.living if snake.id != self.you.id]
         self.grid = grid(board.width, board.height, rules.wraps(board.game))
@@ -52,10 +52,10 @@ class View:
     # Where one can go ---------------------------------------------------------------------------
 
     def taken(self, turns: int) -> int:
-        """The cells that nobody can enter ``turns`` turns from now: bodies, and deadly hazards.
+        """The cells that no snake can enter ``turns`` turns from now: bodies, and deadly hazards.
 
         A body leaves from its tail, one cell a turn; stacked segments leave one after the other. In
-        constrictor games none leaves after turn 1. Who eats on the way stays longer than told.
+        constrictor games none leaves after turn 1. A snake that eats on the way stays longer.
         """
         while len(self._taken) <= min(turns, self._horizon):
             passed = len(self._taken)
@@ -126,7 +126,7 @@ class View:
         """Who reaches which cells first: the cells of ``you``, then of each rival.
 
         ``first`` are the cells ``you`` may enter on the coming turn (default: all its exits). A
-        cell reached at the same time goes to the longer snake, between equals to nobody.
+        cell reached at the same time goes to the longer snake, and to neither between equals.
         """
         snakes = [self.you, *self.rivals]
         fronts = [self.exits(snake) for snake in snakes]

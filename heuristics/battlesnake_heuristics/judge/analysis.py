@@ -1,9 +1,9 @@
 """What the strongest search thinks of a position, for every snake: chances, best moves, lines.
 
 An `Analyst` looks at one position through the eyes of each living snake. `Judgement.chance` is how
-likely the snake is to win (see `battlesnake_heuristics.judge.calibration`), `Judgement.choices` are its best moves
-with what each is worth and the line that is expected after it. `marks` compares a position with the
-next one: a move that was not the best and cost 10 points is marked ``?``, one that cost 30 ``??``.
+likely the snake is to win (see `judge.calibration`), `Judgement.choices` are its best moves with
+what each is worth and the line that is expected after it. `marks` compares a position with the next
+one: a move that was not the best and cost 10 points is marked ``?``, one that cost 30 ``??``.
 
 >>> from battlesnake_gym.boards.board import Board
 >>> board = Board.from_text('''
@@ -114,11 +114,11 @@ class Analyst:
     def judge(self, board: Board) -> dict[str, Judgement]:
         """What is thought of every living snake of ``board``, by id.
 
-        Of a game that is over, who won is certain and nobody has choices. Raises ``ValueError``
-        for a solo game, which nobody wins.
+        In a game that is over, the winner is certain and no snake has choices. Raises
+        ``ValueError`` for a solo game, which has no winner.
         """
         if board.game.solo or board.game.ruleset == "solo":
-            raise ValueError("a solo game cannot be analysed: there is nobody to win against")
+            raise ValueError("a solo game cannot be analysed: there is no one to win against")
         board = board.without_seed()
         living = board.living
         if len(living) < 2:
@@ -170,8 +170,8 @@ class Analyst:
         """The best moves of a snake with their values and lines, the best first.
 
         Half of the time goes into the best move, whose value is exact. For the others the search
-        only knows bounds; the rest of the time tells what they are worth, by looking at the
-        positions after them.
+        only knows bounds; the rest of the time goes into their values, by looking at the positions
+        after them.
         """
         safe = board.safe_moves(snake.id)
         decision = None

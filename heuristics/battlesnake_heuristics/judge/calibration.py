@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 
 FAR = 60.0
-"""Cells of territory beyond which a value tells no more: ten are a logit of one."""
+"""Cells of territory beyond which a value says no more: ten are a logit of one."""
 
 LATE = 300
 """The turn from which on it makes no difference how late it is."""
@@ -43,7 +43,7 @@ def features(value: float, turn: int) -> tuple[float, float, float]:
 
 
 def weights_for(learned: bool, living: int) -> tuple[float, float, float]:
-    """The weights for a position that was valued so, with so many living snakes."""
+    """The weights for a position valued this way, with ``living`` living snakes."""
     return WEIGHTS["learned" if learned else "by hand"][min(max(living, 2), 3)]
 
 

@@ -122,7 +122,7 @@ def puzzle(board: Board) -> tuple[str, int] | None:
     """The one move that saves ``board.you`` and the grade, 1 to 3; None where it is no puzzle.
 
     The grade is how far one must look (`EFFORTS`). It is none where every move loses or several
-    hold, and none either where the others lose at once, as anybody sees that.
+    hold, and none either where the others lose at once, as anyone sees that.
     """
     safe = board.safe_moves()
     if len(safe) < 2:
@@ -136,7 +136,7 @@ def puzzle(board: Board) -> tuple[str, int] | None:
 
 
 def _only(board: Board, safe: list[str], effort: int) -> str | None:
-    """The one safe move that a search of so many positions does not call lost."""
+    """The one safe move that a search of ``effort`` positions does not call lost."""
     scores = Search(evaluation=shipped(), nodes=effort)(board).scores
     held = [move for move in safe if scores.get(move, 0.0) > -DECIDED]
     return held[0] if len(held) == 1 else None

@@ -1,9 +1,9 @@
 """The analysis of a whole recorded game, which lies in a file beside it and grows turn by turn.
 
-`analyse` lets an `Analyst` look at every position, the last one first: mistakes stand near the
-end. What it finds is written beside the game every now and then, whole or not at all, so that it
-can be stopped at any time and goes on where it was. The file tells its version, the hash of the
-game's file and how long was thought; where one of these does not fit, the analysis begins anew.
+`analyse` lets an `Analyst` look at every position, the last one first: mistakes are near the end.
+What it finds is written beside the game every now and then, whole or not at all, so that it can be
+stopped at any time and goes on where it was. The file holds its version, the hash of the game's
+file and the time per position; where one of these does not fit, the analysis begins anew.
 """
 
 from __future__ import annotations
@@ -152,9 +152,9 @@ def analyse(
 ) -> Analysis:
     """Analyse the recorded game at ``path``, or go on with that, and keep it beside the game.
 
-    Every living snake of every turn gets so many ``milliseconds`` of CPU time; what was thought
-    about for as long or longer before is kept. ``tell`` is called after every turn. Raises
-    `ReplayError` for what is no recorded game, ``ValueError`` for one that nobody can win.
+    Every living snake of every turn gets ``milliseconds`` of CPU time; what was thought about for
+    as long or longer before is kept. ``tell`` is called after every turn. Raises `ReplayError` for
+    a file that is no recorded game, ``ValueError`` for a game that no snake can win.
     """
     replay = Replay.load(path)
     analysis = _begun(path, replay, milliseconds)

@@ -1,4 +1,4 @@
-"""The ladder: snakes whose Elo is known and does not move, and where another snake stands on it.
+"""The ladder: snakes whose Elo is known and does not move, and another snake's place on it.
 
 Elo says who wins: 100 Elo more is 64 % of the points, 200 is 76 %, 400 is 91 %. The rungs were
 measured once (``benchmarks/ladder.py``), duels and games of four (two snakes each) apart, and
@@ -40,7 +40,7 @@ NAMES = (
     "lookahead",
     *(f"minimax-2026@{positions}" for positions in POSITIONS),
 )
-"""Who stands on it."""
+"""The snakes on the ladder."""
 
 ANCHOR = "hungry"
 ANCHOR_ELO = 1000.0
@@ -82,7 +82,7 @@ class Ladder:
 
 
 def load(snakes: int) -> Ladder:
-    """The ladder for games of so many snakes: 2 (duels) or 4. Raises ``ValueError`` for others."""
+    """The ladder for games of 2 (duels) or 4 ``snakes``. Raises ``ValueError`` for others."""
     data = json.loads(
         resources.files("battlesnake_heuristics.judge").joinpath("ladder.json").read_text()
     )
@@ -134,7 +134,7 @@ def fit(meetings: Sequence[Meetings], names: Sequence[str]) -> dict[str, tuple[f
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a snake stands: its Elo with its 95 % interval, and the games that say so.
+    """A snake's place: its Elo with its 95 % interval, and the games that say so.
 
     ``beyond`` is "above" or "below" where it won or lost nearly all its games against the last
     rung: the ladder then bounds its Elo on one side only, and the other is a guess.
@@ -162,7 +162,7 @@ OVERHEAD = 0.1
 class Placing:
     """Finds a snake's place: says whom to meet next, and what the games so far say.
 
-    Rungs near the present estimate tell the most; those that are quick and have been met seldom go
+    Rungs near the present estimate say the most; those that are quick and have been met seldom go
     first, so that no single style decides. ``around`` is where to look at first (an Elo; None: in
     the middle), and has no part in what the games say.
     """
@@ -246,7 +246,7 @@ def _expected(difference: float | np.ndarray[tuple[int], np.dtype[np.float64]]) 
 
 
 USUAL = Conditions(milliseconds=25)
-"""What a snake that searches is given, unless told otherwise."""
+"""What a snake that searches is given, unless something else is asked for."""
 
 
 def place(
@@ -263,8 +263,8 @@ def place(
     """Play a snake against rungs, in this process, until its Elo is known to ± ``interval``.
 
     Games are of ``snakes`` snakes (2 or 4), against all rungs or some (``rungs``). It stops earlier
-    when ``cpu_seconds`` are spent, after the pair that spends them. ``tell`` hears of the placement
-    after every pair. Raises ``ValueError`` for another number of snakes.
+    when ``cpu_seconds`` are spent, after the pair that spends them. ``tell`` is called with the
+    placement after every pair. Raises ``ValueError`` for another number of snakes.
     """
     placing, spent = Placing(rungs or load(snakes)), 0.0
     while True:

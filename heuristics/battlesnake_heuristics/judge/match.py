@@ -21,7 +21,7 @@ from battlesnake_heuristics.judge import sprt
 from battlesnake_heuristics.search import search
 
 LONGEST_GAME = 1000
-"""Turns after which a game is a draw, unless told otherwise."""
+"""Turns after which a game is a draw, unless another limit is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def play_game(
 
     ``names`` are what the snakes are called. Where ``sides`` are given (by seat), the game is over
     as soon as one of them has lost all its snakes. With ``reasons`` the turns hold the decisions.
-    ``tell`` hears of the first position and of every turn. What a strategy raises is raised.
+    ``tell`` is called with the first position and every turn. What a strategy raises is raised.
     """
     board = _begin(conditions, len(players), seed, names, game_id)
     played = Played(board.copy(), board, [], [[] for _ in players])
@@ -195,7 +195,7 @@ def play_pair(
 def cpu_clock(on: bool) -> Iterator[None]:
     """Within, the seconds of all searches in this process are its CPU time (or the wall's).
 
-    So that whoever else works on this machine decides no match.
+    So that other work on this machine decides no match.
     """
     was_on = search.use_cpu_clock(on)
     try:

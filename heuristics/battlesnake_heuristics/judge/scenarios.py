@@ -9,9 +9,9 @@ A text file holds scenarios one after the other; each begins with its name::
     > > A . B < <
     . . . . . . ^
 
-``allowed`` lists the moves that pass; below it stands a board as `battlesnake_gym.boards.board_text` reads
-it. The snake that moves is the one marked ``you``, else the first. A JSON file holds an object (or
-a list of them) with ``name``, ``note``, ``allowed`` (a list of moves) and ``board``: the body of a
+``allowed`` lists the moves that pass; below it is a board as `boards.board_text` reads it. The
+snake that moves is the one marked ``you``, else the first. A JSON file holds an object (or a list
+of them) with ``name``, ``note``, ``allowed`` (a list of moves) and ``board``: the body of a
 ``/move`` request.
 """
 
@@ -71,7 +71,7 @@ class Scenario:
     ) -> Scenario:
         """One turn of a recorded game as the snake with this id or name saw it.
 
-        Raises ``ValueError`` for a turn or snake that the game has not.
+        Raises ``ValueError`` for a turn or snake that the game lacks.
         """
         board = replay.board(turn).copy()
         board.you_id = replay.snake_id(snake_id)

@@ -1,9 +1,9 @@
 """Is A better than B, and by how much? Statistics of matches that stop when the answer is known.
 
-Games come in pairs: the same start twice, seats exchanged, so that a lucky corner helps nobody. A
+Games come in pairs: the same start twice, seats exchanged, so that a lucky corner helps neither. A
 pair gives A 0, 1/2, 1, 3/2 or 2 points (a draw is half a point), and a match is five counts, one
 for each (a *pentanomial*). The games of a pair are alike, so pairs are what varies independently;
-to count games would be to pretend to know more than one does.
+counting games would pretend to more certainty than there is.
 
 The test is a generalised sequential probability ratio test (GSPRT; Michel Van den Bergh for
 fishtest, after Xiaoou Li, Jingchen Liu and Zhiliang Ying 2014): the likelihood ratio of the most
@@ -32,7 +32,7 @@ Z95 = 1.959964
 """Standard deviations that hold 95 % of a normal distribution."""
 
 UNSEEN = 1e-3
-"""Pairs that a kind counts which has not been seen: nothing is taken to be impossible."""
+"""Pairs counted for a kind that has not been seen: nothing is taken to be impossible."""
 
 
 def elo(score: float) -> float:
@@ -149,7 +149,7 @@ def estimate(pairs: Sequence[int] | NDArray[np.int64]) -> Estimate:
 
     The interval is that of Agresti and Coull (1998) with pairs in place of games: two games won and
     two lost are added before the mean and its error are taken, so that a match without a loss says
-    "at least so much" and not "certainly infinite".
+    "at least this much" and not "certainly infinite".
     """
     counts = np.asarray(pairs, np.float64)
     total = counts.sum()

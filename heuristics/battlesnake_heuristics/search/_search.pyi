@@ -4,7 +4,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 SOURCES: str
-"""The hash of the C files that it was compiled from (`compiled.hash_of_sources`)."""
+"""The hash of the C files that it was compiled from (`build_check.hash_of_sources`)."""
 
 def think(
     width: int,

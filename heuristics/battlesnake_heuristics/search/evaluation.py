@@ -2,8 +2,8 @@
 
 A file holds everything: a line that names the format, a line of JSON with the facts (what the
 network was trained for, by which command, and the hash of its numbers), then the numbers. They are
-whole numbers, so that every processor computes the same value; `heuristics/battlesnake_heuristics/search/csrc/network.h` says how
-they are counted and `inputs.h` what the network is told of a position.
+whole numbers, so that every processor computes the same value; ``csrc/network.h`` says how they are
+counted and ``csrc/inputs.h`` what the network is given of a position.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SHIPPED = Path(__file__).parent / "evaluations" / "champion.evaluation"
 """The evaluation that comes with the package; its model card lies beside it."""
 
 INPUTS, DUEL_INPUTS, HIDDEN, SECOND, STACKS = 80, 48, 32, 16, 3
-"""The shape of a network: inputs (so many of them with one rival), two hidden layers, and stacks of
-weights for two, three, and more living snakes. As in ``heuristics/battlesnake_heuristics/search/csrc/network.h``."""
+"""The shape of a network: inputs (`DUEL_INPUTS` of them with one rival), two hidden layers, and
+stacks of weights for two, three, and more living snakes. As in ``csrc/network.h``."""
 
 INPUT_UNIT, WEIGHT_UNIT = 256, 1024
 LARGEST, HEAVIEST = 1023, 8191
@@ -131,7 +131,7 @@ class Evaluation:
             return f"trained for boards of {sizes}, not {board.width}x{board.height}"
         if living > max(trained["snakes"]):
             return f"trained for up to {max(trained['snakes'])} snakes, not {living}"
-        return "nobody to play against" if living < 2 else ""
+        return "no one to play against" if living < 2 else ""
 
 
 @functools.cache

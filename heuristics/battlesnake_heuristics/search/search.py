@@ -4,8 +4,7 @@ The search looks whole turns ahead, deeper and deeper until time is up, and valu
 line by territory: which cells each snake reaches first, bodies giving way as they move on. We move
 first and the rivals answer knowing it, so a value is one to rely on; with one rival left that is
 exact. With several, each in turn may play its worst against us while the others keep to one move,
-what has hurt us most so far (best-reply search, Schadd and Winands 2011). `heuristics/battlesnake_heuristics/search/csrc` holds
-the C.
+what has hurt us most so far (best-reply search, Schadd and Winands 2011). The C is in ``csrc``.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ NOT_COMPILED = "the search is not compiled here; install with a C compiler: pip 
 MAX_DEPTH = 120
 NODES_WITHOUT_CLOCK = 20_000
 STOP: ContextVar[Callable[[], object] | None] = ContextVar("STOP", default=None)
-"""Whether searches of this context shall give up, asked some fifty times a second; None: never."""
+"""Whether searches of this context should give up, asked some fifty times a second; None: never."""
 
 CELL = 1000
 """Scores of the search are in thousandths of a cell of territory."""
@@ -96,7 +95,7 @@ class Cores:
         self._pool: ThreadPoolExecutor | None = None
 
     def use(self, count: int) -> None:
-        """Let there be ``count`` cores from now on, while nobody searches; one at first.
+        """Use ``count`` cores from now on (1 at first); call it while no search runs.
 
         Raises ``ValueError`` for less than one.
         """
@@ -160,11 +159,10 @@ class Statistics:
 class Search:
     """A strategy that searches for ``seconds``, or a fixed number of positions without a clock.
 
-    The score of the best move is exact, those of the others are bounds, unless all are to be
-    ``exact``, which takes its time.
+    The score of the best move is exact, those of the others are bounds, unless ``exact`` asks for
+    exact ones, which takes longer.
 
-    Raises ``RuntimeError`` where the compiled part is missing, ``ValueError`` for limits that are
-    none.
+    Raises ``RuntimeError`` where the compiled part is missing, ``ValueError`` for invalid limits.
     """
 
     def __init__(
@@ -295,9 +293,9 @@ def use_cpu_clock(on: bool) -> bool:
 
 
 def inputs(board: Board) -> NDArray[np.int16]:
-    """What a learned evaluation is told of the position of ``board.you``, int16 in 1/256.
+    """The inputs of a learned evaluation for the position of ``board.you``, int16 in 1/256.
 
-    ``heuristics/battlesnake_heuristics/search/csrc/inputs.h`` lists them. Raises ``ValueError`` without a rival.
+    ``csrc/inputs.h`` lists them. Raises ``ValueError`` without a rival.
     """
     snakes = _you_first(board)
     question = _question(board, snakes, Weights().packed(), None, 0, 1, b"")
@@ -361,7 +359,7 @@ def _bodies(board: Board, snakes: list[Snake]) -> np.ndarray[tuple[int], np.dtyp
 
 
 def _cells(board: Board, points: list[tuple[int, int]]) -> bytearray:
-    """How often each cell of the board is listed; 255 stands for all that is more.
+    """How often each cell of the board is listed; 255 means 255 or more.
 
     That is exact: 100 layers of hazard already decide a turn.
     """

@@ -10,7 +10,7 @@ typedef struct {
     /* Think; returns 0, or -1 without memory, or 1 when interrupted. Calls no Python. */
     int (*search)(const Question *question, Answer *answer);
     /* Plays `turns` turns, up to MAX_DEPTH, of `moves` [turns][snakes]; returns 0, or -1 without
-     * memory. Nobody moves once everybody is out. */
+     * memory. No snake moves once all are out. */
     int (*play)(const Question *question, const uint8_t *moves, int turns, Outcome *outcome);
     /* Plays one game; returns 0, or -1 without memory. The caller frees record->rows in any case. */
     int (*play_game)(const GamePlan *plan, GameRecord *record);
@@ -24,7 +24,7 @@ extern const Code small_avx2, medium_avx2, large_avx2;
 const Code *code_for(int cells);
 
 /* Chooses "plain", "avx2" or "best" for all that follows; returns what was chosen, or NULL where
- * this processor or this build has not got it. */
+ * this processor or this build lacks it. */
 const char *choose_code(const char *name);
 
 #endif

@@ -9,7 +9,7 @@ typedef struct {
     Bits owned[MAX_SNAKES];     /* the cells that each snake reaches before all others */
     int food_at[MAX_SNAKES];    /* turns to the nearest food of its own, or UNREACHED */
     /* what only a network asks for */
-    Bits taken;                 /* all cells that are reached, by whomever */
+    Bits taken;                 /* all cells that are reached, by any snake */
     int moves[MAX_SNAKES];      /* cells that it may enter next, others or not */
     int soon[MAX_SNAKES], later[MAX_SNAKES], cells[MAX_SNAKES]; /* of its own, until then and ever */
     int last[MAX_SNAKES];       /* the turn in which it reaches its last cell */
@@ -20,7 +20,7 @@ static inline __attribute__((always_inline)) Bits neighbours(const Search *searc
                        search->ask->width, search->ask->height, search->ask->wrapped);
 }
 
-/* Cells that two snakes reach in the same turn go to the longer one, or to nobody. */
+/* Cells that two snakes reach in the same turn go to the longer one, or to neither. */
 static inline __attribute__((always_inline)) void settle_ties(const Position *at, const int *alive, int count, Bits *reached) {
     for (int i = 0; i < count; i++)
         for (int j = i + 1; j < count; j++) {

@@ -1,4 +1,4 @@
-/* What a network is told of a position: 16 numbers of the board, and 16 of snake 0, of the strongest
+/* What a network is given of a position: 16 numbers of the board, and 16 of snake 0, of the strongest
  * rival, the nearest one and the mean of all; in 1/256, clipped to +-LARGEST. With one rival the last
  * two groups are not computed. Areas are shares of the board, so that all sizes look alike. */
 

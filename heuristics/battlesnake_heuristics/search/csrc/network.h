@@ -20,7 +20,7 @@
 #define HEAVIEST_BIAS (1 << 29)
 #define LOGIT 10000 /* what odds of e to 1 are worth in the search, in thousandths of a cell */
 
-/* Weights stand by pairs of inputs, as the processor multiplies them. */
+/* Weights lie by pairs of inputs, as the processor multiplies them. */
 typedef struct {
     int16_t first[INPUTS / 2][HIDDEN][2];
     int32_t first_bias[HIDDEN];
@@ -39,7 +39,7 @@ enum { CODE_PLAIN, CODE_AVX2, CODE_VNNI, CODES };
 /* The logit of winning in 1/2^18: `pairs` pairs of inputs through one stack. */
 typedef int32_t (*NetworkCode)(const Layers *layers, const int16_t *inputs, int pairs);
 
-NetworkCode network_code(int code); /* NULL where this processor has not got it */
+NetworkCode network_code(int code); /* NULL where this processor lacks it */
 NetworkCode fastest_network_code(void);
 int network_in_bounds(const Network *network);
 

@@ -1,5 +1,5 @@
-/* The search behind heuristics/battlesnake_heuristics/search/search.py: what goes in, what comes out, and the knobs of the
- * evaluation. Cells are y * width + x; moves are 0 up, 1 down, 2 left, 3 right. */
+/* The search behind battlesnake_heuristics/search/search.py: what goes in, what comes out, and the
+ * knobs of the evaluation. Cells are y * width + x; moves are 0 up, 1 down, 2 left, 3 right. */
 #ifndef SEARCH_H
 #define SEARCH_H
 
@@ -46,8 +46,8 @@ typedef struct {
     double seconds;                 /* time to think; not positive: no limit */
     int64_t nodes;                  /* positions to evaluate at most; not positive: no limit */
     int first_depth;                /* turns to look ahead at first: 1, or more beside another search */
-    int exact;                      /* every score is to be exact, not only the best move's */
-    int of_2026;                    /* as the ladder's rungs do it: nothing that changes a move since */
+    int exact;                      /* every score must be exact, not only the best move's */
+    int of_2026;                    /* as the ladder's rungs do it: nothing since that changes a move */
     int max_depth;                  /* turns to look ahead at most */
     int (*interrupted)(void *);     /* asked now and then; not 0: give up. May be NULL */
     void *caller;                   /* what it is given */

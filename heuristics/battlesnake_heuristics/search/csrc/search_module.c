@@ -118,7 +118,7 @@ static int check_limits(const Question *ask, const Buffers *buffers) {
     return check_weights(&buffers->weights);
 }
 
-/* Reads what `think` and `inputs` are given; the buffers are to be released in any case. */
+/* Reads what `think` and `inputs` are given; release the buffers in any case. */
 static int read_question(PyObject *args, Question *ask, Buffers *buffers) {
     long long nodes;
     memset(buffers, 0, sizeof *buffers);
@@ -224,7 +224,7 @@ static PyObject *think(PyObject *module, PyObject *args) {
 PyDoc_STRVAR(inputs_doc,
 "inputs(...)\n"
 "--\n\n"
-"What a network is told of the position: bytes of int16. The arguments are those of `think`.");
+"What a network is given of the position: bytes of int16. The arguments are those of `think`.");
 
 static PyObject *inputs(PyObject *module, PyObject *args) {
     (void)module;
@@ -317,7 +317,7 @@ PyDoc_STRVAR(think_by_doc,
 "think_by(name)\n"
 "--\n\n"
 "Choose the code of all that follows: 'plain', 'avx2' or 'best', which is chosen at first.\n\n"
-"Returns the one that was chosen; ValueError where this processor or this build has not got it.");
+"Returns the one that was chosen; ValueError where this processor or this build lacks it.");
 
 static PyObject *think_by(PyObject *module, PyObject *args) {
     (void)module;

@@ -17,7 +17,7 @@ typedef struct {
     int wrapped, constrictor, damage;
     int food_chance;                    /* in a hundred, where there is food; without any it comes */
     int shrink_every, shrinks;          /* royale: turns between two shrinks (0: none) */
-    const uint8_t *hazards;             /* [1 + shrinks][cells], layers after so many shrinks */
+    const uint8_t *hazards;             /* [1 + shrinks][cells], layers after 0, 1, ... shrinks */
     const uint16_t *heads;              /* [snakes], all three segments of each */
     const uint8_t *food;                /* [cells] */
     const Player *player[MAX_SNAKES];   /* by seat */

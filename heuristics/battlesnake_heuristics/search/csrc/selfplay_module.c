@@ -78,7 +78,7 @@ static int check_plan(GamePlan *plan, const Holdings *held) {
     return 0;
 }
 
-static PyObject *told(const GamePlan *plan, const GameRecord *record) {
+static PyObject *answer(const GamePlan *plan, const GameRecord *record) {
     PyObject *points = PyTuple_New(plan->snakes);
     for (int s = 0; points && s < plan->snakes; s++) {
         PyObject *number = PyFloat_FromDouble(record->points[s]);
@@ -109,7 +109,7 @@ PyObject *play_game(PyObject *module, PyObject *args) {
         Py_BEGIN_ALLOW_THREADS
         failed = code_for(plan.width * plan.height)->play_game(&plan, &record);
         Py_END_ALLOW_THREADS
-        result = failed ? PyErr_NoMemory() : told(&plan, &record);
+        result = failed ? PyErr_NoMemory() : answer(&plan, &record);
     }
     free(record.rows);
     let_go(held);
@@ -121,8 +121,8 @@ const char values_by_doc[] =
 "values_by(code, network, inputs, living)\n"
 "--\n\n"
 "The values of positions of `living` snakes, int32 bytes in thousandths of a cell, of their inputs\n"
-"(bytes of int16), by code 0 (plain), 1 (AVX2), 2 (AVX-512 VNNI); None where this processor has\n"
-"not got it.";
+"(bytes of int16), by code 0 (plain), 1 (AVX2), 2 (AVX-512 VNNI); None where this processor lacks\n"
+"it.";
 
 static PyObject *all_values(NetworkCode code, const Network *network, const Py_buffer *inputs,
                             int living) {

@@ -169,7 +169,7 @@ static int worst_answer(Search *search, const Position *at, uint8_t *moves, int 
     return worst;
 }
 
-/* The end of a game is told by its distance: in values from the root, in the table, which outlives
+/* The end of a game is valued by its distance: in values from the root, in the table, which outlives
  * the root, from the position itself; in 2026 from the root in both. */
 static int seen_from_here(const Search *search, int value, int ply) {
     if (search->ask->of_2026) return value;
