@@ -169,7 +169,8 @@ STALLED = {
 
 FORBEARING = """
 import functools, sys
-from battlesnake_server.commands import serve; from battlesnake_server.live import live_worker as worker
+from battlesnake_server.commands import serve
+from battlesnake_server.live import live_worker as worker
 worker.Limits = functools.partial(worker.Limits, request_seconds=int(sys.argv.pop(1)))
 sys.exit(serve.main(sys.argv[1:]))
 """

@@ -1,4 +1,7 @@
-"""A match of two sides that goes on until it is known which is better (`battlesnake_heuristics.judge.sprt`)."""
+"""A match of two sides that ends once it is known which is better.
+
+The statistics are in `battlesnake_heuristics.judge.sprt`.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +153,7 @@ def _store(engine: Engine, result: Result, tournament: int, labels: Sequence[str
 
 
 def is_over(score: Score, sprt: Sprt, most_games: int | None) -> bool:
-    """Whether the answer is known, or no more games are to be played."""
+    """Whether the answer is known, or the most games were played."""
     pairs = score.pairs
     return sprt.decide(pairs) is not None or 2 * sum(pairs) >= (most_games or sys.maxsize)
 

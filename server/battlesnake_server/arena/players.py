@@ -59,7 +59,7 @@ class Answer:
 
     The problems are ``timeout``, ``connection``, ``address`` (not allowed), ``redirect`` (nor
     that), ``status`` and ``answer``. ``move`` is then None, or what the fallback chose.
-    ``milliseconds`` is how long it took. A strategy in this process also tells its ``decision``,
+    ``milliseconds`` is how long it took. A strategy in this process also gives its ``decision``,
     as does a snake elsewhere that gives its reasons (`battlesnake_server.live.reasons`).
     """
 
@@ -77,7 +77,7 @@ class Player(Protocol):
     """Whether the snake thinks elsewhere, so that several may be asked at the same time."""
 
     async def introduce(self) -> dict[str, str]:
-        """The snake's looks: color, head, tail, as far as it tells them. Never raises."""
+        """The snake's looks: color, head, tail, as far as it gives them. Never raises."""
         ...
 
     async def start(self, body: Body) -> None:
@@ -209,7 +209,7 @@ def _problem(error: Exception) -> str:
 def open_client(reach: Reach) -> aiohttp.ClientSession:
     """The HTTP client of one snake's game: connections stay open, nothing is unpacked, no cookies.
 
-    It connects to nobody beyond ``reach``, whatever the URL or a name server says.
+    It connects to no address beyond ``reach``, whatever the URL or a name server says.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, socket_factory=reach.open_socket),
@@ -235,7 +235,7 @@ async def check_answers(url: str, reach: Reach, *, introduced: bool = True) -> N
             return
         why = str(error) or type(error).__name__
         if isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
-            why = "nobody listens there"
+            why = "nothing listens there"
         raise ValueError(f"{url} does not answer ({why}); is the snake running?") from error
     if introduced and not isinstance(answer, dict):
         raise ValueError(f"{url} does not answer with a JSON object; is it a Battlesnake?")
@@ -302,8 +302,8 @@ async def _read_all(content: aiohttp.StreamReader) -> bytes:
 class LocalPlayer:
     """A strategy in this process, under the guard of a live snake.
 
-    The guard (`battlesnake_server.live.thinker`) has the fallback answer where the strategy is late or broken;
-    the answer's problem tells of it.
+    Where the strategy is late or broken the guard (`battlesnake_server.live.thinker`) has the
+    fallback answer; the answer's problem says so.
     """
 
     remote = False

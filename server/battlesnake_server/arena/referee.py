@@ -2,7 +2,7 @@
 
 The order is that of the official command line: looks and ``/start`` one snake after the other;
 every turn ``/move`` to all living snakes at once, the survivors of the last turn included; ``/end``
-to everybody one turn later. Who does not answer with a move in time repeats the previous one, at
+to every snake one turn later. Who does not answer with a move in time repeats the previous one, at
 first "up"; for our own the fallback chooses. Either way the turn's record says so.
 """
 
@@ -29,7 +29,7 @@ Write = Callable[[Game, State, Snake], Body]
 """How a request is written for a snake; `board_json.write` does it as the official command line."""
 
 Tell = Callable[[Board | Turn], None]
-"""Who is told of a game while it is played."""
+"""Called with the positions and turns of a game while it is played."""
 
 
 @dataclass(slots=True)
@@ -52,10 +52,10 @@ class SeatRecord:
 
 @dataclass(slots=True)
 class GameRecord:
-    """A game that was played: enough to rate it, to tell of it and to play it again.
+    """A game that was played: enough to rate it, to describe it and to play it again.
 
     ``first`` is the first position and ``turns`` what happened since, as a `replay.Replay` is made.
-    ``winner`` is a seat or None (a draw, or a solo game); ``finished`` tells whether the
+    ``winner`` is a seat or None (a draw, or a solo game); ``finished`` says whether the
     rules ended the game (else the limit on turns did).
     """
 

@@ -63,7 +63,7 @@ class Clock(Protocol):
 
 
 class WallClock:
-    """The time of everybody."""
+    """The time of day."""
 
     def now(self) -> datetime:
         """The time (UTC, naive)."""
@@ -153,7 +153,7 @@ class _Playing:
 
 
 class League:
-    """Plays a plan; ``sources`` tells of every member what `tournament.Entrant` calls its source.
+    """Plays a plan; ``sources`` has the source of every member, as in `tournament.Entrant`.
 
     ``jobs`` games are on at a time, and a snake is in one of them at most.
     """
@@ -191,7 +191,7 @@ class League:
         return self._season
 
     def run(self, play: Play, games: int | None = None) -> None:
-        """Play on for ever, or until so many games (of all runs of this object) were played.
+        """Play on for ever, or until ``games`` games (of all runs of this object) were played.
 
         Raises ``BrokenProcessPool`` where a game's process was killed: call it again with another
         pool.
@@ -260,7 +260,9 @@ class League:
         }
         query = (
             select(StoredGame.id, StoredGame.number, Seat.snake, Seat.cause, Seat.eliminated_on)
-            .join(Seat).where(StoredGame.tournament_id == season.tournament).order_by(StoredGame.id, Seat.seat)
+            .join(Seat)
+            .where(StoredGame.tournament_id == season.tournament)
+            .order_by(StoredGame.id, Seat.seat)
         )  # fmt: skip
         games: dict[int, list[tuple[str, bool, int]]] = {}
         self._number = 0
@@ -268,13 +270,13 @@ class League:
         for game, number, snake, cause, turn in rows:
             games.setdefault(game, []).append((snake, not cause, turn))
             self._number = max(self._number, number + 1)
-        for told in games.values():
-            self._count(told)
+        for seats in games.values():
+            self._count(seats)
 
-    def _count(self, told: Sequence[tuple[str, bool, int]]) -> None:
+    def _count(self, seats: Sequence[tuple[str, bool, int]]) -> None:
         """Take a game into account: (name, alive, turn of elimination) of every seat."""
-        self._ratings.add(rank(told))
-        names = [name for name, _, _ in told]
+        self._ratings.add(rank(seats))
+        names = [name for name, _, _ in seats]
         self._played.update(names)
         for name in names:
             if name in self._met:

@@ -33,7 +33,8 @@ def parser() -> Parser:
     add("--head", default="", help="name of the head")
     add("--tail", default="", help="name of the tail")
     add("--author", default="", help="your name on play.battlesnake.com")
-    add("--budget-email", default="", metavar="ADDRESS", help="who is told at 90 %% of the budget")
+    add("--budget-email", default="", metavar="ADDRESS",
+        help="where to send a mail at 90 %% of the budget")  # fmt: skip
     add("--budget", type=int, default=10, metavar="DOLLARS", help="US dollars a month")
     add("--endpoint", default="", metavar="NAME", help="a SageMaker endpoint that is asked for "
         "each move; the bundle plays where it does not answer")  # fmt: skip
@@ -41,8 +42,8 @@ def parser() -> Parser:
         "which may publish the snake, and the network for its jobs")  # fmt: skip
     add("--bucket", metavar="NAME", help="a bucket that is there, for the uploads (default: one "
         "is made)")  # fmt: skip
-    add("--layer", type=Path, metavar="FILE", help="the packages, as `python -m battlesnake_server.aws.layer` "
-        "built them before")  # fmt: skip
+    add("--layer", type=Path, metavar="FILE", help="the packages, as built before by "
+        "`python -m battlesnake_server.aws.layer`")  # fmt: skip
     add("--link", action="store_true", help="upload only, and print a link to the console's form, "
         "filled in")  # fmt: skip
     add("--rehearse", action="store_true", help="make it in an account played on this machine, "

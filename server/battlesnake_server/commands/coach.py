@@ -30,7 +30,7 @@ from battlesnake_server.replays import fetched_games
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Coach on a game or a folder; the exit status tells whether the snake has learned since.
+    """Coach on a game or a folder; the exit status says whether the snake has learned since.
 
     It is 0 where the snake as it is now masters all that it lost, 1 where not, 2 for a wrong call.
     """

@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {REST}\n")
         return 130
-    except ValueError as error:  # a port that is taken, an address that nobody can listen on
+    except ValueError as error:  # a port that is taken, an address that cannot be listened on
         return refuse("battlesnake-gym league", error)
     except (OSError, SQLAlchemyError) as error:  # a full disk, a database that has gone
         sys.stderr.write(f"battlesnake-gym league: {first_line(error)}; {REST}\n")

@@ -74,7 +74,7 @@ class PageServer:
             self._thread.join()
 
     def stop(self) -> None:
-        """Answer nobody any more."""
+        """Answer no more requests."""
         with contextlib.suppress(RuntimeError):  # it has stopped before
             self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()

@@ -23,7 +23,7 @@ FORGETTING = 0.8
 class RoundTrip:
     """What one engine observed beyond our own thinking, in seconds; None before the first turn.
 
-    The engine tells in ``latency`` how long it waited for the previous answer; less the time that
+    The engine reports in ``latency`` how long it waited for the previous answer; less the time that
     we know we spent, that is network, queues and parsing on both sides. A slow turn counts at once,
     a fast one only slowly, for the slow ones are what loses games.
     """

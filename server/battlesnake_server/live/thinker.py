@@ -74,8 +74,8 @@ class Thinker:
 
     ``stands_back`` is for servers: strategies get less of the processor than who reads and answers.
 
-    Boards larger than any game's have one seat between them, which nobody waits for and which is
-    only free again when the strategy is done, for no strategy knows how long it takes on them.
+    Boards larger than any game's share one seat, for which no request waits; it is free again only
+    when the strategy is done, for no strategy knows how long it takes on them.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Thinker:
             self._metrics.timeouts_avoided.inc()
             return self._fall_back(board, LATE)
         except Exception as error:
-            if not session.failed:  # what fails once may fail on every turn; one trace tells it all
+            if not session.failed:  # what fails once may fail on every turn; one trace is enough
                 log.exception("the strategy failed in %s", session.name)
             session.failed = True
             self._metrics.strategy_errors.inc()

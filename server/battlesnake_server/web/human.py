@@ -1,4 +1,4 @@
-"""Somebody at a keyboard, as a player of the referee's."""
+"""A person at a keyboard, as a player of the referee's."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PATIENCE = 120.0
 class HumanPlayer:
     """Goes where the last key said, else straight on.
 
-    ``pace`` is the seconds of a turn; 0 waits for a key, as long as somebody is there. `press` may
-    be called from any thread. ``alone`` tells that there never was a rival.
+    ``pace`` is the seconds of a turn; 0 waits for a key, as long as the player is there. `press`
+    may be called from any thread. ``alone`` says that there never was a rival.
     """
 
     # As a snake elsewhere: others are not kept waiting in turn, nor do they keep this one waiting.
