@@ -1,5 +1,5 @@
 /* One game and the search, for a page in the browser: the engine's rules and the search's C compiled
- * to WebAssembly as they stand, and this door to them. Moves are 0 up, 1 down, 2 left, 3 right.
+ * to WebAssembly unchanged, and this door to them. Moves are 0 up, 1 down, 2 left, 3 right.
  *
  * JavaScript writes and reads the module's memory at the addresses that the functions give. */
 #include <stdlib.h>
@@ -59,7 +59,7 @@ int EXPORT(turn)(void) {
 
 int EXPORT(over)(void) { return game.record->over; }
 
-/* The game as numbers, in the order that ../../battlesnake_gym/engine/csrc/convert.c tells. */
+/* The game as numbers, in the order of ../../battlesnake_gym/engine/csrc/convert.c. */
 int32_t *EXPORT(words_at)(void) {
     free(words);
     words = malloc(sizeof(int32_t) * export_size(&game));
