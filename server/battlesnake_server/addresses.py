@@ -30,7 +30,7 @@ NETWORKS = {
     PRIVATE: ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7",
               "fec0::/10"),
     LINK_LOCAL: ("169.254.0.0/16", "fe80::/10"),
-    # Who connects to the unspecified address arrives at home.
+    # A connection to the unspecified address arrives at this machine.
     LOOPBACK: ("127.0.0.0/8", "0.0.0.0/32", "::1/128", "::/128"),
 }  # fmt: skip
 """The classes that are not public (RFC 1918, 6598, 4193, 3879; 3927, 4291; 1122)."""

@@ -96,7 +96,7 @@ class Bundle:
     def factory(self) -> Factory:
         """What builds the snake's strategies. Runs the rules, if there are any.
 
-        Raises `BundleError` where they fail, or do not register what shall play; `ValueError` where
+        Raises `BundleError` where they fail, or do not register what plays; `ValueError` where
         this version does not know a snake, filter or network of this kind.
         """
         with _loading, snakes.set_apart() as registered, filters_apart():
@@ -148,7 +148,7 @@ def _as_it_is(path: str) -> tuple[str, int, int]:
 
 @functools.lru_cache(maxsize=1)
 def _read(path: str, *state: int) -> Bundle:
-    """The last one is kept: who asks for a snake's looks mostly lets it play next."""
+    """The last one is kept: a request for a snake's looks is mostly followed by a game of it."""
     return Bundle.open(path)
 
 
@@ -232,7 +232,7 @@ def _unzipped(path: Path, data: bytes) -> dict[str, bytes]:
                 raise BundleError(f"{path}: {size} bytes unpacked; a bundle has {LARGEST} at most")
             return {info.filename: archive.read(info) for info in archive.infolist()}
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise BundleError(f"{path}: no zip, or a damaged one ({error}); pack it again") from error
+        raise BundleError(f"{path}: not a zip, or damaged ({error}); pack it again") from error
 
 
 def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:

@@ -591,7 +591,7 @@ def test_development_reloads_and_shows_its_games(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["--heuristics", "luck"], "unknown filter 'luck'"),
-        (["--snake", "random", "--color", "red"], "'red' is no colour"),
+        (["--snake", "random", "--color", "red"], "'red' is not a colour"),
         (["--snake", "nobody"], "unknown snake 'nobody'"),
         (["--policy", "nowhere.onnx"], "nowhere.json"),
         (["--snake", "random", "--heuristics", "walls"], "need a policy"),

@@ -39,7 +39,7 @@ class Score:
     """What the games of a match came to, side 0 first.
 
     Pairs count in the order of the schedule, each when both its games and all pairs before it have
-    been played: who counted games as they end would count the short ones first.
+    been played: counting games as they end would count the short ones first.
     """
 
     points: dict[int, float]

@@ -54,7 +54,7 @@ LONGEST_NAME = 40
 class Member:
     """A snake of the league: a ``source`` as the arena takes it, or a ``command`` to start.
 
-    In the command ``{port}`` stands for where the snake shall listen; so does the variable PORT.
+    In the command ``{port}`` is the port on which the snake must listen; so is the variable PORT.
     """
 
     name: str

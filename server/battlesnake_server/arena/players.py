@@ -1,4 +1,4 @@
-"""Who sits at the referee's table: snakes behind a URL, and strategies in this process.
+"""The players of a game: snakes behind a URL, and strategies in this process.
 
 Both are given the API's request bodies and nothing else, so a strategy sees in process what it
 would see over HTTP.
@@ -112,7 +112,7 @@ class HttpPlayer:
         self._redirects = redirects
 
     async def introduce(self) -> dict[str, str]:
-        """``GET url``; the status is not looked at, nor what is no colour or no text."""
+        """``GET url``; the status and malformed looks are ignored."""
         try:
             return parse_looks(await self.fetch())
         except (*FAILURES, RecursionError):
@@ -272,7 +272,7 @@ def parse_move(content: bytes) -> tuple[str, str]:
 def parse_looks(content: bytes) -> dict[str, str]:
     """The colour, head and tail in a snake's introduction, as far as they are such.
 
-    Raises ``ValueError`` where it is no JSON.
+    Raises ``ValueError`` where it is not JSON.
 
     >>> parse_looks(b'{"color": "url(x)", "head": "evil", "tail": 3, "author": "me"}')
     {'head': 'evil'}
@@ -337,7 +337,7 @@ class LocalPlayer:
         decision = self._thinker.decide(self._session, board, began)
         seconds = time.perf_counter() - began
         if seconds > self._timeout:
-            # This machine was too busy even to give up in time, and the snake shall not pay for it.
+            # This machine was too busy even to give up in time, which must not cost the snake.
             decision = safe_move(board, LATE)
         milliseconds = 1000 * seconds
         return Answer(decision.move, milliseconds, _lost(decision), decision.shout, decision)

@@ -37,7 +37,7 @@ Placing = Sequence[tuple[str, int]]
 def rank(snakes: Sequence[tuple[str, bool, int]]) -> Placing:
     """Rank the snakes of one game, given as (name, alive, turn of elimination).
 
-    Who lived longer ranks higher; who died on the same turn shares a rank.
+    Snakes that lived longer rank higher; those that died on the same turn share a rank.
 
     >>> rank([("a", False, 7), ("b", True, 0), ("c", False, 7)])
     [('a', 1), ('b', 0), ('c', 1)]

@@ -1,8 +1,8 @@
-"""One game under the reference's conduct: who is asked what, when, and what bad answers cost.
+"""One game under the reference's conduct: what snakes are asked, when, and what bad answers cost.
 
 The order is that of the official command line: looks and ``/start`` one snake after the other;
 every turn ``/move`` to all living snakes at once, the survivors of the last turn included; ``/end``
-to every snake one turn later. Who does not answer with a move in time repeats the previous one, at
+to every snake one turn later. A snake that does not answer in time repeats its previous move, at
 first "up"; for our own the fallback chooses. Either way the turn's record says so.
 """
 

@@ -191,7 +191,7 @@ class League:
         return self._season
 
     def run(self, play: Play, games: int | None = None) -> None:
-        """Play on for ever, or until ``games`` games (of all runs of this object) were played.
+        """Play on without end, or until ``games`` games (of all runs of this object) were played.
 
         Raises ``BrokenProcessPool`` where a game's process was killed: call it again with another
         pool.
@@ -300,7 +300,7 @@ class League:
         return self._checked[name] + every if name in self._checked else datetime.min
 
     def _look_after(self, noted: Mapping[str, LeagueSnake], now: datetime) -> bool:
-        """Look at the health of all for whom it is time; whether there were any."""
+        """Look at the health of all snakes that are due; whether there were any."""
         busy = {name for game in self._playing.values() for name in game.names}
         names = [
             name
@@ -431,10 +431,10 @@ def match(
     played: Mapping[str, int],
     met: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """Who plays the next game: the snake with the fewest games, and those nearest to it in rating.
+    """The next game's snakes: the one with the fewest games, and those nearest to it in rating.
 
-    Each of its last games that another was in too sets that one further off, so that a pair that is
-    close does not play on its own.
+    Each of its last games that another was in too adds to their distance, so that two snakes of
+    nearly the same rating do not play each other only.
     """
     first = min(free, key=lambda name: played.get(name, 0))
 

@@ -1,4 +1,4 @@
-"""Many games between the same snakes: who meets whom from which seat, and playing it all out."""
+"""Many games between the same snakes: which snakes meet in which seats, and playing all of it."""
 
 from __future__ import annotations
 
@@ -450,7 +450,7 @@ def _play_bounded(
 async def open_players(
     seated: Sequence[Entrant], timeout: float, seed: int
 ) -> AsyncIterator[list[Player]]:
-    """Who plays for these entrants, in seat order; ``timeout`` is in seconds."""
+    """The players for these entrants, in seat order; ``timeout`` is in seconds."""
     async with contextlib.AsyncExitStack() as stack:
         players: list[Player] = []
         for seat, entrant in enumerate(seated):

@@ -55,7 +55,7 @@ def check(options: argparse.Namespace) -> None:
     """Raise ``ValueError`` where an option cannot be: before AWS is asked for anything."""
     check_name(options.name)
     if not is_bundle(options.bundle) or options.bundle.endswith(".json"):
-        raise ValueError(f"{options.bundle} is no bundle; pack it first: battlesnake-gym pack")
+        raise ValueError(f"{options.bundle} is not a bundle; pack it first: battlesnake-gym pack")
     Bundle.open(options.bundle)
     looks = {name: getattr(options, name) for name in ("color", "head", "tail", "author")}
     check_looks({name: value for name, value in looks.items() if value})
@@ -64,7 +64,7 @@ def check(options: argparse.Namespace) -> None:
             f"{options.layer} is not there; python -m battlesnake_server.aws.layer builds it"
         )
     if options.everything and options.rehearse:
-        raise ValueError("--everything cannot be rehearsed: what plays AWS knows no nested stacks")
+        raise ValueError("--everything cannot be rehearsed: the simulated AWS has no nested stacks")
     if options.everything and options.endpoint:
         raise ValueError("--endpoint belongs to a snake alone; leave --everything out")
 

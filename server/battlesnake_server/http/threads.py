@@ -84,7 +84,7 @@ def _run(threads: weakref.ref[Threads], inbox: Inbox, begin: Work) -> None:
     begin()
     while (work := inbox.get()) is not None:
         work()
-        del work  # what it holds shall not wait here for the next one
+        del work  # what it holds must not wait here for the next one
         if (known := threads()) is None:
             return
         known.next(inbox)

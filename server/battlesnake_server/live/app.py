@@ -73,7 +73,7 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     app.config.from_mapping({k.upper(): v for k, v in looks_of(config.get("SNAKE")).items()})
     app.config.from_mapping(config)
     if not re.fullmatch("#[0-9a-fA-F]{6}", app.config["COLOR"]):
-        raise ValueError(f"{app.config['COLOR']!r} is no colour; give one like #3366cc")
+        raise ValueError(f"{app.config['COLOR']!r} is not a colour; give one like #3366cc")
     factory = strategy_factory(
         snake=app.config["SNAKE"],
         policy=app.config["POLICY"],

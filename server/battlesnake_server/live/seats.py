@@ -58,8 +58,8 @@ class _Waiter:
 class Seats:
     """``count`` seats, of which ``long`` may be taken for any length of time.
 
-    Who waits is seated by deadline, the earliest first: a game that allows half a second goes
-    before one that allows ten. Of more than ``most_waiting`` the one with the latest deadline is
+    They are given by deadline, the earliest first: a game that allows half a second goes before
+    one that allows ten. Of more than ``most_waiting`` the one with the latest deadline is
     turned away.
     """
 

@@ -107,7 +107,7 @@ async def _get(
         answer = _lowered(json.loads(content))
         return dict(json_fields.mapping(answer, "answer")), len(content)
     except (ValueError, RecursionError) as error:
-        raise ReplayError(f"{address} answers no JSON object") from error
+        raise ReplayError(f"{address} does not answer with a JSON object") from error
 
 
 def _lowered(value: Any) -> Any:

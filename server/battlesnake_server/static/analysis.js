@@ -266,7 +266,7 @@ export class Analysis {
     return this.branch?.frame ?? player.game.frames[player.index];
   }
 
-  /** Who plays another move: the selected snake, else the first that lives. */
+  /** The snake that plays another move: the selected one, else the first that lives. */
   get mover() {
     const { selected } = this.player.view;
     return selected ?? this.frame.snakes.findIndex((snake) => !snake.death);

@@ -29,7 +29,7 @@ function outcome(player, frame, atEnd, seated) {
   const { game } = player;
   const { death } = frame.snakes[MINE];
   if (!game.over || !atEnd) {
-    if (seated && death) return `You are out since turn ${death.turn}`;
+    if (seated && death) return `You have been out since turn ${death.turn}`;
     if (seated) return "Your turn: arrow keys, or swipe";
     return game.over ? "" : "live";
   }

@@ -315,7 +315,7 @@ export class Player {
       parts.unshift(html("p", "pale", `This move was lost, ${why}: ${instead}.`));
     }
     if (next?.guessed) {
-      parts.unshift(html("p", "pale", "The file does not tell this move; it fits."));
+      parts.unshift(html("p", "pale", "The file does not have this move; this one fits."));
     }
     panel.replaceChildren(title, ...parts);
   }

@@ -1,4 +1,4 @@
-"""The arena's pages: who is strongest, games played and recorded, and a board to ask about."""
+"""The arena's pages: ratings, games played and recorded, and a board to ask about."""
 
 from __future__ import annotations
 

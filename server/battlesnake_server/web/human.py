@@ -9,7 +9,7 @@ from battlesnake_gym.rules import OFFSETS
 from battlesnake_server.arena.players import Answer, Body
 
 PATIENCE = 120.0
-"""Seconds that a game waits for a key; who is gone then goes straight on, until the end."""
+"""Seconds that a game waits for a key; a player who has left goes straight on, until the end."""
 
 
 class HumanPlayer:
