@@ -232,7 +232,7 @@ def _unzipped(path: Path, data: bytes) -> dict[str, bytes]:
                 raise BundleError(f"{path}: {size} bytes unpacked; a bundle has {LARGEST} at most")
             return {info.filename: archive.read(info) for info in archive.infolist()}
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise BundleError(f"{path}: not a zip, or damaged ({error}); pack it again") from error
+        raise BundleError(f"{path}: no zip, or a damaged one ({error}); pack it again") from error
 
 
 def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:

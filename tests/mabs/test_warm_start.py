@@ -200,5 +200,5 @@ def test_bundles_take_seats(small_config: Any, tmp_path: Path) -> None:
     assert fragment.num_agent_steps > 0
     assert not runner._opponents.learning.all()
     bundle.write_bytes(b"damaged")
-    with pytest.raises(ValueError, match=r"mine\.zip: not a zip, or damaged"):
+    with pytest.raises(ValueError, match=r"mine\.zip: no zip, or a damaged one"):
         BatchedEnvRunner(config=config, worker_index=0, num_workers=0)

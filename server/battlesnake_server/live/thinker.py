@@ -132,7 +132,7 @@ class Thinker:
             self._metrics.timeouts_avoided.inc()
             return self._fall_back(board, LATE)
         except Exception as error:
-            if not session.failed:  # what fails once may fail on every turn; one trace is enough
+            if not session.failed:  # what fails once may fail on every turn; one trace tells it all
                 log.exception("the strategy failed in %s", session.name)
             session.failed = True
             self._metrics.strategy_errors.inc()
