@@ -92,7 +92,7 @@ class Reach:
     def naming(self, url: str) -> Reach:
         """This, and the class of the address that the operator typed within ``url``.
 
-        A name is no address: it counts as public, whatever it leads to, save ``localhost``.
+        A name is not an address: it counts as public, whatever it leads to, except ``localhost``.
         """
         try:
             host = urlsplit(url).hostname or ""

@@ -273,7 +273,7 @@ def _check_facts(facts: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
 
 
 def check_looks(looks: Mapping[str, str]) -> None:
-    """Raise ``ValueError`` for a look that is none."""
+    """Raise ``ValueError`` for a look that is not one."""
     for name, value in looks.items():
         if name not in LOOKS or not LOOKS[name].fullmatch(value):
             raise ValueError(f"{name} cannot be {plain(str(value), 64)!r}")

@@ -36,7 +36,7 @@ from battlesnake_server.arena.tournament import (
 
 @dataclass(slots=True)
 class Score:
-    """What the games of a match came to, side 0 first.
+    """The results of a match's games, side 0 first.
 
     Pairs count in the order of the schedule, each when both its games and all pairs before it have
     been played: counting games as they end would count the short ones first.
@@ -79,7 +79,7 @@ def points_in(game: StoredGame) -> float:
 
 
 def check(setup: Setup) -> None:
-    """Raise ``ValueError`` where the set-up is no match, or its budget means nothing."""
+    """Raise ``ValueError`` where the set-up is not a match, or its budget means nothing."""
     if setup.sides and len(setup.snakes) != 2:
         raise ValueError(f"--sprt compares two snakes, got {len(setup.snakes)}")
     if setup.sides and (setup.per_game < 2 or setup.per_game % 2):
@@ -159,7 +159,7 @@ def is_over(score: Score, sprt: Sprt, most_games: int | None) -> bool:
 
 
 def tell(score: Score, sprt: Sprt, bar: tqdm[Any]) -> None:
-    """Say how it stands: on the bar, or where there is none in a line whenever pairs double."""
+    """Show the result so far: on the bar, or without one in a line whenever pairs double."""
     pairs = score.pairs
     text = f"{estimate(pairs)}, LLR {float(sprt.llr(pairs)):.2f} of {_range(sprt)}"
     if not bar.disable:

@@ -121,7 +121,7 @@ class Seat(Base):
 
 
 class LeagueSnake(Base):
-    """How a snake of a standing league stands with it; one without a row is fit.
+    """A snake's state in a standing league; one without a row is fit.
 
     ``benched`` says whether the operator keeps it from playing. ``rests_until`` (UTC) is when its
     health is looked at again after ``failures`` bad ones in a row, and ``why`` what was seen.

@@ -46,7 +46,7 @@ MOST_REDIRECTS = 5
 
 
 class AnswerError(ValueError):
-    """An answer that arrived and is none."""
+    """An answer that arrived and is not valid."""
 
 
 class RedirectError(aiohttp.ClientError):
@@ -81,7 +81,7 @@ class Player(Protocol):
         ...
 
     async def start(self, body: Body) -> None:
-        """Tell that the game begins. Never raises."""
+        """Announce that the game begins. Never raises."""
         ...
 
     async def move(self, body: Body) -> Answer:
@@ -89,7 +89,7 @@ class Player(Protocol):
         ...
 
     async def end(self, body: Body) -> None:
-        """Tell that the game is over. Never raises."""
+        """Announce that the game is over. Never raises."""
         ...
 
 
@@ -97,7 +97,7 @@ class HttpPlayer:
     """A snake behind a URL; its base path and query are kept.
 
     ``timeout`` (seconds) bounds every request from its first byte to its last, redirects included;
-    an answer longer than `LARGEST_ANSWER` is none. ``client`` comes from `open_client`; with
+    an answer longer than `LARGEST_ANSWER` does not count. ``client`` comes from `open_client`; with
     ``redirects`` those on the same host and port are followed.
     """
 

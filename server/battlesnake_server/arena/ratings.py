@@ -77,7 +77,7 @@ class Ratings:
 
 
 def rate(games: Iterable[Placing]) -> dict[str, Rating]:
-    """Rate all snakes from their games, played in this order; games of one snake tell nothing."""
+    """Rate all snakes from their games, played in this order; games of one snake change nothing."""
     ratings = Ratings()
     for placing in games:
         ratings.add(placing)

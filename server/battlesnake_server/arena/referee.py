@@ -80,7 +80,7 @@ async def play(
 
     ``names`` are what the snakes are called, in seat order; their ids follow from ``game.id``.
     ``write`` writes the requests: `ArenaForm` does it in another form than the official one.
-    ``tell`` is called with the first position, then with every turn, as the game comes to it.
+    ``tell`` is called with the first position, then with every turn, as it is played.
     Raises `rules.RulesError` where the map refuses the size or the number of snakes. Whatever the
     players do, nothing else is raised.
     """
@@ -123,7 +123,7 @@ class ArenaForm:
     """Writes the requests of one game as arena.battlesnake.com does.
 
     All snakes of the game are listed to its end, the dead ones as they were when they died and
-    without a flag; the map is empty, latencies are "0", and the game's id is none that we gave.
+    without a flag; the map is empty, latencies are "0", and the game's id is a new one.
     """
 
     def __init__(self) -> None:

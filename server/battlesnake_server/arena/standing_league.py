@@ -47,7 +47,7 @@ Play = Callable[[Setup, Fixture, Path | None], Future[Result]]
 """Begins a game."""
 
 Health = Callable[[Sequence[str]], Sequence[str]]
-"""What ails these snakes, "" for those that are well."""
+"""What is wrong with these snakes, "" for those that are well."""
 
 
 class Clock(Protocol):
@@ -94,7 +94,7 @@ class Season:
         return cls(row.id, row.setup["season"], *times)
 
     def setup(self, league: str) -> dict[str, object]:
-        """How the database calls it."""
+        """Its name in the database."""
         return {
             "league": league,
             "season": self.number,
@@ -138,7 +138,7 @@ def bench(session: Session, league: str, snake: str, benched: bool, now: datetim
 
 
 def notes(session: Session, league: str) -> dict[str, LeagueSnake]:
-    """What is noted of the league's snakes, by name."""
+    """The stored state of the league's snakes, by name."""
     rows = session.scalars(select(LeagueSnake).where(LeagueSnake.league == league))
     return {row.snake: row for row in rows}
 
@@ -251,7 +251,7 @@ class League:
         self._season = found
 
     def _begin(self, season: Season) -> None:
-        """Know of a season what its games tell."""
+        """Restore the state of a season from its games."""
         self._season = season
         self._ratings = Ratings()
         self._played: Counter[str] = Counter()
@@ -359,7 +359,7 @@ class League:
         free = [name for name in fit if name not in busy]
         turn = self._number % len(self.plan.boards)
         by_turns = [*self.plan.boards[turn:], *self.plan.boards[:turn]]
-        # A board with too few healthy snakes is passed over; for one whose snakes play we wait.
+        # A board with too few healthy snakes is skipped; for one whose snakes play we wait.
         board = next((board for board in by_turns if board.snakes <= len(fit)), None)
         if board is None or board.snakes > len(free):
             return False
@@ -388,7 +388,7 @@ class League:
         )
 
     def _finish(self, future: Future[Result]) -> None:
-        """Keep what a game came to, and see to those who were sick in it."""
+        """Store the result of a game, and look after the snakes that were sick in it."""
         game = self._playing.pop(future)
         try:
             result = future.result()

@@ -47,7 +47,7 @@ TASK = "/var/task"
 
 
 class RehearsedAccount:
-    """An account that is played here; used as a context manager, or closed by `close`."""
+    """A simulated account; used as a context manager, or closed by `close`."""
 
     def __init__(self) -> None:
         import boto3

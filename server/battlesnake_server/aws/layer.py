@@ -137,7 +137,7 @@ def _tree(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Build the layer and tell its size."""
+    """Build the layer and print its size."""
     parser = Parser(
         prog="python -m battlesnake_server.aws.layer",
         description="Build the layer that `battlesnake-gym deploy --layer` takes.",

@@ -29,7 +29,7 @@ def parser() -> Parser:
     add = parser.add_argument
     add("bundle", metavar="BUNDLE", help="the file that `battlesnake-gym pack` wrote")
     add("--name", default=DEFAULT_NAME, help="of the stack and the function")
-    add("--color", default="", help="#rrggbb; this and the next three go before the bundle's")
+    add("--color", default="", help="#rrggbb; this and the next three replace the bundle's")
     add("--head", default="", help="name of the head")
     add("--tail", default="", help="name of the tail")
     add("--author", default="", help="your name on play.battlesnake.com")
@@ -46,7 +46,7 @@ def parser() -> Parser:
         "`python -m battlesnake_server.aws.layer`")  # fmt: skip
     add("--link", action="store_true", help="upload only, and print a link to the console's form, "
         "filled in")  # fmt: skip
-    add("--rehearse", action="store_true", help="make it in an account played on this machine, "
+    add("--rehearse", action="store_true", help="make it in an account simulated on this machine, "
         "ask it for a move, and take it away")  # fmt: skip
     return parser
 

@@ -1,4 +1,4 @@
-"""``battlesnake-gym arena``: let snakes play, and tell who is stronger."""
+"""``battlesnake-gym arena``: let snakes play, and show which is stronger."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def check(setup: Setup) -> None:
             asyncio.run(check_answers(entrant.source, entrant.reach))
         elif entrant.trained:
             Policy.load(entrant.policy).check_size(setup.width, setup.height)
-            local_factory(entrant)  # rules that are none are refused now
+            local_factory(entrant)  # broken rules are refused now
         else:
             local_factory(entrant)
 

@@ -67,7 +67,7 @@ def summary(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def table(runs: dict[str, dict[str, float]]) -> str:
-    """One line a run, the best first: by Elo, and where there is none by reward."""
+    """One line a run, the best first: by Elo, or without one by reward."""
     width = max(len("run"), *map(len, runs))
     lines = [f"{'run':<{width}}" + "".join(f"{name:>12}" for name in NUMBERS)]
     for name, figures in sorted(runs.items(), key=lambda item: _rank(item[1])):

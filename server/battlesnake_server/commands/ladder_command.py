@@ -236,7 +236,7 @@ def parser() -> Parser:
     """The command's options."""
     parser = Parser(
         prog="battlesnake-gym ladder",
-        description="Tell a snake's Elo by games against snakes whose Elo is known and does not "
+        description="Measure a snake's Elo by games against snakes whose Elo is known and does not "
         "move: simple ones, and a frozen search with 10 to 50,000 positions a move. Without a "
         "snake, print that ladder.",
         epilog="example: battlesnake-gym ladder minimax --milliseconds 5 --minutes 3",

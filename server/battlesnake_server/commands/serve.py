@@ -142,7 +142,7 @@ def parser() -> Parser:
         help="let the search think on, on one core, while it waits for the rivals",
     )
     parser.add_argument(
-        "--reasons", action="store_true", help="tell an arena the reasons of every move"
+        "--reasons", action="store_true", help="send an arena the reasons of every move"
     )
     parser.add_argument(
         "--dev", action="store_true", help="reload on changes, and show the games on /debug"

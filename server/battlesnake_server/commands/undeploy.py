@@ -1,4 +1,4 @@
-"""``battlesnake-gym undeploy``: take away what ``deploy`` made, and tell what stays."""
+"""``battlesnake-gym undeploy``: take away what ``deploy`` made, and list what stays."""
 
 from __future__ import annotations
 

@@ -321,7 +321,7 @@ class Connection(asyncio.Protocol):
             hub.wait(self, hub.idle, hub.limits.idle_seconds)
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Say that this is no request, unless an answer is under way; then read on for a moment.
+        """Say that this is not a request, unless an answer is under way; then read on for a moment.
 
         A connection that is closed with something unread takes the answer with it.
         """

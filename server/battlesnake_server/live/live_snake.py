@@ -61,7 +61,7 @@ class LiveSnake:
         """Answer a move that was asked for at ``arrived`` (`time.perf_counter`) by ``client``.
 
         Raises `BoardError` where the board's size or ``you`` cannot be read. All else that cannot
-        is passed over: counted, and logged once a game.
+        is ignored: counted, and logged once a game.
         """
         session = self.sessions.get(key)
         unread: list[str] = []

@@ -21,7 +21,7 @@ class NoSeatError(Exception):
 
 
 class LoadEstimate:
-    """How many are in at once, and were of late: the peak fades by half every second.
+    """How many are in at once, now and recently: the peak fades by half every second.
 
     Used as a context manager: being in counts, and the peak is what entering gives.
     """

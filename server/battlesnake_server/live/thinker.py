@@ -67,7 +67,7 @@ class Thinker:
 
     ``quick`` ones answer in milliseconds on ordinary boards, and run where they are asked. All
     else runs in threads of their own, so that a slow one can be left behind. With more games than
-    seats the time is shared: by how many asked at once of late, so that the first to come leave
+    seats the time is shared: by how many asked at once recently, so that the first to come leave
     something to the others; the fallback answers those without a seat in time. A thread cannot be
     stopped: a strategy that overruns goes on without a seat, and its game is answered by the
     fallback until it is done. A search gives up by itself when it learns that its client has left.

@@ -60,14 +60,14 @@ def found(source: str, reach: Reach, folder: Path = Path()) -> Path:
 
 
 def _address(source: str) -> tuple[str, str]:
-    """The engine and the id of a game that is no file."""
+    """The engine and the id of a game that is not a file."""
     if _ID.fullmatch(source):
         return OFFICIAL, source
     match = _ADDRESS.fullmatch(source)
     if match is None:
         raise ReplayError(
-            f"there is no file {source!r}, and it is no game of an engine; give a recorded game, "
-            f"an id, or an address like {OFFICIAL}/games/ID"
+            f"there is no file {source!r}, and it is not a game of an engine; give a recorded "
+            f"game, an id, or an address like {OFFICIAL}/games/ID"
         )
     return OFFICIAL if _BOARD.match(source) else match[1], match[2]
 

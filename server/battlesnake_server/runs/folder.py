@@ -163,7 +163,7 @@ class Run:
 
     @property
     def on_ladder(self) -> bool:
-        """Whether it is one of those that tell their Elo."""
+        """Whether it is one of those that report their Elo."""
         return "elo" in self.progress.columns
 
     @property

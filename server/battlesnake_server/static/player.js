@@ -77,7 +77,7 @@ export class Player {
     return this.game.frames.length - 1;
   }
 
-  /** Take in more frames; the first of them may tell more of one that is known. */
+  /** Take in more frames; the first of them may say more of one that is known. */
   grow(update) {
     const { game } = this;
     game.frames.splice(update.from, Infinity, ...update.frames);

@@ -89,7 +89,7 @@ def kept(game_id: str) -> Path:
 
 
 RESULTS = {"won": "won", "drawn": "a draw"}
-"""Endings of a game that are no causes of a death."""
+"""Endings of a game that are not causes of a death."""
 
 
 @blueprint.get("/games")

@@ -110,7 +110,7 @@ def _compress(response: Response) -> Response:
 
 
 def body() -> dict[str, Any]:
-    """The JSON object that was sent; raises `BoardError` where it is none.
+    """The JSON object that was sent; raises `BoardError` where it is not one.
 
     Only a request that says it is JSON is read: no other site's page can send one unasked.
     """

@@ -100,7 +100,7 @@ def _made(options: argparse.Namespace) -> list[Scenario]:
         try:
             made += found(path)
         except ReplayError as error:
-            sys.stderr.write(f"passed over: {error}\n")
+            sys.stderr.write(f"skipped: {error}\n")
         if len(made) >= options.most:
             break
     del made[options.most :]
