@@ -125,8 +125,8 @@ def strategy_factory(
         name = snake or STRONGEST
         if rules is not None:
             raise ValueError(
-                f"the rules in {rules} speak over a policy, and {name!r} is not one; name a policy: "
-                f"a file, or {SHIPPED_NAME!r}. A snake of rules alone is registered (docs/own.md)"
+                f"the rules in {rules} speak over a policy, and {name!r} is not one; name one: a "
+                f"file, or {SHIPPED_NAME!r}. A snake of rules alone is registered (docs/own.md)"
             )
         if filters:
             raise ValueError(
