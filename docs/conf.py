@@ -18,7 +18,7 @@ version = release = installed("battlesnake-gym")
 def offered(package: str) -> dict[str, str]:
     """The names that a package has of its modules, and where each is explained.
 
-    That of a constant is empty: nothing tells where it was defined.
+    That of a constant is empty: nothing records where it was defined.
     """
     module = importlib.import_module(package)
     values = {name: getattr(module, name) for name in module.__all__}
@@ -70,7 +70,7 @@ templates_path = [str(Path(__file__).parent / "templates")]
 autodoc_default_options = {
     "members": True,
     "undoc-members": True,
-    "ignore-module-all": True,  # a name stands where it is defined, and packages lead there
+    "ignore-module-all": True,  # a name is shown where it is defined, and packages link there
     "show-inheritance": True,
     "member-order": "bysource",
     "exclude-members": "metadata, registry",
@@ -89,7 +89,7 @@ html_css_files = ["gallery.css"]
 
 
 def setup(app: Sphinx) -> None:
-    """Called by Sphinx, once it has read what stands above."""
+    """Called by Sphinx, once it has read the settings above."""
     app.connect("autodoc-process-docstring", read_sections)
 
 

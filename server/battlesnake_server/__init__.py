@@ -2,6 +2,6 @@
 
 import os
 
-# What plays here reports to nobody. Unless it is told so before it is imported, onnxruntime starts
+# What plays here sends no reports. Unless that is set before it is imported, onnxruntime starts
 # a thread that does, and that thread's locks abort a worker that gunicorn forked when it exits.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"

@@ -30,7 +30,7 @@ NETWORKS = {
     PRIVATE: ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7",
               "fec0::/10"),
     LINK_LOCAL: ("169.254.0.0/16", "fe80::/10"),
-    # Who connects to the unspecified address arrives at home.
+    # A connection to the unspecified address arrives at this machine.
     LOOPBACK: ("127.0.0.0/8", "0.0.0.0/32", "::1/128", "::/128"),
 }  # fmt: skip
 """The classes that are not public (RFC 1918, 6598, 4193, 3879; 3927, 4291; 1122)."""
@@ -44,7 +44,7 @@ _TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
 
 
 class AddressError(OSError):
-    """A connection that was not opened: its address is of a class that nobody allowed."""
+    """A connection that was not opened: its address is of a class that is not allowed."""
 
 
 def classify(address: str) -> str:
@@ -92,7 +92,7 @@ class Reach:
     def naming(self, url: str) -> Reach:
         """This, and the class of the address that the operator typed within ``url``.
 
-        A name is no address: it counts as public, whatever it leads to, save ``localhost``.
+        A name is not an address: it counts as public, whatever it leads to, except ``localhost``.
         """
         try:
             host = urlsplit(url).hostname or ""
@@ -102,7 +102,7 @@ class Reach:
         return replace(self, classes=self.classes | {name})
 
     def open_socket(self, found: tuple[Any, ...]) -> socket.socket:
-        """A socket for an address that was resolved (as ``getaddrinfo`` tells it).
+        """A socket for an address that was resolved (an answer of ``getaddrinfo``).
 
         Raises `AddressError` where its class is not allowed.
         """
@@ -122,7 +122,7 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        why = "somebody else uses it" if error.errno == errno.EADDRINUSE else error.strerror
+        why = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
         where = f"cannot listen on {host}, port {port}: {why}"
         raise ValueError(f"{where}; give another --port or --host") from None
 
@@ -135,7 +135,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=frozenset(),
         metavar="CLASSES",
         help=f"also connect to names and typed URLs that lead to {', '.join(NAMEABLE)} addresses; "
-        "several with commas (default: public ones, and the addresses that stand in this command)",
+        "several with commas (default: public ones, and the addresses in this command)",
     )
     parser.add_argument(
         "--follow-redirects",
@@ -145,7 +145,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def from_options(options: argparse.Namespace) -> Reach:
-    """What `add_options` was told."""
+    """The options of `add_options` as a `Reach`."""
     return Reach(frozenset({PUBLIC, *options.allow_addresses}), options.follow_redirects)
 
 

@@ -1,6 +1,6 @@
-"""A snake in one file: rules of somebody's own, a network or an evaluation, and its looks.
+"""A snake in one file: your own rules, a network or an evaluation, and its looks.
 
-A bundle is a zip that ``battlesnake-gym pack`` writes: `FACTS` tells what plays, how it looks, and
+A bundle is a zip that ``battlesnake-gym pack`` writes: `FACTS` has what plays, how it looks, and
 the SHA-256 of every other file in it. Unpacked it works as well, named by its `FACTS`: AWS Lambda
 unpacks it for us. `Bundle.open` compares the hashes and runs nothing; what the rules say is run by
 `Bundle.factory`, once the snake is chosen to play.
@@ -75,7 +75,7 @@ class Bundle:
     def open(cls, path: str | Path) -> Bundle:
         """Read the zip, or the folder around an unpacked `FACTS`; nothing in it is run.
 
-        Raises `BundleError` where a file is missing, damaged, or not told of.
+        Raises `BundleError` where a file is missing, damaged, or not listed.
         """
         path = Path(path)
         try:
@@ -96,7 +96,7 @@ class Bundle:
     def factory(self) -> Factory:
         """What builds the snake's strategies. Runs the rules, if there are any.
 
-        Raises `BundleError` where they fail, or do not register what shall play; `ValueError` where
+        Raises `BundleError` where they fail, or do not register what plays; `ValueError` where
         this version does not know a snake, filter or network of this kind.
         """
         with _loading, snakes.set_apart() as registered, filters_apart():
@@ -138,7 +138,7 @@ def looks_of(snake: str | None) -> dict[str, str]:
 
 
 def _as_it_is(path: str) -> tuple[str, int, int]:
-    """The file, and what tells whether it has changed."""
+    """The file, and what differs once it has changed."""
     try:
         state = Path(path).stat()
     except OSError:
@@ -148,7 +148,7 @@ def _as_it_is(path: str) -> tuple[str, int, int]:
 
 @functools.lru_cache(maxsize=1)
 def _read(path: str, *state: int) -> Bundle:
-    """The last one is kept: who asks for a snake's looks mostly lets it play next."""
+    """The last one is kept: a request for a snake's looks is mostly followed by a game of it."""
     return Bundle.open(path)
 
 
@@ -159,12 +159,12 @@ def _loaded(path: str, *state: int) -> Factory:
 
 def write(facts: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
     """The bytes of a bundle; the same content gives the same bytes."""
-    told = {
+    content = {
         "format": FORMAT,
         **facts,
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
     }
-    text = json.dumps(told, indent=2) + "\n"
+    text = json.dumps(content, indent=2) + "\n"
     # Lambda's user must be able to read it.
     return zipped(((FACTS, text.encode()), *sorted(files.items())), 0o644)
 
@@ -181,7 +181,7 @@ def run_rules(source: bytes, name: str) -> ModuleType:
     sys.modules[module.__name__] = module  # where dataclasses look for their module
     try:
         exec(compile(source, name, "exec"), module.__dict__)
-    except Exception as error:  # whatever somebody's own rules may raise
+    except Exception as error:  # a user's rules may raise anything
         hint = "; a bundle holds one file of rules" if isinstance(error, ImportError) else ""
         line = _line_in(name, error)
         raise BundleError(f"{name}{line}: {type(error).__name__}: {error}{hint}") from error
@@ -273,7 +273,7 @@ def _check_facts(facts: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
 
 
 def check_looks(looks: Mapping[str, str]) -> None:
-    """Raise ``ValueError`` for a look that is none."""
+    """Raise ``ValueError`` for a look that is not one."""
     for name, value in looks.items():
         if name not in LOOKS or not LOOKS[name].fullmatch(value):
             raise ValueError(f"{name} cannot be {plain(str(value), 64)!r}")

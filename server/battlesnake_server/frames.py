@@ -10,10 +10,11 @@ A *frame* is a position::
                                   "reasons": [{"rule", "vetoed", "scores", "note"}, ...],
                                   "line": {id: ["up", ...], ...}}}, ...]}
 
-``next`` is what the snake did from this position, and why; ``problem`` tells why the move is not
-its own (``timeout``, ...), where it is not; ``line`` is what it expected everybody to do from here
-on. Snakes stand in the order of the game's ``snakes``, where their names, colours and the shapes of
-their heads and tails are (see `battlesnake_gym.draw.looks`). A score that is no finite number is null.
+``next`` is what the snake did from this position, and why; ``problem`` says why the move is not
+its own (``timeout``, ...), where it is not; ``line`` is what it expected every snake to do from
+here on. Snakes are in the order of the game's ``snakes``, which has their names, colours and the
+shapes of their heads and tails (see `battlesnake_gym.draw.looks`). A score that is not finite is
+null.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def looks_of(snakes: Sequence[Snake]) -> list[dict[str, Any]]:
 
 
 def frame(board: Board, following: Turn | None = None) -> dict[str, Any]:
-    """One position, and what was done from it where ``following`` tells."""
+    """One position, and what was done from it if ``following`` is given."""
     depths = Counter(board.hazards)
     return {
         "turn": board.turn,

@@ -1,7 +1,7 @@
 """A trained policy: ``policy.onnx`` and, beside it, ``policy.json`` that says how to ask it.
 
 The network takes ``observations`` uint8 ``[B, C, H, W]`` and answers ``q_values`` float32
-``[B, 4]``. The JSON file tells the observation's encoder, the board sizes it was trained on, the
+``[B, 4]``. The JSON file has the observation's encoder, the board sizes it was trained on, the
 order of the actions, and the SHA-256 of the ONNX file, so that neither is used with the wrong
 other one.
 """
@@ -66,8 +66,8 @@ class Policy:
     @property
     def rulesets(self) -> tuple[str, ...]:
         """The rulesets it was trained for."""
-        told = self.metadata.get("rulesets", [self.metadata["training"]["env_config"]["ruleset"]])
-        return tuple(told)
+        names = self.metadata.get("rulesets", [self.metadata["training"]["env_config"]["ruleset"]])
+        return tuple(names)
 
     def shape(self, width: int, height: int) -> tuple[int, int, int]:
         """(C, H, W) of one observation of a board.

@@ -24,7 +24,7 @@ from battlesnake_heuristics.search import search
 from battlesnake_server.onnx_policy import Policy, PolicyError
 
 STRONGEST = "champion" if search.COMPILED else "lookahead"
-"""The strongest named snake there is: it plays where nobody names another."""
+"""The strongest named snake there is: it plays where no other is named."""
 
 SHIPPED = Path(str(resources.files("battlesnake_server"))) / "default_policy" / "policy.onnx"
 """The policy that comes with the package and answers to `SHIPPED_NAME`; its card lies beside it."""
@@ -47,8 +47,8 @@ class PolicySnake:
     The filters ``ALIVE`` always come first: they are the action mask of training, and what the
     policy says of moves that it never could take means nothing.
 
-    With ``rules`` of somebody's own these speak then (`battlesnake_heuristics.handwritten.own_rules`). One object plays one
-    snake in one game: with several frames it remembers the turns before.
+    The user's own ``rules`` (`battlesnake_heuristics.handwritten.own_rules`) come next. One object
+    plays one snake in one game: with several frames it remembers the turns before.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ def strategy_factory(
 ) -> Factory:
     """Build the factory of a named snake, or of a policy with filters (by name) and own rules.
 
-    ``rules`` is a file (`battlesnake_heuristics.handwritten.own_rules`); ``POLICY.onnx+RULES.py`` names both in one.
-    With neither it is the snake `STRONGEST`. The policy `SHIPPED_NAME` makes a
+    ``rules`` is a file (`battlesnake_heuristics.handwritten.own_rules`); ``POLICY.onnx+RULES.py``
+    names both in one. With neither it is the snake `STRONGEST`. The policy `SHIPPED_NAME` makes a
     `ShippedPolicySnake`, which plays with the filters of a careful snake unless others are named.
 
     Raises ``ValueError`` naming what is unknown or does not go together, before anything is played.
@@ -125,7 +125,7 @@ def strategy_factory(
         name = snake or STRONGEST
         if rules is not None:
             raise ValueError(
-                f"the rules in {rules} speak over a policy, and {name!r} is none; name a policy: a "
+                f"the rules in {rules} speak over a policy, and {name!r} is not one; name one: a "
                 f"file, or {SHIPPED_NAME!r}. A snake of rules alone is registered (docs/own.md)"
             )
         if filters:

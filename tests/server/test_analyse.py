@@ -83,7 +83,7 @@ def test_a_terminated_command_keeps_what_it_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argument", "words"),
     [
-        ("nothing.jsonl", "there is no file 'nothing.jsonl', and it is no game of an engine"),
+        ("nothing.jsonl", "there is no file 'nothing.jsonl', and it is not a game of an engine"),
         ("http://127.0.0.1:9/games/x", "http://127.0.0.1:9/games/x cannot be fetched"),
         ("http://localhost.localdomain.invalid/games/x", "cannot be fetched"),
     ],

@@ -306,7 +306,7 @@ def test_the_debug_page_stands_in_development_only(board: Board) -> None:
         ({"SNAKE": "random", "POLICY": "policy.onnx"}, "either"),
         ({"SNAKE": "nobody"}, "unknown snake"),
         ({"POLICY": "nowhere.onnx"}, "nowhere.json: No such file"),
-        ({"SNAKE": "random", "COLOR": "red"}, "'red' is no colour"),
+        ({"SNAKE": "random", "COLOR": "red"}, "'red' is not a colour"),
     ],
 )
 def test_a_wrong_configuration_is_refused_at_once(config: Body, words: str) -> None:

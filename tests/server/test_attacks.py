@@ -75,7 +75,8 @@ class Pace:
 LOUD = """
 import dataclasses, sys
 from battlesnake_server import strategies
-from battlesnake_server.live import app, live_snake as snake; from battlesnake_server.commands import serve
+from battlesnake_server.live import app, live_snake as snake
+from battlesnake_server.commands import serve
 
 build = app.strategy_factory
 

@@ -132,7 +132,7 @@ def test_what_cannot_be_is_refused_first(
     path = str(make("up"))
     for words, message in (
         ([str(tmp_path / "nobody.zip")], "no such file"),
-        ([str(tmp_path / "up.py")], "is no bundle; pack it first"),
+        ([str(tmp_path / "up.py")], "is not a bundle; pack it first"),
         ([path, "--name", "My_Snake"], "--name 'My_Snake' cannot be"),
         ([path, "--color", "blue"], "color cannot be 'blue'"),
         ([path, "--layer", "nowhere.zip"], "nowhere.zip is not there"),

@@ -53,7 +53,8 @@ from tests.server.test_serve import Engine
 
 RULES = '''
 from battlesnake_gym import snakes
-from battlesnake_heuristics import SAFE, Filter, Pipeline, When; from battlesnake_heuristics.handwritten import filters
+from battlesnake_heuristics import SAFE, Filter, Pipeline, When
+from battlesnake_heuristics.handwritten import filters
 from battlesnake_heuristics.handwritten.conditions import hungry
 from battlesnake_heuristics.handwritten.preferences import food, space
 

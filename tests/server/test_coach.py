@@ -90,7 +90,7 @@ def test_reasons_are_asked_for_again_where_none_are_kept(
     assert coach.main([*arguments, "--strategy", "hungry"]) in (0, 1)
     assert "What its rules say now:" in capsys.readouterr().out
     assert coach.main(arguments) == 1
-    assert "'mine' is no snake that could be asked again" in capsys.readouterr().out
+    assert "'mine' is not a snake that can be asked again" in capsys.readouterr().out
 
 
 def test_a_folder_is_told_by_kinds_of_death(
@@ -101,7 +101,7 @@ def test_a_folder_is_told_by_kinds_of_death(
     coach.main([str(tmp_path), "--snake", "mine", "--out", str(tmp_path / "kept.txt")])
     told = capsys.readouterr()
     assert "bit itself, trapped before      2" in told.out
-    assert "passed over: no snake is called 'mine'" in told.err
+    assert "skipped: no snake is called 'mine'" in told.err
     assert len(scenarios.load(tmp_path / "kept.txt")) == 2
 
 

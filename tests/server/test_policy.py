@@ -180,7 +180,7 @@ def test_own_rules_speak_over_a_policy(make_policy: MakePolicy, tmp_path: Path) 
         decision = factory(0)(board)
         assert decision.move != "up"
         assert decision.reasons[-1].note == "never_up, which rules out the policy's up"
-    with pytest.raises(ValueError, match="speak over a policy, and 'hungry' is none"):
+    with pytest.raises(ValueError, match="speak over a policy, and 'hungry' is not one"):
         strategy_factory(snake="hungry", rules=file)
     with pytest.raises(ValueError, match="is no file"):
         strategy_factory(policy=f"{path}+nowhere.py")

@@ -37,7 +37,7 @@ def hover(browser: Browser, part: float) -> str:
         "new PointerEvent('pointermove', {bubbles: true, clientX: box.left + box.width"
         f" * {part}, clientY: box.top + 5}})); }})(document.querySelector('svg[data-chart]'))"
     )
-    return browser.text(".plot .told")
+    return browser.text(".plot .readout")
 
 
 def test_curves_are_chosen_and_told(quiet: Browser, site: str) -> None:

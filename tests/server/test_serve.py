@@ -169,7 +169,8 @@ STALLED = {
 
 FORBEARING = """
 import functools, sys
-from battlesnake_server.commands import serve; from battlesnake_server.live import live_worker as worker
+from battlesnake_server.commands import serve
+from battlesnake_server.live import live_worker as worker
 worker.Limits = functools.partial(worker.Limits, request_seconds=int(sys.argv.pop(1)))
 sys.exit(serve.main(sys.argv[1:]))
 """
@@ -590,7 +591,7 @@ def test_development_reloads_and_shows_its_games(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["--heuristics", "luck"], "unknown filter 'luck'"),
-        (["--snake", "random", "--color", "red"], "'red' is no colour"),
+        (["--snake", "random", "--color", "red"], "'red' is not a colour"),
         (["--snake", "nobody"], "unknown snake 'nobody'"),
         (["--policy", "nowhere.onnx"], "nowhere.json"),
         (["--snake", "random", "--heuristics", "walls"], "need a policy"),

@@ -204,7 +204,7 @@ def test_who_looks_from_elsewhere_needs_a_token(
         assert watch.main([str(folder), option, "--port=0", "--no-browser"]) == 0
         told = capsys.readouterr().out.splitlines()
         assert "/?token=" in told[1]
-        assert told[1].endswith("have games analysed; everybody else may look")
+        assert told[1].endswith("have games analysed; everyone else may look")
     assert watch.main([str(folder), "--port=0", "--no-browser"]) == 0
     assert "token" not in capsys.readouterr().out
 
@@ -263,7 +263,7 @@ def test_a_wrong_path_and_a_taken_port_are_told(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert watch.main([str(folder), f"--port={port}", "--no-browser"]) == 2
-    assert "somebody else uses it" in capsys.readouterr().err
+    assert "another program uses it" in capsys.readouterr().err
 
 
 def read_whole(address: str) -> None:

@@ -251,7 +251,7 @@ def test_the_list_of_games_has_every_game_once(pages: Pages, client: FlaskClient
     assert set(re.findall(r'href="/game/([^"]+)"', with_hungry)) == {
         game.uuid for game in rows(pages) if "hungry" in {seat.snake for seat in game.seats}
     }
-    assert "No game is like that" in client.get("/games?snake=nobody").text
+    assert "No game matches" in client.get("/games?snake=nobody").text
     assert client.get("/games?page=999").status_code == 200
 
 

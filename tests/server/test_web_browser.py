@@ -191,7 +191,7 @@ def test_the_search_s_line_is_drawn(quiet: Browser, site: str, game: str) -> Non
     ))  # fmt: skip
     next_ = data["frames"][0]["snakes"][0]["next"]
     arrows = {"up": "↑", "down": "↓", "left": "←", "right": "→"}
-    panel = quiet.text(".line-told")
+    panel = quiet.text(".expected-line")
     for moves in next_["line"].values():
         assert "".join(arrows[move] for move in moves) in panel
     assert quiet.text("#board .value.chosen")

@@ -24,7 +24,11 @@ __all__ = ["browser"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.rllib, pytest.mark.timeout(3600)]
 
-PACKAGES = ("battlesnake_gym", "heuristics", "server", "mabs", "procgen_rllib", "sagemaker_rl")
+PACKAGES = (
+    *("battlesnake_gym", "battlesnake_heuristics", "battlesnake_server"),
+    *("battlesnake_rl.launcher", "battlesnake_rl.mabs", "battlesnake_rl.policy_export"),
+    "battlesnake_rl.procgen",
+)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +51,7 @@ def public_names() -> Iterator[str]:
     """Functions and classes without an underscore, where they are defined."""
     for package in PACKAGES:
         top = importlib.import_module(package)
-        found = pkgutil.walk_packages(top.__path__, f"{package}.")
+        found = pkgutil.walk_packages(getattr(top, "__path__", []), f"{package}.")
         modules = [package, *(module.name for module in found)]
         for name in modules:
             if any(part.startswith("_") for part in name.split(".")):

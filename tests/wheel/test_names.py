@@ -38,7 +38,7 @@ def desk(tmp_path: Path) -> Path:
 
 
 def do(environment: Environment, desk: Path, *words: object) -> str:
-    """Run a command there; Python looks for modules in the folder first, as in a shell's session."""
+    """Run a command there; Python looks for modules in the folder first, as in a shell."""
     done = run(*words, cwd=desk, env=environment.variables | {"PYTHONPATH": str(desk)})
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -1,1 +1,1 @@
-"""The arena: who plays whom, under a referee, and how strong that shows them to be."""
+"""The arena: snakes play each other under a referee, and are rated."""

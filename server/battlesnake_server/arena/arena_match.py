@@ -1,4 +1,7 @@
-"""A match of two sides that goes on until it is known which is better (`battlesnake_heuristics.judge.sprt`)."""
+"""A match of two sides that ends once it is known which is better.
+
+The statistics are in `battlesnake_heuristics.judge.sprt`.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,10 @@ from battlesnake_server.arena.tournament import (
 
 @dataclass(slots=True)
 class Score:
-    """What the games of a match came to, side 0 first.
+    """The results of a match's games, side 0 first.
 
     Pairs count in the order of the schedule, each when both its games and all pairs before it have
-    been played: who counted games as they end would count the short ones first.
+    been played: counting games as they end would count the short ones first.
     """
 
     points: dict[int, float]
@@ -76,7 +79,7 @@ def points_in(game: StoredGame) -> float:
 
 
 def check(setup: Setup) -> None:
-    """Raise ``ValueError`` where the set-up is no match, or its budget means nothing."""
+    """Raise ``ValueError`` where the set-up is not a match, or its budget means nothing."""
     if setup.sides and len(setup.snakes) != 2:
         raise ValueError(f"--sprt compares two snakes, got {len(setup.snakes)}")
     if setup.sides and (setup.per_game < 2 or setup.per_game % 2):
@@ -150,13 +153,13 @@ def _store(engine: Engine, result: Result, tournament: int, labels: Sequence[str
 
 
 def is_over(score: Score, sprt: Sprt, most_games: int | None) -> bool:
-    """Whether the answer is known, or no more games are to be played."""
+    """Whether the answer is known, or the most games were played."""
     pairs = score.pairs
     return sprt.decide(pairs) is not None or 2 * sum(pairs) >= (most_games or sys.maxsize)
 
 
 def tell(score: Score, sprt: Sprt, bar: tqdm[Any]) -> None:
-    """Say how it stands: on the bar, or where there is none in a line whenever pairs double."""
+    """Show the result so far: on the bar, or without one in a line whenever pairs double."""
     pairs = score.pairs
     text = f"{estimate(pairs)}, LLR {float(sprt.llr(pairs)):.2f} of {_range(sprt)}"
     if not bar.disable:

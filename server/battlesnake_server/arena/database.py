@@ -73,9 +73,9 @@ class Tournament(Base):
 class StoredGame(Base):
     """One game: ``number`` is its place in the tournament's schedule.
 
-    ``uuid`` is the id that the snakes were told; ``finished`` is false where the limit on turns
-    ended the game; ``replay`` is the path of its replay, where one was kept. ``played`` is when it
-    was stored (UTC), of games from before that was noted when their tournament began.
+    ``uuid`` is the game's id in requests to the snakes; ``finished`` is false where the limit on
+    turns ended the game; ``replay`` is the path of its replay, where one was kept. ``played`` is
+    when it was stored (UTC); of games from before this was noted, when their tournament began.
     """
 
     __tablename__ = "games"
@@ -97,7 +97,7 @@ class StoredGame(Base):
 
 
 class Seat(Base):
-    """One snake in one game; see `referee.SeatRecord`. ``won`` is false for everybody in a draw.
+    """One snake in one game; see `referee.SeatRecord`. ``won`` is false for all in a draw.
 
     ``opening`` is None for games from before that was noted.
     """
@@ -121,7 +121,7 @@ class Seat(Base):
 
 
 class LeagueSnake(Base):
-    """How a snake of a standing league stands with it; one that nobody noted is fit.
+    """A snake's state in a standing league; one without a row is fit.
 
     ``benched`` says whether the operator keeps it from playing. ``rests_until`` (UTC) is when its
     health is looked at again after ``failures`` bad ones in a row, and ``why`` what was seen.
@@ -142,7 +142,7 @@ class LeagueSnake(Base):
 def open_database(url: str = DEFAULT_URL) -> Engine:
     """Connect, and create the tables where they are missing.
 
-    Raises `DatabaseError` where the URL is wrong or nobody answers.
+    Raises `DatabaseError` where the URL is wrong or no server answers.
     """
     try:
         engine = create_engine(url, poolclass=_pool(url))
@@ -158,7 +158,7 @@ def open_database(url: str = DEFAULT_URL) -> Engine:
 
 
 def _pool(url: str) -> type[Pool] | None:
-    """A file is opened anew each time, in a tenth of a millisecond: nobody is left to close it."""
+    """A file is opened anew each time, in 0.1 ms, so no connection is left to close."""
     parsed = make_url(url)
     is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, ":memory:")
     return NullPool if is_file else None
@@ -192,8 +192,8 @@ def _now() -> datetime:
 def hold(engine: Engine) -> Iterator[None]:
     """Keep an SQLite database's series of games for this process; another one waits until it ends.
 
-    It is told, on standard error, for whom. Pages and other readers are not kept out, nor are other
-    databases, which are made for many.
+    Standard error says which process it waits for. Pages and other readers are not kept out, nor
+    are other databases, which are made for many.
     """
     name = engine.url.database
     if engine.dialect.name != "sqlite" or not name or name == ":memory:":
@@ -219,7 +219,7 @@ def patiently(engine: Engine, work: Callable[[Session], T]) -> T:
 
     While another program keeps an SQLite database locked it is begun anew, however long that takes.
     """
-    told = False
+    reported = False
     while True:
         try:
             with Session(engine, expire_on_commit=False) as session:
@@ -228,9 +228,9 @@ def patiently(engine: Engine, work: Callable[[Session], T]) -> T:
             # SQLite itself has waited for some seconds before it said so.
             if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
-            if not told:
+            if not reported:
                 _say(f"{engine.url.database} is locked by another program; waiting for it")
-            told = True
+            reported = True
 
 
 def _say(text: str) -> None:

@@ -39,7 +39,7 @@ boards:                                # played by turns
   - {width: 11, height: 11, snakes: 3, ruleset: royale, map: royale}
 timeout: 500                           # milliseconds for an answer
 games_per_hour: 60                     # at most; around the clock
-season_days: 7                         # then everybody begins anew
+season_days: 7                         # then all ratings begin anew
 health_minutes: 5                      # between two looks at whether a snake answers
 """
 """What ``--example`` prints."""
@@ -54,7 +54,7 @@ LONGEST_NAME = 40
 class Member:
     """A snake of the league: a ``source`` as the arena takes it, or a ``command`` to start.
 
-    In the command ``{port}`` stands for where the snake shall listen; so does the variable PORT.
+    In the command ``{port}`` is the port on which the snake must listen; so is the variable PORT.
     """
 
     name: str
@@ -101,7 +101,7 @@ def load(path: Path) -> LeaguePlan:
 
 
 def read(written: object, folder: Path) -> LeaguePlan:
-    """A league from what stands in its file; paths are looked for in ``folder``."""
+    """A league from the content of its file; paths are looked for in ``folder``."""
     if not isinstance(written, Mapping):
         raise BoardError(f"a league is a mapping, got {shown(written)}; --example prints one")
     _known(

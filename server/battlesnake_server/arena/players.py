@@ -1,4 +1,4 @@
-"""Who sits at the referee's table: snakes behind a URL, and strategies in this process.
+"""The players of a game: snakes behind a URL, and strategies in this process.
 
 Both are given the API's request bodies and nothing else, so a strategy sees in process what it
 would see over HTTP.
@@ -46,7 +46,7 @@ MOST_REDIRECTS = 5
 
 
 class AnswerError(ValueError):
-    """An answer that arrived and is none."""
+    """An answer that arrived and is not valid."""
 
 
 class RedirectError(aiohttp.ClientError):
@@ -59,7 +59,7 @@ class Answer:
 
     The problems are ``timeout``, ``connection``, ``address`` (not allowed), ``redirect`` (nor
     that), ``status`` and ``answer``. ``move`` is then None, or what the fallback chose.
-    ``milliseconds`` is how long it took. A strategy in this process also tells its ``decision``,
+    ``milliseconds`` is how long it took. A strategy in this process also gives its ``decision``,
     as does a snake elsewhere that gives its reasons (`battlesnake_server.live.reasons`).
     """
 
@@ -77,11 +77,11 @@ class Player(Protocol):
     """Whether the snake thinks elsewhere, so that several may be asked at the same time."""
 
     async def introduce(self) -> dict[str, str]:
-        """The snake's looks: color, head, tail, as far as it tells them. Never raises."""
+        """The snake's looks: color, head, tail, as far as it gives them. Never raises."""
         ...
 
     async def start(self, body: Body) -> None:
-        """Tell that the game begins. Never raises."""
+        """Announce that the game begins. Never raises."""
         ...
 
     async def move(self, body: Body) -> Answer:
@@ -89,7 +89,7 @@ class Player(Protocol):
         ...
 
     async def end(self, body: Body) -> None:
-        """Tell that the game is over. Never raises."""
+        """Announce that the game is over. Never raises."""
         ...
 
 
@@ -97,7 +97,7 @@ class HttpPlayer:
     """A snake behind a URL; its base path and query are kept.
 
     ``timeout`` (seconds) bounds every request from its first byte to its last, redirects included;
-    an answer longer than `LARGEST_ANSWER` is none. ``client`` comes from `open_client`; with
+    an answer longer than `LARGEST_ANSWER` does not count. ``client`` comes from `open_client`; with
     ``redirects`` those on the same host and port are followed.
     """
 
@@ -112,7 +112,7 @@ class HttpPlayer:
         self._redirects = redirects
 
     async def introduce(self) -> dict[str, str]:
-        """``GET url``; the status is not looked at, nor what is no colour or no text."""
+        """``GET url``; the status and malformed looks are ignored."""
         try:
             return parse_looks(await self.fetch())
         except (*FAILURES, RecursionError):
@@ -209,7 +209,7 @@ def _problem(error: Exception) -> str:
 def open_client(reach: Reach) -> aiohttp.ClientSession:
     """The HTTP client of one snake's game: connections stay open, nothing is unpacked, no cookies.
 
-    It connects to nobody beyond ``reach``, whatever the URL or a name server says.
+    It connects to no address beyond ``reach``, whatever the URL or a name server says.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, socket_factory=reach.open_socket),
@@ -235,7 +235,7 @@ async def check_answers(url: str, reach: Reach, *, introduced: bool = True) -> N
             return
         why = str(error) or type(error).__name__
         if isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
-            why = "nobody listens there"
+            why = "nothing listens there"
         raise ValueError(f"{url} does not answer ({why}); is the snake running?") from error
     if introduced and not isinstance(answer, dict):
         raise ValueError(f"{url} does not answer with a JSON object; is it a Battlesnake?")
@@ -272,7 +272,7 @@ def parse_move(content: bytes) -> tuple[str, str]:
 def parse_looks(content: bytes) -> dict[str, str]:
     """The colour, head and tail in a snake's introduction, as far as they are such.
 
-    Raises ``ValueError`` where it is no JSON.
+    Raises ``ValueError`` where it is not JSON.
 
     >>> parse_looks(b'{"color": "url(x)", "head": "evil", "tail": 3, "author": "me"}')
     {'head': 'evil'}
@@ -302,8 +302,8 @@ async def _read_all(content: aiohttp.StreamReader) -> bytes:
 class LocalPlayer:
     """A strategy in this process, under the guard of a live snake.
 
-    The guard (`battlesnake_server.live.thinker`) has the fallback answer where the strategy is late or broken;
-    the answer's problem tells of it.
+    Where the strategy is late or broken the guard (`battlesnake_server.live.thinker`) has the
+    fallback answer; the answer's problem says so.
     """
 
     remote = False
@@ -337,7 +337,7 @@ class LocalPlayer:
         decision = self._thinker.decide(self._session, board, began)
         seconds = time.perf_counter() - began
         if seconds > self._timeout:
-            # This machine was too busy even to give up in time, and the snake shall not pay for it.
+            # This machine was too busy even to give up in time, which must not cost the snake.
             decision = safe_move(board, LATE)
         milliseconds = 1000 * seconds
         return Answer(decision.move, milliseconds, _lost(decision), decision.shout, decision)

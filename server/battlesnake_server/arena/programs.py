@@ -1,7 +1,7 @@
 """Snakes that are programs here: started on a port of their own, started again when they end.
 
 A program runs under a keeper (this module, run as a script), which ends it and all that it started
-as soon as whoever asked for it is gone, however that came about.
+as soon as the process that asked for it is gone, for whatever reason.
 """
 
 from __future__ import annotations

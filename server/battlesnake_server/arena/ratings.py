@@ -37,7 +37,7 @@ Placing = Sequence[tuple[str, int]]
 def rank(snakes: Sequence[tuple[str, bool, int]]) -> Placing:
     """Rank the snakes of one game, given as (name, alive, turn of elimination).
 
-    Who lived longer stands higher; who died on the same turn shares a rank.
+    Snakes that lived longer rank higher; those that died on the same turn share a rank.
 
     >>> rank([("a", False, 7), ("b", True, 0), ("c", False, 7)])
     [('a', 1), ('b', 0), ('c', 1)]
@@ -55,7 +55,7 @@ class Ratings:
         self._ratings: dict[str, Any] = {}
 
     def add(self, placing: Placing) -> None:
-        """Take a game into account; one of a single snake tells nothing."""
+        """Take a game into account; one of a single snake changes nothing."""
         for name, _ in placing:
             if name not in self._ratings:
                 self._ratings[name] = self._model.rating(name=name)
@@ -67,17 +67,17 @@ class Ratings:
             self._ratings[name] = rating
 
     def of(self, name: str) -> Rating:
-        """How strong a snake is; who has not played is where everybody begins."""
+        """How strong a snake is; one that has not played has the rating all begin with."""
         rating = self._ratings.get(name) or self._model.rating()
         return Rating(rating.mu, rating.sigma)
 
     def all(self) -> dict[str, Rating]:
-        """The ratings of everybody who has played."""
+        """The ratings of all that have played."""
         return {name: self.of(name) for name in self._ratings}
 
 
 def rate(games: Iterable[Placing]) -> dict[str, Rating]:
-    """Rate all snakes from their games, played in this order; games of one snake tell nothing."""
+    """Rate all snakes from their games, played in this order; games of one snake change nothing."""
     ratings = Ratings()
     for placing in games:
         ratings.add(placing)

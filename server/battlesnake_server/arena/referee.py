@@ -1,8 +1,8 @@
-"""One game under the reference's conduct: who is asked what, when, and what bad answers cost.
+"""One game under the reference's conduct: what snakes are asked, when, and what bad answers cost.
 
 The order is that of the official command line: looks and ``/start`` one snake after the other;
 every turn ``/move`` to all living snakes at once, the survivors of the last turn included; ``/end``
-to everybody one turn later. Who does not answer with a move in time repeats the previous one, at
+to every snake one turn later. A snake that does not answer in time repeats its previous move, at
 first "up"; for our own the fallback chooses. Either way the turn's record says so.
 """
 
@@ -29,7 +29,7 @@ Write = Callable[[Game, State, Snake], Body]
 """How a request is written for a snake; `board_json.write` does it as the official command line."""
 
 Tell = Callable[[Board | Turn], None]
-"""Who is told of a game while it is played."""
+"""Called with the positions and turns of a game while it is played."""
 
 
 @dataclass(slots=True)
@@ -52,10 +52,10 @@ class SeatRecord:
 
 @dataclass(slots=True)
 class GameRecord:
-    """A game that was played: enough to rate it, to tell of it and to play it again.
+    """A game that was played: enough to rate it, to describe it and to play it again.
 
     ``first`` is the first position and ``turns`` what happened since, as a `replay.Replay` is made.
-    ``winner`` is a seat or None (a draw, or a solo game); ``finished`` tells whether the
+    ``winner`` is a seat or None (a draw, or a solo game); ``finished`` says whether the
     rules ended the game (else the limit on turns did).
     """
 
@@ -80,7 +80,7 @@ async def play(
 
     ``names`` are what the snakes are called, in seat order; their ids follow from ``game.id``.
     ``write`` writes the requests: `ArenaForm` does it in another form than the official one.
-    ``tell`` is called with the first position, then with every turn, as the game comes to it.
+    ``tell`` is called with the first position, then with every turn, as it is played.
     Raises `rules.RulesError` where the map refuses the size or the number of snakes. Whatever the
     players do, nothing else is raised.
     """
@@ -123,7 +123,7 @@ class ArenaForm:
     """Writes the requests of one game as arena.battlesnake.com does.
 
     All snakes of the game are listed to its end, the dead ones as they were when they died and
-    without a flag; the map is empty, latencies are "0", and the game's id is none that we gave.
+    without a flag; the map is empty, latencies are "0", and the game's id is a new one.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a tournament came to, as a table for people and as JSON for scripts."""
+"""The results of a tournament, as a table for people and as JSON for scripts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class StandingLine:
 
 @dataclass(slots=True)
 class History:
-    """What the games of one snake came to so far.
+    """The results of one snake's games so far.
 
     ``ratings`` are (mu, sigma) after each game; ``openings`` counts how it began and how many of
     those games it won; ``killers`` counts who ended it; ``against`` has, by opponent, the games in

@@ -47,7 +47,7 @@ Play = Callable[[Setup, Fixture, Path | None], Future[Result]]
 """Begins a game."""
 
 Health = Callable[[Sequence[str]], Sequence[str]]
-"""What ails these snakes, "" for those that are well."""
+"""What is wrong with these snakes, "" for those that are well."""
 
 
 class Clock(Protocol):
@@ -63,7 +63,7 @@ class Clock(Protocol):
 
 
 class WallClock:
-    """The time of everybody."""
+    """The time of day."""
 
     def now(self) -> datetime:
         """The time (UTC, naive)."""
@@ -94,7 +94,7 @@ class Season:
         return cls(row.id, row.setup["season"], *times)
 
     def setup(self, league: str) -> dict[str, object]:
-        """How the database calls it."""
+        """Its name in the database."""
         return {
             "league": league,
             "season": self.number,
@@ -138,7 +138,7 @@ def bench(session: Session, league: str, snake: str, benched: bool, now: datetim
 
 
 def notes(session: Session, league: str) -> dict[str, LeagueSnake]:
-    """What is noted of the league's snakes, by name."""
+    """The stored state of the league's snakes, by name."""
     rows = session.scalars(select(LeagueSnake).where(LeagueSnake.league == league))
     return {row.snake: row for row in rows}
 
@@ -153,7 +153,7 @@ class _Playing:
 
 
 class League:
-    """Plays a plan; ``sources`` tells of every member what `tournament.Entrant` calls its source.
+    """Plays a plan; ``sources`` has the source of every member, as in `tournament.Entrant`.
 
     ``jobs`` games are on at a time, and a snake is in one of them at most.
     """
@@ -191,7 +191,7 @@ class League:
         return self._season
 
     def run(self, play: Play, games: int | None = None) -> None:
-        """Play on for ever, or until so many games (of all runs of this object) were played.
+        """Play on without end, or until ``games`` games (of all runs of this object) were played.
 
         Raises ``BrokenProcessPool`` where a game's process was killed: call it again with another
         pool.
@@ -251,7 +251,7 @@ class League:
         self._season = found
 
     def _begin(self, season: Season) -> None:
-        """Know of a season what its games tell."""
+        """Restore the state of a season from its games."""
         self._season = season
         self._ratings = Ratings()
         self._played: Counter[str] = Counter()
@@ -260,7 +260,9 @@ class League:
         }
         query = (
             select(StoredGame.id, StoredGame.number, Seat.snake, Seat.cause, Seat.eliminated_on)
-            .join(Seat).where(StoredGame.tournament_id == season.tournament).order_by(StoredGame.id, Seat.seat)
+            .join(Seat)
+            .where(StoredGame.tournament_id == season.tournament)
+            .order_by(StoredGame.id, Seat.seat)
         )  # fmt: skip
         games: dict[int, list[tuple[str, bool, int]]] = {}
         self._number = 0
@@ -268,13 +270,13 @@ class League:
         for game, number, snake, cause, turn in rows:
             games.setdefault(game, []).append((snake, not cause, turn))
             self._number = max(self._number, number + 1)
-        for told in games.values():
-            self._count(told)
+        for seats in games.values():
+            self._count(seats)
 
-    def _count(self, told: Sequence[tuple[str, bool, int]]) -> None:
+    def _count(self, seats: Sequence[tuple[str, bool, int]]) -> None:
         """Take a game into account: (name, alive, turn of elimination) of every seat."""
-        self._ratings.add(rank(told))
-        names = [name for name, _, _ in told]
+        self._ratings.add(rank(seats))
+        names = [name for name, _, _ in seats]
         self._played.update(names)
         for name in names:
             if name in self._met:
@@ -298,7 +300,7 @@ class League:
         return self._checked[name] + every if name in self._checked else datetime.min
 
     def _look_after(self, noted: Mapping[str, LeagueSnake], now: datetime) -> bool:
-        """Look at the health of all for whom it is time; whether there were any."""
+        """Look at the health of all snakes that are due; whether there were any."""
         busy = {name for game in self._playing.values() for name in game.names}
         names = [
             name
@@ -357,7 +359,7 @@ class League:
         free = [name for name in fit if name not in busy]
         turn = self._number % len(self.plan.boards)
         by_turns = [*self.plan.boards[turn:], *self.plan.boards[:turn]]
-        # A board with too few healthy snakes is passed over; for one whose snakes play we wait.
+        # A board with too few healthy snakes is skipped; for one whose snakes play we wait.
         board = next((board for board in by_turns if board.snakes <= len(fit)), None)
         if board is None or board.snakes > len(free):
             return False
@@ -386,7 +388,7 @@ class League:
         )
 
     def _finish(self, future: Future[Result]) -> None:
-        """Keep what a game came to, and see to those who were sick in it."""
+        """Store the result of a game, and look after the snakes that were sick in it."""
         game = self._playing.pop(future)
         try:
             result = future.result()
@@ -429,10 +431,10 @@ def match(
     played: Mapping[str, int],
     met: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """Who plays the next game: the snake with the fewest games, and those nearest to it in rating.
+    """The next game's snakes: the one with the fewest games, and those nearest to it in rating.
 
-    Each of its last games that another was in too sets that one further off, so that a pair that is
-    close does not play on its own.
+    Each of its last games that another was in too adds to their distance, so that two snakes of
+    nearly the same rating do not play each other only.
     """
     first = min(free, key=lambda name: played.get(name, 0))
 

@@ -1,4 +1,4 @@
-"""Many games between the same snakes: who meets whom from which seat, and playing it all out."""
+"""Many games between the same snakes: which snakes meet in which seats, and playing all of it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ PATIENCE = 5.0
 def entrants(snakes: Sequence[str], reach: Reach = Reach()) -> list[Entrant]:  # noqa: B008
     """Read snakes as the operator gives them to the arena: ``SOURCE`` or ``LABEL=SOURCE``.
 
-    Equal labels are numbered. An address that stands in a URL counts as allowed, besides ``reach``.
+    Equal labels are numbered. An address in a URL counts as allowed, besides ``reach``.
 
     >>> [entrant.label for entrant in entrants(["random", "mine=http://host/?a=b", "random"])]
     ['random', 'mine', 'random (2)']
@@ -182,7 +182,7 @@ def match_schedule(per_game: int, seed: int, first: int = 0) -> Iterator[Fixture
 
 
 Announce = Callable[[str, Board | Turn | None], None]
-"""Who is told of all games while they are played: a game's id, and its first position, a turn, or
+"""Called for all games while they are played: with a game's id, and its first position, a turn, or
 None when it is over."""
 
 
@@ -213,9 +213,9 @@ def play_fixtures(
     """Play ``fixtures``, ``jobs`` games at a time; results come as they end.
 
     Every job is a process: snakes in one game never wait for those in another. ``announce`` is
-    called in this process, from a thread of its own; even one job is then played elsewhere, for
-    whoever is told has work to do here. A game is begun when it is its turn, so the schedule may be
-    without an end: whoever closes this waits only for the games that are being played.
+    called in this process, from a thread of its own; even one job is then played elsewhere,
+    since ``announce`` has work to do here. A game is begun when it is its turn, so the schedule may
+    be endless: closing this generator waits only for the games that are being played.
     """
     if jobs == 1 and announce is None:
         yield from (play_fixture(setup, fixture, replays) for fixture in fixtures)
@@ -239,7 +239,7 @@ def play_fixtures(
 
 @contextlib.contextmanager
 def open_pool(jobs: int, announce: Announce | None = None) -> Iterator[Pool]:
-    """Processes for `play_in_pool`, of whose games ``announce`` is told from a thread here."""
+    """Processes for `play_in_pool`, whose games are announced from a thread here."""
     context = multiprocessing.get_context("spawn")
     with _relayed(announce, context) as listen, Pool(jobs, context, listen) as pool:
         yield pool
@@ -247,7 +247,7 @@ def open_pool(jobs: int, announce: Announce | None = None) -> Iterator[Pool]:
 
 @contextlib.contextmanager
 def _relayed(announce: Announce | None, context: SpawnContext) -> Iterator[tuple[Any, ...]]:
-    """What the processes of a pool are told (`_begin_process`), so that they announce here."""
+    """What the processes of a pool are given (`_begin_process`), so that they announce here."""
     if announce is None:
         yield (None,)
         return
@@ -293,7 +293,7 @@ def _give_up(number: int, frame: FrameType | None) -> None:
 class Pool(ProcessPoolExecutor):
     """Processes that play games (`play_in_pool`) and that Ctrl-C does not reach.
 
-    Whoever started them says when to end.
+    The process that started them says when to end.
     """
 
     def __init__(
@@ -406,7 +406,7 @@ async def _play(setup: Setup, fixture: Fixture, game_id: str, tell: Tell | None)
 def _play_bounded(
     setup: Setup, fixture: Fixture, game_id: str, reasons: bool, tell: Tell | None
 ) -> GameRecord:
-    """A game without a referee: nobody can be late, and a snake that raises ends the tournament."""
+    """A game without a referee: no snake can be late, and one that raises ends the tournament."""
     conditions = Conditions(
         width=setup.width,
         height=setup.height,
@@ -450,7 +450,7 @@ def _play_bounded(
 async def open_players(
     seated: Sequence[Entrant], timeout: float, seed: int
 ) -> AsyncIterator[list[Player]]:
-    """Who plays for these entrants, in seat order; ``timeout`` is in seconds."""
+    """The players for these entrants, in seat order; ``timeout`` is in seconds."""
     async with contextlib.AsyncExitStack() as stack:
         players: list[Player] = []
         for seat, entrant in enumerate(seated):

@@ -12,7 +12,7 @@ PLACES = (
     Path(__file__).parents[1] / "deployment",
     Path(__file__).parents[3] / "deployment",
 )
-"""Where the templates and the list of packages stand: in an installation, in a checkout."""
+"""Where the templates and the list of packages are: in an installation, in a checkout."""
 
 
 def deployment_file(name: str) -> Path:

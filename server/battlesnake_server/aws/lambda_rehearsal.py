@@ -1,10 +1,10 @@
-"""AWS on this machine, as far as a snake on Lambda needs it: nobody pays, nothing leaves.
+"""AWS on this machine, as far as a snake on Lambda needs it: it costs nothing, and nothing leaves.
 
 S3, IAM, CloudFormation and Lambda's own API are moto's. The function is run here, as Lambda does
 it: a process that unpacks the code, and a new one for the next request after the code has changed.
-In front of it stands a web server that makes events of requests, in place of API Gateway, which
+In front of it a web server makes events of requests, in place of API Gateway, which
 moto's CloudFormation does not make. The layer is an empty one: the function runs in this Python
-environment, so a rehearsal does not tell what a layer lacks.
+environment, so a rehearsal does not show what a layer lacks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TASK = "/var/task"
 
 
 class RehearsedAccount:
-    """An account that is played here; used as a context manager, or closed by `close`."""
+    """A simulated account; used as a context manager, or closed by `close`."""
 
     def __init__(self) -> None:
         import boto3
@@ -175,7 +175,7 @@ class _Instance:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is for whoever rehearses
+            start_new_session=True,  # Ctrl-C is for the rehearsal alone
         )
 
 

@@ -1,4 +1,4 @@
-"""``python -m battlesnake_server.aws.layer``: the live snake and its packages as a layer of AWS Lambda.
+"""``python -m battlesnake_server.aws.layer``: a live snake and its packages as an AWS Lambda layer.
 
 The packages are those of ``deployment/server/requirements-lambda.txt``, compared with their hashes
 and fetched for Lambda's system, whatever this one is; our own are those of this installation.
@@ -35,7 +35,7 @@ LIMIT = 250 << 20
 """Bytes that Lambda allows a function and its layers unpacked."""
 
 NOT_ASKED_FOR = re.compile(r"/(tests?|testing|f2py|include|typing/tests|bin)/|\.pyi$")
-"""What packages bring along and nobody imports while a snake plays."""
+"""What packages bring along and a playing snake never imports."""
 
 
 class LayerError(ValueError):
@@ -137,7 +137,7 @@ def _tree(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Build the layer and tell its size."""
+    """Build the layer and print its size."""
     parser = Parser(
         prog="python -m battlesnake_server.aws.layer",
         description="Build the layer that `battlesnake-gym deploy --layer` takes.",

@@ -29,11 +29,12 @@ def parser() -> Parser:
     add = parser.add_argument
     add("bundle", metavar="BUNDLE", help="the file that `battlesnake-gym pack` wrote")
     add("--name", default=DEFAULT_NAME, help="of the stack and the function")
-    add("--color", default="", help="#rrggbb; this and the next three go before the bundle's")
+    add("--color", default="", help="#rrggbb; this and the next three replace the bundle's")
     add("--head", default="", help="name of the head")
     add("--tail", default="", help="name of the tail")
     add("--author", default="", help="your name on play.battlesnake.com")
-    add("--budget-email", default="", metavar="ADDRESS", help="who is told at 90 %% of the budget")
+    add("--budget-email", default="", metavar="ADDRESS",
+        help="where to send a mail at 90 %% of the budget")  # fmt: skip
     add("--budget", type=int, default=10, metavar="DOLLARS", help="US dollars a month")
     add("--endpoint", default="", metavar="NAME", help="a SageMaker endpoint that is asked for "
         "each move; the bundle plays where it does not answer")  # fmt: skip
@@ -41,11 +42,11 @@ def parser() -> Parser:
         "which may publish the snake, and the network for its jobs")  # fmt: skip
     add("--bucket", metavar="NAME", help="a bucket that is there, for the uploads (default: one "
         "is made)")  # fmt: skip
-    add("--layer", type=Path, metavar="FILE", help="the packages, as `python -m battlesnake_server.aws.layer` "
-        "built them before")  # fmt: skip
+    add("--layer", type=Path, metavar="FILE", help="the packages, as built before by "
+        "`python -m battlesnake_server.aws.layer`")  # fmt: skip
     add("--link", action="store_true", help="upload only, and print a link to the console's form, "
         "filled in")  # fmt: skip
-    add("--rehearse", action="store_true", help="make it in an account played on this machine, "
+    add("--rehearse", action="store_true", help="make it in an account simulated on this machine, "
         "ask it for a move, and take it away")  # fmt: skip
     return parser
 
@@ -54,7 +55,7 @@ def check(options: argparse.Namespace) -> None:
     """Raise ``ValueError`` where an option cannot be: before AWS is asked for anything."""
     check_name(options.name)
     if not is_bundle(options.bundle) or options.bundle.endswith(".json"):
-        raise ValueError(f"{options.bundle} is no bundle; pack it first: battlesnake-gym pack")
+        raise ValueError(f"{options.bundle} is not a bundle; pack it first: battlesnake-gym pack")
     Bundle.open(options.bundle)
     looks = {name: getattr(options, name) for name in ("color", "head", "tail", "author")}
     check_looks({name: value for name, value in looks.items() if value})
@@ -63,7 +64,7 @@ def check(options: argparse.Namespace) -> None:
             f"{options.layer} is not there; python -m battlesnake_server.aws.layer builds it"
         )
     if options.everything and options.rehearse:
-        raise ValueError("--everything cannot be rehearsed: what plays AWS knows no nested stacks")
+        raise ValueError("--everything cannot be rehearsed: the simulated AWS has no nested stacks")
     if options.everything and options.endpoint:
         raise ValueError("--endpoint belongs to a snake alone; leave --everything out")
 

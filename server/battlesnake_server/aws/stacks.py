@@ -129,7 +129,7 @@ class Account:
                 raise StackError(f"CloudFormation refuses the stack: {error}") from error
         found = self._settled(name)
         if found is None or found["StackStatus"] not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
-            why = "; ".join(self._failures(name)) or "no reason is told"
+            why = "; ".join(self._failures(name)) or "no reason was given"
             raise StackError(f"the stack {name} was not made: {why}")
         return {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", [])}
 

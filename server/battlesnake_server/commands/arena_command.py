@@ -1,4 +1,4 @@
-"""``battlesnake-gym arena``: let snakes play, and tell who is stronger."""
+"""``battlesnake-gym arena``: let snakes play, and show which is stronger."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def main(argv: list[str] | None = None) -> int:
 def interruptible() -> Iterator[None]:
     """Within, the first SIGINT or SIGTERM is a ``KeyboardInterrupt``, and no other follows.
 
-    Whoever stops services sends SIGTERM; processes that play games must not outlive this one. Who
-    presses Ctrl-C again does not disturb the end, which is the whole process's.
+    Service managers send SIGTERM; processes that play games must not outlive this one. A second
+    Ctrl-C does not disturb the end, which is the whole process's.
     """
     interrupted = False
     stops = (signal.SIGINT, signal.SIGTERM)
@@ -197,7 +197,7 @@ def check(setup: Setup) -> None:
             asyncio.run(check_answers(entrant.source, entrant.reach))
         elif entrant.trained:
             Policy.load(entrant.policy).check_size(setup.width, setup.height)
-            local_factory(entrant)  # rules that are none are refused now
+            local_factory(entrant)  # broken rules are refused now
         else:
             local_factory(entrant)
 
@@ -312,7 +312,7 @@ def parser() -> Parser:
         "NAME@POSITIONS keeps its own")  # fmt: skip
     add("--milliseconds", type=float, default=argparse.SUPPRESS, metavar="MS",
         help="searching snakes think for MS milliseconds of CPU time a move, however busy the "
-        "machine is, and nobody is late")  # fmt: skip
+        "machine is, and no answer is late")  # fmt: skip
     add("--per-game", type=int, help="snakes in a game; 2 is a round-robin of duels (default: all)",
         default=argparse.SUPPRESS)  # fmt: skip
     add("--width", type=int, default=11, help="columns")
@@ -333,7 +333,7 @@ def parser() -> Parser:
     add("--resume", action="store_true", help="go on with the last tournament of this set-up")
     add("--json", action="store_true", help="print the results as JSON")
     add("--web", action="store_true", help="pages with results, games and a board to play on until "
-        "interrupted; keeps replays in the folder replays unless told otherwise")  # fmt: skip
+        "interrupted; keeps replays in the folder replays, or that of --replays")  # fmt: skip
     add("--host", default="127.0.0.1", help="address of the pages")
     add("--allow-host", action="append", default=[], metavar="NAME",
         help="a host name by which the pages may be asked for, besides addresses and this "

@@ -30,7 +30,7 @@ from battlesnake_server.replays import fetched_games
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Coach on a game or a folder; the exit status tells whether the snake has learned since.
+    """Coach on a game or a folder; the exit status says whether the snake has learned since.
 
     It is 0 where the snake as it is now masters all that it lost, 1 where not, 2 for a wrong call.
     """
@@ -75,7 +75,7 @@ def _lessons(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, Lesson
         except ReplayError as error:
             if alone:
                 raise
-            sys.stderr.write(f"passed over: {error}\n")
+            sys.stderr.write(f"skipped: {error}\n")
             continue
         found = None if replay.game.solo else lesson(replay, snake_id, analyst)
         if found is not None:
@@ -121,7 +121,7 @@ def _reasons(found: Lesson, name: str) -> list[str]:
     if decision is None or not decision.reasons:
         decision, how = _asked_again(found, name), "say now"
     if decision is None:
-        return [f"  No reasons are recorded, and {name!r} is no snake that could be asked again "
+        return [f"  No reasons are recorded, and {name!r} is not a snake that can be asked again "
                 "(--strategy names one)."]  # fmt: skip
     return [f"  What its rules {how}:", textwrap.indent(explain(decision), "    ")]
 
@@ -171,7 +171,7 @@ def _practise(lessons: list[tuple[Path, Replay, Lesson]], options: argparse.Name
             snakes.make(options.snake)
         except ValueError:
             sys.stdout.write(
-                f"{options.snake!r} is no snake of this machine; put them to yours: "
+                f"{options.snake!r} is not a snake of this machine; put them to yours: "
                 f"battlesnake-gym scenarios {target} --url http://...\n"
             )
             return 1
@@ -188,8 +188,8 @@ def parser() -> Parser:
     """The command's options."""
     parser = Parser(
         prog="battlesnake-gym coach",
-        description="Walk back from a death to the last move that would have saved the snake, tell "
-        "what its rules said there, keep the position as a scenario, and ask the snake anew.",
+        description="Walk back from a death to the last move that would have saved the snake, show "
+        "what its rules said there, keep the position as a scenario, and ask the snake again.",
         epilog="exit status: 0 where the snake masters all now, 1 where not, 2 for a wrong call. "
         "Example: battlesnake-gym coach replays --snake mine",
     )

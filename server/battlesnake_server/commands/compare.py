@@ -53,32 +53,32 @@ def find(place: str, s3: Any = None) -> Iterator[tuple[str, list[Row]]]:
 
 
 def summary(rows: Sequence[Row]) -> dict[str, float]:
-    """What the table tells of a run; NaN for what it does not have."""
-    told = {}
+    """A run's figures in the table; NaN for what it does not have."""
+    figures = {}
     last = rows[-max(1, len(rows) // 10) :]
     for name, column in NUMBERS.items():
         values = [row.get(column, math.nan) for row in (last if name in MEANS else rows)]
         known = [value for value in values if not math.isnan(value)]
-        told[name] = math.nan
+        figures[name] = math.nan
         if known:
-            told[name] = sum(known) / len(known) if name in MEANS else known[-1]
-    told["minutes"] /= 60
-    return told
+            figures[name] = sum(known) / len(known) if name in MEANS else known[-1]
+    figures["minutes"] /= 60
+    return figures
 
 
 def table(runs: dict[str, dict[str, float]]) -> str:
-    """One line a run, the best first: by Elo, and where there is none by reward."""
+    """One line a run, the best first: by Elo, or without one by reward."""
     width = max(len("run"), *map(len, runs))
     lines = [f"{'run':<{width}}" + "".join(f"{name:>12}" for name in NUMBERS)]
-    for name, told in sorted(runs.items(), key=lambda item: _rank(item[1])):
-        numbers = (_shown(told[column], column) for column in NUMBERS)
+    for name, figures in sorted(runs.items(), key=lambda item: _rank(item[1])):
+        numbers = (_shown(figures[column], column) for column in NUMBERS)
         lines.append(f"{name:<{width}}" + "".join(f"{number:>12}" for number in numbers))
     return "\n".join(lines) + "\n"
 
 
-def _rank(told: dict[str, float]) -> tuple[float, ...]:
+def _rank(figures: dict[str, float]) -> tuple[float, ...]:
     return tuple(
-        -(-math.inf if math.isnan(told[name]) else told[name]) for name in ("elo", "reward")
+        -(-math.inf if math.isnan(figures[name]) else figures[name]) for name in ("elo", "reward")
     )
 
 
@@ -141,7 +141,7 @@ def parser() -> Parser:
     parser = Parser(
         prog=PROG,
         description="Compare experiments in one table, whatever machine they ran on: turns, "
-        "minutes, reward and length of the last tenth, Elo. The best stands first.",
+        "minutes, reward and length of the last tenth, Elo. The best comes first.",
         epilog="Example: battlesnake-gym compare runs s3://BUCKET/policy-training-2026-01-01",
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="runs/NAME, a folder of runs, or an "
@@ -163,10 +163,10 @@ def main(argv: list[str] | None = None) -> int:
         return refuse(PROG, error)
     if options.json:
         plain = {
-            name: {key: None if math.isnan(value) else value for key, value in told.items()}
-            for name, told in runs.items()
+            name: {key: None if math.isnan(value) else value for key, value in figures.items()}
+            for name, figures in runs.items()
         }
-        write_json([{"run": name} | told for name, told in plain.items()])
+        write_json([{"run": name} | figures for name, figures in plain.items()])
     else:
         sys.stdout.write(table(runs))
     return 0

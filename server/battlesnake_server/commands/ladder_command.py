@@ -1,4 +1,4 @@
-"""``battlesnake-gym ladder``: where a snake stands among snakes of known strength."""
+"""``battlesnake-gym ladder``: a snake's rating among snakes of known strength."""
 
 from __future__ import annotations
 
@@ -206,14 +206,14 @@ def _listing(ladder: Ladder, as_json: bool) -> str:
 
 
 def _report(label: str, placing: Placing, as_json: bool) -> str:
-    """Where the snake stands, and its points against each rung that it met."""
+    """The snake's rating, and its points against each rung that it met."""
     placement = placing.placement
     rows = {}
     for meeting in placement.met:
         pairs = sum(meeting.pairs)
         rows[meeting.other] = 2 * pairs, float(OUTCOMES @ meeting.pairs) / pairs
     if as_json:
-        told = asdict(placement) | {
+        report = asdict(placement) | {
             "snake": label,
             "snakes": placing.ladder.snakes,
             "met": [
@@ -221,7 +221,7 @@ def _report(label: str, placing: Placing, as_json: bool) -> str:
                 for name, (games, score) in rows.items()
             ],
         }
-        return json.dumps(told, indent=2) + "\n"
+        return json.dumps(report, indent=2) + "\n"
     elo = {rung.name: rung.elo for rung in placing.ladder.rungs}
     kind = "duels" if placing.ladder.snakes == 2 else f"games of {placing.ladder.snakes}"
     lines = [f"{label}: {placement} in {placement.games} {kind}"]
@@ -236,7 +236,7 @@ def parser() -> Parser:
     """The command's options."""
     parser = Parser(
         prog="battlesnake-gym ladder",
-        description="Tell a snake's Elo by games against snakes whose Elo is known and does not "
+        description="Measure a snake's Elo by games against snakes whose Elo is known and does not "
         "move: simple ones, and a frozen search with 10 to 50,000 positions a move. Without a "
         "snake, print that ladder.",
         epilog="example: battlesnake-gym ladder minimax --milliseconds 5 --minutes 3",

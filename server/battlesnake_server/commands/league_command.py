@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {REST}\n")
         return 130
-    except ValueError as error:  # a port that is taken, an address that nobody can listen on
+    except ValueError as error:  # a port that is taken, an address that cannot be listened on
         return refuse("battlesnake-gym league", error)
     except (OSError, SQLAlchemyError) as error:  # a full disk, a database that has gone
         sys.stderr.write(f"battlesnake-gym league: {first_line(error)}; {REST}\n")
@@ -162,7 +162,7 @@ class LeaguePlayers:
         }
 
     def ailments(self, names: Sequence[str]) -> list[str]:
-        """What ails these snakes, all asked at once; "" for who is well."""
+        """What is wrong with these snakes, all asked at once; "" for those that are well."""
 
         async def ask() -> list[str]:
             return await asyncio.gather(*(self._ailment(name) for name in names))
@@ -254,7 +254,7 @@ def parser() -> Parser:
     add = parser.add_argument
     add("file", nargs="?", type=Path, metavar="FILE", help="the league's file (YAML)")
     add("--example", action="store_true", help="print a file to begin with")
-    add("--check", action="store_true", help="tell how every snake is, and play nothing")
+    add("--check", action="store_true", help="print how every snake is, and play nothing")
     add("--games", type=positive, default=None, metavar="N", help="end after N games")
     add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
     add("--replays", type=Path, default=DEFAULT_REPLAYS, metavar="DIR", help="where games are kept")

@@ -38,8 +38,8 @@ def parser() -> Parser:
     """The command's options."""
     parser = Parser(
         prog=PROG,
-        description="Tell of all training runs in a folder: what differs in their settings, how "
-        "they stand, how strong they are. They are only looked at: what runs goes on.",
+        description="Show all training runs in a folder: what differs in their settings, their "
+        "state, how strong they are. They are only looked at: what runs goes on.",
         epilog="Examples: battlesnake-gym runs --web; battlesnake-gym runs runs/NAME --report",
     )
     add = parser.add_argument
@@ -54,7 +54,7 @@ def parser() -> Parser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Tell of runs; returns 2 where there is no such folder."""
+    """Show runs; returns 2 where there is no such folder."""
     options = parser().parse_args(argv)
     try:
         runs = Runs(options.folder)

@@ -20,7 +20,7 @@ from battlesnake_server.strategies import CAREFUL
 
 THREADS_QUICK = 8
 """Usual moves answered at once by snakes that answer as soon as they can. Only networks run beside
-each other; more threads would serve nobody sooner, and some much later."""
+each other; more threads would serve no request sooner, and some much later."""
 
 THREADS = 128
 """Usual moves answered at once by snakes that take their time: most threads wait for a search."""
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         return refuse("battlesnake-gym serve", error)
     if arguments.dev:
         logging.basicConfig(level=logging.INFO)
-        # Without Werkzeug's debugger: it would run code for whoever reaches the port.
+        # Without Werkzeug's debugger: it would run code for anyone who reaches the port.
         app.run(arguments.host, arguments.port, debug=True, use_debugger=False, threaded=True)
     else:
         address = f"{arguments.host}:{arguments.port}"
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _check_free(host: str, port: int) -> None:
-    """Raise ``ValueError`` where nobody can listen there: before gunicorn tries it again and again.
+    """Raise ``ValueError`` where the port is not free: before gunicorn tries it again and again.
 
     The child that Flask's reloader starts is handed a socket, which is already bound.
     """
@@ -142,7 +142,7 @@ def parser() -> Parser:
         help="let the search think on, on one core, while it waits for the rivals",
     )
     parser.add_argument(
-        "--reasons", action="store_true", help="tell an arena the reasons of every move"
+        "--reasons", action="store_true", help="send an arena the reasons of every move"
     )
     parser.add_argument(
         "--dev", action="store_true", help="reload on changes, and show the games on /debug"

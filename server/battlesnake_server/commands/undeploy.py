@@ -1,4 +1,4 @@
-"""``battlesnake-gym undeploy``: take away what ``deploy`` made, and tell what stays."""
+"""``battlesnake-gym undeploy``: take away what ``deploy`` made, and list what stays."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def parser() -> Parser:
     parser = Parser(
         prog=PROG,
         description="Take a snake away that `battlesnake-gym deploy` put on AWS: its stack and its "
-        "bucket. What is kept is told.",
+        "bucket. What is kept is printed.",
     )
     parser.add_argument("--name", default=DEFAULT_NAME, help="of the stack")
     return parser

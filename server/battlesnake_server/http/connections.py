@@ -68,7 +68,7 @@ async def serve(
 
 
 async def _listen(hub: Hub, listener: socket.socket, talk_for: TalkFor | None) -> asyncio.Server:
-    # So many are accepted at once, before anybody is answered; the others wait in the kernel.
+    # Up to 32 are accepted at once, before any is answered; the others wait in the kernel.
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(hub, talk_for), sock=listener, backlog=32)
     listener.listen(2048)
@@ -274,7 +274,7 @@ class Connection(asyncio.Protocol):
     def _stay_with_http1(self, method: bytes, rest: bytes) -> None:
         """Read on where a client offers another protocol, as Java's does: it need not be taken.
 
-        The parser would read no body then, so a new one is told the same without the offer.
+        The parser would read no body then, so a new one reads the same without the offer.
         """
         head = [b"%s %s HTTP/1.1" % (method, self._url)]
         head += [name + b": " + value for name, value in self._headers if name not in OFFERS]
@@ -321,7 +321,7 @@ class Connection(asyncio.Protocol):
             hub.wait(self, hub.idle, hub.limits.idle_seconds)
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Say that this is no request, unless an answer is under way; then read on for a moment.
+        """Say that this is not a request, unless an answer is under way; then read on for a moment.
 
         A connection that is closed with something unread takes the answer with it.
         """

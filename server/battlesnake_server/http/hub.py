@@ -47,7 +47,7 @@ class Limits:
 
 
 class Client:
-    """The other side of one request: it leaves at most once, and any thread may ask or tell."""
+    """The other side of one request: it leaves at most once; any thread may ask whether it has."""
 
     __slots__ = ("_tell", "gone")
 

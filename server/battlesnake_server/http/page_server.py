@@ -39,7 +39,7 @@ class PageServer:
     """Answers on ``listener`` for a WSGI application, from `start` to `stop`.
 
     ``names`` are hosts that requests may name besides addresses and this machine; ``events`` talks
-    to websockets, of which there are none without it; ``threads`` make answers.
+    to websockets, which need it; ``threads`` make answers.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class PageServer:
             self._thread.join()
 
     def stop(self) -> None:
-        """Answer nobody any more."""
+        """Answer no more requests."""
         with contextlib.suppress(RuntimeError):  # it has stopped before
             self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()

@@ -26,7 +26,7 @@ class Threads:
     Starting one takes as long as the others let it. Work goes to the one that was busy last, so
     that no more of them are used than are busy at once: each keeps some memory of what it has done.
     Each calls ``begin`` first. They are daemons, so that work which hangs does not keep the
-    process, and end when `close` is called or nobody knows of this object any more.
+    process, and end when `close` is called or nothing refers to this object any more.
     """
 
     def __init__(self, name: str, most: int, *, ready: int = 0, begin: Work = lambda: None) -> None:
@@ -84,7 +84,7 @@ def _run(threads: weakref.ref[Threads], inbox: Inbox, begin: Work) -> None:
     begin()
     while (work := inbox.get()) is not None:
         work()
-        del work  # what it holds shall not wait here for the next one
+        del work  # what it holds must not wait here for the next one
         if (known := threads()) is None:
             return
         known.next(inbox)

@@ -58,11 +58,11 @@ class Websocket(asyncio.Protocol):
 
     @property
     def gone(self) -> bool:
-        """Whether there is nobody left to talk to."""
+        """Whether the client has left, or the server stops."""
         return self._transport.is_closing() or self._hub.stopping
 
     async def send(self, text: str) -> None:
-        """Send once what was sent before is read; raises ``ConnectionError`` when nobody reads."""
+        """Send once what was sent before is read; ``ConnectionError`` when the client has left."""
         await self._is_read.wait()
         if self._transport.is_closing():
             raise ConnectionResetError

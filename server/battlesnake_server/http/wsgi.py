@@ -45,7 +45,7 @@ class Lane:
         status, headers, body = GONE, TEXT, b"you have left"
         if not request.client.gone:
             status, headers, body = ask(self._application, request)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: too late for everybody
+        with contextlib.suppress(RuntimeError):  # the loop is closed: too late for any answer
             loop.call_soon_threadsafe(self._hand_over, answer, status, headers, body)
 
     def _hand_over(self, answer: Answer, status: str, headers: Headers, body: bytes) -> None:

@@ -6,16 +6,17 @@ The configuration, all of it optional; without a snake or a policy the one that 
 
 =============  ==================================================================================
 ``SNAKE``      name of a snake (`battlesnake-gym snakes` lists them), or the path of a bundle, whose
-               looks then stand in for those that are not given
+               looks then replace those that are not given
 ``POLICY``     path of a ``policy.onnx``; instead of ``SNAKE``
 ``ENDPOINT``   name of a SageMaker endpoint that is asked before the snake
 ``FILTERS``    names of move filters that overrule the policy, in order; the one that ships has
                those of a careful snake anyway
-``RULES``      path of a file with rules over the policy (`battlesnake_heuristics.handwritten.own_rules`)
+``RULES``      path of a file with rules over the policy, as
+               `battlesnake_heuristics.handwritten.own_rules` reads them
 ``COLOR``      ``#rrggbb``; ``HEAD`` and ``TAIL`` name the looks, ``AUTHOR`` the player
 ``PONDER``     true lets a search think on one core while it waits for the next move; in the
                environment 1 or 0
-``REASONS``    true tells the reasons of every move in its answer, for an arena to keep
+``REASONS``    true adds the reasons of every move to its answer, for an arena to keep
 ``DEBUG``      true adds the page ``/debug``; never in production
 =============  ==================================================================================
 
@@ -65,14 +66,14 @@ log = logging.getLogger(__name__)
 
 
 def create_app(config: Mapping[str, Any] | None = None) -> Flask:
-    """Build the application; a ``ValueError`` tells at once what is wrong with ``config``."""
+    """Build the application; a ``ValueError`` says at once what is wrong with ``config``."""
     app = Flask(__name__, static_folder=None, template_folder=None)
     config = dict(config or {})
     app.config.from_mapping(DEFAULTS)
     app.config.from_mapping({k.upper(): v for k, v in looks_of(config.get("SNAKE")).items()})
     app.config.from_mapping(config)
     if not re.fullmatch("#[0-9a-fA-F]{6}", app.config["COLOR"]):
-        raise ValueError(f"{app.config['COLOR']!r} is no colour; give one like #3366cc")
+        raise ValueError(f"{app.config['COLOR']!r} is not a colour; give one like #3366cc")
     factory = strategy_factory(
         snake=app.config["SNAKE"],
         policy=app.config["POLICY"],

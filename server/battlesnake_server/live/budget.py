@@ -23,7 +23,7 @@ FORGETTING = 0.8
 class RoundTrip:
     """What one engine observed beyond our own thinking, in seconds; None before the first turn.
 
-    The engine tells in ``latency`` how long it waited for the previous answer; less the time that
+    The engine reports in ``latency`` how long it waited for the previous answer; less the time that
     we know we spent, that is network, queues and parsing on both sides. A slow turn counts at once,
     a fast one only slowly, for the slow ones are what loses games.
     """
@@ -39,7 +39,7 @@ class RoundTrip:
     def observe(self, latency: str) -> None:
         """Read the API's ``latency`` (milliseconds as text) of the previous answer.
 
-        Unreadable and non-positive values are passed over: engines send "" and "0" before they
+        Unreadable and non-positive values are ignored: engines send "" and "0" before they
         have measured anything.
         """
         spent, self._spent = self._spent, None
@@ -72,7 +72,7 @@ def budget(timeout: float, round_trip: float | None) -> float:
 
 
 def _milliseconds(latency: str) -> float | None:
-    """Seconds, or None where the text is no positive number."""
+    """Seconds, or None where the text is not a positive number."""
     try:
         value = float(latency)
     except ValueError:

@@ -1,7 +1,7 @@
 """A snake whose moves come from a SageMaker endpoint, with another that steps in.
 
 The endpoint takes the body of a ``/move`` request and answers the move, as ours do on
-``/invocations`` (``deployment/cloudformation/endpoint.yaml``). Who asks needs
+``/invocations`` (``deployment/cloudformation/endpoint.yaml``). The caller needs
 ``sagemaker:InvokeEndpoint``, and boto3.
 """
 
@@ -65,7 +65,7 @@ def before(factory: Factory, name: str) -> Factory:
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
     except ModuleNotFoundError as error:
-        raise ValueError(f"the endpoint {name!r} is asked by boto3: pip install boto3") from error
+        raise ValueError(f"the endpoint {name!r} needs boto3: pip install boto3") from error
     waits = Config(connect_timeout=SECONDS, read_timeout=SECONDS, retries={"total_max_attempts": 1})
     try:
         runtime = boto3.client("sagemaker-runtime", config=waits)

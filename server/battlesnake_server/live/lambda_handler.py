@@ -1,8 +1,8 @@
 """The live snake on AWS Lambda, behind API Gateway: HTTP API, REST API or a function URL.
 
-Name ``battlesnake_server.live.lambda_handler.handler`` as the function's handler, and its snake in the
-environment (`battlesnake_server.live.app.from_environment`). ``docs/hosting.md`` tells what a snake loses
-there.
+Name ``battlesnake_server.live.lambda_handler.handler`` as the function's handler, and its snake in
+the environment (`battlesnake_server.live.app.from_environment`). ``docs/hosting.md`` says what a
+snake loses there.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Metrics:
         )
         self.unread_fields = Counter(
             "battlesnake_unread_fields",
-            "Parts of requests that could not be read and were passed over.",
+            "Parts of requests that could not be read and were ignored.",
             registry=self.registry,
         )
         games = Gauge("battlesnake_games_alive", "Games being played.", registry=self.registry)

@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 class LiveSnake:
     """Plays any number of games at once; every public method may be called from any thread.
 
-    ``quick`` tells whether its strategies answer as soon as they can, in milliseconds. If
+    ``quick`` says whether its strategies answer as soon as they can, in milliseconds. If
     ``watched``, the sessions keep what was last seen and said; otherwise that would only be memory
-    that somebody else's large requests could fill. If it ``ponders``, it thinks on while it waits.
+    that a stranger's large requests could fill. If it ``ponders``, it thinks on while it waits.
 
-    Raises ``ValueError`` where it is to ponder and does not search.
+    Raises ``ValueError`` where it ``ponders`` and does not search.
     """
 
     def __init__(self, factory: Factory, *, watched: bool = False, ponders: bool = False) -> None:
@@ -61,7 +61,7 @@ class LiveSnake:
         """Answer a move that was asked for at ``arrived`` (`time.perf_counter`) by ``client``.
 
         Raises `BoardError` where the board's size or ``you`` cannot be read. All else that cannot
-        is passed over: counted, and logged once a game.
+        is ignored: counted, and logged once a game.
         """
         session = self.sessions.get(key)
         unread: list[str] = []
@@ -76,7 +76,7 @@ class LiveSnake:
             log.warning("%s: %s, and maybe more; played without", session.name, unread[0])
         with self._ponderer.quiet():
             decision = self._thinker.decide(session, board, arrived, client or Client())
-        # On a larger board than games have, nobody knows how soon a search stops.
+        # On a larger board than games have, it is not known how soon a search stops.
         if self._ponders and isinstance(session.strategy, Search) and is_ordinary(board):
             self._ponderer.ponder(session.strategy, board, decision)
         if self._watched:

@@ -64,7 +64,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self.handle_exit(sig, frame)
 
     def run(self) -> None:
-        """Serve until told to stop; after that no signal disturbs the leaving."""
+        """Serve until a signal asks it to stop; after that no signal disturbs the leaving."""
         asyncio.set_event_loop(self.loop)
         self.loop.run_until_complete(self._serve())
         # The master repeats what the terminal said, and it may be late.
@@ -103,7 +103,7 @@ def _keep_little_memory() -> None:
 
     A search takes 16 MB for each move. Left to itself the library soon keeps some of them for every
     thread that has searched, which comes to a gigabyte on two cores. And it gives threads arenas of
-    their own, eight for each core, whose gaps nobody else fills: with those memory grows for hours.
+    their own, eight for each core, whose gaps no other fills: with those memory grows for hours.
     """
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)

@@ -15,13 +15,13 @@ from battlesnake_server.http.threads import Threads, stand_back
 from battlesnake_server.live.budget import DEFAULT_TIMEOUT
 
 LONGEST = 2.0
-"""Of a game's timeouts: the others have answered by then, or nobody asks for another move."""
+"""Of a game's timeouts: the others have answered by then, or no other move is asked for."""
 
 log = logging.getLogger(__name__)
 
 
 class Ponderer:
-    """Ponders over the move that was answered last, on one core, while nobody asks for another.
+    """Ponders over the move that was answered last, on one core, until another is asked for.
 
     A search that ponders looks up some fifty times a second, and so gives up within 20 ms.
     """
@@ -35,7 +35,7 @@ class Ponderer:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Nobody ponders meanwhile."""
+        """Ponder nothing meanwhile."""
         with self._lock:
             self._asking += 1
         try:
@@ -64,7 +64,7 @@ class Ponderer:
                 search.ponder(board, decision, LONGEST * timeout)
             except Exception:  # the thread is there for the next one
                 if not self._failed:
-                    log.exception("pondering failed, and is not told of again")
+                    log.exception("pondering failed; later failures are not logged")
                 self._failed = True
             finally:
                 STOP.reset(before)

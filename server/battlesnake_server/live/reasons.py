@@ -1,8 +1,9 @@
-"""Why a snake moves as it does, told beside the move in its answer to ``/move``.
+"""Why a snake moves as it does, written beside the move in its answer to ``/move``.
 
 ``{"move": "up", "decision": {"scores": ..., "reasons": [...], "line": ...}}``, written as
-`battlesnake_server.frames.thoughts` does. Official engines pass it over; the arena keeps it for its pages. What
-arrives is somebody else's: it is cut to a bounded size, and what is no such thing is left out.
+`battlesnake_server.frames.thoughts` does. Official engines ignore it; the arena keeps it for its
+pages. What arrives was written by a stranger: it is cut to a bounded size, and anything malformed
+is left out.
 """
 
 from __future__ import annotations
@@ -18,38 +19,38 @@ from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_server.frames import thoughts
 
 LONGEST_ANSWER = 1 << 14
-"""Bytes of an answer whose reasons are kept: sixteen times what a careful snake tells."""
+"""Bytes of an answer whose reasons are kept: sixteen times those of a careful snake."""
 
 MOST_REASONS, MOST_SNAKES, LONGEST_LINE = 32, 16, 64
 LONGEST_RULE, LONGEST_NOTE = 60, 200
 
 
 def write(decision: Decision) -> dict[str, Any]:
-    """What an answer tells of a decision."""
+    """The part of an answer that explains a decision."""
     return thoughts(decision)
 
 
 def read(content: bytes) -> Decision | None:
-    """The decision in an answer that `players.parse_move` accepted; None where it tells none.
+    """The decision in an answer that `players.parse_move` accepted; None where it has none.
 
-    >>> told = b'{"move": "up", "decision": {"reasons": [{"rule": "walls", "vetoed": ["left"]}]}}'
-    >>> read(told).reasons
+    >>> answer = b'{"move": "up", "decision": {"reasons": [{"rule": "walls", "vetoed": ["left"]}]}}'
+    >>> read(answer).reasons
     (Reason(rule='walls', vetoed=('left',), scores={}, note=''),)
     >>> read(b'{"move": "up"}')
     """
     if b'"decision"' not in content or len(content) > LONGEST_ANSWER:
         return None
     answer = json.loads(content)
-    told = answer.get("decision")
-    if not isinstance(told, Mapping):
+    decision = answer.get("decision")
+    if not isinstance(decision, Mapping):
         return None
-    reasons = [_reason(item) for item in _items(told, "reasons")[:MOST_REASONS]]
-    line = told.get("line")
+    reasons = [_reason(item) for item in _items(decision, "reasons")[:MOST_REASONS]]
+    line = decision.get("line")
     named = list(line.items())[:MOST_SNAKES] if isinstance(line, Mapping) else []
     return Decision(
         answer["move"],
         tuple(reason for reason in reasons if reason is not None),
-        _scores(told),
+        _scores(decision),
         line={
             plain(snake, LONGEST_RULE): _moves(moves)[:LONGEST_LINE]
             for snake, moves in named
@@ -81,10 +82,10 @@ def _moves(values: list[Any]) -> tuple[str, ...]:
 
 def _scores(parent: Mapping[str, Any]) -> dict[str, float]:
     """Numbers by move; null is what no finite number was."""
-    told = parent.get("scores")
-    if not isinstance(told, Mapping):
+    scores = parent.get("scores")
+    if not isinstance(scores, Mapping):
         return {}
-    return {move: _number(told[move]) for move in MOVES if move in told}
+    return {move: _number(scores[move]) for move in MOVES if move in scores}
 
 
 def _number(value: object) -> float:

@@ -1,4 +1,4 @@
-"""Who may think now: a few at once, the most urgent first, and nobody who has left."""
+"""Who may think now: a few at once, the most urgent first, and no client that has left."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ BUSY_SECONDS = 0.5
 
 
 class NoSeatError(Exception):
-    """There was no seat in time, or nobody is there any more to wait for one."""
+    """There was no seat in time, or its client has left."""
 
 
 class LoadEstimate:
-    """How many are in at once, and were of late: the peak fades by half every second.
+    """How many are in at once, now and recently: the peak fades by half every second.
 
     Used as a context manager: being in counts, and the peak is what entering gives.
     """
@@ -56,10 +56,10 @@ class _Waiter:
 
 
 class Seats:
-    """``count`` seats, of which ``long`` may be taken for as long as somebody likes.
+    """``count`` seats, of which ``long`` may be taken for any length of time.
 
-    Who waits is seated by deadline, the earliest first: a game that allows half a second goes
-    before one that allows ten. Of more than ``most_waiting`` the one with the latest deadline is
+    They are given by deadline, the earliest first: a game that allows half a second goes before
+    one that allows ten. Of more than ``most_waiting`` the one with the latest deadline is
     turned away.
     """
 

@@ -64,7 +64,7 @@ class Sessions:
         self._make = make
         self._clock = clock
         self._lock = threading.Lock()
-        # Ordered by when they were last heard of, so that the idle ones stand in front.
+        # Ordered by when they were last heard of, so that the idle ones come first.
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
 
     def get(self, key: Key) -> Session:

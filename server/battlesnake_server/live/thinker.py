@@ -67,15 +67,15 @@ class Thinker:
 
     ``quick`` ones answer in milliseconds on ordinary boards, and run where they are asked. All
     else runs in threads of their own, so that a slow one can be left behind. With more games than
-    seats the time is shared: by how many asked at once of late, so that the first to come leave
-    something to the others; who gets no seat in time is answered by the fallback. A thread cannot
-    be stopped: a strategy that overruns goes on without a seat, and its game is answered by the
+    seats the time is shared: by how many asked at once recently, so that the first to come leave
+    something to the others; the fallback answers those without a seat in time. A thread cannot be
+    stopped: a strategy that overruns goes on without a seat, and its game is answered by the
     fallback until it is done. A search gives up by itself when it learns that its client has left.
 
-    ``stands_back`` is for servers: strategies get less of the processor than who reads and answers.
+    ``stands_back`` is for servers: threads that read and answer come before strategies.
 
-    Boards larger than any game's have one seat between them, which nobody waits for and which is
-    only free again when the strategy is done, for no strategy knows how long it takes on them.
+    Boards larger than any game's share one seat, for which no request waits; it is free again only
+    when the strategy is done, for no strategy knows how long it takes on them.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ def live_snake() -> LiveSnake:
 
 @blueprint.url_value_preprocessor
 def forget_base_path(endpoint: str | None, values: dict[str, Any] | None) -> None:
-    """The path in front of the API's own is accepted and not looked at."""
+    """The path in front of the API's own is accepted and ignored."""
     if values:
         values.pop("base", None)
 

@@ -1,7 +1,7 @@
 """Analyses that pages show and start: `battlesnake-gym analyse` in the background, one at a time.
 
 The command runs as a process of its own with little priority and writes beside the game; the pages
-read what is there so far. A game whose process is stopped goes on when somebody asks again.
+read what is there so far. A game whose process is stopped goes on when it is asked for again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_WAITING = 32
 """Games that may wait to be analysed."""
 
 MOST_TURNS = 200
-"""Turns that one answer tells; the page asks again for the others."""
+"""Turns in one answer; the page asks again for the others."""
 
 LITTLE = 10
 """What is added to the niceness of the process."""

@@ -1,7 +1,7 @@
 """Games of the official engine: fetched by id or address, and kept as replays of our own form.
 
-``GET /games/ID`` tells of the game, ``GET /games/ID/frames`` gives its positions a page at a time;
-our arena answers the same two. The engine tells no moves: they are found as for a file of the
+``GET /games/ID`` describes the game, ``GET /games/ID/frames`` gives its positions a page at a time;
+our arena answers the same two. The engine gives no moves: they are found as for a file of the
 official command line (`battlesnake_gym.records.official_form`).
 """
 
@@ -60,14 +60,14 @@ def found(source: str, reach: Reach, folder: Path = Path()) -> Path:
 
 
 def _address(source: str) -> tuple[str, str]:
-    """The engine and the id of a game that is no file."""
+    """The engine and the id of a game that is not a file."""
     if _ID.fullmatch(source):
         return OFFICIAL, source
     match = _ADDRESS.fullmatch(source)
     if match is None:
         raise ReplayError(
-            f"there is no file {source!r}, and it is no game of an engine; give a recorded game, "
-            f"an id, or an address like {OFFICIAL}/games/ID"
+            f"there is no file {source!r}, and it is not a game of an engine; give a recorded "
+            f"game, an id, or an address like {OFFICIAL}/games/ID"
         )
     return OFFICIAL if _BOARD.match(source) else match[1], match[2]
 
@@ -107,7 +107,7 @@ async def _get(
         answer = _lowered(json.loads(content))
         return dict(json_fields.mapping(answer, "answer")), len(content)
     except (ValueError, RecursionError) as error:
-        raise ReplayError(f"{address} answers no JSON object") from error
+        raise ReplayError(f"{address} does not answer with a JSON object") from error
 
 
 def _lowered(value: Any) -> Any:
@@ -118,15 +118,15 @@ def _lowered(value: Any) -> Any:
 
 
 def read(answer: dict[str, Any], frames: list[dict[str, Any]], name: str) -> Replay:
-    """The game that an engine told of, keys in lower case; ``name`` is how errors call it."""
+    """The game that an engine sent, keys in lower case; ``name`` is how errors call it."""
     with at_line(name, 0):
-        told = json_fields.child(answer, "game", "")
-        if told.get("status") == "running":
+        sent = json_fields.child(answer, "game", "")
+        if sent.get("status") == "running":
             raise BoardError("the game is still being played; wait for its end")
         if not frames:
             raise BoardError("the game has no frames")
-        head = _head(told)
-        width, height = (json_fields.integer(told, key, "game") for key in ("width", "height"))
+        head = _head(sent)
+        width, height = (json_fields.integer(sent, key, "game") for key in ("width", "height"))
     meter = limits.Meter()
     positions: list[State] = []
     heads: dict[str, tuple[int, int]] = {}
@@ -155,9 +155,9 @@ def _turns(
         yield turn
 
 
-def _head(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The game as a request of the API tells it."""
-    ruleset = json_fields.child(told, "ruleset", "game")
+def _head(sent: Mapping[str, Any]) -> dict[str, Any]:
+    """The game as it is in a request of the API."""
+    ruleset = json_fields.child(sent, "ruleset", "game")
     numbers = {
         key: int(ruleset[key.lower()])
         for key in ("foodSpawnChance", "minimumFood", "hazardDamagePerTurn", "shrinkEveryNTurns")
@@ -167,14 +167,14 @@ def _head(told: Mapping[str, Any]) -> dict[str, Any]:
     if "shrinkEveryNTurns" in numbers:
         settings["royale"] = {"shrinkEveryNTurns": numbers["shrinkEveryNTurns"]}
     return {
-        "id": json_fields.string(told, "id", "game", ""),
+        "id": json_fields.string(sent, "id", "game", ""),
         "ruleset": {
-            "name": ruleset.get("name") or told.get("rulesetname") or "standard",
+            "name": ruleset.get("name") or sent.get("rulesetname") or "standard",
             "settings": settings,
         },
-        "map": ruleset.get("map") or told.get("map") or "standard",
-        "timeout": json_fields.integer(told, "snaketimeout", "game", 500),
-        "source": json_fields.string(told, "source", "game", ""),
+        "map": ruleset.get("map") or sent.get("map") or "standard",
+        "timeout": json_fields.integer(sent, "snaketimeout", "game", 500),
+        "source": json_fields.string(sent, "source", "game", ""),
     }
 
 
@@ -189,9 +189,9 @@ def _position(frame: dict[str, Any], width: int, height: int) -> State:
             latency=str(snake.get("latency") or ""),
             shout=str(snake.get("shout") or ""),
             customizations={
-                key: str(snake[told])
-                for key, told in (("color", "color"), ("head", "headtype"), ("tail", "tailtype"))
-                if snake.get(told)
+                key: str(snake[theirs])
+                for key, theirs in (("color", "color"), ("head", "headtype"), ("tail", "tailtype"))
+                if snake.get(theirs)
             },
         )
         for snake in _snakes(frame)

@@ -1,7 +1,7 @@
 """Recorded games for the viewer, a piece at a time, so that a long game is shown at once.
 
-A `FilmInPieces` plays the game as far as somebody has looked, and keeps its pieces compressed: in memory
-are one position and what is sent. `battlesnake_server.frames` says how a piece is written.
+A `FilmInPieces` plays the game as far as it was asked for, and keeps its pieces compressed: only
+one position and what is sent are in memory. Pieces are written as `battlesnake_server.frames` says.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FilmInPieces:
             texts.append(text)
             size += len(text)
         replay = self._replay
-        told = {
+        head = {
             **frames.header(replay.first),
             "info": {key: str(value) for key, value in replay.info.items()},
             "deaths": [{"turn": on, "id": who, "cause": why} for on, who, why in replay.deaths()],
@@ -65,7 +65,7 @@ class FilmInPieces:
             "more": more,
         }
         self._next = start + len(texts) if more else None
-        text = f'{_dumps(told)[:-1]}, "frames": [{", ".join(texts)}]}}'
+        text = f'{_dumps(head)[:-1]}, "frames": [{", ".join(texts)}]}}'
         return gzip.compress(text.encode(), 6, mtime=0)
 
     def _play(self, board: Board, turns: Iterator[Turn]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The replays under some files and folders, found anew whenever somebody looks."""
+"""The replays under some files and folders, found anew at each look."""
 
 from __future__ import annotations
 

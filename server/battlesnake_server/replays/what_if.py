@@ -32,7 +32,7 @@ class WhatIfBusyError(RuntimeError):
 
 @contextmanager
 def _analyst() -> Iterator[Analyst]:
-    """Somebody who judges positions, two at a time. Raises `WhatIfBusyError` after some seconds."""
+    """A judge of positions, two at a time. Raises `WhatIfBusyError` after some seconds."""
     if not _seats.acquire(timeout=5):
         raise WhatIfBusyError("others look at positions now; try again in some seconds")
     try:
@@ -44,7 +44,8 @@ def _analyst() -> Iterator[Analyst]:
 def branch(board: Board, groups: str) -> tuple[Board, str]:
     """The position after ``groups``, and the groups with the moves that the search chose.
 
-    What the seed would bring is not used: no new food appears. Raises `BoardError`, `WhatIfBusyError`.
+    What the seed would bring is not used: no new food appears. Raises `BoardError` and
+    `WhatIfBusyError`.
     """
     board = board.without_seed()
     played = []

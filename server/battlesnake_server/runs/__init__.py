@@ -1,1 +1,1 @@
-"""Training runs as their folders tell of them: a table, curves, a report. Files are only read."""
+"""Training runs as their folders show them: a table, curves, a report. Files are only read."""

@@ -1,4 +1,4 @@
-"""Curves of runs as what an SVG is made of: whoever draws it puts points into a 1000 by 400 box."""
+"""Curves of runs as what an SVG is made of: points in a box of 1000 by 400."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from battlesnake_server.runs.folder import DEATHS, Run
 WIDTH, HEIGHT = 1000, 400
 
 MOST_POINTS = 250
-"""Of a curve; longer ones are drawn by means of so many pieces."""
+"""Of a curve; longer ones are drawn as the means of this many pieces."""
 
 MOST_RUNS = 8
-"""Drawn at once: more cannot be told apart."""
+"""Drawn at once: more cannot be distinguished."""
 
 
 class Axis(NamedTuple):
@@ -186,7 +186,7 @@ def _points(run: Run, column: str, axis: Axis, span: int) -> _Points:
 
 
 def _pieces(count: int) -> list[range]:
-    """So many rows in at most `MOST_POINTS` pieces, nearly equal."""
+    """Row numbers up to ``count`` in at most `MOST_POINTS` pieces, nearly equal."""
     pieces = min(count, MOST_POINTS)
     return [range(n * count // pieces, (n + 1) * count // pieces) for n in range(pieces)]
 

@@ -1,4 +1,4 @@
-"""One training run as its folder tells of it, looked at again and again while it grows."""
+"""One training run as its folder shows it, looked at again and again while it grows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DEATHS = {
 
 
 class RunStrength(NamedTuple):
-    """Elo on the ladder with its 95 % interval, by so many duels."""
+    """Elo on the ladder with its 95 % interval, and the number of duels."""
 
     elo: float
     low: float
@@ -55,7 +55,7 @@ class WinRate(NamedTuple):
 class RecordedGame(NamedTuple):
     """A recorded game of a run: of which iteration, and after how many minutes of training.
 
-    ``kept`` tells whether the checkpoint is there too, and ``path`` is None where only that is.
+    ``kept`` says whether the checkpoint is there too, and ``path`` is None where only that is.
     """
 
     iteration: int
@@ -88,7 +88,7 @@ class Run:
 
     @property
     def state(self) -> str:
-        """Whether it is `RUNNING`, `STOPPED` by somebody, `DONE` or `DIED`."""
+        """Whether it is `RUNNING`, `STOPPED` by a user, `DONE` or `DIED`."""
         if self._held:
             return RUNNING
         if self._noted is None:
@@ -163,7 +163,7 @@ class Run:
 
     @property
     def on_ladder(self) -> bool:
-        """Whether it is one of those that tell their Elo."""
+        """Whether it is one of those that report their Elo."""
         return "elo" in self.progress.columns
 
     @property
@@ -213,7 +213,7 @@ class Run:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """What the table tells, for programs."""
+        """What the table shows, for programs."""
         strength = self.strength
         return {
             "run": self.name,
@@ -267,13 +267,13 @@ class Runs:
 def differing(runs: Sequence[Run]) -> dict[Path, dict[str, str]]:
     """For each run the settings in which they are not all the same, as it has them.
 
-    One that a run does not have is told as "-". Of a single run nothing differs.
+    One that a run does not have is shown as "-". Of a single run nothing differs.
     """
-    told = [run for run in runs if run.settings]
-    names = dict.fromkeys(name for run in told for name in run.settings)
-    differ = [name for name in names if len({run.settings.get(name, "-") for run in told}) > 1]
+    known = [run for run in runs if run.settings]
+    names = dict.fromkeys(name for run in known for name in run.settings)
+    differ = [name for name in names if len({run.settings.get(name, "-") for run in known}) > 1]
     return {
-        run.path: {name: run.settings.get(name, "-") for name in differ} if run in told else {}
+        run.path: {name: run.settings.get(name, "-") for name in differ} if run in known else {}
         for run in runs
     }
 

@@ -3,7 +3,7 @@
 //   const analysis = new Analysis(player, panel);   // panel: the element with data-address
 //   analysis.tell(frame);                           // shows what is known of a turn
 //
-// server/battlesnake_server/replays/analyses.py tells what is known; server/battlesnake_server/replays/what_if.py plays what was not played.
+// replays/analyses.py answers with what is known; replays/what_if.py plays what was not played.
 
 import { element } from "./board.js";
 import { ARROWS, MOVES, html } from "./thoughts.js";
@@ -18,9 +18,9 @@ const rest = (time) => new Promise((done) => setTimeout(done, time));
 /** What the server answers; raises an error with its words where it refuses. */
 async function ask(address, options) {
   const answer = await fetch(address, options);
-  const told = await answer.json();
-  if (!answer.ok) throw new Error(told.error);
-  return told;
+  const sent = await answer.json();
+  if (!answer.ok) throw new Error(sent.error);
+  return sent;
 }
 
 export class Analysis {
@@ -67,28 +67,28 @@ export class Analysis {
     }
   }
 
-  async follow(told) {
+  async follow(sent) {
     for (;;) {
-      this.take(told);
-      if (told.state !== "running" && this.seen.size >= told.done) return;
-      if (this.seen.size >= told.done) await rest(PAUSE);
-      told = await ask(`${this.panel.dataset.address}?since=${this.seen.size}`);
+      this.take(sent);
+      if (sent.state !== "running" && this.seen.size >= sent.done) return;
+      if (this.seen.size >= sent.done) await rest(PAUSE);
+      sent = await ask(`${this.panel.dataset.address}?since=${this.seen.size}`);
     }
   }
 
-  take(told) {
-    for (const { turn, ...seen } of told.turns) this.seen.set(turn, seen);
-    this.marks = told.marks ?? this.marks;
-    this.ends = told.ends ?? this.ends;
-    this.last = told.last;
-    const total = told.last - told.first + 1;
-    const far = `${told.done} of ${total} turns`;
-    $("analyse").hidden = told.state === "running" || told.state === "done" ||
-      told.state === "unkept" || this.panel.dataset.may !== "true";
+  take(sent) {
+    for (const { turn, ...seen } of sent.turns) this.seen.set(turn, seen);
+    this.marks = sent.marks ?? this.marks;
+    this.ends = sent.ends ?? this.ends;
+    this.last = sent.last;
+    const total = sent.last - sent.first + 1;
+    const far = `${sent.done} of ${total} turns`;
+    $("analyse").hidden = sent.state === "running" || sent.state === "done" ||
+      sent.state === "unkept" || this.panel.dataset.may !== "true";
     this.say({
-      none: told.done ? `Analysed: ${far}.` : "", failed: told.error, unkept: told.error,
+      none: sent.done ? `Analysed: ${far}.` : "", failed: sent.error, unkept: sent.error,
       running: total ? `Analysing: ${far} …` : "Waiting to be analysed …", done: "",
-    }[told.state]);
+    }[sent.state]);
     this.drawGraph();
     this.listMarks();
     this.player.refresh();
@@ -266,7 +266,7 @@ export class Analysis {
     return this.branch?.frame ?? player.game.frames[player.index];
   }
 
-  /** Who plays another move: the selected snake, else the first that lives. */
+  /** The snake that plays another move: the selected one, else the first that lives. */
   get mover() {
     const { selected } = this.player.view;
     return selected ?? this.frame.snakes.findIndex((snake) => !snake.death);
@@ -301,8 +301,8 @@ export class Analysis {
   async show(turn, groups) {
     this.player.pause();
     const address = this.player.turnAddress.replace("/0/FORM", `/${turn}/frame`);
-    const told = await ask(`${address}?if=${groups.join("-")}`);
-    this.branch = { turn, ...told, groups: told.moves.split("-") };
+    const sent = await ask(`${address}?if=${groups.join("-")}`);
+    this.branch = { turn, ...sent, groups: sent.moves.split("-") };
     this.player.refresh();
   }
 

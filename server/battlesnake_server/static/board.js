@@ -287,7 +287,7 @@ export class BoardView {
     });
   }
 
-  /** What the selected snake expects everybody to do from here on. */
+  /** What the selected snake expects every snake to do from here on. */
   drawLine(frame, share) {
     const line = frame.snakes[this.selected]?.next?.line;
     if (!line || share < 1) return [];
@@ -372,7 +372,7 @@ function disc([x, y], radius) {
   return `M${left} ${y.toFixed(3)}a${r} ${r} 0 1 0 ${across} 0a${r} ${r} 0 1 0 -${across} 0z`;
 }
 
-/** A piece of a body between two cells as a path, as wide at its ends as is told. */
+/** A piece of a body between two cells as a path, as wide at its ends as given. */
 function taper([x, y], half, [endX, endY], endHalf) {
   const size = Math.hypot(endX - x, endY - y) || 1;
   const [across, down] = [(y - endY) / size, (endX - x) / size];

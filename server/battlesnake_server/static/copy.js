@@ -1,4 +1,4 @@
-// Buttons that copy the page's address, to be sent to somebody.
+// Buttons that copy the page's address, for sending it on.
 
 for (const button of document.querySelectorAll("button[data-copy]")) {
   const words = button.textContent;

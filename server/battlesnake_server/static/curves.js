@@ -1,4 +1,4 @@
-// Tells the values of curves under the pointer, for charts made by run_parts.html.
+// Shows the values of curves under the pointer, for charts made by run_parts.html.
 
 const cache = new WeakMap(); // polyline -> [[x, y], ...] as drawn
 
@@ -15,14 +15,14 @@ const range = (text) => text.split(" ").map(Number);
 const short = (value) => Number(value.toPrecision(4)).toLocaleString("en");
 
 function tell(chart, place) {
-  const told = chart.closest(".plot").querySelector(".told");
+  const readout = chart.closest(".plot").querySelector(".readout");
   const cursor = chart.querySelector(".cursor");
   cursor.setAttribute("visibility", place === null ? "hidden" : "visible");
-  told.replaceChildren();
+  readout.replaceChildren();
   if (place === null) return;
   cursor.setAttribute("x1", place);
   cursor.setAttribute("x2", place);
-  told.append(`${short(between(range(chart.dataset.x), place / 1000))} ${chart.dataset.title}: `);
+  readout.append(`${short(between(range(chart.dataset.x), place / 1000))} ${chart.dataset.title}: `);
   let first = true;
   for (const line of chart.querySelectorAll("polyline")) {
     const known = points(line);
@@ -30,7 +30,7 @@ function tell(chart, place) {
     const near = known.reduce((a, b) => (Math.abs(b[0] - place) < Math.abs(a[0] - place) ? b : a));
     const value = document.createElement("b");
     value.textContent = short(between(range(chart.dataset.y), 1 - near[1] / 400));
-    told.append(first ? "" : ", ", `${line.dataset.name} `, value);
+    readout.append(first ? "" : ", ", `${line.dataset.name} `, value);
     first = false;
   }
 }

@@ -24,12 +24,12 @@ async function follow(player, address) {
   }
 }
 
-/** How the game stands, in words. */
+/** The state of the game, in words. */
 function outcome(player, frame, atEnd, seated) {
   const { game } = player;
   const { death } = frame.snakes[MINE];
   if (!game.over || !atEnd) {
-    if (seated && death) return `You are out since turn ${death.turn}`;
+    if (seated && death) return `You have been out since turn ${death.turn}`;
     if (seated) return "Your turn: arrow keys, or swipe";
     return game.over ? "" : "live";
   }
@@ -47,7 +47,7 @@ function sit(player, seat) {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ key: seat.dataset.key, move }),
-  }).catch(() => {}); // the page that follows the game tells when the arena is gone
+  }).catch(() => {}); // the page that follows the game says when the arena is gone
   player.steer = steer;
   document.body.classList.add("seated");
   for (const button of $("pad").querySelectorAll("button")) {
@@ -75,7 +75,7 @@ function sit(player, seat) {
   }
 }
 
-/** Let whoever may do so end a game that goes on and on. */
+/** Let those who may do so end a game that goes on and on. */
 function offerToStop(player) {
   const button = $("stop");
   if (!button) return;

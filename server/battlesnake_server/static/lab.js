@@ -429,7 +429,7 @@ class Lab {
     return event.preventDefault();
   }
 
-  /** Tell what is in the cell under the cursor to those who do not see it. */
+  /** Announce what is in the cell under the cursor to screen readers. */
   speak() {
     const there = [];
     for (const snake of this.snakes) {

@@ -1,9 +1,9 @@
-// Part of a page as it stands now, told anew when the JSON behind it changes; and buttons in it.
+// Part of a page as it is now, drawn anew when the JSON behind it changes; and buttons in it.
 //
 //   <div id="NAME" data-live="/address.json">   is fetched again with its page
 //   <button data-post="/address" data-body="{}" data-ask="Really?">
 //
-// Whoever has drawn into the part hears the event "live" of the document, and draws again.
+// A script that has drawn into the part hears the document's event "live", and draws again.
 
 const EVERY = 5000; // milliseconds between two looks
 const FOCUSABLE = "a, button, input, [tabindex]";
@@ -11,8 +11,8 @@ let shown = "";
 
 const part = () => document.querySelector("[data-live]");
 const tell = (text) => {
-  const told = document.getElementById("told");
-  if (told) told.textContent = text;
+  const said = document.getElementById("said");
+  if (said) said.textContent = text;
 };
 
 async function post(button) {

@@ -44,7 +44,7 @@ export class Player {
     this.names = Object.fromEntries(game.snakes.map((snake) => [snake.id, snake.name]));
     this.place = 0; // in frames; a fraction is between two of them
     this.playing = false;
-    this.told = null; // the frame that the panels show
+    this.described = null; // the frame that the panels show
     this.steer = null;
     this.shown = () => {};
     this.view = new BoardView($("board"), game, { coordinates: true });
@@ -77,7 +77,7 @@ export class Player {
     return this.game.frames.length - 1;
   }
 
-  /** Take in more frames; the first of them may tell more of one that is known. */
+  /** Take in more frames; the first of them may say more of one that is known. */
   grow(update) {
     const { game } = this;
     game.frames.splice(update.from, Infinity, ...update.frames);
@@ -86,7 +86,7 @@ export class Player {
     this.deaths = [...new Set(game.deaths.map((death) => death.turn - game.frames[0].turn))];
     for (const id of ["previous-death", "next-death"]) $(id).disabled = !this.deaths.length;
     $("scrub").max = this.last;
-    this.told = null;
+    this.described = null;
     if (!update.more) this.drawChart();
     if (this.wanted && this.wanted <= this.last) this.goToAsked();
     else if (!this.playing) this.show();
@@ -94,7 +94,7 @@ export class Player {
 
   /** Show again what is shown, of which more is known. */
   refresh() {
-    this.told = null;
+    this.described = null;
     if (!this.playing) this.show();
   }
 
@@ -200,7 +200,7 @@ export class Player {
   select(index) {
     const same = index === this.view.selected;
     this.view.select(same || index >= this.cards.length ? null : index);
-    this.told = null;
+    this.described = null;
     this.show();
   }
 
@@ -211,15 +211,15 @@ export class Player {
     const { index } = this;
     const share = this.place - index;
     const { branch } = this.analysis;
-    if (this.told !== index) this.analysis.tell(branch?.frame ?? frames[index]);
+    if (this.described !== index) this.analysis.tell(branch?.frame ?? frames[index]);
     if (branch) this.view.draw(branch.frame);
     else if (share === 0 || calm.matches || this.speed > SMOOTH_UP_TO) this.view.draw(frames[index]);
     else this.view.draw(frames[index + 1], frames[index], share);
     $("cursor").setAttribute("x1", this.place);
     $("cursor").setAttribute("x2", this.place);
     this.analysis.moveCursor(this.place);
-    if (this.told === index) return;
-    this.told = index;
+    if (this.described === index) return;
+    this.described = index;
     this.tell(branch?.frame ?? frames[index]);
   }
 
@@ -315,7 +315,7 @@ export class Player {
       parts.unshift(html("p", "pale", `This move was lost, ${why}: ${instead}.`));
     }
     if (next?.guessed) {
-      parts.unshift(html("p", "pale", "The file does not tell this move; it fits."));
+      parts.unshift(html("p", "pale", "The file does not have this move; this one fits."));
     }
     panel.replaceChildren(title, ...parts);
   }
@@ -428,7 +428,7 @@ export async function opened(root) {
   return new Player(game, root.dataset.turn);
 }
 
-/** Fetch the other pieces of a game; what cannot be read is told below the board. */
+/** Fetch the other pieces of a game; what cannot be read is reported below the board. */
 export async function fetchOn(player, address) {
   while (player.game.more) {
     const answer = await fetch(`${address}?since=${player.game.frames.length}`);

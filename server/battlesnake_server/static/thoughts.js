@@ -13,7 +13,7 @@ export function html(name, className, ...children) {
   return made;
 }
 
-/** The parts that tell of `next` (see server/battlesnake_server/frames.py): values, rules, the expected line. */
+/** The parts that show `next` (see server/battlesnake_server/frames.py): values, rules, the expected line. */
 export function thoughts(next, names) {
   const parts = [];
   if (Object.keys(next.scores).length) parts.push(scoreBars(next));
@@ -62,9 +62,9 @@ function reasonTable(reasons) {
   return html("table", "reasons", html("thead", "", head), html("tbody", "", ...rows));
 }
 
-/** The moves that a search expects of everybody; the board draws them too. */
+/** The moves that a search expects of every snake; the board draws them too. */
 function expectedLine(line, names) {
   const rows = Object.keys(names).filter((id) => line[id]).map((id) => html("li", "",
     html("b", "", names[id]), ` ${line[id].map((move) => ARROWS[move] ?? "?").join("")}`));
-  return html("div", "line-told", html("h3", "", "Expected line"), html("ul", "", ...rows));
+  return html("div", "expected-line", html("h3", "", "Expected line"), html("ul", "", ...rows));
 }

@@ -1,4 +1,4 @@
-"""The arena's pages: who is strongest, games played and recorded, and a board to ask about."""
+"""The arena's pages: ratings, games played and recorded, and a board to ask about."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def create_app(
 
 
 def _let_viewers_read(response: Response) -> Response:
-    """Official viewers stand elsewhere."""
+    """Official viewers are served elsewhere."""
     if request.blueprint == engine_protocol.blueprint.name:
         response.headers["Access-Control-Allow-Origin"] = "*"
     return response

@@ -55,12 +55,12 @@ class BoardBusyError(RuntimeError):
 
 
 class StoppedError(Exception):
-    """Somebody stopped the game."""
+    """The game was stopped by a visitor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A game that somebody wants to play or to see.
+    """A game that a visitor wants to play or to see.
 
     ``human`` is the name of who plays by keyboard, in the first seat, or None. ``pace`` is the
     seconds between two turns, 0: the game waits for the key. ``timeout`` is in milliseconds;
@@ -173,7 +173,7 @@ class Hall:
         self._storing = threading.Lock()
 
     def start(self, wish: Wish, visitor: str) -> Match:
-        """Begin a game for who asks from an address; raises `BoardBusyError` where too many are on."""
+        """Begin a game for the visitor at an address; raises `BoardBusyError` at too many."""
         human = None if wish.human is None else HumanPlayer(wish.pace, alone=not wish.snakes)
         match = Match(str(uuid.uuid4()), human, visitor, time.monotonic() + LONGEST_SECONDS)
         with self._lock:
@@ -194,7 +194,7 @@ class Hall:
         return game_id in self._matches
 
     def human(self, game_id: str, key: str) -> HumanPlayer | None:
-        """Who plays by keyboard in a game, for whoever has the key."""
+        """The game's player at the keyboard, for the client that has the key."""
         match = self._matches.get(game_id)
         if match is None or not secrets.compare_digest(match.key.encode(), key.encode()):
             return None
@@ -216,7 +216,7 @@ class Hall:
             self._store(match, wish, record)
         except StoppedError:
             pass  # the page shows how far the game came
-        except Exception:  # told in the log; the page shows how far the game came
+        except Exception:  # logged; the page shows how far the game came
             log.exception("game %s broke off", match.id)
         finally:
             self._broadcast.announce(match.id, None)

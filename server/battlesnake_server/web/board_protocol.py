@@ -1,6 +1,6 @@
 """The protocol of the official board's engine, so that the official viewer shows local games.
 
-``GET /games/<id>`` tells of a game, the websocket ``/games/<id>/events`` sends its frames while it
+``GET /games/<id>`` describes a game, the websocket ``/games/<id>/events`` sends its frames while it
 is played or after, ``GET /games/<id>/frames`` gives them a page at a time. Keys are written as the
 official board and its exporter declare them. Any page of any site may read them.
 """

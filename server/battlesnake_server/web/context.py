@@ -16,8 +16,8 @@ from battlesnake_server.web.timeline import Broadcast
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """The results, who may play, the games that are on, who plays those that people start, and the
-    league that is played here, if any.
+    """The results, the roster, the games that are on, those that visitors start, and the league
+    that is played here, if any.
     """
 
     database: Engine

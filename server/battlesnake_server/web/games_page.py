@@ -26,10 +26,10 @@ from battlesnake_server.web.timeline import Course, recorded
 
 PER_PAGE = 24
 WAIT = 20.0
-"""Seconds after which a page that waits for a turn is told that there was none."""
+"""Seconds after which a page that waits for a turn is answered without one."""
 
 MOST_WAITING = 12
-"""Requests that wait for a turn at a time; others are told at once how the game stands."""
+"""Requests that wait for a turn at a time; others get the state of the game at once."""
 
 _waiting = threading.BoundedSemaphore(MOST_WAITING)
 
@@ -48,7 +48,7 @@ class PlayerPart:
 
 @dataclass(frozen=True, slots=True)
 class GameCard:
-    """What the list tells of one game; ``kept`` tells whether its replay is there.
+    """What the list shows of one game; ``kept`` says whether its replay is there.
 
     ``when`` is the day and time (UTC) when it was played.
     """
@@ -89,7 +89,7 @@ def kept(game_id: str) -> Path:
 
 
 RESULTS = {"won": "won", "drawn": "a draw"}
-"""Endings of a game that are no causes of a death."""
+"""Endings of a game that are not causes of a death."""
 
 
 @blueprint.get("/games")
@@ -223,7 +223,7 @@ def last(game_id: str) -> Response:
 
 @blueprint.get("/game/<game_id>/turn/<int:turn>/<form>")
 def position(game_id: str, turn: int, form: str) -> Response:
-    """One position; `battlesnake_server.replays.positions.answer` tells in which forms."""
+    """One position, in the forms of `battlesnake_server.replays.positions.answer`."""
     try:
         boards = course(game_id).boards
         index = turn - boards[0].turn

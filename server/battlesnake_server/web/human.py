@@ -1,4 +1,4 @@
-"""Somebody at a keyboard, as a player of the referee's."""
+"""A person at a keyboard, as a player of the referee's."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from battlesnake_gym.rules import OFFSETS
 from battlesnake_server.arena.players import Answer, Body
 
 PATIENCE = 120.0
-"""Seconds that a game waits for a key; who is gone then goes straight on, until the end."""
+"""Seconds that a game waits for a key; a player who has left goes straight on, until the end."""
 
 
 class HumanPlayer:
     """Goes where the last key said, else straight on.
 
-    ``pace`` is the seconds of a turn; 0 waits for a key, as long as somebody is there. `press` may
-    be called from any thread. ``alone`` tells that there never was a rival.
+    ``pace`` is the seconds of a turn; 0 waits for a key, as long as the player is there. `press`
+    may be called from any thread. ``alone`` says that there never was a rival.
     """
 
     # As a snake elsewhere: others are not kept waiting in turn, nor do they keep this one waiting.

@@ -34,7 +34,7 @@ LONGEST_THOUGHT = 5000
 
 _asking = threading.BoundedSemaphore(4)
 _thinking = threading.Semaphore(2)
-"""Who asks waits until one of two is done; who would have to wait longer is told so."""
+"""A request waits until one of two is done; one that would have to wait longer is refused."""
 
 EXAMPLE = """
 . . . . . . . . . . .
@@ -195,7 +195,7 @@ def _read_text(text: str) -> dict[str, Any]:
 
 
 def _board(sent: object, milliseconds: int) -> Board:
-    """A board that somebody drew, fit for a snake to be asked about."""
+    """A board that a visitor drew, fit for a snake to be asked about."""
     request_body = dict(json_fields.mapping(sent, "board"))
     game = dict(json_fields.child(request_body, "game", ""))
     # A game of its own: snakes elsewhere keep what they remember by the game's id.

@@ -71,7 +71,7 @@ def as_json() -> Response:
 
 
 def asked_tournament() -> int | None:
-    """The number ``?tournament=`` of the current request; None for all, or where it is none."""
+    """The number ``?tournament=`` of the current request; None for all, or if malformed."""
     if request.args.get("tournament", type=int) is None:
         return None
     return number("tournament", 0)
@@ -115,7 +115,7 @@ def standings(tournament: int | None) -> Sequence[StandingLine]:
 
 
 def history(snake: str, tournament: int | None) -> tuple[StandingLine, History] | None:
-    """What one snake's games came to; None for one without games."""
+    """The results of one snake's games; None for one without games."""
     return _kept(arena().database, tournament).of(snake)
 
 

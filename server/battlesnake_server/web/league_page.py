@@ -110,7 +110,7 @@ def next_season() -> Response:
 
 
 def _table(season: Season | None) -> list[Standing]:
-    """Everybody in the league's file, the best rated first, then those without a game."""
+    """All snakes of the league's file, the best rated first, then those without a game."""
     plan = _plan()
     lines = {} if season is None else {line.snake: line for line in standings(season.tournament)}
     with Session(arena().database) as session:

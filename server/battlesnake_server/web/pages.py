@@ -1,7 +1,7 @@
 """What all pages share: one application of parts, how requests are read and refused, the command.
 
 Each part is a blueprint; the arena, recorded games, runs and puzzles are parts of the same site,
-and what a site has of them stands in its navigation.
+and those that a site has are in its navigation.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _not_found(error: NotFound) -> tuple[str, int]:
 
 
 def missing(why: str) -> tuple[str, int]:
-    """The page that tells why there is nothing to be shown."""
+    """The page that says why there is nothing to show."""
     return render_template("missing.html", why=why), 404
 
 
@@ -110,7 +110,7 @@ def _compress(response: Response) -> Response:
 
 
 def body() -> dict[str, Any]:
-    """The JSON object that was sent; raises `BoardError` where it is none.
+    """The JSON object that was sent; raises `BoardError` where it is not one.
 
     Only a request that says it is JSON is read: no other site's page can send one unasked.
     """
@@ -169,7 +169,7 @@ def show(
     path: str = "",
     open_browser: bool,
 ) -> int:
-    """Answer until interrupted; ``what`` is told with the address, which may be opened.
+    """Answer until interrupted; ``what`` is printed with the address, which may be opened.
 
     Requests may name this machine as one of ``names``. What is being analysed at the end is given
     up.

@@ -100,7 +100,7 @@ def _made(options: argparse.Namespace) -> list[Scenario]:
         try:
             made += found(path)
         except ReplayError as error:
-            sys.stderr.write(f"passed over: {error}\n")
+            sys.stderr.write(f"skipped: {error}\n")
         if len(made) >= options.most:
             break
     del made[options.most :]
@@ -114,8 +114,8 @@ def _made(options: argparse.Namespace) -> list[Scenario]:
 @blueprint.get("/")
 def index() -> str:
     """All puzzles, one after the other."""
-    told = json.dumps([describe(scenario) for scenario in current_app.config["PUZZLES"]])
-    return render_template("puzzles.html", puzzles=told.replace("<", "\\u003c"), moves=MOVES)
+    puzzles = json.dumps([describe(scenario) for scenario in current_app.config["PUZZLES"]])
+    return render_template("puzzles.html", puzzles=puzzles.replace("<", "\\u003c"), moves=MOVES)
 
 
 def parser() -> Parser:

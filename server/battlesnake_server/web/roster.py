@@ -1,4 +1,4 @@
-"""Who may be played against and asked from the pages: nobody else is run or fetched."""
+"""Which snakes the pages may play against and ask: no other is run or fetched."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Roster:
 
     @property
     def guests(self) -> list[Guest]:
-        """Everybody who is known by name."""
+        """All snakes that are known by name."""
         return list(self._guests.values())
 
     def find(self, name: object, field: str) -> Entrant:
@@ -87,7 +87,7 @@ def _about(entrant: Entrant) -> str:
     if entrant.remote:
         return "over the network"
     if snakes.is_bundle(entrant.source):
-        Bundle.open(entrant.source)  # its rules are run when somebody chooses it
+        Bundle.open(entrant.source)  # its rules are run when a visitor chooses it
         return "a bundle"
     local_factory(entrant)
     return "a policy" if entrant.trained else snakes.description(entrant.source)
@@ -104,7 +104,7 @@ def ask(entrant: Entrant, board: Board, seconds: float) -> Decision:
         strategy = local_factory(entrant)(board.game.seed)
         try:
             decision = strategy(board.copy(), seconds)
-        except Exception as error:  # whatever somebody's own snake may raise
+        except Exception as error:  # a user's snake may raise anything
             raise ValueError(f"{entrant.label} cannot play this: {error}") from error
     if decision.move not in MOVES:
         why = decision.reasons[0].rule if decision.reasons else shown(decision.move)

@@ -1,7 +1,7 @@
 """The page of ``battlesnake-gym runs --web``: runs in a table, their curves, their games, live.
 
 Nothing is loaded and nothing is trained here: the pages read what runs leave in their folders, and
-look again when somebody does.
+read on when a visitor looks again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ blueprint = Blueprint("runs", __name__)
 
 
 class Shown(NamedTuple):
-    """A game of a run, with what the list of games tells of it."""
+    """A game of a run, with what the list of games shows of it."""
 
     game: folder.RecordedGame
     card: watch.ReplayCard
@@ -103,7 +103,7 @@ def _cards(games: list[folder.RecordedGame]) -> list[Shown]:
 
 @contextmanager
 def _looking() -> Iterator[list[Run]]:
-    """All runs as they stand now; one request at a time reads on in their files."""
+    """All runs as they are now; one request at a time reads on in their files."""
     with current_app.extensions["runs lock"]:
         yield cast(Runs, current_app.extensions["runs"]).look()
 
@@ -113,7 +113,7 @@ def _find(runs: list[Run], name: str) -> Run:
 
 
 def _drawn(runs: list[Run]) -> dict[str, Any]:
-    """What both pages show of runs: their curves, as they were asked for, and how they stand."""
+    """What both pages show of runs: their curves, as they were asked for, and their state."""
     axis, span = _axis(), _span()
     asked = {"axis": axis, "span": span, "axes": charts.AXES, "spans": charts.SPANS}
     return {"charts": charts.charts(runs, axis, span), "state": state, "left": left, **asked}

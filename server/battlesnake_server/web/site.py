@@ -24,12 +24,12 @@ THREADS = 24
 
 
 class Site:
-    """Answers from its making on, in threads of its own.
+    """Answers from its creation on, in threads of its own.
 
-    Who is on the ``roster`` may be played against; requests may name this machine as one of
-    ``names``. Where others can reach it, by ``host`` or by such a name, whoever wants to do more
-    than look needs a token, which is printed; a ``token`` that is given is needed everywhere. With
-    a ``league`` the pages tell of it. Raises ``OSError`` where the port is taken.
+    Snakes on the ``roster`` may be played against; requests may name this machine as one of
+    ``names``. Where others can reach it, by ``host`` or by such a name, a visitor needs a token,
+    which is printed, to do more than look; a ``token`` that is given is needed everywhere. With a
+    ``league`` the pages show it. Raises ``OSError`` where the port is taken.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ KEPT_AFTER_THE_END = 16
 
 
 class Course:
-    """One game from its first position to where it stands; grows while it is played.
+    """One game from its first position to its latest; grows while it is played.
 
     ``boards`` are its positions, ``turns`` what happened between them.
     """
@@ -56,7 +56,7 @@ class Course:
             )
 
     def release(self) -> None:
-        """Let nobody wait any longer."""
+        """End all waiting."""
         with self._changed:
             self._released = True
             self._changed.notify_all()
@@ -64,7 +64,8 @@ class Course:
     def data(self, since: int = 0) -> dict[str, Any]:
         """The game as the player in the browser reads it, its frames from index ``since`` on.
 
-        As a piece of `battlesnake_server.replays.film`, with ``from`` (the index of the first frame), ``over``.
+        As a piece of `battlesnake_server.replays.film`, with ``from`` (the first frame's index) and
+        ``over``.
         """
         with self._changed:
             boards, turns, over = self.boards[:], self.turns[:], self.over
@@ -118,7 +119,7 @@ class Broadcast:
         return on[::-1]
 
     def close(self) -> None:
-        """Let nobody wait for a turn any longer."""
+        """End all waiting for a turn."""
         for _, course in self.running():
             course.release()
 

@@ -1,6 +1,6 @@
 """Who may do more than look: where others can reach the pages, those who have the token.
 
-Whoever opens an address with ``?token=`` is given it as a cookie that no script reads and that no
+Anyone who opens an address with ``?token=`` is given it as a cookie that no script reads and no
 other site's page can send. Everything that is not only looked at (games, presses, asking a snake)
 needs it then.
 """
@@ -40,12 +40,12 @@ def token_for(host: str, names: Collection[str] = ()) -> str | None:
 
 
 def invitation(address: str, token: str) -> str:
-    """The line that tells the operator what to pass on."""
-    return f"who opens {address}?token={token} may {MORE}; everybody else may look\n"
+    """The line that shows the operator what to pass on."""
+    return f"who opens {address}?token={token} may {MORE}; everyone else may look\n"
 
 
 def guard(app: Flask, token: str | None) -> None:
-    """Let only those with ``token`` do more than look; None: everybody."""
+    """Let only those with ``token`` do more than look; None: everyone."""
     app.config["TOKEN"] = token
     app.before_request(_let_in)
     app.context_processor(lambda: {"may_act": may_act()})

@@ -47,9 +47,9 @@ blueprint = Blueprint("watch", __name__)
 
 @dataclass(frozen=True, slots=True)
 class ReplayCard:
-    """What the list tells of one game (``winner`` is an id); of a damaged file its ``error``.
+    """What the list shows of one game (``winner`` is an id); of a damaged file its ``error``.
 
-    ``game`` is what `frames.header` tells, ``picture`` the same with the last position, as JSON.
+    ``game`` is what `frames.header` returns, ``picture`` the same with the last position, as JSON.
     """
 
     key: str
@@ -115,7 +115,7 @@ def data(key: str) -> Response:
 
 @blueprint.get("/turn/<int:turn>/<form>/<path:key>")
 def position(turn: int, form: str, key: str) -> Response:
-    """One position; `battlesnake_server.replays.positions.answer` tells in which forms."""
+    """One position, in the forms of `battlesnake_server.replays.positions.answer`."""
     try:
         return positions.answer(_entry(key).load().board(turn), form)
     except ValueError as error:
