@@ -4,9 +4,8 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 DEMO ?= demo
 MINUTES ?= 3
-MXNET_VENV ?= .venv-mxnet
 
-.PHONY: help demo site notebooks test test-all test-python system-packages mxnet lint build sanitize clean
+.PHONY: help demo site notebooks test test-all test-python system-packages lint build sanitize clean
 
 help:
 	@echo "make demo      set up, train three minutes, export, serve, play; then look at the games"
@@ -17,7 +16,6 @@ help:
 	@echo "make notebooks  run all notebooks again, and keep what they show"
 	@echo "make lint      ruff, mypy and the count of words alone"
 	@echo "make build     compile the engine and the search again after a change in a csrc folder"
-	@echo "make mxnet     set up the MXNet baseline, in a virtual environment of its own"
 	@echo "make sanitize  a million random turns and 5,000 searches under AddressSanitizer and UBSan"
 
 # A stamp for each set of packages: a second call installs nothing.
@@ -46,13 +44,6 @@ $(VENV)/.engine: $(COMPILED) $(VENV)/.packages
 
 build: $(VENV)/.engine
 
-$(MXNET_VENV)/.packages: rllib_src/battlesnake_rl/mxnet_baseline/requirements.txt
-	$(PYTHON) -m venv $(MXNET_VENV)
-	$(MXNET_VENV)/bin/pip install -q --disable-pip-version-check -r $<
-	@touch $@
-
-mxnet: $(MXNET_VENV)/.packages
-
 demo: $(VENV)/.engine
 	$(BIN)/python tools/demo.py --folder $(DEMO) --minutes $(MINUTES)
 
@@ -75,11 +66,11 @@ lint: $(VENV)/.test-packages $(VENV)/.engine
 # One process a core; a file stays in one process, since its tests share a Ray or a server.
 PYTEST = $(BIN)/pytest -n auto --dist loadfile --durations=20
 
-test: system-packages mxnet lint
+test: system-packages lint
 	$(PYTEST) -m "not slow"
 
 # With coverage, which triples the time that Python takes.
-test-all: system-packages mxnet lint
+test-all: system-packages lint
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
 # Game, heuristics, server and training with their tests on another Python, in an environment of its
@@ -96,4 +87,4 @@ sanitize:
 	tools/sanitize.sh
 
 clean:
-	rm -rf $(VENV) $(MXNET_VENV) build dist *.egg-info $(DEMO)
+	rm -rf $(VENV) build dist *.egg-info $(DEMO)

@@ -2,9 +2,9 @@
 
     python benchmarks/learning_curves.py --cpu-minutes 20 --output runs/learning-curves
 
-Trains one after the other with each seed: the MXNet baseline, DQN, APEX, PPO and EXIT, all in duels
-on 11x11, the policies with nothing masked. Each run measures its Elo by games on the ladder that it
-plays beside training; their CPU time, which is limited, is included in the minutes
+Trains one after the other with each seed: DQN, APEX, PPO and EXIT, all in duels on 11x11, the
+policies with nothing masked. Each run measures its Elo by games on the ladder that it plays beside
+training; their CPU time, which is limited, is included in the minutes
 (``mabs.measure.strength``). What is drawn are the runs' own ``progress.csv``: the mean over the
 seeds, with the band from the lowest to the highest of them. The table shows the CPU minutes until a
 run's Elo is above a rung's, which is when it wins more than half against it.
@@ -35,7 +35,6 @@ ROOT = Path(__file__).resolve().parent.parent
 TRAIN = (sys.executable, str(ROOT / "rllib_src" / "train-mabs.py"))
 LABEL_ELO = 50.0
 """The height of a label in the picture."""
-DUELS = ("--num-agents", "2", "--map-size", "11", "--action-mask", "none")
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,6 @@ class Way:
 
 
 WAYS = (
-    Way("mxnet", "MXNet DQN", 1, ("--algorithm", "MXNET", *DUELS)),
     Way("dqn", "DQN", 1, ("--experiment", "winner")),
     Way("dqn-demonstrations", "DQN with demonstrations", 1,
         ("--experiment", "winner-demonstrations")),

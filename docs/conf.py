@@ -75,7 +75,6 @@ autodoc_default_options = {
     "member-order": "bysource",
     "exclude-members": "metadata, registry",
 }
-autodoc_mock_imports = ["mxnet"]
 autodoc_typehints = "signature"
 default_role = "code"
 python_display_all_members = True

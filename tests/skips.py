@@ -11,7 +11,6 @@ ALLOWED = {
     r"needs a GPU": "no machine of continuous integration has one",
     r"needs root": "a runner may well be an ordinary user; the same tests run where it is root",
     r"needs SAGEMAKER_SDK3_PYTHON": "version 3 of the SDK needs an environment of its own",
-    r"needs the original package procgen": "what it shows was recorded, and the tests hold to that",
     r"this processor has no avx2|this processor has no avx512": "a matter of the machine alone",
 }
 """Reasons that a test may give for being skipped (the whole text), and why that is accepted."""

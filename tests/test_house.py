@@ -39,7 +39,7 @@ LIGHT = (
     "heuristics/battlesnake_heuristics",
     "server/battlesnake_server",
 )
-HEAVY = {"torch", "ray", "sagemaker", "mxnet"}
+HEAVY = {"torch", "ray", "sagemaker"}
 """What no module of the `LIGHT` packages imports, in functions neither."""
 
 COMMANDS = ("battlesnake_gym.cli", "battlesnake_server.commands")

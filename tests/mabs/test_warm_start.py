@@ -81,7 +81,6 @@ def test_everybody_begins_with_its_weights(
         (["--algorithm", "PPO"], "has no policy.weight: DQN and APEX go on from each other's"),
         (["--map-size", "11"], "was trained on another board or with another model_config"),
         (["--frames", "2"], "give the observation that it was trained on"),
-        (["--algorithm", "MXNET"], "start_from needs DQN, APEX, PPO or IMPALA, got MXNet"),
         (["--start-from", "nowhere"], "nowhere is neither a checkpoint nor a folder with one"),
     ],
 )
@@ -96,6 +95,14 @@ def test_what_does_not_fit_is_refused_before_anything_starts(
     status = main([*TINY, "--start-from", str(exported() / "policy.onnx"), *words])
     assert status == (2 if message else 0)
     assert message in capsys.readouterr().err
+
+
+def test_expert_iteration_begins_with_no_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    from battlesnake_rl.mabs.train import main
+
+    wanted = ["--algorithm", "EXIT", "--start-from", "policy.onnx", "--num-iters", "1", "--check"]
+    assert main(wanted) == 2
+    assert "start_from needs DQN, APEX, PPO or IMPALA, got EXIT" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -18,12 +18,14 @@ def learner_of(
     import gymnasium
     import torch
 
-    from battlesnake_rl.procgen.train_procgen import configure
+    from battlesnake_rl.procgen.train_procgen import ProcgenHyperparameters, configure
 
     config = configure(
-        algorithm,
-        env_config={"num_levels": 200},
-        custom_options={"bfloat16": False} | network,
+        ProcgenHyperparameters(
+            algorithm=algorithm,
+            env_config={"num_levels": 200},
+            custom_options={"bfloat16": False} | network,
+        )
     )
     training = [
         *("gamma", "lambda_", "lr", "num_epochs", "minibatch_size"),

@@ -1,7 +1,6 @@
 """The environments: what they show, when they end, and that they repeat themselves."""
 
 import json
-from importlib.util import find_spec
 from typing import Any
 
 import gymnasium
@@ -19,8 +18,6 @@ from tests.procgen_rllib.recording import FRAMES, RECORDED, actions, digests, pl
 
 ROLLED = json.loads(RECORDED.read_text())
 HASHES = json.loads(FRAMES.read_text())
-PROVIDERS = ("envpool", "procgen") if find_spec("procgen") else ("envpool",)
-"""The original is tried where a user has it."""
 WAIT = 4
 """The action that does nothing."""
 
@@ -44,26 +41,18 @@ def roll(num_envs: int, turns: int, seed: int | None, **env_config: Any) -> dict
     }
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("name", GAMES)
-def test_recorded_rewards(name: str, provider: str) -> None:
+def test_recorded_rewards(name: str) -> None:
     for level, recorded in ROLLED[name].items():
-        assert play({"env_name": name, "provider": provider}, int(level)) == recorded
+        assert play({"env_name": name}, int(level)) == recorded
         assert recorded["rewards"] or recorded["ends"]
 
 
 @pytest.mark.parametrize("name", GAMES)
 def test_recorded_frames_of_ten_levels(name: str) -> None:
-    seen = digests(name, "envpool")
+    seen = digests(name)
     assert seen == HASHES[name]["envpool"]
     assert len(set(seen)) == 10
-
-
-@pytest.mark.parametrize("name", GAMES)
-def test_recorded_frames_of_the_original(name: str) -> None:
-    if find_spec("procgen") is None:
-        pytest.skip("needs the original package procgen")
-    assert digests(name, "procgen") == HASHES[name]["procgen"]
 
 
 def test_on_how_many_levels_every_pixel_is_the_original_s() -> None:
@@ -174,17 +163,8 @@ def test_completing_a_level_in_the_last_turn_is_no_timeout(monkeypatch: pytest.M
     assert (rewards[0], terminations[0], truncations[0]) == (10, True, False)
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_sequential_levels(provider: str) -> None:
-    games = VectorProcgen(
-        2,
-        {
-            "use_sequential_levels": True,
-            "num_levels": 1,
-            "start_level": 5,
-            "provider": provider,
-        },
-    )
+def test_sequential_levels() -> None:
+    games = VectorProcgen(2, {"use_sequential_levels": True, "num_levels": 1, "start_level": 5})
     _, infos = games.reset(seed=1)
     draw = np.random.default_rng(3)
     levels = infos["level_seed"].tolist()
@@ -284,7 +264,7 @@ def test_single_environment() -> None:
         ({"center_agent": 1}, "center_agent must be of type bool, got 1"),
         ({"distribution_mode": "memory"}, "distribution_mode must be one of easy, hard, explor"),
         ({"frame_stack": 0}, "frame_stack must be between 1 and 16, got 0"),
-        ({"provider": "gym"}, "provider must be one of envpool, procgen, got 'gym'"),
+        ({"provider": "procgen"}, "provider must be one of envpool, got 'procgen'"),
     ],
 )
 def test_refusals(env_config: dict[str, Any], message: str) -> None:

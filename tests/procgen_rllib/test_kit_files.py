@@ -11,7 +11,7 @@ from tests.progress import rows
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
-plugins = pytest.importorskip("battlesnake_rl.procgen.plugins", reason="needs the extra rllib")
+plugins = pytest.importorskip("battlesnake_rl.procgen.kit.plugins", reason="needs the extra rllib")
 
 MODEL = """
 from ray.rllib.models import ModelCatalog
@@ -150,7 +150,7 @@ def build(network: Any, **options: Any) -> Any:
 def test_a_model_of_then_gives_what_it_gave(kit: Path) -> None:
     import torch
 
-    module = build(plugins.find_model("small"), depth=4)
+    module = build(plugins.find("models", "small"), depth=4)
     assert module.model.convolution.out_channels == 4
     pictures = torch.randint(0, 256, (5, 64, 64, 3), dtype=torch.uint8)
     out = module.forward_train({"obs": pictures})
@@ -166,13 +166,13 @@ def test_a_model_of_then_gives_what_it_gave(kit: Path) -> None:
 def test_a_preprocessor_of_then_stands_before_any_network(kit: Path) -> None:
     import torch
 
-    from battlesnake_rl.procgen.kit_files import preprocessed
+    from battlesnake_rl.procgen.kit.kit_files import preprocessed
 
-    halved = plugins.find_preprocessor("MyPreprocessor")
-    assert plugins.find_preprocessor("halving") is halved
+    halved = plugins.find("preprocessors", "MyPreprocessor")
+    assert plugins.find("preprocessors", "halving") is halved
     pictures = torch.randint(0, 256, (5, 64, 64, 3), dtype=torch.uint8)
     for name in ("small", "impala_cnn"):
-        module = build(preprocessed(plugins.find_model(name), halved))
+        module = build(preprocessed(plugins.find("models", name), halved))
         assert module.network.observation_space.shape == (32, 32, 3)
         out = module.forward_train({"obs": pictures})
         # What it leaves out is not seen.
@@ -189,7 +189,7 @@ def test_callbacks_of_then_are_imported_and_nothing_stays(kit: Path) -> None:
     import ray.rllib.evaluation
     import ray.rllib.policy
 
-    assert plugins.find_callbacks("callbacks.py").__name__ == "CustomCallbacks"
+    assert plugins.find("callbacks", "callbacks.py").__name__ == "CustomCallbacks"
     assert "ray.rllib.agents" not in sys.modules
     assert not hasattr(ray.rllib.policy, "PolicyID")
     assert not hasattr(ray.rllib.evaluation, "MultiAgentEpisode")
@@ -216,7 +216,7 @@ def test_models_of_tensorflow_are_told_what_to_change(
 ) -> None:
     (kit / "models" / f"{name}.py").write_text(text)
     with pytest.raises(ValueError, match=message):
-        plugins.find_model(name)
+        plugins.find("models", name)
 
 
 def test_algorithms_of_then_are_told_what_to_change(kit: Path) -> None:
@@ -225,7 +225,7 @@ def test_algorithms_of_then_are_told_what_to_change(kit: Path) -> None:
         "from ray.rllib.agents.trainer import Trainer\nclass Mine(Trainer):\n    pass\n"
     )
     with pytest.raises(ValueError, match=r"Trainer any more: subclass ray\.rllib\.algorithms\."):
-        plugins.find_algorithm("mine")
+        plugins.find("algorithms", "mine")
 
 
 def test_a_preprocessor_needs_a_network_behind_it(

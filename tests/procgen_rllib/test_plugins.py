@@ -7,7 +7,7 @@ import pytest
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
-plugins = pytest.importorskip("battlesnake_rl.procgen.plugins", reason="needs the extra rllib")
+plugins = pytest.importorskip("battlesnake_rl.procgen.kit.plugins", reason="needs the extra rllib")
 
 MODEL = """
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
@@ -26,28 +26,30 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_there() -> None:
-    assert plugins.find_model("impala_cnn").__name__ == "ImpalaModule"
-    assert plugins.find_model("my_vision_network").__name__ == "MyVisionNetwork"
-    assert plugins.find_algorithm("PPO").__name__ == "PPO"
-    assert plugins.find_algorithm("random_agent").__name__ == "RandomAgent"
-    assert plugins.find_callbacks("level_counter").__name__ == "LevelCounter"
+    from battlesnake_rl.procgen.train_procgen import MODELS
+
+    assert plugins.find("models", "impala_cnn", MODELS).__name__ == "ImpalaModule"
+    assert plugins.find("models", "my_vision_network").__name__ == "MyVisionNetwork"
+    assert plugins.find("algorithms", "PPO").__name__ == "PPO"
+    assert plugins.find("algorithms", "random_agent").__name__ == "RandomAgent"
+    assert plugins.find("callbacks", "level_counter").__name__ == "LevelCounter"
 
 
 def test_a_file_of_ones_own(folder: Path) -> None:
     (folder / "models" / "mine.py").write_text(MODEL)
-    assert plugins.find_model("mine").__name__ == "Mine"
+    assert plugins.find("models", "mine").__name__ == "Mine"
 
 
 def test_ones_own_file_goes_before_the_example(folder: Path) -> None:
     (folder / "models" / "my_vision_network.py").write_text(MODEL)
-    assert plugins.find_model("my_vision_network").__name__ == "Mine"
+    assert plugins.find("models", "my_vision_network").__name__ == "Mine"
 
 
 def test_a_class_travels_without_its_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ray import cloudpickle
 
     (folder / "models" / "mine.py").write_text(MODEL)
-    model = plugins.find_model("mine")
+    model = plugins.find("models", "mine")
     pickled = cloudpickle.dumps(model)
     # As in a runner on another machine, which never read the file.
     monkeypatch.delitem(sys.modules, model.__module__)
@@ -55,16 +57,18 @@ def test_a_class_travels_without_its_file(folder: Path, monkeypatch: pytest.Monk
 
 
 def test_missing_names() -> None:
+    from battlesnake_rl.procgen.train_procgen import MODELS
+
     with pytest.raises(
         ValueError, match=r"no model 'mine' among the models: impala_cnn, my_vision_network\. Put"
     ):
-        plugins.find_model("mine")
+        plugins.find("models", "mine", MODELS)
     with pytest.raises(ValueError, match=r"no algorithm 'ppo' among the algorithms: APPO, .*PPO"):
-        plugins.find_algorithm("ppo")
+        plugins.find("algorithms", "ppo")
     with pytest.raises(
         ValueError, match=r"no callbacks 'mine' among the callbacks: level_counter\."
     ):
-        plugins.find_callbacks("mine")
+        plugins.find("callbacks", "mine")
 
 
 @pytest.mark.parametrize(
@@ -78,4 +82,4 @@ def test_missing_names() -> None:
 def test_files_that_are_no_models(folder: Path, text: str, message: str) -> None:
     (folder / "models" / "mine.py").write_text(text)
     with pytest.raises(ValueError, match=message):
-        plugins.find_model("mine")
+        plugins.find("models", "mine")

@@ -208,9 +208,9 @@ def test_a_checkpoint_has_what_rewards_are_divided_by(learner: Any) -> None:
 
 def shared(games: int, runners: int, **training: Any) -> Any:
     """The validated configuration of so many runners."""
-    from battlesnake_rl.procgen.train_procgen import configure
+    from battlesnake_rl.procgen.train_procgen import ProcgenHyperparameters, configure
 
-    config = configure("ProcgenPPO", env_config={})
+    config = configure(ProcgenHyperparameters(algorithm="ProcgenPPO"))
     config.games, config.num_env_runners = games, runners
     config.learners(num_gpus_per_learner=0)
     config.training(**training)
@@ -230,7 +230,7 @@ def test_runners_share_the_games(runners: int, each: int) -> None:
 
 
 def test_what_is_not_honoured_is_refused() -> None:
-    from battlesnake_rl.procgen.train_procgen import configure
+    from battlesnake_rl.procgen.train_procgen import ProcgenHyperparameters, configure
 
     with pytest.raises(ValueError, match=r"num_workers 7 cannot share 64 games .* 1, 2, 4, 8, 16"):
         shared(64, 7)
@@ -238,7 +238,7 @@ def test_what_is_not_honoured_is_refused() -> None:
         shared(64, 1, use_kl_loss=True)
     with pytest.raises(ValueError, match="16384 must be a multiple of minibatch_size 1000"):
         shared(64, 1, minibatch_size=1000)
-    config = configure("ProcgenPPO", env_config={})
+    config = configure(ProcgenHyperparameters(algorithm="ProcgenPPO"))
     config.env_runners(num_envs_per_env_runner=12, num_env_runners=2)
     with pytest.raises(ValueError, match="num_envs_per_env_runner is 12, but the runners share"):
         config.validate()

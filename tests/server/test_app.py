@@ -369,7 +369,7 @@ client = create_app({{"POLICY": {str(policy_file)!r}, "FILTERS": ["dead_ends"]}}
 body = Board.new(11, 11, 2).to_api("snake_0")
 body["game"]["id"] = "g"
 assert client.post("/move", json=body).status_code == 200
-heavy = {{"torch", "ray", "sagemaker", "mxnet", "envpool", "onnx", "pandas", "matplotlib"}}
+heavy = {{"torch", "ray", "sagemaker", "envpool", "onnx", "pandas", "matplotlib"}}
 print(sorted(heavy & set(sys.modules)))
 """
     done = run(sys.executable, "-c", script)

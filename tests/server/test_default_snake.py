@@ -138,7 +138,7 @@ for side in (9, 11):
     body["game"]["id"] = str(side)
     assert client.post("/move", json=body).status_code == 200
 assert 'battlesnake_moves_total{chosen_by="strategy"} 2.0' in client.get("/metrics").text
-print(STRONGEST, sorted({"torch", "ray", "sagemaker", "mxnet", "onnx"} & set(sys.modules)))
+print(STRONGEST, sorted({"torch", "ray", "sagemaker", "onnx"} & set(sys.modules)))
 """
     done = run(sys.executable, "-c", script)
     assert done.stdout.strip() == "lookahead []", done.stderr

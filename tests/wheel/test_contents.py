@@ -20,7 +20,6 @@ PACKAGES = {
     "heuristics": {".py", ".pyi", ".c", ".h", ".so", ".txt", ".json", ".evaluation", ".md"},
     "server": {".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md", ".yaml", ".txt"},
     "mabs": {".py", ".yaml"},
-    "mxnet_baseline": {".py", ".txt"},
     "procgen_rllib": {".csv", ".py", ".yaml"},
     "sagemaker_rl": {".py"},
 }

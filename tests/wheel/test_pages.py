@@ -44,7 +44,6 @@ class Desk:
         self._ports = {"8000": str(free_port()), "8001": str(free_port())}
         self._variables = environment.variables | {
             "BROWSER": "true",
-            "MXNET_PYTHON": str(ROOT / ".venv-mxnet" / "bin" / "python"),
             "AWS_DEFAULT_REGION": "us-west-2",
         }
         for name in OF_THE_CLONE:
@@ -262,7 +261,7 @@ def test_what_a_page_says_of_a_command_is_looked_for() -> None:
 
 @pytest.mark.slow
 def test_the_wheel_installs_with_all_its_extras(built: Built, tmp_path: Path) -> None:
-    """Resolved anew, where nothing is installed; MXNet has an environment of its own."""
+    """Resolved anew, where nothing is installed."""
     extras = "rllib,server,procgen,sagemaker,sagemaker-local,notebooks"
     subprocess.run(["python3", "-m", "venv", tmp_path / "empty"], check=True)
     install = (tmp_path / "empty/bin/pip", "install", "--dry-run", "--quiet")

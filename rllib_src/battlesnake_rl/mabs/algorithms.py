@@ -23,7 +23,6 @@ from battlesnake_rl.mabs.play.environment import ENV_NAME, head_plane, whole
 from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
 from battlesnake_rl.mabs.policy.q_network import TRUNK
-from battlesnake_rl.mxnet_baseline.mxnet_algorithm import MXNetConfig
 
 MODULE = "snake"
 """The one policy that all snakes share. RLlib takes its default name for "a single agent"."""
@@ -94,7 +93,6 @@ ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
     "APEX": APEXConfig,
     "PPO": _ppo,
     "IMPALA": _impala,
-    "MXNET": MXNetConfig,
     "EXIT": _exit,
 }
 """Name: the configuration to start from."""

@@ -16,7 +16,6 @@ from battlesnake_rl.launcher.runs import checkpoints
 from battlesnake_rl.mabs.measure.strength import Record
 from battlesnake_rl.mabs.play.environment import board_sizes
 from battlesnake_rl.mabs.policy.policies import load_network, policy_identity
-from battlesnake_rl.mxnet_baseline import mxnet_algorithm as mxnet
 from battlesnake_rl.policy_export import write_onnx
 
 
@@ -48,8 +47,6 @@ def export_checkpoint(checkpoint: Path, target: Path, last: bool = False) -> Pat
 def _write(checkpoint: Path, identity: Mapping[str, Any], path: Path, last: bool) -> dict[str, str]:
     """Write the ONNX file; returns the versions of what wrote it."""
     shape = identity["observation shape"]
-    if identity["algorithm"] == mxnet.MXNet.__name__:
-        return mxnet.write_onnx(checkpoint, shape, path, last)
     write_onnx(load_network(checkpoint, last), shape, path)
     return {name: version(name) for name in ("ray", "torch", "onnx")}
 

@@ -40,7 +40,6 @@ from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
 from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, build, network_settings
 from battlesnake_rl.mabs.policy.q_network import check as check_network
-from battlesnake_rl.mxnet_baseline.mxnet_algorithm import MXNet
 
 POLICY, OPPONENTS, GAMES = "policy", "opponents", "games"
 """Data channels of a job: what to go on from, the frozen policies and bundles to play with, and
@@ -182,13 +181,10 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return {} if name is None else experiments.read(name)
 
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
-        """DQN waits for its runners, so it does not gain by them, and the MXNet baseline has none;
-        the others use every CPU."""
+        """DQN waits for its runners, so it does not gain by them; the others use every CPU."""
         if config.algo_class.__name__ == "EXIT":
             return cpus  # its driver sleeps while they play
-        alone = issubclass(config.algo_class, DQN | MXNet) and not issubclass(
-            config.algo_class, APEX
-        )
+        alone = issubclass(config.algo_class, DQN) and not issubclass(config.algo_class, APEX)
         return 0 if alone else super().default_workers(config, cpus)
 
     def announce(self, config: AlgorithmConfig) -> str:
@@ -228,21 +224,19 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         """What decides whether weights fit: algorithm, board, observation, actions, network."""
         if config.algo_class.__name__ == "EXIT":
             return {"algorithm": "EXIT", "games": config.games}
-        if config.algo_class is not MXNet:
-            strength.check_share(config.ladder_share)
+        strength.check_share(config.ladder_share)
         environment = make_vector(1, config.env_config)
         if config.model_config.get("head_plane") not in (None, head_plane(config.env_config)):
             raise HyperparameterError(
                 "rl.training.config.env_config.observation was given, but the network was told "
                 "of another one; name observations by `observation`"
             )
-        if config.algo_class is not MXNet:
-            kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else PolicyNetwork
-            shape = environment.single_observation_space.shape
-            check_network(kind, shape, config.model_config)
-            if config.start_from is not None:
-                network = build(kind, shape, len(MOVES), network_settings(config.model_config))
-                warm_start.check(network, environment, Path(config.start_from))
+        kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else PolicyNetwork
+        shape = environment.single_observation_space.shape
+        check_network(kind, shape, config.model_config)
+        if config.start_from is not None:
+            network = build(kind, shape, len(MOVES), network_settings(config.model_config))
+            warm_start.check(network, environment, Path(config.start_from))
         # Frozen policies that cannot play these games are refused here, before anything starts.
         nobody = PastSelves(lambda weights: weights)
         Opponents(config.env_config["opponents"], environment, np.random.default_rng(), nobody)

@@ -2,26 +2,28 @@
 
 Each game is trained with each seed as a run of its own, one after the other; then its agent plays
 on the levels of the training and on all there are. What is done stays done: the same command goes
-on where it was interrupted. After each run the table, the picture and their figures are written.
+on where it was interrupted. After each run the table of what is done so far is written.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from battlesnake_gym.common.command_line import refuse
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.nearest import unknown
 from battlesnake_rl.launcher.launch.job import say
 from battlesnake_rl.launcher.runs import checkpoints
-from battlesnake_rl.procgen import games_report, rollout
+from battlesnake_rl.procgen import published, rollout
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_games import GAMES
 from battlesnake_rl.procgen.procgen_playing import play, score
@@ -30,10 +32,13 @@ from battlesnake_rl.procgen.train_procgen import PROG, ProcgenLauncher
 DEFAULT_EXPERIMENT = "easy-200"
 SCORES = "scores.json"
 """In a run: what its agent reached, and after how many frames."""
-CPU = "cpu_seconds.json"
-"""In a run: what it has cost so far."""
 GAMES_AT_ONCE = 16
 DEFAULTS = {"seeds": 1, "episodes": 100}
+OF_EACH_RUN = ("--name", "--env-name", "--env_name", "--seed",
+               "--timesteps", "--minutes", "--num-iters")  # fmt: skip
+"""Options that are set here for each training."""
+COLUMNS = ("game", "frames", "train reward", "test reward", "train score", "test score", "gap",
+           "published train", "published test")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,27 +57,27 @@ class GamesPlan:
     check: bool
     """Only look whether the first could be trained."""
 
-    @property
-    def label(self) -> str:
-        """Begins the names of runs and results."""
-        return Path(self.experiment).stem
-
-    @property
-    def options(self) -> list[str]:
-        """Of ``rest`` what tells one measurement from another: all but the folder of the runs."""
-        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-        parser.add_argument("--runs")
-        return parser.parse_known_args(list(self.rest))[1]
+    def path(self, name: str) -> Path:
+        """A file or folder of these games among the runs."""
+        return self.runs / f"{Path(self.experiment).stem}-{name}"
 
     def run(self, game: str, seed: int) -> Path:
         """The folder of one training."""
-        return self.runs / f"{self.label}-{game}-seed{seed}"
+        return self.path(f"{game}-seed{seed}")
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """What must be the same for a run's scores to count; runs may be in another folder."""
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        parser.add_argument("--runs")
+        options = parser.parse_known_args(list(self.rest))[1]
+        return {"wanted_frames": self.frames, "episodes": self.episodes, "options": options}
 
 
 def main(arguments: Any, rest: Sequence[str]) -> int:
     """Train, score and tell; the exit status is that of a training that did not end as it should.
 
-    ``arguments`` are the values of `launcher.add_games_options`, ``rest`` the other words.
+    ``arguments`` are the values of `train_procgen.add_games_options`, ``rest`` the other words.
     """
     try:
         plan = plan_of(arguments, rest)
@@ -84,18 +89,22 @@ def main(arguments: Any, rest: Sequence[str]) -> int:
     try:
         for number, (game, seed) in enumerate(every, 1):
             say(f"[{number}/{len(every)}] {game}, seed {seed}")
-            status = _train_and_score(plan, game, seed)
-            if status != 0:
+            if _scored(plan, game, seed) is not None:
+                continue
+            if status := _train(plan, game, seed):
                 break
-            _report(plan)
+            text = json.dumps(scores(plan, game, seed), indent=1) + "\n"
+            write_atomically(plan.run(game, seed) / SCORES, lambda path, t=text: path.write_text(t))
+            _write_table(plan)
+        else:
+            status = 0
     except KeyboardInterrupt:
         status = 130
     if status != 0:
         say("not all is done; the same command goes on")
         return status
-    text, files = _report(plan)
-    sys.stdout.write(text)
-    say("wrote " + ", ".join(str(path) for path in files))
+    sys.stdout.write(_write_table(plan))
+    say(f"wrote {plan.path('games.md')}")
     return 0
 
 
@@ -117,20 +126,9 @@ def plan_of(arguments: Any, rest: Sequence[str]) -> GamesPlan:
     for name, number in numbers.items():
         if number < 1:
             raise ValueError(f"--{name} must be at least 1, got {number}")
-    own = (
-        "--name",
-        "--env-name",
-        "--env_name",
-        "--seed",
-        "--timesteps",
-        "--minutes",
-        "--num-iters",
-    )
     for word in rest:
-        if word.partition("=")[0] in own:
-            raise ValueError(
-                f"{word.partition('=')[0]} cannot be given with --games, which sets it for each run"
-            )
+        if (option := word.partition("=")[0]) in OF_EACH_RUN:
+            raise ValueError(f"{option} cannot be given with --games, which sets it for each run")
     given = vars(ProcgenLauncher().parser(PROG).parse_known_args(list(rest))[0])
     experiment = given.get("hyperparameter.experiment", DEFAULT_EXPERIMENT)
     return GamesPlan(
@@ -143,22 +141,6 @@ def plan_of(arguments: Any, rest: Sequence[str]) -> GamesPlan:
     )
 
 
-def _train_and_score(plan: GamesPlan, game: str, seed: int) -> int:
-    run = plan.run(game, seed)
-    if _scored(plan, run):
-        return 0
-    before = _cpu_seconds()
-    try:
-        status = _train(plan, game, seed)
-        if status == 0:
-            _write(run / SCORES, scores(plan, game, seed))
-    finally:
-        if run.is_dir():
-            spent = _read(run / CPU).get("cpu_seconds", 0.0) + _cpu_seconds() - before
-            _write(run / CPU, {"cpu_seconds": round(spent, 1)})
-    return status
-
-
 def _train(plan: GamesPlan, game: str, seed: int) -> int:
     own = ["--env-name", game, "--seed", str(seed), "--timesteps", str(plan.frames)]
     return ProcgenLauncher.train_main(
@@ -166,10 +148,11 @@ def _train(plan: GamesPlan, game: str, seed: int) -> int:
     )
 
 
-def _scored(plan: GamesPlan, run: Path) -> bool:
-    there = _read(run / SCORES)
-    wanted = {"wanted_frames": plan.frames, "episodes": plan.episodes, "options": plan.options}
-    return all(there.get(name) == value for name, value in wanted.items())
+def _scored(plan: GamesPlan, game: str, seed: int) -> dict[str, Any] | None:
+    """The scores of a run, where they are those that are wanted."""
+    path = plan.run(game, seed) / SCORES
+    there: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    return there if there and there | plan.wanted == there else None
 
 
 def scores(plan: GamesPlan, game: str, seed: int) -> dict[str, Any]:
@@ -177,55 +160,54 @@ def scores(plan: GamesPlan, game: str, seed: int) -> dict[str, Any]:
     checkpoint = checkpoints.find(plan.run(game, seed))
     facts = checkpoints.read_facts(checkpoint)
     trained_on = facts["identity"]["env_config"]
-    result = {
-        "game": game,
-        "seed": seed,
-        "frames": facts["env_steps"],
-        "wanted_frames": plan.frames,
-        "episodes": plan.episodes,
-        "options": plan.options,
-        "env_config": trained_on,
-        "algorithm": facts["identity"]["algorithm"],
-        "network settings": facts["identity"]["network settings"],
-    }
+    result = {"game": game, "seed": seed, "frames": facts["env_steps"], "env_config": trained_on}
     for kind, levels in (("train", "training"), ("test", "all")):
         env_config = rollout.LEVELS[levels](trained_on)
         games = VectorProcgen(min(GAMES_AT_ONCE, plan.episodes), env_config)
         act = rollout.load_policy(checkpoint, seed=seed)
         result[kind] = score(play(games, act, episodes=plan.episodes, seed=seed), env_config)
         games.close()
-    return result
+    return result | plan.wanted
 
 
-def _report(plan: GamesPlan) -> tuple[str, list[Path]]:
-    """Write table, picture and figures of what is there so far; the table, and the files."""
-    done = [
-        _read(plan.run(game, seed) / SCORES) | _read(plan.run(game, seed) / CPU)
-        for game in plan.games
-        for seed in range(plan.seeds)
-        if _scored(plan, plan.run(game, seed))
-    ]
-    files = [plan.runs / f"{plan.label}-games{suffix}" for suffix in (".json", ".md", ".svg")]
-    text = games_report.table(done)
-    _write(files[0], done)
-    write_atomically(files[1], lambda path: path.write_text(text))
-    curves = {game: [plan.run(game, seed) for seed in range(plan.seeds)] for game in plan.games}
-    games_report.draw(curves, done, files[2])
-    return text, files
+def _write_table(plan: GamesPlan) -> str:
+    every = [_scored(plan, game, seed) for game in plan.games for seed in range(plan.seeds)]
+    text = table([one for one in every if one is not None])
+    write_atomically(plan.path("games.md"), lambda path: path.write_text(text))
+    return text
 
 
-def _cpu_seconds() -> float:
-    """Of this process and those that it has seen end, but not of runners on other machines."""
-    own = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(used.ru_utime + used.ru_stime for used in own)
+def table(done: Sequence[dict[str, Any]]) -> str:
+    """Markdown of what `scores` returned: a line for each game and the mean of all, over seeds.
+
+    Scores are normalized: 0 is an agent that sees nothing, 1 the best there is. A dash is where
+    there is no figure: in other modes than easy and hard, and for what was not published.
+    """
+    rows = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+    columns: list[list[float]] = []
+    for game in dict.fromkeys(one["game"] for one in done):
+        runs = [one for one in done if one["game"] == game]
+        frames = int(np.mean([one["frames"] for one in runs]))
+        kinds = ("train", "test")
+        ours = [[one[kind].get("normalized_score", math.nan) for one in runs] for kind in kinds]
+        train, test = (float(np.mean(each)) for each in ours)
+        theirs = [published.score(game, kind, frames, runs[0]["env_config"]) for kind in kinds]
+        columns.append([train, test, train - test, *theirs])
+        rewards = (_reward([one[kind] for one in runs]) for kind in kinds)
+        rows.append(f"| {game} | {frames:,} | {' | '.join((*rewards, *map(_text, columns[-1])))} |")
+    if len(columns) > 1:
+        there = [
+            [one for one in each if not math.isnan(one)] for each in zip(*columns, strict=True)
+        ]
+        means = [float(np.mean(each)) if each else math.nan for each in there]
+        rows.append(f"| mean of {len(columns)} | | | | {' | '.join(map(_text, means))} |")
+    return "\n".join(rows) + "\n"
 
 
-def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content
+def _reward(of_seeds: Sequence[dict[str, float]]) -> str:
+    spread = math.hypot(*(one["standard_error"] for one in of_seeds)) / len(of_seeds)
+    return f"{np.mean([one['reward'] for one in of_seeds]):.2f} ± {spread:.2f}"
 
 
-def _write(path: Path, content: Any) -> None:
-    write_atomically(path, lambda part: part.write_text(json.dumps(content, indent=1) + "\n"))
+def _text(number: float) -> str:
+    return "—" if math.isnan(number) else f"{number:.3f}"

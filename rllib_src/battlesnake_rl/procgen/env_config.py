@@ -28,12 +28,12 @@ DEFAULTS: dict[str, Any] = {
 ``use_generated_assets``: drawn pictures instead of designed ones. ``center_agent``: show what is
 around the player rather than the whole level. ``use_sequential_levels``: a completed level leads to
 the next one within the same episode. ``distribution_mode``: easy, hard, or one of the game's own.
-``frame_stack``: how many of the last frames are seen at once. ``provider``: who computes the games
-(`PROVIDERS`).
+``frame_stack``: how many of the last frames are seen at once. ``provider``: who computes the games,
+which can only be envpool.
 """
 
 MAX_LEVEL = 2**31 - 1
-PROVIDERS = ("envpool", "procgen")
+PROVIDERS = ("envpool",)
 
 
 def complete(env_config: Mapping[str, Any]) -> dict[str, Any]:

@@ -115,14 +115,13 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         with torch.no_grad():
             return self.compute_values(batch, self._features(batch[Columns.OBS]))
 
-    def _features(self, pictures: Tensor, trunk: ImpalaTrunk | None = None) -> Tensor:
+    def _features(self, pictures: Tensor) -> Tensor:
         """Features in full precision; the trunk computes in half where that is faster."""
-        trunk = trunk or self.trunk
         choice = self.settings["bfloat16"]
         enabled = bfloat16_pays(pictures.device) if choice == "auto" else bool(choice)
         pieces = torch.split(pictures, PICTURES_AT_ONCE[pictures.device.type])
         with torch.autocast(pictures.device.type, torch.bfloat16, enabled=enabled):
-            features = torch.cat([trunk(piece) for piece in pieces])
+            features = torch.cat([self.trunk(piece) for piece in pieces])
         return features.float()
 
 

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from battlesnake_rl.procgen.env_config import complete
 from battlesnake_rl.procgen.procgen_games import GAMES
-from battlesnake_rl.procgen.providers import FRAME_SHAPE, NUM_ACTIONS, Provider, Step, make_provider
+from battlesnake_rl.procgen.providers import (
+    FRAME_SHAPE,
+    NUM_ACTIONS,
+    EnvpoolBatch,
+    SequentialGames,
+    Step,
+    make_provider,
+)
 
 ENV_NAME = "procgen_env_wrapper"
 """Under this name the environment is registered with RLlib."""
@@ -39,11 +46,11 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
 
     Raises:
         ValueError: an impossible ``env_config`` (keys: `env_config.DEFAULTS`) or ``num_envs``.
-        ImportError: the provider's package is missing.
+        ImportError: envpool is missing.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
-    _provider: Provider | None = None
+    _provider: EnvpoolBatch | SequentialGames | None = None
 
     def __init__(
         self,

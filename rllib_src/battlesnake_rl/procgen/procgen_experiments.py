@@ -16,7 +16,7 @@ import yaml
 from battlesnake_gym.common.nearest import unknown
 from battlesnake_rl.launcher.launch.hyperparameters import CONFIG_PREFIX
 from battlesnake_rl.launcher.launch.job import say
-from battlesnake_rl.procgen.starter_kit import MODEL_KEYS, translated
+from battlesnake_rl.procgen.kit.starter_kit import MODEL_KEYS, translated
 
 FOLDER = Path(__file__).with_name("experiment_files")
 

@@ -8,7 +8,7 @@ RLlib's own PPO has none of these four.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -83,12 +83,6 @@ class ProcgenPPOConfig(PPOConfig):  # type: ignore[misc]
                 f"{minibatch}"
             )
         super().validate()
-
-    def told(self) -> Iterator[str]:
-        """What it makes of its batches, in the words of `recipe`."""
-        yield f"value clip {self.vf_clip_param:g}"
-        scaled = f"normalized, clip {self.reward_clip:g}"
-        yield f"rewards {scaled if self.reward_normalization else 'as they are'}"
 
     def _share_games(self) -> None:
         if self.games is None:

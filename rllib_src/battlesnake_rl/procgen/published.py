@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,46 +26,25 @@ PROTOCOL = {"distribution_mode": "easy", "num_levels": 200}
 """The ``env_config`` that they hold for."""
 
 
-class PublishedCurve(NamedTuple):
-    """Normalized scores of all trainings of one game."""
-
-    frames: NDArray[np.float64]
-    """[points], rising."""
-    scores: NDArray[np.float64]
-    """[trainings, points]."""
-
-
-def curve(game: str, levels: str, env_config: Mapping[str, Any]) -> PublishedCurve | None:
-    """The scores on ``train`` or ``test`` levels; None for another protocol than theirs."""
-    if any(env_config[name] != value for name, value in PROTOCOL.items()):
-        return None
-    return _curves().get((game, levels))
-
-
 def score(game: str, levels: str, frames: int, env_config: Mapping[str, Any]) -> float:
-    """The mean score of their trainings after so many frames, between the figures next to it.
+    """The mean normalized score of their trainings on ``train`` or ``test`` levels after ``frames``.
 
-    NaN for another protocol, and before the first and after the last figure.
+    Between two figures it is interpolated; NaN for another protocol, and before the first and after
+    the last figure.
     """
-    theirs = curve(game, levels, env_config)
-    if theirs is None or not theirs.frames[0] <= frames <= theirs.frames[-1]:
+    theirs = curves().get((game, levels))
+    if theirs is None or any(env_config[name] != value for name, value in PROTOCOL.items()):
         return math.nan
-    return float(np.interp(frames, theirs.frames, theirs.scores.mean(0)))
+    return float(np.interp(frames, *theirs, left=math.nan, right=math.nan))
 
 
 @functools.cache
-def _curves() -> dict[tuple[str, str], PublishedCurve]:
-    """By game and levels."""
-    points: dict[tuple[str, str], list[tuple[float, list[float]]]] = {}
+def curves() -> dict[tuple[str, str], NDArray[np.float64]]:
+    """By game and levels: frames, rising, and mean normalized scores, [2, points]."""
+    points: dict[tuple[str, str], list[tuple[float, float]]] = {}
     with FILE.open(newline="") as file:
         for row in csv.DictReader(file):
-            scores = [normalized_score(float(row[name]), row["game"]) for name in TRAININGS]
-            points.setdefault((row["game"], row["levels"]), []).append(
-                (float(row["frames"]), scores)
-            )
-    return {
-        of: PublishedCurve(
-            np.array([frames for frames, _ in there]), np.array([s for _, s in there]).T
-        )
-        for of, there in points.items()
-    }
+            rewards = [float(row[name]) for name in TRAININGS]
+            mean = normalized_score(sum(rewards) / len(rewards), row["game"])
+            points.setdefault((row["game"], row["levels"]), []).append((float(row["frames"]), mean))
+    return {of: np.array(there).T for of, there in points.items()}

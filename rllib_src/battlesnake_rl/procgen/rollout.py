@@ -47,17 +47,15 @@ def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = No
 def _build(facts: Mapping[str, Any]) -> RLModule:
     """The network of a checkpoint with these facts, untrained."""
     identity = facts["identity"]
-    given = {
-        name: facts["hyperparameters"].get(name, getattr(ProcgenHyperparameters, name))
-        for name in ("algorithm", "custom_model", "custom_preprocessor")
-    }
+    names = ("algorithm", "custom_model", "custom_preprocessor")
+    given = {name: value for name, value in facts["hyperparameters"].items() if name in names}
     config = configure(
-        given["algorithm"],
-        env=identity["env"],
-        env_config=identity["env_config"],
-        custom_model=given["custom_model"],
-        custom_preprocessor=given["custom_preprocessor"],
-        custom_options=identity["network settings"],
+        ProcgenHyperparameters(
+            **given,
+            env=identity["env"],
+            env_config=identity["env_config"],
+            custom_options=identity["network settings"],
+        )
     )
     games = VectorProcgen(1, identity["env_config"])
     spaces = (games.single_observation_space, games.single_action_space)

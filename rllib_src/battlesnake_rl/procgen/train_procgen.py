@@ -22,10 +22,11 @@ from battlesnake_rl.launcher.launch.hyperparameters import (
 )
 from battlesnake_rl.launcher.ray_launcher import Delivered, Hyperparameters, SageMakerRayLauncher
 from battlesnake_rl.launcher.runs.training_run import CSV_COLUMNS
-from battlesnake_rl.procgen import generalization, plugins, procgen_experiments
+from battlesnake_rl.procgen import generalization, procgen_experiments
 from battlesnake_rl.procgen.env_config import complete
 from battlesnake_rl.procgen.impala_network import ImpalaModule, check_model_config
-from battlesnake_rl.procgen.kit_files import preprocessed
+from battlesnake_rl.procgen.kit import plugins
+from battlesnake_rl.procgen.kit.kit_files import preprocessed
 from battlesnake_rl.procgen.procgen_environment import (
     ENV_NAME,
     STACKED_ENV_NAME,
@@ -33,11 +34,14 @@ from battlesnake_rl.procgen.procgen_environment import (
     make_env,
     make_stacked_env,
 )
-from battlesnake_rl.procgen.procgen_ppo import ProcgenPPOConfig
-from battlesnake_rl.procgen.recipe import recipe
+from battlesnake_rl.procgen.procgen_ppo import ProcgenPPO, ProcgenPPOConfig
 
 ENVIRONMENTS = {ENV_NAME: make_env, STACKED_ENV_NAME: make_stacked_env}
 """The environments by the names of the competition's starter kit."""
+
+MODELS = {"impala_cnn": ImpalaModule}
+ALGORITHMS = {"ProcgenPPO": ProcgenPPO}
+"""What is here beside RLlib's and the files of users."""
 
 DEFAULT_EXPERIMENT = "impala-baseline"
 PROG = "battlesnake-gym train-procgen"
@@ -96,16 +100,8 @@ class ProcgenLauncher(SageMakerRayLauncher):
 
     def get_experiment_config(self, hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
         """The configuration of the named algorithm, network and callbacks on the wanted game."""
-        game = {} if hyperparameters.env_name is None else {"env_name": hyperparameters.env_name}
-        return configure(
-            hyperparameters.algorithm,
-            env=hyperparameters.env,
-            env_config=(hyperparameters.env_config or {}) | game,
-            custom_model=hyperparameters.custom_model,
-            custom_options=hyperparameters.custom_options,
-            custom_preprocessor=hyperparameters.custom_preprocessor,
-            callbacks=hyperparameters.callbacks,
-        ).debugging(seed=hyperparameters.seed, log_level="ERROR")
+        config = configure(hyperparameters)
+        return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
     def check_machine(self, config: AlgorithmConfig) -> None:
         """Begin a game: its packages are large, and an image may do without them."""
@@ -131,10 +127,6 @@ class ProcgenLauncher(SageMakerRayLauncher):
         if shared is None:
             return most
         return max(runners for runners in range(1, most + 1) if shared % runners == 0)
-
-    def announce(self, config: AlgorithmConfig) -> str:
-        """The recipe: games, turns, batches and losses."""
-        return recipe(config)
 
     def default_name(self, hyperparameters: ProcgenHyperparameters) -> str:
         """The experiment and the game."""
@@ -202,45 +194,41 @@ def register() -> None:
         register_env(name, make)
 
 
-def configure(
-    algorithm: str,
-    *,
-    env: str = ENV_NAME,
-    env_config: Mapping[str, Any],
-    custom_model: str | None = "impala_cnn",
-    custom_options: Mapping[str, Any] | None = None,
-    custom_preprocessor: str | None = None,
-    callbacks: str | None = None,
-) -> AlgorithmConfig:
-    """RLlib's configuration of an algorithm on a game.
+def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
+    """RLlib's configuration of an algorithm, a network and callbacks on a game.
 
     Raises:
         ValueError: a name that nobody has, with those there are, or an impossible setting.
     """
+    env, model = hyperparameters.env, hyperparameters.custom_model
     if env not in ENVIRONMENTS:
         raise ValueError(unknown("env", env, ENVIRONMENTS))
-    stack = {"frame_stack": 4} if env == STACKED_ENV_NAME else {}
-    config = plugins.find_algorithm(algorithm).get_default_config()
-    config.environment(env, env_config=complete(stack | dict(env_config)))
+    env_config = {"frame_stack": 4} if env == STACKED_ENV_NAME else {}
+    env_config |= hyperparameters.env_config or {}
+    if hyperparameters.env_name is not None:
+        env_config["env_name"] = hyperparameters.env_name
+    algorithm = plugins.find("algorithms", hyperparameters.algorithm, ALGORITHMS)
+    config = algorithm.get_default_config()
+    config.environment(env, env_config=complete(env_config))
     # One batch of games a runner, and so one forward pass for all of them.
     config.env_runners(gym_env_vectorize_mode="vector_entry_point")
     config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))
     generalization.set_up(config)
-    if custom_model is None and custom_preprocessor is not None:
-        raise ValueError(
-            f"custom_preprocessor is {custom_preprocessor}, but custom_model is null: it goes "
-            "before a network of ours or of a file in models/"
-        )
-    if custom_model is not None:
-        model = plugins.find_model(custom_model)
-        options = dict(custom_options or {})
-        if model is ImpalaModule:
+    if model is not None:
+        network = plugins.find("models", model, MODELS)
+        options = dict(hyperparameters.custom_options or {})
+        if network is ImpalaModule:
             check_model_config(options)
-        if custom_preprocessor is not None:
-            model = preprocessed(model, plugins.find_preprocessor(custom_preprocessor))
-        config.rl_module(rl_module_spec=RLModuleSpec(module_class=model, model_config=options))
-    if callbacks is not None:
-        config.callbacks(plugins.find_callbacks(callbacks))
+        if before := hyperparameters.custom_preprocessor:
+            network = preprocessed(network, plugins.find("preprocessors", before))
+        config.rl_module(rl_module_spec=RLModuleSpec(module_class=network, model_config=options))
+    elif hyperparameters.custom_preprocessor is not None:
+        raise ValueError(
+            f"custom_preprocessor is {hyperparameters.custom_preprocessor}, but custom_model is "
+            "null: it goes before a network of ours or of a file in models/"
+        )
+    if hyperparameters.callbacks is not None:
+        config.callbacks(plugins.find("callbacks", hyperparameters.callbacks))
     return config
 
 

@@ -7,7 +7,7 @@ sequentially (`battlesnake_heuristics.judge.sprt`). Runners play with the champi
 busy with the next fragments.
 
 It is no RLlib algorithm, since there is neither an environment to step nor a module to learn: it
-has the few methods that the launcher calls on one, as the MXNet baseline has.
+has the few methods that the launcher calls on one.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym.see.rewards import EVENTS, METRICS, TurnOfGames
 
-# RLlib's own names, spelled out: the MXNet baseline counts with this module too and has no Ray.
+# RLlib's own names, spelled out: this module needs no Ray.
 EPISODE_RETURN_MEAN, EPISODE_LEN_MEAN = "episode_return_mean", "episode_len_mean"
 NUM_EPISODES = "num_episodes"
 SUM_SUFFIX = "_sum"

@@ -3,15 +3,14 @@
 ``models/my_vision_network.py`` holds one subclass of RLlib's ``RLModule`` and is called
 ``my_vision_network``; in the same way ``algorithms/`` holds subclasses of ``Algorithm`` and
 ``callbacks/`` subclasses of ``RLlibCallback``. Folders are looked for in the current directory,
-then beside the script that was started, then here, where the examples are. Files of the
+then beside the script that was started, then in this package, where the examples are. Files of the
 competition's starter kit, with classes of RLlib's of then, go as well (`kit_files`).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,13 +24,11 @@ from ray.rllib.models.preprocessors import Preprocessor
 from ray.rllib.models.torch.torch_modelv2 import TorchModelV2
 
 from battlesnake_gym.common import own_files
-from battlesnake_rl.procgen import kit_files
-from battlesnake_rl.procgen.impala_network import ImpalaModule
-from battlesnake_rl.procgen.procgen_ppo import ProcgenPPO
+from battlesnake_rl.procgen.kit import kit_files
 
-EXAMPLES = Path(__file__).parent
+EXAMPLES = Path(__file__).parents[1]
 
-_BASES: dict[str, tuple[type[Any], ...]] = {
+BASES: dict[str, tuple[type[Any], ...]] = {
     "models": (RLModule, TorchModelV2),
     "algorithms": (Algorithm,),
     "callbacks": (RLlibCallback, kit_files.DefaultCallbacks),
@@ -40,53 +37,22 @@ _BASES: dict[str, tuple[type[Any], ...]] = {
 """What the classes of each folder are made of: today, and where there are two, then."""
 
 
-def find_model(name: str) -> type[RLModule]:
-    """The network called ``name``: ``impala_cnn``, or a file in ``models/``.
+def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> type[Any]:
+    """The class called ``name`` of a ``kind`` of `BASES`: one of ``ours``, RLlib's, or a file's.
+
+    ``name`` is that of a file in the folder ``kind``, or the path of a ``.py``; a preprocessor's may
+    be a key of the kit's ``CUSTOM_PREPROCESSORS`` too. A class of RLlib's of then comes as one of today.
 
     Raises:
         ValueError: there is none (those there are get named), or its file is not as it must be.
     """
-    found = _find("models", name, {"impala_cnn": lambda: ImpalaModule})
-    return kit_files.module_of(found) if issubclass(found, TorchModelV2) else found
-
-
-def find_preprocessor(name: str) -> type[Preprocessor]:
-    """The preprocessor called ``name``: a file in ``preprocessors/``, or its class.
-
-    The kit names it by a key of ``CUSTOM_PREPROCESSORS`` in ``preprocessors/__init__.py``.
-
-    Raises:
-        ValueError: as `find_model`.
-    """
-    return _find("preprocessors", kit_files.preprocessor_file(name, Path.cwd()), {})
-
-
-def find_algorithm(name: str) -> type[Algorithm]:
-    """The algorithm called ``name``: ``ProcgenPPO``, one of RLlib's, or a file.
-
-    Raises:
-        ValueError: as `find_model`.
-    """
-    built_in: dict[str, Callable[[], type[Any]]] = {
-        known: partial(_get_algorithm_class, known) for known in ALGORITHMS
-    }
-    built_in["ProcgenPPO"] = lambda: ProcgenPPO
-    return _find("algorithms", name, built_in)
-
-
-def find_callbacks(name: str) -> type[RLlibCallback]:
-    """The callbacks called ``name``: a file in ``callbacks/``, or the path of a ``.py``.
-
-    Raises:
-        ValueError: as `find_model`.
-    """
-    found = _find("callbacks", name, {})
-    return kit_files.callbacks_of(found) if not issubclass(found, RLlibCallback) else found
-
-
-def _find(kind: str, name: str, built_in: Mapping[str, Callable[[], type[Any]]]) -> type[Any]:
-    if name in built_in:
-        return built_in[name]()
+    ours = ours or {}
+    if name in ours:
+        return ours[name]
+    if kind == "algorithms" and name in ALGORITHMS:
+        return _get_algorithm_class(name)
+    if kind == "preprocessors":
+        name = kit_files.preprocessor_file(name, Path.cwd())
     files = {
         path.stem: path
         for folder in (EXAMPLES, Path(sys.argv[0]).resolve().parent, Path.cwd())
@@ -96,13 +62,18 @@ def _find(kind: str, name: str, built_in: Mapping[str, Callable[[], type[Any]]])
     if name.endswith(".py"):
         files[name] = Path(name)
     if name not in files:
-        there = ", ".join(sorted([*files, *built_in])) or "none"
+        built_in = ALGORITHMS if kind == "algorithms" else ()
         raise ValueError(
             f"found no {kind.removesuffix('s') if kind != 'callbacks' else kind} {name!r} "
-            f"among the {kind}: {there}. "
+            f"among the {kind}: {', '.join(sorted([*files, *ours, *built_in])) or 'none'}. "
             f"Put a file {kind}/{name}.py into the current directory or beside the script"
         )
-    return _only_class(_load(kind, files[name]), _BASES[kind], files[name])
+    found = _only_class(_load(kind, files[name]), BASES[kind], files[name])
+    if issubclass(found, TorchModelV2):
+        return kit_files.module_of(found)
+    if issubclass(found, kit_files.DefaultCallbacks):
+        return kit_files.callbacks_of(found)
+    return found
 
 
 def _load(kind: str, path: Path) -> ModuleType:
