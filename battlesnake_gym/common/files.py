@@ -8,6 +8,10 @@ import secrets
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:
@@ -23,6 +27,16 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+
+
+def save_arrays(path: str | os.PathLike[str], **arrays: NDArray[Any]) -> None:
+    """Write named arrays to ``path`` as ``numpy.load`` reads them, whole or not at all."""
+
+    def write(part: Path) -> None:
+        with part.open("wb") as file:  # of a name, numpy would change the ending
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+
+    write_atomically(path, write)
 
 
 def zipped(files: Iterable[tuple[str, bytes]], mode: int) -> bytes:

@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.rllib, pytest.mark.usefixtures("one_thread")]
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
+from battlesnake_heuristics.search.selfplay import SelfPlaySetup
 from battlesnake_rl.mabs.exit import distillation
 from battlesnake_rl.mabs.exit.distillation import (
     OTHERS,
@@ -24,7 +25,6 @@ from battlesnake_rl.mabs.exit.distillation import (
     DistillationRun,
     Labels,
     Learner,
-    Table,
     loss,
     main,
     play,
@@ -33,19 +33,19 @@ from battlesnake_server.onnx_policy import Policy, PolicyError
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> tuple[Table, ...]:
-    tables = (Table(0.7, side=7), Table(0.3, snakes=3, side=9, ruleset="wrapped"))
-    monkeypatch.setattr(distillation, "TABLES", tables)
+def quick(monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[float, SelfPlaySetup], ...]:
+    mix = ((0.7, SelfPlaySetup(7, 7)), (0.3, SelfPlaySetup(9, 9, 3, "wrapped")))
+    monkeypatch.setattr(distillation, "MIX", mix)
     monkeypatch.setattr(distillation, "AT_ONCE", 4)
-    return tables
+    return mix
 
 
-def labels_of(table: Table, count: int, **options: Any) -> Labels:
-    return play(table, count, 60, options.get("policy"), 3, tqdm(disable=True))
+def labels_of(setup: SelfPlaySetup, count: int, **options: Any) -> Labels:
+    return play(setup, count, 60, options.get("policy"), 3, tqdm(disable=True))
 
 
 def test_the_best_move_is_not_worse_and_forbidden_ones_are_as_bad_as_can_be() -> None:
-    labels = labels_of(Table(1.0, side=7), 300)
+    labels = labels_of(SelfPlaySetup(7, 7), 300)
     assert labels.frames.shape[1:] == (16, 7, 7)
     assert (labels.worse.min(1) == 0).all()
     assert (labels.worse.max(1) <= WORST).all()
@@ -64,7 +64,7 @@ def test_the_policy_plays_where_there_is_one(monkeypatch: pytest.MonkeyPatch) ->
         asked.append(len(frames))
         return np.zeros((len(frames), 4), np.float32)
 
-    labels_of(Table(1.0, side=7), 40, policy=policy)
+    labels_of(SelfPlaySetup(7, 7), 40, policy=policy)
     assert asked
     shares = {SEARCH: 0.1, POLICY: 0.7, OTHERS: 0.2}
     assert tuple(shares[kind] for kind in (SEARCH, POLICY, OTHERS)) == distillation.LATER_ROUNDS
@@ -97,7 +97,9 @@ def test_it_learns_what_is_said() -> None:
     pytest.fail(f"it did not learn: {told}")
 
 
-def test_rounds_go_on_where_they_were(tmp_path: Path, quick: tuple[Table, ...]) -> None:
+def test_rounds_go_on_where_they_were(
+    tmp_path: Path, quick: tuple[tuple[float, SelfPlaySetup], ...]
+) -> None:
     options = ["--folder", str(tmp_path), "--moves", "60", "--positions", "30", "--fit-minutes",
                "0.01"]  # fmt: skip
     main([*options, "--minutes", "0.0001"])

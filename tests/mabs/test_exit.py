@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -147,10 +148,10 @@ def test_each_champions_games_are_labelled_by_themselves() -> None:
         play_games(seed, SelfPlaySetup(7, 7), [SearchPlayer(nodes=20)] * 2, 600)
         for seed in (1, 1000)
     )
-    apart = _labelled([SearchedGames(one, 0, 0, 0), SearchedGames(other, 0, 0, 1)])
+    apart = _labelled([SearchedGames(one, 0, 0), SearchedGames(other, 0, 1)])
     alone = np.concatenate([labelled(one).target, labelled(other).target])
     assert (apart.target == alone).all()
-    together = _labelled([SearchedGames(one, 0, 0, 1), SearchedGames(other, 0, 0, 1)])
+    together = _labelled([SearchedGames(one, 0, 1), SearchedGames(other, 0, 1)])
     assert (together.target != alone).any()
 
 
@@ -222,11 +223,72 @@ def test_a_runner_that_dies_is_replaced(ray_with_games: None) -> None:
         assert algorithm.train()["training_iteration"] == 2
 
 
+def test_without_matches_every_network_takes_over_and_games_grow_deep(
+    ray_with_games: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from battlesnake_heuristics.search.evaluation import Evaluation
+    from battlesnake_heuristics.search.selfplay import SelfPlaySetup
+    from battlesnake_rl.mabs.exit import exit, exit_games
+
+    quick = ((0.5, SelfPlaySetup(7, 7)), (0.5, SelfPlaySetup(7, 7, 3)))
+    for module in (exit, exit_games):
+        monkeypatch.setattr(module, "MIX", quick)
+    monkeypatch.setattr(exit, "POSITIONS", (30,))
+    monkeypatch.setattr(exit, "DEEP_POSITIONS", (31,))
+    config = exit.EXITConfig()
+    config.update_from_dict(
+        {"moves": 3000, "match_pairs": 0, "deep_from": 5000, "in_memory": 3, "first_in_memory": 2}
+        | {"fragment": 1000, "first_epochs": 1.0, "ladder_share": 0.0, "elo0": 0.0, "elo1": 20.0}
+    )
+    with built(config) as algorithm:
+        assert algorithm.game().last.turn > 0  # of a run that is stopped in its first iteration
+        asked, kept = [], []
+        for iteration in (1, 2, 3):
+            result = algorithm.train()
+            assert (result["match"]["pairs"], result["promoted"]) == (0, iteration)
+            assert math.isnan(result["env_runners"]["episode_return_mean"])
+            assert 0 < result["learners"]["loss_rounded"] < 1
+            asked.append(algorithm._draw()[2][0].nodes)
+            kept.append(algorithm.memory[:])
+        algorithm.save_to_path(str(tmp_path))
+        assert asked == [30, 31, 31]
+        # The first iteration's samples leave after two, all others after three.
+        assert [len(samples) for samples in kept] == [1, 2, 2]
+        assert kept[2] == [kept[1][1], algorithm.memory[-1]]
+        assert len(list(tmp_path.glob("network-*"))) == 3
+    with built(config) as again:
+        again.restore_from_path(str(tmp_path))
+        assert again.progress == algorithm.progress
+        assert again.champion.numbers == algorithm.champion.numbers
+        for samples, before in zip(again.memory, algorithm.memory, strict=True):
+            assert (samples.target == before.target).all()
+        assert again.train()["promoted"] == 4
+        assert len(again.memory) == 3
+        assert again.champion.numbers != algorithm.champion.numbers
+    known = Evaluation.load(tmp_path / "champion.evaluation").facts
+    assert known["trained_for"]["sizes"] == [[7, 7]]
+    assert known["trained_for"]["snakes"] == [2, 3]
+    assert known["trained_for"]["maps"] == ["standard"]
+    assert known["moves"] >= 9000
+    assert known["settings"]["deep_from"] == 5000
+
+
 @pytest.mark.parametrize(
     ("call", "why"),
     [
         (["--num-agents", "2"], "num_snakes is 2, but EXIT plays a family of games"),
         (["--rewards", "survival"], "leave the option out"),
+        (["--starts", "[[1, 1], [5, 5], [9, 9], [1, 9]]"], "starts is [[1, 1], [5, 5]"),
+        (["--food-at", "[[3, 3]]"], "food_at is [[3, 3]], but EXIT plays"),
+        (["--frames", "2"], "observation is {'name': 'planes', 'frames': 2}, but EXIT plays"),
+        (["--rl.training.config.env_config.max_turns", "50"], "max_turns is 50, but EXIT plays"),
+        (
+            ["--rl.training.config.env_config.settings.food_spawn_chance", "5"],
+            "env_config.settings",
+        ),
+        (["--rl.training.config.moves", "null"], "moves must be a number such as 100000, got None"),
+        (["--rl.training.config.match_pairs", "2.5"], "match_pairs must be a number such as 40"),
+        (["--rl.training.config.deep_from", "-1"], "deep_from must be at least 0"),
         (["--num-workers", "0"], "at least one runner"),
         (["--rl.training.config.moves", "0"], "moves must be positive"),
         (["--rl.training.config.elo0", "5", "--rl.training.config.elo1", "0"], "below the second"),

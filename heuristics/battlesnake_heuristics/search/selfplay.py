@@ -93,7 +93,6 @@ class GameRows:
     points: NDArray[np.float64]
     turns: int
     finished: bool
-    visited: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,8 @@ class GamesRows:
     """Rows of many games.
 
     ``game`` int32 [rows] is each row's game, a row of ``points`` float64 [games, seats];
-    ``player`` uint8 [rows] is an index into the players that `play_games` was given.
+    ``player`` uint8 [rows] is an index into the players that `play_games` was given, and ``turns``
+    are those of all the games together.
     """
 
     rows: NDArray[np.void]
@@ -109,7 +109,7 @@ class GamesRows:
     player: NDArray[np.uint8]
     points: NDArray[np.float64]
     finished: NDArray[np.bool_]
-    visited: int
+    turns: int
 
     def of(self, players: Sequence[int]) -> GamesRows:
         """Only the rows of these players."""
@@ -133,7 +133,7 @@ class GamesRows:
                 [np.pad(part.points, ((0, 0), (0, seats - part.points.shape[1]))) for part in parts]
             ),
             np.concatenate([part.finished for part in parts]),
-            sum(part.visited for part in parts),
+            sum(part.turns for part in parts),
         )
 
 
@@ -147,7 +147,7 @@ def play_game(seed: int, setup: SelfPlaySetup, players: Sequence[SearchPlayer]) 
     seats = [str(seat) for seat in range(setup.snakes)]
     start = rules.start(game, setup.width, setup.height, seats)
     hazards = _hazards(game, start)
-    rows, points, turns, finished, visited = _search.play_game(
+    rows, points, turns, finished, _ = _search.play_game(
         setup.width,
         setup.height,
         rules.wraps(game),
@@ -164,9 +164,7 @@ def play_game(seed: int, setup: SelfPlaySetup, players: Sequence[SearchPlayer]) 
         round(setup.random_moves * 65536),
         setup.max_turns,
     )
-    return GameRows(
-        np.frombuffer(rows, ROW), np.array(points, np.float64), turns, bool(finished), visited
-    )
+    return GameRows(np.frombuffer(rows, ROW), np.array(points, np.float64), turns, bool(finished))
 
 
 def play_games(
@@ -191,7 +189,7 @@ def play_games(
         np.concatenate(player),
         np.stack([one.points for one in played]),
         np.array([one.finished for one in played]),
-        sum(one.visited for one in played),
+        sum(one.turns for one in played),
     )
 
 

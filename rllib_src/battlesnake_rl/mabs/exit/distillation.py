@@ -14,10 +14,13 @@ policy is ``policy.onnx``.
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +32,15 @@ from tqdm import tqdm
 
 from battlesnake_gym import policy_file
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
-from battlesnake_gym.common.files import write_atomically
-from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.common.files import save_arrays, write_atomically
 from battlesnake_gym.env.rivals import Rivals
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_gym.see import observations
 from battlesnake_heuristics.search.evaluation import shipped
 from battlesnake_heuristics.search.search import Search
-from battlesnake_rl.mabs.exit.expert_iteration import Progress, tell_round
+from battlesnake_heuristics.search.selfplay import SelfPlaySetup
+from battlesnake_rl.mabs.exit.exit_games import RoundProgress
 from battlesnake_rl.mabs.policy import symmetry
 from battlesnake_rl.mabs.policy.policies import Values, values_of
 from battlesnake_rl.mabs.policy.pooled_network import PooledNetwork
@@ -49,43 +52,30 @@ OBSERVATION, ACTION_MASK = "reach", "forbidden+head"
 _SEEN = observations.get(OBSERVATION)
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Games of one kind, and their share of the labels."""
+_setup = partial(SelfPlaySetup, opening=11, random_moves=0.04, max_turns=600)
 
-    share: float
-    snakes: int = 2
-    side: int = 11
-    ruleset: str = EnvConfig.ruleset
-
-
-TABLES = (
-    Table(0.40),
-    Table(0.25, snakes=4),
-    Table(0.10, side=7),
-    Table(0.08, side=19),
-    Table(0.06, ruleset="royale"),
-    Table(0.06, ruleset="wrapped"),
-    Table(0.05, ruleset="constrictor"),
+MIX = (
+    (0.40, _setup()),
+    (0.25, _setup(snakes=4)),
+    (0.10, _setup(7, 7)),
+    (0.08, _setup(19, 19)),
+    (0.06, _setup(ruleset="royale")),
+    (0.06, _setup(ruleset="wrapped")),
+    (0.05, _setup(ruleset="constrictor")),
 )
-"""What is played."""
+"""What is played, by its share of the labels."""
 
 AT_ONCE = 32
 """Games."""
 
-MAX_TURNS = 600
-
 NAMED = ("hungry", "cautious", "hunter", "territory", "territory", "territory")
-"""Who else sits at the tables; the engine plays them."""
+"""Who else plays; the engine moves them."""
 
 SEARCH, POLICY, OTHERS = range(3)
 """Who plays a seat."""
 
 FIRST_ROUND, LATER_ROUNDS = (0.75, 0.0, 0.25), (0.1, 0.7, 0.2)
 """How often each of them does."""
-
-OPENING, SLIPS = 12, 0.04
-"""Up to so many turns are random at first, and in half of the games such a share of all moves."""
 
 UNIT = 1.0
 """Cells (a tenth of a logit) by which a move is worse that is wanted e times less often."""
@@ -114,12 +104,7 @@ class Labels:
 
     def save(self, path: Path) -> None:
         """Write them whole."""
-
-        def write(part: Path) -> None:
-            with part.open("wb") as file:
-                np.savez(file, frames=self.frames, worse=self.worse)
-
-        write_atomically(path, write)
+        save_arrays(path, frames=self.frames, worse=self.worse)
 
     @classmethod
     def load(cls, path: Path) -> Labels:
@@ -129,16 +114,20 @@ class Labels:
 
 
 class SearchPlayers:
-    """Who plays which seat of the games of a table, drawn anew for each game."""
+    """Who plays which seat, drawn anew for each game."""
 
     def __init__(
-        self, vector: VectorBattlesnake, shares: Sequence[float], rng: np.random.Generator
+        self,
+        vector: VectorBattlesnake,
+        setup: SelfPlaySetup,
+        shares: Sequence[float],
+        rng: np.random.Generator,
     ) -> None:
         self.rivals = Rivals(vector)
         self.kinds = np.zeros((vector.num_games, vector.num_snakes), np.uint8)
         self.opening = np.zeros(vector.num_games, int)
         self.slips = np.zeros(vector.num_games)
-        self._shares, self._rng = shares, rng
+        self._setup, self._shares, self._rng = setup, shares, rng
         self.draw(np.ones(vector.num_games, bool))
 
     def draw(self, games: NDArray[np.bool_]) -> None:
@@ -146,8 +135,8 @@ class SearchPlayers:
         self.rivals.leave(games)
         learners = [kind for kind in (SEARCH, POLICY) if self._shares[kind]]
         for game in np.flatnonzero(games).tolist():
-            self.opening[game] = self._rng.integers(OPENING)
-            self.slips[game] = self._rng.choice((0.0, SLIPS))
+            self.opening[game] = self._rng.integers(self._setup.opening + 1)
+            self.slips[game] = self._rng.choice((0.0, self._setup.random_moves))
             seats = self.kinds.shape[1]
             self.kinds[game] = self._rng.choice(3, seats, p=self._shares)
             self.kinds[game, self._rng.integers(seats)] = learners[-1]
@@ -181,7 +170,12 @@ class Asked:
 
 
 def play(
-    table: Table, moves: int, positions: int, policy: Values | None, seed: int, bar: tqdm[Any]
+    setup: SelfPlaySetup,
+    moves: int,
+    positions: int,
+    policy: Values | None,
+    seed: int,
+    bar: tqdm[Any],
 ) -> Labels:
     """Play until the search has said of ``moves`` positions what each move is worth.
 
@@ -190,18 +184,18 @@ def play(
     rng = np.random.default_rng(seed)
     vector = VectorBattlesnake(
         AT_ONCE,
-        table.snakes,
-        table.side,
-        table.side,
-        game=Game(table.ruleset),
+        setup.snakes,
+        setup.width,
+        setup.height,
+        game=Game(setup.ruleset, settings=setup.settings),
         observation=OBSERVATION,
         action_mask=ACTION_MASK,
-        max_turns=MAX_TURNS,
+        max_turns=setup.max_turns,
     )
     frames, infos = vector.reset(seed=seed)
-    players = SearchPlayers(vector, LATER_ROUNDS if policy else FIRST_ROUND, rng)
+    players = SearchPlayers(vector, setup, LATER_ROUNDS if policy else FIRST_ROUND, rng)
     search = Asked(vector, positions)
-    actions = np.zeros((AT_ONCE, table.snakes), np.uint8)
+    actions = np.zeros((AT_ONCE, setup.snakes), np.uint8)
     turn = np.zeros(AT_ONCE, int)
     seen: list[NDArray[np.uint8]] = []
     said: list[NDArray[np.float16]] = []
@@ -333,7 +327,7 @@ class DistillationRun:
     def __init__(self, folder: Path, seed: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.progress = Progress.of(folder)
+        self.progress = RoundProgress.of(folder)
         self.learner = Learner(len(_SEEN.planes), seed)
         self._seed = seed
         if self.progress.rounds:
@@ -343,15 +337,15 @@ class DistillationRun:
         """Play, ask, learn, save; what there is to tell of it."""
         began, number = time.process_time(), self.progress.rounds
         policy = values_of(self.learner.mean) if number else None
-        for index, table in enumerate(TABLES):
+        for index, (share, setup) in enumerate(MIX):
             path = self.folder / f"labels-{number:02}-{index}.npz"
             if path.exists():  # of a round that was interrupted
                 continue
-            count = round(moves * table.share)
+            count = round(moves * share)
             seed = 1 + 1000 * self._seed + 100 * number + index
-            title = f"round {number}, {table.snakes} on {table.side}, {table.ruleset}"
+            title = f"round {number}, {setup.snakes} on {setup.width}, {setup.ruleset}"
             with tqdm(total=count, desc=title, unit="position", leave=False, disable=None) as bar:
-                play(table, count, positions, policy, seed, bar).save(path)
+                play(setup, count, positions, policy, seed, bar).save(path)
         played = time.process_time() - began
         labels = [Labels.load(path) for path in sorted(self.folder.glob("labels-*.npz"))]
         told = self.learner.fit(labels, 60 * fit_minutes)
@@ -374,16 +368,16 @@ class DistillationRun:
         self.progress.save(self.folder)
 
 
-def export_policy(network: nn.Module, path: Path, progress: Progress) -> Path:
-    """Write ``policy.onnx`` for the boards and rules of `TABLES`, and what it learned from."""
+def export_policy(network: nn.Module, path: Path, progress: RoundProgress) -> Path:
+    """Write ``policy.onnx`` for the boards and rules of `MIX`, and what it learned from."""
     export(
         network,
         OBSERVATION,
-        list(dict.fromkeys((table.side, table.side) for table in TABLES)),
+        list(dict.fromkeys((setup.width, setup.height) for _, setup in MIX)),
         path,
-        ruleset=list(dict.fromkeys(table.ruleset for table in TABLES)),
+        ruleset=list(dict.fromkeys(setup.ruleset for _, setup in MIX)),
         action_mask=ACTION_MASK,
-        num_snakes=max(table.snakes for table in TABLES),
+        num_snakes=max(setup.snakes for _, setup in MIX),
         any_size=True,
     )
     _, metadata = policy_file.read(path)
@@ -410,7 +404,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     run = DistillationRun(args.folder, args.seed)
     while run.progress.cpu_seconds < 60 * args.minutes:
-        tell_round(args.folder, run.round(args.moves, args.positions, args.fit_minutes))
+        line = json.dumps(run.round(args.moves, args.positions, args.fit_minutes))
+        tqdm.write(line)
+        sys.stdout.flush()
+        with (args.folder / "rounds.jsonl").open("a") as file:
+            file.write(line + "\n")
 
 
 if __name__ == "__main__":

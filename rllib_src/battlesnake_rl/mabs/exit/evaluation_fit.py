@@ -1,7 +1,8 @@
 """What expert iteration learns: labels of the search's games, and the network fitted to them.
 
-`labelled` makes samples of games of `battlesnake_heuristics.search.selfplay`, by TD(lambda) over the search's own
-values; `Model.fit` fits a network in floats, `Model.evaluation` rounds it to what the C code plays.
+`labelled` makes samples of games of `battlesnake_heuristics.search.selfplay`, by TD(lambda) over
+the search's own values; `Model.fit` fits a network in floats, `Model.evaluation` rounds it to what
+the C code plays.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.common.files import save_arrays
 from battlesnake_heuristics.search import _search
 from battlesnake_heuristics.search.evaluation import (
     DUEL_INPUTS,
@@ -74,12 +75,7 @@ class Samples:
 
     def save(self, path: Path) -> None:
         """Write them to ``path``, whole or not at all."""
-
-        def write(part: Path) -> None:
-            with part.open("wb") as file:
-                np.savez(file, inputs=self.inputs, living=self.living, target=self.target)
-
-        write_atomically(path, write)
+        save_arrays(path, inputs=self.inputs, living=self.living, target=self.target)
 
     @classmethod
     def load(cls, path: Path) -> Samples:

@@ -1,10 +1,10 @@
 """EXIT: expert iteration on Ray (Anthony, Tian and Barber 2017).
 
 Runners, one to a CPU, play fragments of games of the search in C against itself, earlier networks
-and other styles (`battlesnake_rl.mabs.exit.expert_iteration`). The learner labels them and fits the network that values
-positions; the candidate takes the champion's place when a match says that it is no weaker, decided
-sequentially (`battlesnake_heuristics.judge.sprt`). Runners play with the champion; while the learner fits, they are
-busy with the next fragments.
+and other styles (`exit_games`). The learner labels them and fits the network that values positions
+(`evaluation_fit`); the candidate takes the champion's place when a match says that it is no weaker,
+decided sequentially (`battlesnake_heuristics.judge.sprt`). Runners play with the champion; while
+the learner fits, they are busy with the next fragments.
 
 It is no RLlib algorithm, since there is neither an environment to step nor a module to learn: it
 has the few methods that the launcher calls on one.
@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.records.replay import Replay
 from battlesnake_heuristics.judge import ladder
 from battlesnake_heuristics.judge.match import Conditions
-from battlesnake_heuristics.judge.sprt import Sprt, estimate, pair_outcome
+from battlesnake_heuristics.judge.sprt import Sprt, estimate
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.search import Search
 from battlesnake_heuristics.search.selfplay import (
@@ -44,22 +43,27 @@ from battlesnake_heuristics.search.selfplay import (
     SelfPlaySetup,
     play_games,
 )
-from battlesnake_rl.mabs.exit.evaluation_fit import Model, Samples, labelled
-from battlesnake_rl.mabs.exit.expert_iteration import (
-    CHUNK,
+from battlesnake_rl.mabs.exit.evaluation_fit import Model, Samples, labelled, loss_in_whole_numbers
+from battlesnake_rl.mabs.exit.exit_games import (
+    DEEP_POSITIONS,
     MIX,
-    NODES,
-    Opponents,
-    Progress,
+    POSITIONS,
+    RoundProgress,
     Schedule,
-    facts,
+    SearchOpponents,
     play_pair,
+    trained_for,
 )
 from battlesnake_rl.mabs.measure import shown_game
 from battlesnake_rl.mabs.measure.strength import Measurement, Record, quick_rungs
+from battlesnake_rl.mabs.play.environment import DEFAULTS, ENV_NAME
 
 CHAMPION = "champion.evaluation"
-MODEL, PROGRESS, STATE = "model.pt", "progress.json", "state.json"
+MODEL, STATE = "model.pt", "state.json"
+LOSSES = ("loss_duels", "loss_three", "loss_more", "loss_rounded")
+"""Of each stack at its fit's end, and of the rounded network on the iteration's own samples."""
+MAY_BE_ZERO = ("match_pairs", "deep_from", "ladder_share")
+"""ExitSettings; all others are positive, but for the bounds in Elo."""
 LOOK_SECONDS = 1.0
 """How often is looked, in an iteration that may take many minutes, whether the run is to stop."""
 CPUS_OF_RUNNER = 0.5
@@ -67,7 +71,7 @@ CPUS_OF_RUNNER = 0.5
 FRAGMENTS_AHEAD = 2
 """Fragments that a runner has been asked for at once."""
 RUNG_SECONDS = 1.5
-"""As `battlesnake_rl.mabs.measure.strength.RUNG_SECONDS`, for what is stronger: the search with 2,000 positions is met."""
+"""As `measure.strength` has it, for what is stronger: the search with 2,000 positions is met."""
 LEAST_LADDER_SECONDS = 5.0
 """CPU time that a placement is worth: with less its interval says nothing."""
 
@@ -78,19 +82,25 @@ class ExitSettings:
 
     An iteration plays ``moves`` searched moves, fits ``epochs`` (``first_epochs`` until there is a
     champion) over the last ``in_memory`` iterations, and lets the candidate play the champion: up
-    to ``match_pairs`` pairs of games with ``match_positions`` positions a move, half of them duels
-    and half games of four, between the bounds ``elo0`` and ``elo1``. The champion's place on the
-    ladder of duels is measured for ``ladder_share`` of the CPU time, with ``ladder_positions``
-    positions a move.
+    to ``match_pairs`` pairs of games (0: it wins unplayed) with ``match_positions`` positions a
+    move, half of them duels and half games of four, between the bounds ``elo0`` and ``elo1``. The
+    champion's place on the ladder of duels is measured for ``ladder_share`` of the CPU time, with
+    ``ladder_positions`` positions a move.
+
+    The first iteration's moves, which the hand-set weights searched, are learned from in
+    ``first_in_memory`` iterations. After ``deep_from`` searched moves (0: never) games are of
+    `DEEP_POSITIONS`.
     """
 
     moves: int = 100_000
-    fragment: int = CHUNK
+    fragment: int = 6_000
+    deep_from: int = 0
     epochs: float = 1.0
     first_epochs: float = 4.0
     lr: float = 1.5e-3
     first_lr: float = 3e-3
     in_memory: int = 16
+    first_in_memory: int = 16
     match_pairs: int = 40
     match_positions: int = 100
     elo0: float = -30.0
@@ -115,20 +125,10 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
         Raises:
             ValueError: an option of the games is not as it is by default.
         """
-        usual = {
-            "num_snakes": 4,
-            "width": 11,
-            "height": 11,
-            "ruleset": "standard",
-            "map": "standard",
-            "observation": "planes",
-            "rewards": "survival-and-win",
-            "action_mask": "forbidden",
-        }
-        for name, value in usual.items():
-            if env_config[name] != value:
+        for name, value in env_config.items():
+            if name not in DEFAULTS or value != DEFAULTS[name]:
                 raise ValueError(
-                    f"{name} is {env_config[name]!r}, but EXIT plays a family of games of its own "
+                    f"{name} is {value!r}, but EXIT plays a family of games of its own "
                     "(two to eight snakes, several boards and rulesets); leave the option out"
                 )
         super().environment(env, env_config=env_config)
@@ -144,8 +144,13 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
             raise ValueError(
                 f"EXIT needs at least one runner process, got num_workers={self.num_env_runners}"
             )
-        for name, value in self.to_dict().items():
-            if name not in ("elo0", "elo1", "ladder_share") and not value > 0:
+        for name, usual in asdict(ExitSettings()).items():
+            value = getattr(self.settings, name)
+            if type(value) not in (int, type(usual)):
+                raise ValueError(f"{name} must be a number such as {usual}, got {value!r}")
+            if name in MAY_BE_ZERO and value < 0:
+                raise ValueError(f"{name} must be at least 0, got {value!r}")
+            if name not in (*MAY_BE_ZERO, "elo0", "elo1") and not value > 0:
                 raise ValueError(f"{name} must be positive, got {value!r}")
         if not 0 <= self.settings.ladder_share < 1:
             raise ValueError(
@@ -159,12 +164,14 @@ class EXITConfig(AlgorithmConfig):  # type: ignore[misc]
         return [str(setup) for _, setup in MIX]
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings, by name: what can be changed."""
-        return asdict(self.settings)
+        """The settings, by name, and the options of the games, which `environment` refuses."""
+        return asdict(self.settings) | {"env_config": self.env_config}
 
     def update_from_dict(self, config_dict: Mapping[str, Any]) -> EXITConfig:
         """Change settings."""
-        self.settings = replace(self.settings, **config_dict)
+        changed = dict(config_dict)
+        self.environment(ENV_NAME, env_config=changed.pop("env_config", {}))
+        self.settings = replace(self.settings, **changed)
         return self
 
     def build_algo(self) -> EXIT:
@@ -177,8 +184,6 @@ class SearchedGames:
     """What a runner has played: the rows to learn from, and what it cost in CPU seconds."""
 
     games: GamesRows
-    turns: float
-    """Of all its games together."""
     cpu_seconds: float
     champion: int = 0
     """Whose search it is: how many networks had been promoted when it was asked for."""
@@ -203,22 +208,17 @@ class Runner:
         learned: list[int],
         moves: int,
     ) -> SearchedGames:
-        """Games of ``players`` until they have so many searched moves."""
+        """Games of ``players`` until they have ``moves`` searched moves."""
         began = time.process_time()
         games = play_games(seed, setup, players, moves)
-        turns = sum(
-            int(games.rows["turn"][games.game == number].max()) + 1
-            for number in np.unique(games.game)
-        )
-        return SearchedGames(games.of(learned), turns, time.process_time() - began)
+        return SearchedGames(games.of(learned), time.process_time() - began)
 
     def pair(
         self, one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int
     ) -> tuple[int, float]:
         """The outcome for ``one`` of a start played twice, with seats exchanged; CPU seconds."""
         began = time.process_time()
-        points = play_pair(one, other, SelfPlaySetup(snakes=snakes), seed)
-        return pair_outcome(points), time.process_time() - began
+        return play_pair(one, other, snakes, seed), time.process_time() - began
 
     def elo(
         self, evaluation: Evaluation, positions: int, cpu_seconds: float, seed: int
@@ -226,7 +226,7 @@ class Runner:
         """Where a search with this evaluation stands on the ladder of duels; CPU seconds."""
         began = time.process_time()
         placement = ladder.place(
-            partial(_searching, evaluation),
+            lambda seed: Search(evaluation=evaluation),
             conditions=Conditions(positions=positions),
             rungs=quick_rungs(RUNG_SECONDS),
             cpu_seconds=cpu_seconds,
@@ -234,10 +234,6 @@ class Runner:
             seed=seed,
         )
         return placement, time.process_time() - began
-
-
-def _searching(evaluation: Evaluation, seed: int) -> Search:
-    return Search(evaluation=evaluation)
 
 
 class BrokenOffError(RuntimeError):
@@ -256,7 +252,7 @@ class EXIT:
     def __init__(self, config: EXITConfig) -> None:
         self.settings = config.settings
         self.training_iteration = 0
-        self.progress = Progress(seed=1 + 1_000_003 * (config.seed or 0))
+        self.progress = RoundProgress(seed=1 + 1_000_003 * (config.seed or 0))
         self.model = Model()
         self.champion: Evaluation | None = None
         self.memory: list[Samples] = []
@@ -293,18 +289,25 @@ class EXIT:
         began = time.process_time()
         fragments = list(self._play())
         fresh = _labelled(fragments)
-        self.memory = [*self.memory, fresh][-self.settings.in_memory :]
+        self._remember(fresh)
         losses = self._fit()
         self.progress.rounds += 1
         self.progress.cpu_seconds += time.process_time() - began
-        candidate = self.model.evaluation(facts(self.progress, "train --algorithm EXIT"))
+        candidate = self.model.evaluation(self._facts())
+        rounded = loss_in_whole_numbers(candidate, fresh)
         match = self._match(candidate)
         if match["promoted"]:
             self._promote(candidate)
         with suppress(BrokenOffError):  # all else is done
             self._measure(least=LEAST_LADDER_SECONDS)
         self.training_iteration += 1
-        return self._results(fragments, losses, match)
+        return self._results(fragments, [*losses, rounded], match)
+
+    def _remember(self, fresh: Samples) -> None:
+        """Keep the last iterations' samples, without the first where it has had its time."""
+        number = self.progress.rounds
+        later = number if number >= self.settings.first_in_memory else number + 1
+        self.memory = [*self.memory, fresh][-min(self.settings.in_memory, later) :]
 
     def _fit(self) -> list[float]:
         before = copy.deepcopy(self.model.state())
@@ -319,6 +322,18 @@ class EXIT:
         except BrokenOffError:
             self.model.restore(before)
             raise
+
+    def _facts(self) -> dict[str, Any]:
+        """What the file of a network says of it."""
+        return {
+            "trained_for": trained_for(),
+            "command": "train --algorithm EXIT",
+            "settings": asdict(self.settings),
+            "rounds": self.progress.rounds,
+            "games": self.progress.games,
+            "moves": self.progress.moves,
+            "cpu_seconds": round(self.progress.cpu_seconds),
+        }
 
     def _look(self) -> None:
         if self.told_to_stop():
@@ -339,7 +354,7 @@ class EXIT:
 
     def game(self) -> Replay:
         """A duel of the champion (or the hand-set weights) against itself, to be looked at."""
-        return shown_game.duel(self.champion, self.training_iteration)
+        return shown_game.duel(self.champion, 1 + self.training_iteration)
 
     def save_to_path(self, path: str) -> None:
         """Write a checkpoint into the folder ``path``."""
@@ -367,7 +382,7 @@ class EXIT:
         self.training_iteration = state["training_iteration"]
         self.promoted = state["promoted"]
         self.strength = Record.of(folder)
-        self.progress = Progress.of(folder)
+        self.progress = RoundProgress.of(folder)
         self.model.restore(torch.load(folder / MODEL))
         if (folder / CHAMPION).exists():
             self.champion = Evaluation.load(folder / CHAMPION)
@@ -419,8 +434,10 @@ class EXIT:
         random = np.random.default_rng(self.progress.seed)
         kind = self._schedule.next()
         self._schedule.played(kind, self._fragment)
-        player = SearchPlayer(self.champion, nodes=int(random.choice(NODES)))
-        players, learned = Opponents(self._folder, random).seats(MIX[kind][1].snakes, player)
+        deep = 0 < self.settings.deep_from <= self.progress.moves
+        positions = int(random.choice(DEEP_POSITIONS if deep else POSITIONS))
+        player = SearchPlayer(self.champion, nodes=positions)
+        players, learned = SearchOpponents(self._folder, random).seats(MIX[kind][1].snakes, player)
         return kind, MIX[kind][1], players, learned
 
     # Promotion and strength
@@ -439,7 +456,8 @@ class EXIT:
         # Undecided, the better one has it: there is no reason to stay with the other.
         seen, verdict = estimate(pairs), sprt.decide(pairs)
         promoted = verdict == "H1" or (verdict is None and seen.elo > (sprt.elo0 + sprt.elo1) / 2)
-        return {"pairs": seen.pairs, "score": seen.score, "promoted": int(promoted)}
+        score = seen.score if seen.pairs else math.nan
+        return {"pairs": seen.pairs, "score": score, "promoted": int(promoted or not seen.pairs)}
 
     def _outcomes(self, one: SearchPlayer, other: SearchPlayer) -> Any:
         """Outcomes of pairs in their order, duels and games of four by turns."""
@@ -487,10 +505,10 @@ class EXIT:
             "env_runners": {
                 "num_env_steps_sampled_lifetime": self.progress.moves,
                 "num_episodes": games,
-                "episode_len_mean": sum(fragment.turns for fragment in fragments) / games,
+                "episode_len_mean": sum(fragment.games.turns for fragment in fragments) / games,
                 "episode_return_mean": match["score"],
             },
-            "learners": {"loss_duels": losses[0], "loss_three": losses[1], "loss_more": losses[2]},
+            "learners": dict(zip(LOSSES, losses, strict=True)),
             "match": dict(match),
             "promoted": self.promoted,
             **self.strength.results(),

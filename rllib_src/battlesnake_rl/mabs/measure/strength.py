@@ -19,9 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.common.files import save_arrays
 from battlesnake_heuristics.handwritten.pipeline import Node
 from battlesnake_heuristics.judge import ladder, sprt
 from battlesnake_heuristics.judge.ladder import OVERHEAD, Ladder, Meetings, Placement, Placing, Rung
@@ -391,10 +389,8 @@ class Strength:
     def save(self, folder: Path) -> None:
         """Write record and best weights into a checkpoint."""
         self.record.save(folder)
-        best = self.best_weights
-        if best is not None:
-            # Through a file: numpy would put another ending to the name.
-            write_atomically(folder / BEST_FILE, lambda part: _save_arrays(part, best))
+        if self.best_weights is not None:
+            save_arrays(folder / BEST_FILE, **self.best_weights)
 
     def restore(self, folder: Path) -> None:
         """Go on from a checkpoint; one without a record begins one."""
@@ -405,8 +401,3 @@ class Strength:
             self.record.measurements.clear()
         self._trained_before = self.record.training_seconds
         self._began = self._clock()
-
-
-def _save_arrays(path: Path, weights: Weights) -> None:
-    with path.open("wb") as file:
-        np.savez(file, **weights)  # type: ignore[arg-type]

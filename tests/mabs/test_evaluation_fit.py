@@ -1,9 +1,6 @@
-"""Labels, the fit, and rounds that go on where they were."""
+"""Labels of the search's games, and the fit."""
 
 # ruff: noqa: E402
-import dataclasses
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,20 +11,8 @@ torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytest.importorskip("battlesnake_heuristics.search._search")
 pytestmark = [pytest.mark.rllib, pytest.mark.usefixtures("one_thread")]
 
-from battlesnake_gym.boards.board import Board
-from battlesnake_gym.rules import Game
-from battlesnake_heuristics.search.evaluation import INPUTS, Evaluation
-from battlesnake_heuristics.search.selfplay import (
-    AT_RANDOM,
-    IN_VAIN,
-    ROW,
-    SEARCHED,
-    GamesRows,
-    SearchPlayer,
-    SelfPlaySetup,
-    play_game,
-)
-from battlesnake_rl.mabs.exit import expert_iteration
+from battlesnake_heuristics.search.evaluation import INPUTS
+from battlesnake_heuristics.search.selfplay import AT_RANDOM, IN_VAIN, ROW, SEARCHED, GamesRows
 from battlesnake_rl.mabs.exit.evaluation_fit import (
     Model,
     Samples,
@@ -36,23 +21,6 @@ from battlesnake_rl.mabs.exit.evaluation_fit import (
     loss_in_whole_numbers,
     stack_of,
 )
-from battlesnake_rl.mabs.exit.expert_iteration import Progress, Run, facts, main, strength
-
-
-def test_a_network_that_no_file_holds_yet_plays_what_it_was_trained_for(tmp_path: Path) -> None:
-    made = Model().evaluation(facts(Progress(), "here"))
-    made.save(tmp_path / "made.evaluation")
-    read = Evaluation.load(tmp_path / "made.evaluation")
-    for setup in (
-        SelfPlaySetup(),
-        SelfPlaySetup(7, 7),
-        SelfPlaySetup(19, 19, 4),
-        SelfPlaySetup(ruleset="wrapped", snakes=4),
-    ):
-        game = Game(ruleset=setup.ruleset)
-        board = Board.new(setup.width, setup.height, setup.snakes, game=game)
-        assert made.objection(board) == read.objection(board) == ""
-    assert "11x12" in made.objection(Board.new(11, 12))
 
 
 def games_of(rows: list[tuple[int, int, int, int, int]], points: list[list[float]]) -> GamesRows:
@@ -169,85 +137,3 @@ def loss(logits: NDArray[Any], samples: Samples) -> float:
 
 def test_every_number_of_snakes_has_its_stack() -> None:
     assert stack_of(np.array([2, 3, 4, 5, 16], np.uint8)).tolist() == [0, 1, 2, 2, 2]
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two kinds of quick games and small chunks."""
-    quick = ((0.5, SelfPlaySetup(7, 7)), (0.5, SelfPlaySetup(7, 7, 3)))
-    monkeypatch.setattr(expert_iteration, "MIX", quick)
-    monkeypatch.setattr(expert_iteration, "NODES", (30,))
-    monkeypatch.setattr(expert_iteration, "CHUNK", 1000)
-    monkeypatch.setattr(expert_iteration, "CHECK_GAMES", 8)
-
-
-def test_a_run_teaches_and_goes_on_where_it_was(tmp_path: Path, small: None) -> None:
-    run = Run(tmp_path, "a command")
-    told = run.round(moves=6000, epochs=1.0)
-    assert told["round"] == 0
-    assert run.latest is not None
-    again = Run(tmp_path, "a command")
-    assert again.progress == run.progress
-    assert again.latest is not None
-    assert again.latest.numbers == run.latest.numbers
-    again.round(moves=3000, epochs=1.0)
-    assert again.progress.rounds == 2
-    assert again.latest.numbers != run.latest.numbers
-    known = Evaluation.load(tmp_path / "latest.evaluation").facts
-    assert known["trained_for"]["sizes"] == [[7, 7]]
-    assert known["trained_for"]["snakes"] == [2, 3]
-    assert known["trained_for"]["maps"] == ["standard"]
-    assert known["moves"] >= 9000
-    assert known["command"] == "a command"
-
-
-@pytest.mark.parametrize(
-    ("game", "snakes"),
-    [(Game(), 8), (Game(map="royale"), 4), (Game("royale"), 2), (Game("constrictor"), 2)],
-    ids=["eight snakes", "map royale", "royale", "constrictor"],
-)
-def test_what_is_learned_plays_the_family_it_learned_from(game: Game, snakes: int) -> None:
-    evaluation = Model().evaluation(facts(Progress(), ""))
-    assert evaluation.objection(Board.new(11, 11, snakes, game=game)) == ""
-    assert "not 9x9" in evaluation.objection(Board.new(9, 9, snakes, game=game))
-
-
-def test_old_samples_leave_the_folder(
-    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(expert_iteration, "IN_MEMORY", 2)
-    run = Run(tmp_path, "")
-    for _ in range(3):
-        run.round(moves=1000, epochs=0.2)
-    kept = sorted(path.name for path in tmp_path.glob("samples-*"))
-    assert kept == ["samples-0001.npz", "samples-0002.npz"]
-    assert len(list(tmp_path.glob("network-*"))) == 3
-
-
-def test_the_command_ends_when_its_time_is_up(tmp_path: Path, small: None) -> None:
-    options = ["--folder", str(tmp_path), "--minutes", "0.0001", "--moves", "1000"]
-    main(options)
-    main(options)
-    lines = (tmp_path / "rounds.jsonl").read_text().splitlines()
-    assert len(lines) == 1
-    assert "duels" in json.loads(lines[0])
-    assert Progress.of(tmp_path).rounds == 1
-
-
-def test_the_stronger_of_two_wins_the_match() -> None:
-    strong, weak = SearchPlayer(nodes=400), SearchPlayer(nodes=8)
-    points, error = strength(strong, weak, SelfPlaySetup(7, 7), games=12)
-    assert points > 0.8
-    assert 0 <= error < 0.5
-    alike, _ = strength(strong, dataclasses.replace(strong), SelfPlaySetup(7, 7, 4), games=4)
-    assert alike == 0.5  # the same games with seats exchanged
-
-
-def test_the_search_takes_the_weights_of_every_style(tmp_path: Path) -> None:
-    class Widest(np.random.Generator):
-        def normal(self, *arguments: Any, **options: Any) -> float:  # type: ignore[override]
-            return 9.0
-
-    style = expert_iteration.Opponents(tmp_path, Widest(np.random.PCG64(1))).style()
-    game = play_game(1, SelfPlaySetup(max_turns=3), [SearchPlayer(weights=style, nodes=10)] * 2)
-    assert game.turns <= 3

@@ -1,0 +1,77 @@
+"""The games that EXIT learns from: what a network is for, who plays, and who wins a pair."""
+
+# ruff: noqa: E402
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra rllib")
+pytest.importorskip("battlesnake_heuristics.search._search")
+pytestmark = pytest.mark.rllib
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.rules import Game
+from battlesnake_heuristics.search.evaluation import Evaluation
+from battlesnake_heuristics.search.selfplay import SearchPlayer, SelfPlaySetup, play_game
+from battlesnake_rl.mabs.exit import exit_games
+from battlesnake_rl.mabs.exit.evaluation_fit import Model
+from battlesnake_rl.mabs.exit.exit_games import SearchOpponents, play_pair, trained_for
+
+
+def untrained() -> Evaluation:
+    return Model().evaluation({"trained_for": trained_for()})
+
+
+def test_a_network_that_no_file_holds_yet_plays_what_it_was_trained_for(tmp_path: Path) -> None:
+    made = untrained()
+    made.save(tmp_path / "made.evaluation")
+    read = Evaluation.load(tmp_path / "made.evaluation")
+    for setup in (
+        SelfPlaySetup(),
+        SelfPlaySetup(7, 7),
+        SelfPlaySetup(19, 19, 4),
+        SelfPlaySetup(ruleset="wrapped", snakes=4),
+    ):
+        game = Game(ruleset=setup.ruleset)
+        board = Board.new(setup.width, setup.height, setup.snakes, game=game)
+        assert made.objection(board) == read.objection(board) == ""
+    assert "11x12" in made.objection(Board.new(11, 12))
+
+
+@pytest.mark.parametrize(
+    ("game", "snakes"),
+    [(Game(), 8), (Game(map="royale"), 4), (Game("royale"), 2), (Game("constrictor"), 2)],
+    ids=["eight snakes", "map royale", "royale", "constrictor"],
+)
+def test_what_is_learned_plays_the_family_it_learned_from(game: Game, snakes: int) -> None:
+    evaluation = untrained()
+    assert evaluation.objection(Board.new(11, 11, snakes, game=game)) == ""
+    assert "not 9x9" in evaluation.objection(Board.new(9, 9, snakes, game=game))
+
+
+def test_a_file_says_what_was_really_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        exit_games, "MIX", ((0.5, SelfPlaySetup(7, 7)), (0.5, SelfPlaySetup(7, 7, 3)))
+    )
+    known = trained_for()
+    assert (known["sizes"], known["snakes"], known["maps"]) == ([(7, 7)], [2, 3], ["standard"])
+
+
+def test_the_stronger_of_two_wins_the_match() -> None:
+    strong, weak = SearchPlayer(nodes=400), SearchPlayer(nodes=8)
+    outcomes = [play_pair(strong, weak, 2, 900_000_000 + pair) for pair in range(6)]
+    assert np.mean(outcomes) / 4 > 0.8
+    # the same games with seats exchanged
+    assert [play_pair(strong, strong, 4, 900_000_000 + pair) for pair in (0, 1)] == [2, 2]
+
+
+def test_the_search_takes_the_weights_of_every_style(tmp_path: Path) -> None:
+    class Widest(np.random.Generator):
+        def normal(self, *arguments: Any, **options: Any) -> float:  # type: ignore[override]
+            return 9.0
+
+    style = SearchOpponents(tmp_path, Widest(np.random.PCG64(1))).style()
+    game = play_game(1, SelfPlaySetup(max_turns=3), [SearchPlayer(weights=style, nodes=10)] * 2)
+    assert game.turns <= 3
