@@ -68,8 +68,8 @@ def test_boards_grow_while_training(small_config: Any) -> None:
 def test_only_our_algorithms_have_one() -> None:
     from battlesnake_rl.mabs import algorithms
 
-    for name in ("PPO", "MXNET"):
-        with pytest.raises(ValueError, match=f"curriculum needs DQN or APEX, got {name}"):
+    for name in ("RLLIB_PPO", "MXNET"):
+        with pytest.raises(ValueError, match=f"curriculum needs PPO, DQN or APEX, got {name}"):
             algorithms.configure(name, CURRICULUM)
 
 

@@ -47,7 +47,7 @@ def exported(ray_with_games: None, tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-@pytest.mark.parametrize("name", ["DQN", "PPO"])
+@pytest.mark.parametrize("name", ["DQN", "PPO", "RLLIB_PPO"])
 def test_everybody_begins_with_its_weights(
     exported: Callable[..., Path], tmp_path: Path, name: str
 ) -> None:
@@ -61,7 +61,7 @@ def test_everybody_begins_with_its_weights(
     with built(config) as algorithm:
         wanted = torch.load(tmp_path / "weights")
         (module,) = algorithm.learner_group._learner.module.values()
-        (played,) = algorithm.env_runner.module.values() if name == "PPO" else (
+        (played,) = algorithm.env_runner.module.values() if name == "RLLIB_PPO" else (
             algorithm.env_runner.module["default_policy"],
         )  # fmt: skip
         networks = [module.unwrapped().network, played.network]
@@ -81,7 +81,7 @@ def test_everybody_begins_with_its_weights(
         (["--algorithm", "PPO"], "has no policy.weight: DQN and APEX go on from each other's"),
         (["--map-size", "11"], "was trained on another board or with another model_config"),
         (["--frames", "2"], "give the observation that it was trained on"),
-        (["--algorithm", "MXNET"], "start_from needs DQN, APEX, PPO or IMPALA, got MXNet"),
+        (["--algorithm", "MXNET"], "start_from needs PPO, DQN, APEX, RLLIB_PPO or IMPALA, got MXNet"),
         (["--start-from", "nowhere"], "nowhere is neither a checkpoint nor a folder with one"),
     ],
 )

@@ -40,6 +40,7 @@ from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
 from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, build, network_settings
 from battlesnake_rl.mabs.policy.q_network import check as check_network
+from battlesnake_rl.mabs.ppo import PPO
 from battlesnake_rl.mxnet_baseline.mxnet_algorithm import MXNet
 
 POLICY, OPPONENTS, GAMES = "policy", "opponents", "games"
@@ -87,7 +88,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
     food_at: list[list[int]] | None = option(  # noqa: RUF009
         None, "where food lies at first, with starts; null: where the map puts it"
     )
-    policies: str = option("shared", "shared by all snakes, or one for each (PPO, IMPALA)")
+    policies: str = option("shared", "shared by all snakes, or one for each (RLLIB_PPO, IMPALA)")
     action_mask: str = option(
         DEFAULTS["action_mask"], "moves it never makes (battlesnake_gym.see.masks), or none"
     )
@@ -117,6 +118,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         "transitions_trained": "learners/default_policy/num_module_steps_trained_lifetime",
         "qf_loss": "learners/default_policy/qf_loss",
         "qf_mean": "learners/default_policy/qf_mean",
+        "entropy": "learners/default_policy/entropy",
+        "vf_loss": "learners/default_policy/vf_loss",
         "promoted": "promoted",
     } | strength.CSV_COLUMNS  # fmt: skip
 
@@ -182,11 +185,11 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return {} if name is None else experiments.read(name)
 
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
-        """DQN waits for its runners, so it does not gain by them, and the MXNet baseline has none;
-        the others use every CPU."""
+        """DQN and PPO wait for their runners, so they gain nothing by them; the MXNet baseline has
+        none; the others use every CPU."""
         if config.algo_class.__name__ == "EXIT":
             return cpus  # its driver sleeps while they play
-        alone = issubclass(config.algo_class, DQN | MXNet) and not issubclass(
+        alone = issubclass(config.algo_class, DQN | PPO | MXNet) and not issubclass(
             config.algo_class, APEX
         )
         return 0 if alone else super().default_workers(config, cpus)
