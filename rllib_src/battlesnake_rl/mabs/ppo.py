@@ -40,6 +40,9 @@ from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK
 WAIT_SECONDS = 1.0
 """Longest wait for runners before looking after failed ones again."""
 
+ROLLOUT = "rollout"
+"""What is asked of runners that do not wait."""
+
 OLD_LOG_CHANCES, ADVANTAGES, TARGETS = "old_log_chances", "advantages", "targets"
 """Columns (B,) of a batch: of the moves made, and what the value shall be."""
 
@@ -408,8 +411,9 @@ class PPO(Batched, Algorithm):  # type: ignore[misc]
         """What runners have finished meanwhile; they have been asked for more."""
         group = self.env_runner_group
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
-            group.foreach_env_runner_async("sample_fragment")
-            done = group.fetch_ready_async_reqs(timeout_seconds=WAIT_SECONDS)
+            # With a tag, since new weights are asynchronous requests too.
+            group.foreach_env_runner_async("sample_fragment", tag=ROLLOUT)
+            done = group.fetch_ready_async_reqs(tags=ROLLOUT, timeout_seconds=WAIT_SECONDS)
         rollouts, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
         if infos:
             self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)
