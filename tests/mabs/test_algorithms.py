@@ -68,7 +68,7 @@ def test_without_a_mask_an_observation_is_the_planes(ray_with_games: None) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "action_mask"), [("PPO", "forbidden"), ("PPO", "none"), ("IMPALA", "forbidden")]
+    ("name", "action_mask"), [("RLLIB_PPO", "forbidden"), ("RLLIB_PPO", "none"), ("IMPALA", "forbidden")]
 )
 def test_rllib_trains_on_it(ray_with_games: None, name: str, action_mask: str) -> None:
     from battlesnake_rl.mabs import algorithms
@@ -76,7 +76,7 @@ def test_rllib_trains_on_it(ray_with_games: None, name: str, action_mask: str) -
     config = algorithms.configure(name, SMALL | {"action_mask": action_mask})
     config.env_runners(num_env_runners=1, num_envs_per_env_runner=2, rollout_fragment_length=16)
     config.training(train_batch_size_per_learner=64)
-    if name == "PPO":
+    if name == "RLLIB_PPO":
         config.training(minibatch_size=32, num_epochs=1)
     config.reporting(min_time_s_per_iteration=1)
     with built(config.debugging(log_level="ERROR")) as algorithm:
@@ -94,7 +94,7 @@ def test_one_policy_per_snake_and_a_frozen_opponent(ray_with_games: None) -> Non
 
     from battlesnake_rl.mabs import algorithms
 
-    config = algorithms.configure("PPO", SMALL)
+    config = algorithms.configure("RLLIB_PPO", SMALL)
     spec = config.rl_module_spec.rl_module_specs[algorithms.MODULE]
     names = ("snake_0", "snake_1")
     config.multi_agent(
@@ -157,11 +157,11 @@ def test_one_policy_for_each_snake_is_a_setting(
 def test_what_policies_there_cannot_be(ray_with_games: None) -> None:
     from battlesnake_rl.mabs import algorithms
 
-    assert set(algorithms.configure("PPO", SMALL, "each").policies) == {"snake_0", "snake_1"}
-    with pytest.raises(ValueError, match="needs PPO or IMPALA, got DQN"):
+    assert set(algorithms.configure("RLLIB_PPO", SMALL, "each").policies) == {"snake_0", "snake_1"}
+    with pytest.raises(ValueError, match="needs RLLIB_PPO or IMPALA, got DQN"):
         algorithms.configure("DQN", SMALL, "each")
     with pytest.raises(ValueError, match="policies must be 'shared' or 'each', got 'both'"):
-        algorithms.configure("PPO", SMALL, "both")
+        algorithms.configure("RLLIB_PPO", SMALL, "both")
 
 
 def _by_name(agent: str, episode: Any, **_: Any) -> str:

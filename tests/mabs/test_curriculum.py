@@ -68,8 +68,8 @@ def test_boards_grow_while_training(small_config: Any) -> None:
 def test_only_our_algorithms_have_one() -> None:
     from battlesnake_rl.mabs import algorithms
 
-    with pytest.raises(ValueError, match="curriculum needs DQN or APEX, got PPO"):
-        algorithms.configure("PPO", CURRICULUM)
+    with pytest.raises(ValueError, match="curriculum needs PPO, DQN or APEX, got RLLIB_PPO"):
+        algorithms.configure("RLLIB_PPO", CURRICULUM)
 
 
 def test_the_policy_plays_all_of_its_boards(ray_session: None, tmp_path: Path) -> None:

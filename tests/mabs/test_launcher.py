@@ -359,10 +359,11 @@ IMPALA = ["--algorithm", "IMPALA", *GAMES, "--num-workers", "0"]  # its learner 
         (SMALL, "policy.onnx"),
         pytest.param(["--algorithm", "APEX", *GAMES], "policy.onnx", marks=pytest.mark.slow),
         pytest.param(["--algorithm", "PPO", *GAMES], "policy.onnx", marks=pytest.mark.slow),
+        pytest.param(["--algorithm", "RLLIB_PPO", *GAMES], "policy.onnx", marks=pytest.mark.slow),
         pytest.param(IMPALA, "policy.onnx", marks=pytest.mark.slow),
         pytest.param(SMALL_EXIT, None, marks=pytest.mark.slow),
     ],
-    ids=["DQN", "APEX", "PPO", "IMPALA", "EXIT"],
+    ids=["DQN", "APEX", "PPO", "RLLIB_PPO", "IMPALA", "EXIT"],
 )
 def test_sigterm_to_the_whole_group_delivers_what_was_trained(
     command: subprocess.Popen[str], run_folder: Path, delivered: str | None

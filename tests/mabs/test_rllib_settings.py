@@ -1,4 +1,4 @@
-"""What DQN and APEX take from RLlib's configuration works; what they do not take is refused."""
+"""What DQN, APEX and PPO take from RLlib's configuration works; what they do not take is refused."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -29,11 +29,11 @@ ELSEWHERE = {
 }
 """Honoured fields that the training of this test does not come to read."""
 
-OWN = {"DQN": 6, "APEX": 8}
+OWN = {"DQN": 6, "APEX": 8, "PPO": 9}
 """How many fields are ours."""
 
 
-@pytest.mark.parametrize("name", ["DQN", "APEX"])
+@pytest.mark.parametrize("name", ["DQN", "APEX", "PPO"])
 def test_every_field_is_honoured_or_refused(name: str) -> None:
     from battlesnake_rl.mabs import algorithms
     from battlesnake_rl.mabs.play.rllib_settings import HONOURED, KEPT, fields, public_name
@@ -41,12 +41,13 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
     counts = dict.fromkeys(("honoured", "refused", "kept by RLlib", "ours"), 0)
     plain = algorithms.configure(name, {})
     names = {public_name(plain, raw): raw for raw in vars(plain)}
-    assert names.keys() >= HONOURED | KEPT - {"class"}
-    ours = fields(plain).keys() - fields(_rllibs()).keys()
+    honoured = HONOURED | set(plain.also_honoured.split())
+    assert names.keys() >= honoured | KEPT - {"class"}
+    ours = fields(plain).keys() - fields(plain.rllibs()).keys()
     for public, raw in names.items():
         config = algorithms.configure(name, {})
         vars(config)[raw] = {"own": 1} if public == "policies" else object()
-        if public in HONOURED:
+        if public in honoured:
             counts["honoured"] += 1
         elif public in KEPT:
             counts["kept by RLlib"] += 1
@@ -57,15 +58,11 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
                 config.validate()
             counts["refused"] += 1
     sys.stdout.write(f"{name}: {len(names)} fields: {counts}\n")
-    assert counts["honoured"] == len(HONOURED)
+    assert counts["honoured"] == len(honoured)
     assert counts["ours"] == OWN[name]
     assert sum(counts.values()) == len(vars(plain))
 
 
-def _rllibs() -> Any:
-    from ray.rllib.algorithms.dqn import DQNConfig
-
-    return DQNConfig()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +70,7 @@ def _rllibs() -> Any:
     [
         (lambda c: c.environment("CartPole-v1"), "never steps another environment.*rllib.algor"),
         (lambda c: c.environment(_Other), "never steps another environment"),
-        (lambda c: c.multi_agent(policies={"a", "b"}), "policies is not used .*PPO and IMPALA"),
+        (lambda c: c.multi_agent(policies={"a", "b"}), "policies is not used .*RLLIB_PPO and IMPALA"),
         (lambda c: c.env_runners(env_to_module_connector=print), "env_to_module_connector is not"),
         (lambda c: c.training(learner_connector=print), "learner_connector is not used"),
         (lambda c: c.training(hiddens=[64]), "hiddens is not used .set model_config's width"),

@@ -343,7 +343,7 @@ def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("exact_clock")
-@pytest.mark.parametrize("name", ["APEX", "PPO", "IMPALA"])
+@pytest.mark.parametrize("name", ["APEX", "RLLIB_PPO", "IMPALA"])
 def test_the_other_algorithms_tell_theirs(
     at_once: None, ray_with_games: None, small_config: Any, name: str, tmp_path: Path
 ) -> None:
@@ -357,7 +357,7 @@ def test_the_other_algorithms_tell_theirs(
         config.env_runners(num_env_runners=1, num_envs_per_env_runner=2, rollout_fragment_length=16)
         config.training(train_batch_size_per_learner=64)
         config.rl_module(model_config={"channels": (8,), "strides": (2,), "width": 16})
-    if name == "PPO":
+    if name == "RLLIB_PPO":
         config.training(minibatch_size=32, num_epochs=1)
     config.debugging(log_level="ERROR", seed=3)
     with built(config) as algorithm:

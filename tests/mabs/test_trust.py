@@ -20,7 +20,8 @@ BATCH = [f"{CONFIG}train_batch_size_per_learner", "64"]
 SETTINGS = {
     "DQN": [*GAME, *EARLY, "--num-workers", "0"],
     "APEX": [*GAME, *EARLY, "--num-workers", "1"],
-    "PPO": [*GAME, *BATCH, f"{CONFIG}minibatch_size", "32", f"{CONFIG}num_epochs", "1"],
+    "PPO": [*GAME, "--num-workers", "0"],
+    "RLLIB_PPO": [*GAME, *BATCH, f"{CONFIG}minibatch_size", "32", f"{CONFIG}num_epochs", "1"],
     "IMPALA": [*GAME, *BATCH, "--num-workers", "0"],
 }
 """What RLlib saves for the launcher's algorithms, and what makes an iteration short."""

@@ -47,7 +47,7 @@ def exported(ray_with_games: None, tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-@pytest.mark.parametrize("name", ["DQN", "PPO"])
+@pytest.mark.parametrize("name", ["DQN", "PPO", "RLLIB_PPO"])
 def test_everybody_begins_with_its_weights(
     exported: Callable[..., Path], tmp_path: Path, name: str
 ) -> None:
@@ -61,7 +61,7 @@ def test_everybody_begins_with_its_weights(
     with built(config) as algorithm:
         wanted = torch.load(tmp_path / "weights")
         (module,) = algorithm.learner_group._learner.module.values()
-        (played,) = algorithm.env_runner.module.values() if name == "PPO" else (
+        (played,) = algorithm.env_runner.module.values() if name == "RLLIB_PPO" else (
             algorithm.env_runner.module["default_policy"],
         )  # fmt: skip
         networks = [module.unwrapped().network, played.network]

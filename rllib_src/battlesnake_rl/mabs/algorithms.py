@@ -16,13 +16,15 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from battlesnake_gym.common import own_files
 from battlesnake_gym.common.nearest import unknown
+from battlesnake_rl.mabs.batched import BatchedConfig
 from battlesnake_rl.mabs.dqn.apex import APEXConfig
 from battlesnake_rl.mabs.dqn.dqn import DQNConfig
-from battlesnake_rl.mabs.measure.measured import IMPALAConfig, Measured, PPOConfig
+from battlesnake_rl.mabs.measure.measured import IMPALAConfig, Measured, RLlibPPOConfig
 from battlesnake_rl.mabs.play.environment import ENV_NAME, head_plane, whole
 from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
 from battlesnake_rl.mabs.policy.q_network import TRUNK
+from battlesnake_rl.mabs.ppo import PPOConfig
 
 MODULE = "snake"
 """The one policy that all snakes share. RLlib takes its default name for "a single agent"."""
@@ -53,9 +55,9 @@ def _own(agent: str, episode: Any, **_: Any) -> str:
     return agent
 
 
-def _ppo() -> AlgorithmConfig:
+def _rllib_ppo() -> AlgorithmConfig:
     return _shared(
-        PPOConfig().training(
+        RLlibPPOConfig().training(
             lr=3e-4,
             gamma=0.97,
             lambda_=0.95,
@@ -91,7 +93,8 @@ def _exit() -> AlgorithmConfig:
 ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
     "DQN": DQNConfig,
     "APEX": APEXConfig,
-    "PPO": _ppo,
+    "PPO": PPOConfig,
+    "RLLIB_PPO": _rllib_ppo,
     "IMPALA": _impala,
     "EXIT": _exit,
 }
@@ -101,22 +104,22 @@ ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
 def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) -> AlgorithmConfig:
     """The configuration of an algorithm on games that ``env_config`` describes.
 
-    ``policies`` are `SHARED` or, with PPO and IMPALA, `EACH`; of these that of the first seat is
-    measured, exported and played.
+    ``policies`` are `SHARED` or, with RLLIB_PPO and IMPALA, `EACH`; of these that of the first seat
+    is measured, exported and played.
 
     Raises:
         ValueError: there is no such algorithm, or it has no such policies.
     """
     begun = _begin(name)
     for key in ("curriculum", "opponents"):
-        if env_config.get(key) and not isinstance(begun, DQNConfig):
-            raise ValueError(f"{key} needs DQN or APEX, got {name}; leave it out")
+        if env_config.get(key) and not isinstance(begun, BatchedConfig):
+            raise ValueError(f"{key} needs PPO, DQN or APEX, got {name}; leave it out")
     config = begun.environment(ENV_NAME, env_config=whole(env_config)).learners(
         num_gpus_per_learner=int(torch.cuda.is_available())
     )
     if policies == EACH:
-        if name not in ("PPO", "IMPALA"):
-            raise ValueError(f"one policy for each snake needs PPO or IMPALA, got {name}")
+        if name not in ("RLLIB_PPO", "IMPALA"):
+            raise ValueError(f"one policy for each snake needs RLLIB_PPO or IMPALA, got {name}")
         seats = range(int(np.max(config.env_config["num_snakes"])))
         config = _with_policies(config, [f"snake_{seat}" for seat in seats], _own)
     elif policies != SHARED:
@@ -141,9 +144,9 @@ def _begin(name: str) -> AlgorithmConfig:
         config = own() if callable(own) and not isinstance(own, type) else own
     if not isinstance(config, AlgorithmConfig) or not issubclass(config.algo_class, Measured):
         raise ValueError(
-            f"algorithm {name} must be a subclass of battlesnake_rl.mabs.dqn.dqn.DQN, battlesnake_rl.mabs.dqn.apex.APEX, "
-            "battlesnake_rl.mabs.measure.measured.PPO or battlesnake_rl.mabs.measure.measured.IMPALA, or a function that returns a configuration "
-            "of one"
+            f"algorithm {name} must be a subclass of PPO (battlesnake_rl.mabs.ppo), DQN "
+            "(.dqn.dqn), APEX (.dqn.apex), RLlibPPO or IMPALA (.measure.measured), or a function that returns "
+            "a configuration of one"
         )
     # Other processes of the training know nothing of the file.
     cloudpickle.register_pickle_by_value(sys.modules[own.__module__])
@@ -151,15 +154,15 @@ def _begin(name: str) -> AlgorithmConfig:
 
 
 def take_network(config: AlgorithmConfig, reference: str) -> None:
-    """Let DQN or APEX train the class of ``FILE.py:CLASS``.
+    """Let PPO, DQN or APEX train the class of ``FILE.py:CLASS``.
 
     Raises:
         ValueError: another algorithm, or no such class.
     """
-    if not isinstance(config, DQNConfig):
+    if not isinstance(config, BatchedConfig):
         raise ValueError(
-            f"network needs DQN or APEX, got {config.algo_class.__name__}, whose network has a "
-            "value head; for that give rl_module_spec in Python"
+            f"network needs PPO, DQN or APEX, got {config.algo_class.__name__}, whose network has "
+            "a value head; for that give rl_module_spec in Python"
         )
     own_files.named(reference, "network")
     file, _, name = reference.rpartition(":")

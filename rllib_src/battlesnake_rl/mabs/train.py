@@ -40,6 +40,7 @@ from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
 from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, build, network_settings
 from battlesnake_rl.mabs.policy.q_network import check as check_network
+from battlesnake_rl.mabs.ppo import PPO
 
 POLICY, OPPONENTS, GAMES = "policy", "opponents", "games"
 """Data channels of a job: what to go on from, the frozen policies and bundles to play with, and
@@ -86,7 +87,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
     food_at: list[list[int]] | None = option(  # noqa: RUF009
         None, "where food lies at first, with starts; null: where the map puts it"
     )
-    policies: str = option("shared", "shared by all snakes, or one for each (PPO, IMPALA)")
+    policies: str = option("shared", "shared by all snakes, or one for each (RLLIB_PPO, IMPALA)")
     action_mask: str = option(
         DEFAULTS["action_mask"], "moves it never makes (battlesnake_gym.see.masks), or none"
     )
@@ -116,6 +117,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         "transitions_trained": "learners/default_policy/num_module_steps_trained_lifetime",
         "qf_loss": "learners/default_policy/qf_loss",
         "qf_mean": "learners/default_policy/qf_mean",
+        "entropy": "learners/default_policy/entropy",
+        "vf_loss": "learners/default_policy/vf_loss",
         "promoted": "promoted",
     } | strength.CSV_COLUMNS  # fmt: skip
 
@@ -181,10 +184,10 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return {} if name is None else experiments.read(name)
 
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
-        """DQN waits for its runners, so it does not gain by them; the others use every CPU."""
+        """DQN and PPO wait for their runners, so they gain nothing by them; the others use all CPUs."""
         if config.algo_class.__name__ == "EXIT":
             return cpus  # its driver sleeps while they play
-        alone = issubclass(config.algo_class, DQN) and not issubclass(config.algo_class, APEX)
+        alone = issubclass(config.algo_class, DQN | PPO) and not issubclass(config.algo_class, APEX)
         return 0 if alone else super().default_workers(config, cpus)
 
     def announce(self, config: AlgorithmConfig) -> str:

@@ -6,31 +6,19 @@ Loss and target are those of RLlib's `DQN`; runners, replay and the loop between
 
 from __future__ import annotations
 
-import copy
-import functools
-import math
-import time
-from collections import deque
 from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import ray
 from numpy.typing import NDArray
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.algorithms.dqn import dqn as rllib_dqn
-from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
+from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
-from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-from ray.rllib.execution.rollout_ops import synchronous_parallel_sample
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.metrics import (
-    ENV_RUNNER_RESULTS,
-    ENV_RUNNER_SAMPLING_TIMER,
-    EVALUATION_RESULTS,
-    LEARNER_RESULTS,
     LEARNER_UPDATE_TIMER,
     NUM_ENV_STEPS_SAMPLED_LIFETIME,
     REPLAY_BUFFER_ADD_DATA_TIMER,
@@ -38,43 +26,24 @@ from ray.rllib.utils.metrics import (
     REPLAY_BUFFER_SAMPLE_TIMER,
     SYNCH_WORKER_WEIGHTS_TIMER,
     TIMERS,
-    WEIGHTS_SEQ_NO,
 )
 
+from battlesnake_rl.mabs.batched import Batched, BatchedConfig
 from battlesnake_rl.mabs.dqn import demonstrations, recorded
 from battlesnake_rl.mabs.dqn.demonstrations import Demonstrations
 from battlesnake_rl.mabs.dqn.learner import DEMONSTRATED, SnakeDQNLearner
-from battlesnake_rl.mabs.dqn.replay_buffer import Batch, Fragment, ReplayBuffer
-from battlesnake_rl.mabs.dqn.runner import PAST_SELVES, BatchedEnvRunner, q_values
-from battlesnake_rl.mabs.measure.measured import Measured
-from battlesnake_rl.mabs.measure.strength import SHARE
+from battlesnake_rl.mabs.dqn.replay_buffer import Batch, ReplayBuffer
+from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
 from battlesnake_rl.mabs.play import rllib_settings
-from battlesnake_rl.mabs.play.environment import ENV_NAME, env_options
-from battlesnake_rl.mabs.play.game_metrics import RecentGames, average_games
-from battlesnake_rl.mabs.play.opponents import PAST
-from battlesnake_rl.mabs.policy.policies import Values, Weights, values_of
-from battlesnake_rl.mabs.policy.q_network import (
-    MODULE_APIS,
-    NETWORK,
-    NEW_ACTION_MASK,
-    TRUNK,
-    SnakeQModule,
-)
+from battlesnake_rl.mabs.play.environment import env_options
+from battlesnake_rl.mabs.policy.q_network import MODULE_APIS, NEW_ACTION_MASK, TRUNK, SnakeQModule
 
 REPLAY_STATE = "replay"
 STEPS_OWED = "steps_owed"
 TARGET_UPDATES = "last_target_updates"
-RECENT_GAMES = "recent_games"
-NEXT_PAST_SELF = "next_past_self"
-
-ASK_AGAIN_SECONDS = 5.0
-"""Time between two questions to runners that were lost whether they are back."""
-
-PAST_SELF_EVERY = 50_000
-"""Env steps between two past selves, where they are among the opponents."""
 
 
-class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
+class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
     """RLlib's DQN configuration with our runner, replay and network, and our defaults.
 
     What means something else here: ``replay_buffer_config`` has the keys ``capacity`` (frames),
@@ -83,16 +52,19 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
     ``(base, exponent)``, gives each game a fixed epsilon instead of the schedule ``epsilon``;
     ``reward_scale`` multiplies the rewards that are learned from (not those reported), so that TD
     errors stay below 1: above, the Huber loss learns the median, which ignores rare deaths;
-    ``ladder_share`` is the part of the CPU time for games on the ladder (`battlesnake_rl.mabs.measure.strength`);
-    ``start_from`` is a policy whose weights it begins with (`battlesnake_rl.mabs.policy.warm_start`);
-    ``symmetries`` shows each batch in one of the eight ways that a square board can lie in;
     ``demonstrations`` are the search's, or others', games to learn from (`battlesnake_rl.mabs.dqn.demonstrations`).
     """
 
+    runner_base = BatchedEnvRunner
+    learner_base = SnakeDQNLearner
+    module_base = SnakeQModule
+    module_apis = MODULE_APIS
+    rllibs = rllib_dqn.DQNConfig
+    also_honoured = rllib_settings.DQNS
+
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DQN)
-        self.env_runner_cls = BatchedEnvRunner
-        self.num_env_runners = 0
+        self._begin()
         self.num_envs_per_env_runner = 64
         self.rollout_fragment_length = 16
         # Runners have no connectors. RLlib else waits for all of them after each iteration.
@@ -106,15 +78,10 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
         self.n_step = 3
         self.lr = 1e-4
         self.train_batch_size_per_learner = 512
-        # RLlib else asks every gradient twice whether it is finite: a thirtieth of an update.
-        self.torch_skip_nan_gradients = True
         self.training_intensity = 2.0
         self.target_network_update_freq = 10_000
         self.num_steps_sampled_before_learning_starts = 5_000
         self.min_sample_timesteps_per_iteration = 5_000
-        self.ladder_share = SHARE
-        self.start_from: str | None = None
-        self.symmetries = False
         self.demonstrations: dict[str, Any] = asdict(Demonstrations())
         self.replay_buffer_config = {
             "no_local_replay_buffer": True,
@@ -148,9 +115,6 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
 
     def validate(self) -> None:
         """Refuse what this algorithm cannot do, before anything starts."""
-        self._check_environment()
-        rllib_settings.check(self)
-        self._check_classes()
         super().validate()
         if not isinstance(self.n_step, int) or not 1 <= self.n_step <= 255:
             raise ValueError(f"n_step must be an integer between 1 and 255, got {self.n_step!r}")
@@ -162,47 +126,12 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
             raise ValueError(f"reward_scale must be a positive number, got {self.reward_scale!r}")
         if Demonstrations.of(self.demonstrations).games is not None:
             recorded.check(self.env_config)
-        if self.symmetries:
-            self._check_that_boards_can_be_turned()
         known = {"no_local_replay_buffer", "type", "capacity", "alpha", "beta"}
         if unknown := sorted(set(self.replay_buffer_config) - known):
             raise ValueError(
                 f"unknown replay_buffer_config keys {unknown}; known are capacity, alpha, beta"
             )
         self._check_that_fragments_fit()
-
-    def _check_environment(self) -> None:
-        if self.env != ENV_NAME:
-            name = self.algo_class.__name__
-            raise ValueError(
-                f"{name} plays batches of Battlesnake games and never steps another environment: "
-                f"env must be {ENV_NAME!r}, got {self.env!r}; for others take an algorithm of "
-                "RLlib's, such as ray.rllib.algorithms.dqn.DQN, or ours, PPO and IMPALA"
-            )
-
-    def _check_classes(self) -> None:
-        """Classes of somebody's own must go on from ours: the loops between them are ours."""
-        for name, given, base in (
-            ("env_runner_cls", self.env_runner_cls, BatchedEnvRunner),
-            ("learner_class", self.learner_class, SnakeDQNLearner),
-        ):
-            if not (isinstance(given, type) and issubclass(given, base)):
-                raise ValueError(f"{name} must be a subclass of {base.__name__}, got {given!r}")
-        spec = self._rl_module_spec
-        if spec is None:
-            return
-        if not isinstance(spec, RLModuleSpec) or spec.module_class is None:
-            raise ValueError(
-                "rl_module_spec must be an RLModuleSpec with a module_class: all snakes share one "
-                f"policy; got {spec!r:.200}"
-            )
-        given = spec.module_class
-        missing = [api.__name__ for api in MODULE_APIS if not issubclass(given, api)]
-        if missing:
-            raise ValueError(
-                f"rl_module_spec's {given.__name__} lacks {' and '.join(missing)} "
-                "(ray.rllib.core.rl_module.apis); a subclass of battlesnake_rl.mabs.policy.q_network.SnakeQModule has both"
-            )
 
     def most_frames(self) -> int:
         """Frames that a fragment may have."""
@@ -218,26 +147,9 @@ class DQNConfig(rllib_dqn.DQNConfig):  # type: ignore[misc]
                 "num_envs_per_env_runner or num_replay_shards"
             )
 
-    def _check_that_boards_can_be_turned(self) -> None:
-        games = env_options(self.env_config)
-        seen = games.encoder
-        if games.width != games.height or seen.relative:
-            raise ValueError(
-                "symmetries needs square boards and moves that do not depend on where a snake "
-                f"faces, got {games.width}x{games.height} and {seen.name!r}; leave it out"
-            )
-
     def replay_arguments(self) -> dict[str, Any]:
         """The arguments of each `ReplayBuffer` that stand in ``replay_buffer_config``."""
         return {key: self.replay_buffer_config[key] for key in ("capacity", "alpha", "beta")}
-
-    def get_default_learner_class(self) -> type[SnakeDQNLearner]:
-        """Our learner."""
-        return SnakeDQNLearner
-
-    def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """Our network."""
-        return RLModuleSpec(module_class=SnakeQModule, model_config=self.model_config)
 
 
 def _dealt(count: int, learners: int) -> NDArray[np.int64] | slice:
@@ -251,7 +163,7 @@ def _dealt(count: int, learners: int) -> NDArray[np.int64] | slice:
     return np.concatenate([np.arange(first, count, learners) for first in range(learners)])
 
 
-class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
+class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
     """Synchronous DQN: all runners play a fragment, then the learner catches up."""
 
     config: DQNConfig
@@ -263,15 +175,11 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
 
     def setup(self, config: AlgorithmConfig) -> None:
         """Build runners and learner as RLlib does, and the replay."""
-        self._asked_whether_back = -math.inf
         super().setup(config)
         self._steps_owed = 0.0
         self._learning_starts = self.config.num_steps_sampled_before_learning_starts
         self._demonstrations = self._find_demonstrations()
-        self._recent_games = RecentGames(self.config.metrics_num_episodes_for_smoothing)
         self._setup_replay()
-        self._next_past_self = 0
-        self._remember_past_self()
 
     def _setup_replay(self) -> None:
         observation_space, _ = self.spaces[DEFAULT_MODULE_ID]
@@ -312,25 +220,6 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
         with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
             self._sync_weights()
 
-    @property
-    def num_env_steps_sampled(self) -> int:
-        """Turns of games played by all runners since training began, restarts included."""
-        return int(
-            self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
-        )
-
-    def _sample(self) -> list[Fragment]:
-        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
-            fragments, metrics = synchronous_parallel_sample(
-                worker_set=self.env_runner_group,
-                concat=True,
-                sample_timeout_s=self.config.sample_timeout_s,
-                _uses_new_env_runners=True,
-                _return_metrics=True,
-            )
-        self.metrics.aggregate(metrics, key=ENV_RUNNER_RESULTS)
-        return list(fragments)
-
     def _owe(self, agent_steps: int) -> None:
         """Note how many transitions must be trained on for ``agent_steps`` newly sampled ones."""
         if self.num_env_steps_sampled >= self._learning_starts:
@@ -370,89 +259,9 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
         td_errors[order] = np.concatenate(list(told))
         return td_errors[:own]
 
-    def _report_updates(self) -> None:
-        """Take over what the learners have to say of the updates, at least one, since the last."""
-        reports = self.learner_group.foreach_learner(lambda learner: learner.report())
-        self.metrics.aggregate([report.get() for report in reports], key=LEARNER_RESULTS)
-
-    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
-        """What would be exported now, as a module of its own; None for another ``module_id``.
-
-        With our network that is the mean of the weights (`battlesnake_rl.mabs.policy.q_network.SnakeQModule`), not what
-        the runners play with.
-        """
-        if module_id != DEFAULT_MODULE_ID:
-            return None
-        return self._module_with(self._weights_to_export())
-
-    def _module_with(self, weights: Weights) -> Any:
-        module = copy.deepcopy(self.env_runner.module[DEFAULT_MODULE_ID])
-        prefix = NETWORK if isinstance(module, SnakeQModule) else ""
-        module.set_state({prefix + name: array for name, array in weights.items()})
-        return module
-
-    def _player(self, weights: Weights) -> Values:
-        module = self._module_with(weights)
-        if isinstance(module, SnakeQModule):
-            return values_of(module.network)
-        return functools.partial(q_values, module)
-
-    def _sync_weights(self) -> None:
-        """Give the learner's weights to all runners."""
-        if self.config.num_env_runners == 0:
-            # RLlib's would put them into Ray's object store as well.
-            self.env_runner.set_state(self._weights())
-            return
-        self.env_runner_group.sync_weights(
-            from_worker_or_learner_group=self.learner_group,
-            policies=[DEFAULT_MODULE_ID],
-            inference_only=True,
-        )
-
-    def _weights(self) -> dict[str, Any]:
-        """The learner's weights, as much of them as runners need, and their sequence number."""
-        state = self.learner_group.get_state(
-            components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
-        )[COMPONENT_LEARNER]
-        return {key: state[key] for key in (COMPONENT_RL_MODULE, WEIGHTS_SEQ_NO)}
-
-    def _remember_past_self(self) -> None:
-        """Make the present weights a past self of all runners, if it is time for another."""
-        steps = self.num_env_steps_sampled
-        if PAST not in self.config.env_config.get("opponents", {}) or steps < self._next_past_self:
-            return
-        self._next_past_self = steps + PAST_SELF_EVERY
-        # A copy: the learner goes on in its own.
-        weights = ray.put(self._weights()[COMPONENT_RL_MODULE])
-        for group in (self.env_runner_group, self.eval_env_runner_group):
-            if group is not None:
-                group.foreach_env_runner(
-                    lambda runner: runner.remember(weights), timeout_seconds=0.0
-                )
-
-    def restore_env_runners(self, env_runner_group: Any) -> list[int]:
-        """RLlib's, now and then: runners that are back take over the local one's state and counter.
-
-        RLlib would ask before each step; while their machine is missing, each question costs the
-        learner ``env_runner_health_probe_timeout_s``.
-        """
-        if self.config.num_env_runners > 0 and env_runner_group is self.env_runner_group:
-            manager = env_runner_group._worker_manager
-            if manager.num_healthy_actors() < manager.num_actors():
-                if time.monotonic() < self._asked_whether_back + ASK_AGAIN_SECONDS:
-                    return []
-                self._asked_whether_back = time.monotonic()
-            self.env_runner.set_state({NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled})
-        restored: list[int] = super().restore_env_runners(env_runner_group)
-        return restored
-
     def step(self) -> dict[str, Any]:
-        """One iteration; the games' sums of all runners become means."""
+        """One iteration, and what the replay holds."""
         results: dict[str, Any] = super().step()
-        self._remember_past_self()
-        self._recent_games.average(results[ENV_RUNNER_RESULTS])
-        if EVALUATION_RESULTS in results:
-            average_games(results[EVALUATION_RESULTS][ENV_RUNNER_RESULTS])
         results[REPLAY_BUFFER_RESULTS] = self._replay_results()
         return results
 
@@ -475,8 +284,6 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
         state[STEPS_OWED] = self._steps_owed
         # RLlib's learner forgets when it last updated the target.
         state[TARGET_UPDATES] = self._last_target_updates()
-        state[RECENT_GAMES] = list(self._recent_games.iterations)
-        state[NEXT_PAST_SELF] = self._next_past_self
         if self.config.store_buffer_in_checkpoints:
             state[REPLAY_STATE] = self._get_replay_state()
         return state
@@ -499,15 +306,6 @@ class DQN(Measured, rllib_dqn.DQN):  # type: ignore[misc]
             self._learning_starts = (
                 self.num_env_steps_sampled + self.config.num_steps_sampled_before_learning_starts
             )
-        self._recent_games.iterations = deque(state[RECENT_GAMES])
-        self._next_past_self = state[NEXT_PAST_SELF]
-        # RLlib has restored the local runner.
-        shared = self.env_runner.get_state(components=PAST_SELVES)
-        shared[NUM_ENV_STEPS_SAMPLED_LIFETIME] = self.num_env_steps_sampled
-        self.env_runner_group.foreach_env_runner(lambda runner: runner.set_state(shared))
-        if self.eval_env_runner_group is not None:
-            past = {PAST_SELVES: shared[PAST_SELVES]}
-            self.eval_env_runner_group.foreach_env_runner(lambda runner: runner.set_state(past))
 
     def _last_target_updates(self) -> dict[str, int]:
         results = self.learner_group.foreach_learner(

@@ -1,4 +1,4 @@
-"""DQN's learner: RLlib's double DQN, with our optimizer and with little said about each update."""
+"""Our optimizer, and DQN's learner: RLlib's double DQN, with little said about each update."""
 
 from __future__ import annotations
 
@@ -61,23 +61,21 @@ def margin_loss(q_values: Tensor, actions: Tensor, demonstrated: Tensor, margin:
     return (short.squeeze(-1) * demonstrated).sum() / demonstrated.sum().clamp(min=1)
 
 
-class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
-    """RLlib's learner of one module, which keeps what there is to say of its updates to itself.
+class QuietLearner:
+    """Goes before a torch learner of RLlib's of one module: our optimizer, and little said.
 
-    Logging and reducing that after every update took a thirtieth of it. So `update` returns TD
-    errors and nothing else, and `report` what RLlib's own `update` would, of many updates at once.
+    Logging and reducing what there is to say of every update took a thirtieth of it, so it is kept
+    until `report`.
     """
 
-    def build(self) -> None:
+    def build(self: Any) -> None:
         """Module and optimizer."""
-        super().build()
-        self._unreported: list[tuple[Tensor, Tensor, Tensor]] = []
+        super().build()  # type: ignore[misc]
         self._norms: list[Tensor] = []
         self._random = np.random.default_rng(self.config.seed)
-        self._observation = env_options(self.config.env_config).encoder
 
     def configure_optimizers_for_module(
-        self, module_id: str, config: AlgorithmConfig | None = None
+        self: Any, module_id: str, config: AlgorithmConfig | None = None
     ) -> None:
         """Adam, which steps in one call for all weights."""
         parameters = self.get_parameters(self.module[module_id])
@@ -89,6 +87,60 @@ class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
             params=parameters,
             lr_or_lr_schedule=(config or self.config).lr,
         )
+
+    def _tensor(self: Any, column: NDArray[Any]) -> Tensor:
+        # Torch does not take what it must not write to, such as what comes through Ray.
+        own = column if column.flags.writeable else column.copy()
+        return torch.from_numpy(own).to(self.device)
+
+    def postprocess_gradients(self: Any, gradients_dict: dict[Any, Tensor]) -> dict[Any, Tensor]:
+        """Clip by the norm of all gradients, if they must be; other ways are left to RLlib."""
+        if self.config.grad_clip_by != "global_norm":
+            clipped: dict[Any, Tensor] = super().postprocess_gradients(  # type: ignore[misc]
+                gradients_dict
+            )
+            return clipped
+        gradients = [gradient for gradient in gradients_dict.values() if gradient is not None]
+        norm = get_total_norm(gradients, foreach=True)
+        if norm > (most := self.config.grad_clip or math.inf):
+            clip_grads_with_norm_(self._params.values(), most, norm, foreach=True)
+        self._norms.append(norm)
+        return gradients_dict
+
+    def _log_counts(self: Any, updates: int, trained: int) -> None:
+        log = self.metrics.log_value
+        log((DEFAULT_MODULE_ID, WEIGHTS_SEQ_NO), self._weights_seq_no, window=1)
+        log((DEFAULT_MODULE_ID, MODULE_TRAIN_BATCH_SIZE_MEAN), trained / updates, reduce="mean")
+        log((DEFAULT_MODULE_ID, NUM_MODULE_STEPS_TRAINED), trained, reduce="sum")
+        for key in (
+            (DEFAULT_MODULE_ID, NUM_MODULE_STEPS_TRAINED_LIFETIME),
+            (ALL_MODULES, NUM_MODULE_STEPS_TRAINED_LIFETIME),
+            (ALL_MODULES, NUM_ENV_STEPS_TRAINED_LIFETIME),
+        ):
+            log(key, trained, reduce="lifetime_sum", with_throughput=True)
+        for key in (NUM_MODULE_STEPS_TRAINED, NUM_ENV_STEPS_TRAINED):
+            log((ALL_MODULES, key), trained, reduce="sum", with_throughput=True)
+
+    def _log_norms(self: Any) -> None:
+        if self._norms:
+            name = f"gradients_{DEFAULT_OPTIMIZER}_global_norm"
+            norm = torch.stack(self._norms).mean()
+            self.metrics.log_value((DEFAULT_MODULE_ID, name), norm, window=1)
+            self._norms.clear()
+
+
+class SnakeDQNLearner(QuietLearner, DQNTorchLearner):  # type: ignore[misc]
+    """RLlib's learner of one module, which keeps what there is to say of its updates to itself.
+
+    `update` returns TD errors and nothing else, and `report` what RLlib's own `update` would, of
+    many updates at once.
+    """
+
+    def build(self) -> None:
+        """Module and optimizer."""
+        super().build()
+        self._unreported: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._observation = env_options(self.config.env_config).encoder
 
     def update(
         self, *, training_data: TrainingData, timesteps: dict[str, Any], **_: Any
@@ -106,11 +158,6 @@ class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
         self.after_gradient_based_update(timesteps=timesteps)
         td_errors: NDArray[np.float32] = self._unreported[-1][-1].cpu().numpy()
         return td_errors
-
-    def _tensor(self, column: NDArray[Any]) -> Tensor:
-        # Torch does not take what it must not write to, such as what comes through Ray.
-        own = column if column.flags.writeable else column.copy()
-        return torch.from_numpy(own).to(self.device)
 
     def compute_loss_for_module(
         self,
@@ -139,18 +186,6 @@ class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
         self._unreported.append(seen)
         return loss
 
-    def postprocess_gradients(self, gradients_dict: dict[Any, Tensor]) -> dict[Any, Tensor]:
-        """Clip by the norm of all gradients, if they must be; other ways are left to RLlib."""
-        if self.config.grad_clip_by != "global_norm":
-            clipped: dict[Any, Tensor] = super().postprocess_gradients(gradients_dict)
-            return clipped
-        gradients = [gradient for gradient in gradients_dict.values() if gradient is not None]
-        norm = get_total_norm(gradients, foreach=True)
-        if norm > (most := self.config.grad_clip or math.inf):
-            clip_grads_with_norm_(self._params.values(), most, norm, foreach=True)
-        self._norms.append(norm)
-        return gradients_dict
-
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Update the target, if it is time, and, of our own network, the mean of the weights."""
         super().after_gradient_based_update(timesteps=timesteps)
@@ -173,23 +208,7 @@ class SnakeDQNLearner(DQNTorchLearner):  # type: ignore[misc]
             QF_MIN_KEY: q_values.amin(1).mean(),
             TD_ERROR_MEAN_KEY: td_errors.mean(),
         }
-        if self._norms:
-            seen[f"gradients_{DEFAULT_OPTIMIZER}_global_norm"] = torch.stack(self._norms).mean()
-            self._norms.clear()
         self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
+        self._log_norms()
         self._log_counts(len(losses), td_errors.numel())
         return self.metrics.reduce()
-
-    def _log_counts(self, updates: int, trained: int) -> None:
-        log = self.metrics.log_value
-        log((DEFAULT_MODULE_ID, WEIGHTS_SEQ_NO), self._weights_seq_no, window=1)
-        log((DEFAULT_MODULE_ID, MODULE_TRAIN_BATCH_SIZE_MEAN), trained / updates, reduce="mean")
-        log((DEFAULT_MODULE_ID, NUM_MODULE_STEPS_TRAINED), trained, reduce="sum")
-        for key in (
-            (DEFAULT_MODULE_ID, NUM_MODULE_STEPS_TRAINED_LIFETIME),
-            (ALL_MODULES, NUM_MODULE_STEPS_TRAINED_LIFETIME),
-            (ALL_MODULES, NUM_ENV_STEPS_TRAINED_LIFETIME),
-        ):
-            log(key, trained, reduce="lifetime_sum", with_throughput=True)
-        for key in (NUM_MODULE_STEPS_TRAINED, NUM_ENV_STEPS_TRAINED):
-            log((ALL_MODULES, key), trained, reduce="sum", with_throughput=True)

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import functools
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import ray
@@ -50,6 +50,15 @@ from battlesnake_rl.mabs.policy.policies import Values
 
 PAST_SELVES = "past_selves"
 """Part of the state: `battlesnake_rl.mabs.play.past_selves.PastSelves`."""
+
+
+class Stepped(NamedTuple):
+    """What a turn of N games was to the S seats, each (N, S); only the learner's have ``acted``."""
+
+    acted: NDArray[np.bool_]
+    rewards: NDArray[np.float32]
+    terminateds: NDArray[np.bool_]
+    truncateds: NDArray[np.bool_]
 
 
 class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
@@ -201,7 +210,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         """What a past self thinks."""
         module = copy.deepcopy(self.module)
         module.set_state(weights)
-        return functools.partial(q_values, module[DEFAULT_MODULE_ID])
+        return functools.partial(self.preferences, module[DEFAULT_MODULE_ID])
 
     def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Fragment:
         """Play ``num_turns`` turns of all games, exploring in game i with ``epsilon[i]``."""
@@ -218,35 +227,34 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
             turns.actions[t] = choose_moves(
                 turns.q_values[t], turns.action_mask[t], exploring, self._random
             )
-            self._opponents.move(
-                turns.frames[t],
-                turns.action_mask[t],
-                self._position[2],
-                turns.actions[t],
-            )
-            observations, rewards, terminations, truncations, infos = self.env.step(
-                turns.actions[t]
-            )
-            assert self.env.last_turn is not None
-            turns.rewards[t] = rewards * self.config.reward_scale
-            turns.acted[t] = infos["acted"] & self._opponents.learning
-            turns.terminateds[t] = terminations
-            turns.truncateds[t] = truncations
-            learned = dataclasses.replace(self.env.last_turn, acted=turns.acted[t])
-            counted = None if self._to_count is None else self._to_count > 0
-            ended = self._statistics.update(learned, rewards, infos, counted)
-            if self._to_count is not None:
-                self._to_count -= ended
-            if self._episodes is not None:
-                self._episodes.step(
-                    observations, turns.actions[t], rewards, terminations, truncations, infos
-                )
-            self._opponents.follow(infos)
-            self._position = observations, infos["action_mask"], infos["alive"], truncations
+            stepped = self._step(turns.actions[t])
+            turns.rewards[t] = stepped.rewards * self.config.reward_scale
+            turns.acted[t] = stepped.acted
+            turns.terminateds[t] = stepped.terminateds
+            turns.truncateds[t] = stepped.truncateds
         self._look(turns, num_turns)
         fragment = build_fragment(turns, n_step=self.config.n_step, gamma=self.config.gamma)
         self._count(fragment)
         return fragment
+
+    def _step(self, actions: NDArray[np.uint8]) -> Stepped:
+        """Play a turn of all games; the opponents' moves are filled in into ``actions`` (N, S)."""
+        assert self.env is not None
+        frames, action_mask, alive, _ = self._position
+        self._opponents.move(frames, action_mask, alive, actions)
+        observations, rewards, terminations, truncations, infos = self.env.step(actions)
+        assert self.env.last_turn is not None
+        acted = infos["acted"] & self._opponents.learning
+        learned = dataclasses.replace(self.env.last_turn, acted=acted)
+        counted = None if self._to_count is None else self._to_count > 0
+        ended = self._statistics.update(learned, rewards, infos, counted)
+        if self._to_count is not None:
+            self._to_count -= ended
+        if self._episodes is not None:
+            self._episodes.step(observations, actions, rewards, terminations, truncations, infos)
+        self._opponents.follow(infos)
+        self._position = observations, infos["action_mask"], infos["alive"], truncations
+        return Stepped(acted, rewards, terminations, truncations)
 
     def _look(self, turns: Turns, t: int) -> None:
         """Keep the position, and the values of it for all whose future counts."""
@@ -258,7 +266,12 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     def _q_values(self, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         if not len(frames):
             return np.zeros((0, 4), dtype=np.float32)
-        return q_values(self.module[DEFAULT_MODULE_ID], frames)
+        return self.preferences(self.module[DEFAULT_MODULE_ID], frames)
+
+    @staticmethod
+    def preferences(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """What a module thinks of the moves, higher is better: (B, C, H, W) uint8 to (B, 4)."""
+        return q_values(module, frames)
 
     def _epsilons(self) -> NDArray[np.float64]:
         """Probability of a random move in each game: a schedule over env steps, or a ladder.

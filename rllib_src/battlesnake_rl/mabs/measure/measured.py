@@ -97,22 +97,22 @@ class Measured:
             self.strength.restore(Path(path))
 
 
-class PPOConfig(ppo.PPOConfig):  # type: ignore[misc]
+class RLlibPPOConfig(ppo.PPOConfig):  # type: ignore[misc]
     """RLlib's, ``ladder_share`` (`strength.SHARE`) and ``start_from`` (`battlesnake_rl.mabs.policy.warm_start`)."""
 
     def __init__(self, algo_class: type | None = None) -> None:
-        super().__init__(algo_class=algo_class or PPO)
+        super().__init__(algo_class=algo_class or RLlibPPO)
         self.ladder_share = SHARE
         self.start_from: str | None = None
 
 
-class PPO(Measured, ppo.PPO):  # type: ignore[misc]
+class RLlibPPO(Measured, ppo.PPO):  # type: ignore[misc]
     """RLlib's PPO, which tells how strong it is."""
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
         """RLlib's configuration with ours."""
-        return PPOConfig()
+        return RLlibPPOConfig()
 
 
 class IMPALAConfig(impala.IMPALAConfig):  # type: ignore[misc]

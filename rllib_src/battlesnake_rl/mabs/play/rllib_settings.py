@@ -1,7 +1,7 @@
-"""Which fields of RLlib's configuration DQN and APEX go by; all others are refused, by name.
+"""Which fields of RLlib's configuration DQN, APEX and PPO go by; others are refused, by name.
 
-Runners, replay and learner are ours (`battlesnake_rl.mabs.dqn.dqn`), so much of what RLlib's own do is not done here.
-A setting that would change nothing is an error, not a decoration.
+Runners, replay and learners are ours (`battlesnake_rl.mabs.batched`), so much of what RLlib's own
+do is not done here. A setting that would change nothing is an error, not a decoration.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-from ray.rllib.algorithms.dqn import dqn as rllib_dqn
 from ray.tune.result import STDERR_FILE, STDOUT_FILE, TRIAL_INFO
 
 from battlesnake_gym.common.nearest import unknown
@@ -29,11 +28,8 @@ _HONOURED = """
     max_num_env_runner_restarts delay_between_env_runner_restarts_s
     num_consecutive_env_runner_failures_tolerance env_runner_health_probe_timeout_s
     env_runner_restore_timeout_s
-    gamma lr grad_clip grad_clip_by train_batch_size_per_learner torch_skip_nan_gradients
+    gamma lr grad_clip grad_clip_by torch_skip_nan_gradients
     torch_ddp_kwargs learner_class rl_module_spec model_config
-    epsilon target_network_update_freq tau num_steps_sampled_before_learning_starts adam_epsilon
-    dueling double_q n_step training_intensity td_error_loss_fn store_buffer_in_checkpoints
-    replay_buffer_config
     evaluation_interval evaluation_duration evaluation_duration_unit evaluation_sample_timeout_s
     evaluation_auto_duration_min_env_steps_per_sample
     evaluation_auto_duration_max_env_steps_per_sample evaluation_parallel_to_training
@@ -47,6 +43,13 @@ _HONOURED = """
 
 HONOURED = frozenset(_HONOURED.split())
 """The fields of RLlib's configuration that do what RLlib says they do."""
+
+DQNS = """
+    epsilon target_network_update_freq tau num_steps_sampled_before_learning_starts adam_epsilon
+    dueling double_q n_step training_intensity td_error_loss_fn store_buffer_in_checkpoints
+    replay_buffer_config train_batch_size_per_learner
+"""
+"""More that DQN and APEX go by."""
 
 KEPT = frozenset(
     (
@@ -74,16 +77,18 @@ REMEDIES = {
     "noisy": "explore by epsilon or epsilon_ladder",
     "hiddens": "set model_config's width",
     "model": "set model_config",
-    "train_batch_size": "set train_batch_size_per_learner",
+    "train_batch_size": "set train_batch_size_per_learner, or PPO's minibatch_size",
+    "train_batch_size_per_learner": "set minibatch_size, or rollout_fragment_length",
+    "minibatch_size": "set train_batch_size_per_learner",
     "clip_rewards": "set reward_scale, or give other rewards",
     "num_gpus": "set num_gpus_per_learner",
     "num_gpus_per_env_runner": "runners play on the CPU",
     "env_to_module_connector": "register an observation",
     "module_to_env_connector": "set env_config's action_mask",
     "learner_connector": "give a learner_class",
-    "policies": "all snakes share one policy; PPO and IMPALA take several",
-    "policy_mapping_fn": "all snakes share one policy; PPO and IMPALA take several",
-    "policies_to_train": "set env_config's opponents, or take PPO or IMPALA",
+    "policies": "all snakes share one policy; RLLIB_PPO and IMPALA take several",
+    "policy_mapping_fn": "all snakes share one policy; RLLIB_PPO and IMPALA take several",
+    "policies_to_train": "set env_config's opponents, or take RLLIB_PPO or IMPALA",
     "count_steps_by": "steps are turns of games",
     "batch_mode": "fragments are always of rollout_fragment_length",
     "observation_filter": "register an observation",
@@ -125,22 +130,23 @@ def check(config: AlgorithmConfig) -> None:
     """
     if config.in_evaluation:
         return  # made by RLlib of the other one, which was checked
-    plain = fields(rllib_dqn.DQNConfig()) | OURS
+    plain = fields(config.rllibs()) | OURS
     own = fields(type(config)()).keys() - plain.keys()
-    passed_over = HONOURED | KEPT | TUNES | own
+    honoured = HONOURED | set(config.also_honoured.split())
+    passed_over = honoured | KEPT | TUNES | own
     faults = []
     for name, value in fields(config).items():
         if name in passed_over:
             continue
         if name not in plain:
-            faults.append(unknown("setting", name, sorted(HONOURED | own)))
+            faults.append(unknown("setting", name, sorted(honoured | own)))
         elif not _equal(value, plain[name]):
             remedy = REMEDIES.get(name, "leave it out")
             faults.append(f"{name} is not used ({remedy}; its default is {plain[name]!r:.80})")
     faults += [
         f"evaluation_config's {name} is not used (leave it out)"
         for name in config.evaluation_config or {}
-        if name not in HONOURED and name not in own
+        if name not in honoured and name not in own
     ]
     if faults:
         raise ValueError(f"{config.algo_class.__name__}: {'; '.join(faults)}")

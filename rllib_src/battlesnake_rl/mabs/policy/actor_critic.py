@@ -1,4 +1,4 @@
-"""The network of PPO and IMPALA: the Q-network's trunk with a policy and a value head."""
+"""The networks with a policy and a value head: of our PPO, and of RLlib's PPO and IMPALA."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from ray.rllib.core.rl_module.apis import ValueFunctionAPI
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 
-from battlesnake_rl.mabs.policy.q_network import ConvTrunk, split_observation, trunk_settings
+from battlesnake_rl.mabs.policy.q_network import (
+    ACTION_MASK,
+    ConvTrunk,
+    WithMean,
+    build,
+    network_settings,
+    split_observation,
+    trunk_settings,
+    uses_bfloat16,
+)
 
 VALUE_CHUNK = 1024
 """Positions whose values are computed at once where no gradients are needed."""
@@ -47,9 +56,7 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
         planes, mask = split_observation(batch[Columns.OBS])
         embeddings = self.network.trunk(planes)
-        logits = self.network.policy(embeddings)
-        if mask is not None:
-            logits = logits.masked_fill(~mask.bool(), torch.finfo(logits.dtype).min)
+        logits = _masked(self.network.policy(embeddings), mask)
         return {Columns.ACTION_DIST_INPUTS: logits, Columns.EMBEDDINGS: embeddings}
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
@@ -62,3 +69,61 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
             # In pieces: RLlib passes the whole train batch at once.
             parts = [self.value(self.network.trunk(part)) for part in planes.split(VALUE_CHUNK)]
         return torch.cat(parts).squeeze(-1)
+
+
+class SnakeActor(WithMean, SnakeActorCritic):  # type: ignore[misc]
+    """As `SnakeActorCritic`, with the mean of the policy's weights, in bfloat16 where that pays.
+
+    A network of somebody's own (``model_config``: ``network``) is the policy, and another one of
+    its class, made for one action, the value.
+    """
+
+    def setup(self) -> None:
+        """Build the network."""
+        shape = split_observation(self.observation_space)[0].shape
+        settings = network_settings(self.model_config)
+        self.network = build(PolicyNetwork, shape, int(self.action_space.n), settings)
+        self.value = (
+            nn.Linear(self.network.trunk.width, 1)
+            if isinstance(self.network, PolicyNetwork)
+            else build(PolicyNetwork, shape, 1, settings)
+        )
+        if not self.inference_only:
+            self.make_mean()
+
+    def judge(self, planes: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (B, 4) and values (B,), float32, of observations (B, C, H, W) uint8."""
+        enabled = uses_bfloat16(self.model_config, planes.device)
+        with torch.autocast(planes.device.type, torch.bfloat16, enabled=enabled):
+            if not isinstance(self.network, PolicyNetwork):
+                return self.network(planes).float(), self.value(planes).float().squeeze(-1)
+            features = self.network.trunk(planes)
+        # The heads keep full precision, as in the Q-network.
+        features = features.float()
+        return self.network.policy(features), self.value(features).squeeze(-1)
+
+    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
+        """What is exported: the logits of the mean, forbidden moves at the lowest number."""
+        planes, mask = split_observation(batch[Columns.OBS])
+        return {Columns.ACTION_DIST_INPUTS: _masked(self.played(planes), mask)}
+
+    def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
+        """Logits, with forbidden moves at the lowest number, and values."""
+        logits, values = self.judge(batch[Columns.OBS])
+        masked = _masked(logits, batch[ACTION_MASK])
+        return {Columns.ACTION_DIST_INPUTS: masked, Columns.VF_PREDS: values}
+
+    def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
+        """Values (B,), without gradients."""
+        with torch.no_grad():
+            return self.judge(split_observation(batch[Columns.OBS])[0])[1]
+
+    def train(self, mode: bool = True) -> SnakeActor:
+        """RLlib asks for this before every update, and torch would visit all modules."""
+        return self if self.training == mode else super().train(mode)
+
+
+def _masked(logits: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return logits
+    return logits.masked_fill(~mask.bool(), torch.finfo(logits.dtype).min)

@@ -116,6 +116,12 @@ def bfloat16_pays(device: torch.device) -> bool:
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
+def uses_bfloat16(model_config: Mapping[str, Any], device: torch.device) -> bool:
+    """What a ``model_config``'s ``bfloat16`` means on ``device``."""
+    choice = model_config.get("bfloat16", "auto")
+    return bfloat16_pays(device) if choice == "auto" else bool(choice)
+
+
 class _Flatten(nn.Flatten):
     """Its gradient goes back in the channels' order of what was flattened.
 
@@ -238,41 +244,30 @@ RECENT = 3
 of training (Shamir & Zhang 2013, polynomial-decay averaging, https://arxiv.org/abs/1212.1824)."""
 
 
-class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI):  # type: ignore[misc]
-    """The Q-network, its target for RLlib's double DQN learner, and the mean of its weights.
+class WithMean(InferenceOnlyAPI):  # type: ignore[misc]
+    """A module that keeps the mean of the weights of its ``network``, which is what is exported.
 
     The network never settles: from one minute to the next its greedy play gains or loses a tenth.
-    The mean of what it has been plays far better than it does, and so is what is exported.
-
-    ``model_config``: what `ConvTrunk` takes; ``dueling``; ``bfloat16``: ``"auto"`` (where the
-    processor has it), ``True`` or ``False``. Subclasses may build another network.
+    The mean of what it has been plays far better than it does.
     """
 
-    def setup(self) -> None:
-        """Build the network (the learner asks for the target later)."""
-        planes = split_observation(self.observation_space)[0]
-        self.network = self.build_network(planes.shape, int(self.action_space.n))
-        if not self.inference_only:
-            self.mean = AveragedModel(self.network)
-            self.mean.requires_grad_(False)
-            self._weights: list[Tensor] = list(self.network.parameters())
-            self._means: list[Tensor] = list(self.mean.module.parameters())
+    network: nn.Module
+    mean: AveragedModel
 
-    def build_network(self, shape: tuple[int, int, int], num_actions: int) -> nn.Module:
-        """What is trained and played: (B, C, H, W) uint8 to (B, actions) float32."""
-        return build(DuelingQNetwork, shape, num_actions, network_settings(self.model_config))
+    def make_mean(self) -> None:
+        """Begin the mean of the network; only the learner has one."""
+        self.mean = AveragedModel(self.network)
+        self.mean.requires_grad_(False)
+        self._weights: list[Tensor] = list(self.network.parameters())
+        self._means: list[Tensor] = list(self.mean.module.parameters())
 
     @property
-    def played(self) -> nn.Module:
+    def played(self: Any) -> nn.Module:
         """What is exported and plays: the mean of the weights, where this module has one."""
         if self.inference_only or not int(self.mean.n_averaged):
             return self.network
         mean: nn.Module = self.mean.module
         return mean
-
-    def train(self, mode: bool = True) -> SnakeQModule:
-        """RLlib asks for this before every update, and torch would visit forty modules."""
-        return self if self.training == mode else super().train(mode)
 
     def update_mean(self) -> None:
         """Take the network's weights, as they are now, into their mean.
@@ -288,6 +283,33 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
                 kept.copy_(buffer)
             self.mean.n_averaged.add_(1)
 
+    def get_non_inference_attributes(self) -> list[str]:
+        """Only the learner has a mean."""
+        return ["mean"]
+
+
+class SnakeQModule(WithMean, TorchRLModule, QNetAPI, TargetNetworkAPI):  # type: ignore[misc]
+    """The Q-network, its target for RLlib's double DQN learner, and the mean of its weights.
+
+    ``model_config``: what `ConvTrunk` takes; ``dueling``; ``bfloat16``: ``"auto"`` (where the
+    processor has it), ``True`` or ``False``. Subclasses may build another network.
+    """
+
+    def setup(self) -> None:
+        """Build the network (the learner asks for the target later)."""
+        planes = split_observation(self.observation_space)[0]
+        self.network = self.build_network(planes.shape, int(self.action_space.n))
+        if not self.inference_only:
+            self.make_mean()
+
+    def build_network(self, shape: tuple[int, int, int], num_actions: int) -> nn.Module:
+        """What is trained and played: (B, C, H, W) uint8 to (B, actions) float32."""
+        return build(DuelingQNetwork, shape, num_actions, network_settings(self.model_config))
+
+    def train(self, mode: bool = True) -> SnakeQModule:
+        """RLlib asks for this before every update, and torch would visit forty modules."""
+        return self if self.training == mode else super().train(mode)
+
     def make_target_networks(self) -> None:
         """Copy the network."""
         self.target_network = make_target_network(self.network)
@@ -298,7 +320,7 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
 
     def get_non_inference_attributes(self) -> list[str]:
         """Only the learner has a target and a mean."""
-        return ["target_network", "mean"]
+        return ["target_network", *super().get_non_inference_attributes()]
 
     def compute_q_values(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Q-values of the online network."""
@@ -346,8 +368,7 @@ class SnakeQModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI): 
 
     def _run(self, planes: Tensor, *networks: nn.Module) -> list[Tensor]:
         """The Q-values of each of the networks, which are alike and look at the boards but once."""
-        choice = self.model_config.get("bfloat16", "auto")
-        enabled = bfloat16_pays(planes.device) if choice == "auto" else bool(choice)
+        enabled = uses_bfloat16(self.model_config, planes.device)
         on_cpu = planes.device.type == "cpu"
         parts = torch.split(planes, CPU_BOARDS_AT_ONCE) if on_cpu else (planes,)
         with torch.autocast(planes.device.type, torch.bfloat16, enabled=enabled):

@@ -26,8 +26,8 @@ def take(config: AlgorithmConfig, path: str) -> None:
     """
     if not hasattr(config, "start_from"):
         raise ValueError(
-            f"start_from needs DQN, APEX, PPO or IMPALA, got {config.algo_class.__name__}; leave "
-            "it, and a data channel with a policy, out"
+            "start_from needs PPO, DQN, APEX, RLLIB_PPO or IMPALA, got "
+            f"{config.algo_class.__name__}; leave it, and a data channel with a policy, out"
         )
     config.start_from = str(find(Path(path)).absolute())
 
@@ -74,7 +74,7 @@ def fill(network: nn.Module, weights: Weights, path: Path) -> None:
     except KeyError as error:
         raise ValueError(
             f"start_from: {path} has no {error.args[0]}: DQN and APEX go on from each other's "
-            "policies, PPO and IMPALA too, and a network of your own from its checkpoint"
+            "policies, PPO, RLLIB_PPO and IMPALA too, and a network of your own from its checkpoint"
         ) from None
     except RuntimeError as error:
         raise ValueError(

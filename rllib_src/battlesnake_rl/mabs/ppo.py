@@ -1,0 +1,420 @@
+"""PPO on batches of games: play a rollout, learn from it for a few epochs, play on.
+
+Clipped surrogate loss and generalised advantages (Schulman et al. 2017,
+https://arxiv.org/abs/1707.06347). Runners that play on while the learner learns, with ``lag``, are
+corrected for by V-trace (Espeholt et al. 2018, https://arxiv.org/abs/1802.01561).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    ENV_RUNNER_SAMPLING_TIMER,
+    LEARNER_UPDATE_TIMER,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    SYNCH_WORKER_WEIGHTS_TIMER,
+    TIMERS,
+)
+from ray.rllib.utils.schedules.scheduler import Scheduler
+from torch import Tensor
+from torch.nn.functional import mse_loss
+
+from battlesnake_rl.mabs.batched import Batched, BatchedConfig
+from battlesnake_rl.mabs.dqn.learner import QuietLearner
+from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
+from battlesnake_rl.mabs.policy import symmetry
+from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
+from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK
+
+WAIT_SECONDS = 1.0
+"""Longest wait for runners before looking after failed ones again."""
+
+ROLLOUT = "rollout"
+"""What is asked of runners that do not wait."""
+
+OLD_LOG_CHANCES, ADVANTAGES, TARGETS = "old_log_chances", "advantages", "targets"
+"""Columns (B,) of a batch: of the moves made, and what the value shall be."""
+
+LOSSES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
+"""What is reported of the updates, under RLlib's names."""
+
+
+@dataclass(slots=True)
+class Rollout:
+    """T turns of N games with S seats, in which the learner's snakes made M moves.
+
+    The moves stand in the order of turns, games and seats.
+    """
+
+    frames: NDArray[np.uint8]
+    """(M, C, H, W) observations, as their boards were turned."""
+    action_mask: NDArray[np.bool_]
+    """(M, 4) the moves allowed."""
+    actions: NDArray[np.int64]
+    """(M,) the moves made."""
+    log_chances: NDArray[np.float32]
+    """(M,) of these, by the policy that played."""
+    acted: NDArray[np.bool_]
+    """(T, N, S) where a move was made."""
+    values: NDArray[np.float32]
+    """(T + 1, N, S) as the network that played saw them; 0 where no snake of the learner's is."""
+    rewards: NDArray[np.float32]
+    """(T, N, S)"""
+    terminateds: NDArray[np.bool_]
+    """(T, N, S)"""
+    truncateds: NDArray[np.bool_]
+    """(T, N, S)"""
+    weights_seq_no: int
+    """Which weights played."""
+
+    @property
+    def num_env_steps(self) -> int:
+        """Turns of games played."""
+        return int(self.acted.any(-1).sum())
+
+    @property
+    def num_agent_steps(self) -> int:
+        """Moves made by the learner's snakes."""
+        return len(self.actions)
+
+    def env_steps(self) -> int:
+        """As RLlib's evaluation asks for it."""
+        return self.num_env_steps
+
+    def agent_steps(self) -> int:
+        """As RLlib's evaluation asks for it."""
+        return self.num_agent_steps
+
+
+def advantages(
+    rollout: Rollout, gamma: float, lambda_: float, trust: NDArray[np.float32] | float = 1.0
+) -> NDArray[np.float32]:
+    """By how much each move was better than the value said: (T, N, S), 0 where none was made.
+
+    Generalised advantages, where the present policy played. Where another did, ``trust`` (T, N, S)
+    is how likely the move is by the present policy beside that one, at most 1: V-trace.
+    """
+    found = np.zeros_like(rollout.rewards)
+    later = np.zeros_like(rollout.rewards[0])
+    trust = np.broadcast_to(np.float32(trust), found.shape)
+    for t in reversed(range(len(found))):
+        lives = ~rollout.terminateds[t]
+        error = rollout.rewards[t] + gamma * rollout.values[t + 1] * lives - rollout.values[t]
+        later = error + gamma * lambda_ * later * (lives & ~rollout.truncateds[t])
+        later = found[t] = later * trust[t] * rollout.acted[t]
+    return found
+
+
+class PPORunner(BatchedEnvRunner):
+    """Plays by chance, as the policy says, and returns what it saw as `Rollout`."""
+
+    def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
+        """Play ``num_turns`` turns of all games; with an ``epsilon[i]`` of 0 greedily in game i."""
+        assert self.env is not None
+        shape = num_turns, self.env.num_games, self.env.num_snakes
+        rollout = Rollout(
+            *(np.zeros((0,)),) * 4,  # type: ignore[arg-type]
+            acted=np.zeros(shape, np.bool_),
+            values=np.zeros((num_turns + 1, *shape[1:]), np.float32),
+            rewards=np.zeros(shape, np.float32),
+            terminateds=np.zeros(shape, np.bool_),
+            truncateds=np.zeros(shape, np.bool_),
+            weights_seq_no=self._weights_seq_no,
+        )
+        ways = self._random.permutation(shape[1]) % (symmetry.WAYS if self.config.symmetries else 1)
+        moves = []
+        for t in range(num_turns):
+            moves.append(self._decide(rollout.values[t], ways, epsilon > 0))
+            actions, acting = moves[-1][-2:]
+            stepped = self._step(actions)
+            rollout.acted[t], rollout.rewards[t] = acting, stepped.rewards
+            rollout.terminateds[t], rollout.truncateds[t] = stepped[2:]
+        self._decide(rollout.values[num_turns], ways, epsilon > 0)
+        columns = list(zip(*moves, strict=True))[:4]
+        rollout.frames, rollout.action_mask, rollout.actions, rollout.log_chances = map(
+            np.concatenate, columns
+        )
+        self._count(rollout)
+        return rollout
+
+    def _decide(
+        self, values: NDArray[np.float32], ways: NDArray[np.int64], by_chance: NDArray[np.bool_]
+    ) -> tuple[NDArray[Any], ...]:
+        """Fill in what is hoped for, and choose moves.
+
+        Returns frames, masks, moves and log chances of the learner's snakes (four columns of a
+        `Rollout`, boards lying as ``ways`` (N,) say), all moves as the game takes them, and whose
+        they are (N, S).
+        """
+        observations, action_mask, alive, cut_off = self._position
+        learning = self._opponents.learning
+        seen = (alive | cut_off) & learning
+        frames, mask, way = observations[seen], action_mask[seen], ways[np.nonzero(seen)[0]]
+        for one in np.unique(way[way > 0]):
+            rows = way == one
+            frames[rows] = symmetry.turned_frames(frames[rows], one, self.env.observation)  # type: ignore[union-attr]
+            mask[rows] = mask[rows][:, BACK[one]]
+        logits, values[seen] = self._think(frames)
+        acts = alive[seen]
+        frames, mask, way, logits = frames[acts], mask[acts], way[acts], logits[acts]
+        logits = np.where(mask, logits, -np.inf)
+        chance = by_chance[np.nonzero(alive & learning)[0], None]
+        luck = self._random.gumbel(size=logits.shape).astype(np.float32)
+        moves = (logits + luck * chance).argmax(-1)
+        log_chances = logits[np.arange(len(moves)), moves] - np.logaddexp.reduce(logits, axis=-1)
+        actions = np.zeros(alive.shape, dtype=np.uint8)
+        actions[alive & learning] = BACK[way, moves]
+        return frames, mask, moves, log_chances, actions, alive & learning
+
+    def _think(self, frames: NDArray[np.uint8]) -> tuple[NDArray[np.float32], ...]:
+        if not len(frames):
+            return np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
+        with torch.inference_mode():
+            said = self.module[DEFAULT_MODULE_ID].judge(torch.from_numpy(frames))
+        return tuple(one.numpy() for one in said)
+
+    @staticmethod
+    def preferences(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """The logits of a module's policy: (B, C, H, W) uint8 to (B, 4)."""
+        with torch.inference_mode():
+            logits: NDArray[np.float32] = module.judge(torch.from_numpy(frames))[0].numpy()
+        return logits
+
+    def _epsilons(self) -> NDArray[np.float64]:
+        """By chance in all games."""
+        assert self.env is not None
+        return np.ones(self.env.num_games)
+
+
+BACK = np.argsort(symmetry.ACTIONS, axis=1)
+"""``BACK[way, action]`` is the move of the game that ``action`` is on the board turned so."""
+
+
+class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
+    """Learns from whole rollouts; `report` says of all updates since the last one what they did."""
+
+    def build(self) -> None:
+        """Module and optimizer."""
+        super().build()
+        self._unreported: list[Tensor] = []
+        self._moves_learned = 0
+        self._entropy_coeff = Scheduler(
+            fixed_value_or_schedule=self.config.entropy_coeff, framework="torch"
+        )
+
+    def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
+        """``num_epochs`` over all moves of ``rollouts`` in batches of about ``minibatch_size``."""
+        self._entropy_coeff.update(timestep=env_steps)
+        parts = [self._columns(rollout) for rollout in rollouts]
+        columns = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        better = columns[ADVANTAGES]
+        columns[ADVANTAGES] = (better - better.mean()) / (better.std() + 1e-8)
+        moves = len(better)
+        for _ in range(self.config.num_epochs):
+            order = self._random.permutation(moves)
+            for rows in np.array_split(order, max(round(moves / self.config.minibatch_size), 1)):
+                chosen = torch.from_numpy(rows).to(self.device)
+                batch = {name: one[chosen] for name, one in columns.items()}
+                loss = self.compute_loss_for_module(
+                    module_id=DEFAULT_MODULE_ID,
+                    config=self.config,
+                    batch=batch,
+                    fwd_out=self._forward(batch),
+                )
+                gradients = self.compute_gradients({DEFAULT_MODULE_ID: loss})
+                self.apply_gradients(self.postprocess_gradients(gradients))
+            self._moves_learned += moves
+        self._weights_seq_no += 1
+        self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
+        self.module[DEFAULT_MODULE_ID].unwrapped().update_mean()
+
+    def _columns(self, rollout: Rollout) -> dict[str, Tensor]:
+        """A rollout as columns of M moves, with advantages by the present policy and values."""
+        columns = {
+            Columns.OBS: self._tensor(rollout.frames),
+            ACTION_MASK: self._tensor(rollout.action_mask),
+            Columns.ACTIONS: self._tensor(rollout.actions),
+            OLD_LOG_CHANCES: self._tensor(rollout.log_chances),
+        }
+        trust: NDArray[np.float32] | float = 1.0
+        if rollout.weights_seq_no < self._weights_seq_no:
+            trust = self._look_again(rollout, columns)
+        better = advantages(rollout, self.config.gamma, self.config.lambda_, trust)
+        made = rollout.acted
+        columns[ADVANTAGES] = self._tensor(better[made])
+        columns[TARGETS] = self._tensor((better + rollout.values[:-1])[made])
+        return columns
+
+    def _look_again(self, rollout: Rollout, columns: dict[str, Tensor]) -> NDArray[np.float32]:
+        """Put the present policy and values in place of those that played; returns the trust."""
+        with torch.no_grad():
+            pieces = zip(
+                *(one.split(self.config.minibatch_size) for one in columns.values()), strict=True
+            )
+            parts = [self._forward(dict(zip(columns, piece, strict=True))) for piece in pieces]
+            logits = torch.cat([part[Columns.ACTION_DIST_INPUTS] for part in parts])
+            now = _log_chances(logits, columns[Columns.ACTIONS])
+            ratio = (now - columns[OLD_LOG_CHANCES]).exp().clamp(max=1.0)
+            values = torch.cat([part[Columns.VF_PREDS] for part in parts])
+        rollout.values = rollout.values.copy()  # what comes through Ray must not be written to
+        rollout.values[:-1][rollout.acted] = values.cpu().numpy()
+        columns[OLD_LOG_CHANCES] = now
+        trust = np.ones(rollout.acted.shape, np.float32)
+        trust[rollout.acted] = ratio.cpu().numpy()
+        return trust
+
+    def _forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        outputs: dict[str, Tensor] = self.module.forward_train({DEFAULT_MODULE_ID: batch})[
+            DEFAULT_MODULE_ID
+        ]
+        return outputs
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: dict[str, Tensor], fwd_out: dict[str, Tensor]
+    ) -> Tensor:
+        """Clipped surrogate loss, squared error of the value and entropy; a number."""
+        logits = fwd_out[Columns.ACTION_DIST_INPUTS]
+        change = _log_chances(logits, batch[Columns.ACTIONS]) - batch[OLD_LOG_CHANCES]
+        ratio, better = change.exp(), batch[ADVANTAGES]
+        clipped = ratio.clamp(1 - config.clip_param, 1 + config.clip_param)
+        policy_loss = -torch.minimum(ratio * better, clipped * better).mean()
+        vf_loss = mse_loss(fwd_out[Columns.VF_PREDS], batch[TARGETS])
+        log_all = logits.log_softmax(-1)
+        entropy = -(log_all.exp() * log_all).sum(-1).mean()
+        coefficient = self._entropy_coeff.get_current_value()
+        loss = policy_loss + config.vf_loss_coeff * vf_loss - coefficient * entropy
+        kl = (ratio - 1 - change).mean()
+        self._unreported.append(torch.stack((loss, policy_loss, vf_loss, entropy, kl)).detach())
+        return loss
+
+    def report(self) -> Any:
+        """Counts, and means over all updates since the last report, at least one."""
+        means = torch.stack(self._unreported).mean(0)
+        seen = dict(zip(LOSSES, means.unbind(), strict=True))
+        self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
+        self._log_norms()
+        self._log_counts(len(self._unreported), self._moves_learned)
+        self._unreported.clear()
+        self._moves_learned = 0
+        return self.metrics.reduce()
+
+
+def _log_chances(logits: Tensor, actions: Tensor) -> Tensor:
+    return logits.log_softmax(-1).gather(-1, actions[:, None]).squeeze(-1)
+
+
+class PPOConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
+    """RLlib's configuration with our runner, learner and network, and PPO's settings.
+
+    A rollout is ``rollout_fragment_length`` turns of ``num_envs_per_env_runner`` games, of every
+    runner; all of it is learned from ``num_epochs`` times, in batches of about ``minibatch_size``
+    moves. ``clip_param``, ``lambda_``, ``vf_loss_coeff``, ``entropy_coeff`` (a number, or a
+    schedule like ``lr``'s) are RLlib's. With ``lag`` runners do not wait for the learner.
+    """
+
+    runner_base = PPORunner
+    learner_base = PPOLearner
+    module_base = SnakeActor
+    module_apis = (SnakeActor,)
+    rllibs = AlgorithmConfig
+    also_honoured = "num_epochs minibatch_size"
+    own: ClassVar[tuple[str, ...]] = (
+        *("lambda_", "clip_param", "vf_loss_coeff", "entropy_coeff", "num_epochs"),
+        *("minibatch_size", "adam_epsilon", "symmetries", "lag"),
+    )
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        super().__init__(algo_class=algo_class or PPO)
+        self._begin()
+        self.rl_module(model_config=TRUNK | {"channels": (32, 32, 32), "bfloat16": "auto"})
+        self.num_envs_per_env_runner = 256
+        self.rollout_fragment_length = 32
+        self.gamma = 0.995
+        self.lambda_ = 0.95
+        self.lr: Any = [[0, 5e-4], [6_000_000, 2e-4], [18_000_000, 5e-5]]
+        self.adam_epsilon = 1e-5
+        self.grad_clip = 0.5
+        self.clip_param = 0.2
+        self.vf_loss_coeff = 0.25
+        self.entropy_coeff: Any = [[0, 0.01], [6_000_000, 0.003], [18_000_000, 0.001]]
+        self.num_epochs = 2
+        self.minibatch_size = 1024
+        self.symmetries = True
+        self.lag = False
+
+    def training(self, **settings: Any) -> PPOConfig:
+        """As RLlib's, with PPO's own settings."""
+        for name in self.own:
+            if name in settings:
+                setattr(self, name, settings.pop(name))
+        super().training(**settings)
+        return self
+
+    def validate(self) -> None:
+        """Refuse what this algorithm cannot do, before anything starts."""
+        super().validate()
+        for name in ("num_epochs", "minibatch_size"):
+            if type(value := getattr(self, name)) is not int or value < 1:
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        for name, most in (("lambda_", 1), ("clip_param", 1), ("vf_loss_coeff", np.inf)):
+            if not isinstance(value := getattr(self, name), int | float) or not 0 <= value <= most:
+                raise ValueError(f"{name} must be a number from 0 to {most}, got {value!r}")
+        Scheduler.validate(
+            fixed_value_or_schedule=self.entropy_coeff,
+            setting_name="entropy_coeff",
+            description="entropy coefficient",
+        )
+        if self.num_learners > 1:
+            raise ValueError(f"PPO has one learner, got num_learners={self.num_learners}")
+        if self.lag and not self.num_env_runners and not self.in_evaluation:
+            raise ValueError("lag needs runner processes, got num_env_runners=0; leave it out")
+
+
+class PPO(Batched, Algorithm):  # type: ignore[misc]
+    """All runners play a rollout, then the learner learns from them; or, with ``lag``, at once."""
+
+    config: PPOConfig
+
+    @classmethod
+    def get_default_config(cls) -> AlgorithmConfig:
+        """Our configuration."""
+        return PPOConfig()
+
+    def training_step(self) -> None:
+        """Learn from what has been played."""
+        rollouts = self._take() if self.config.lag else self._sample()
+        if not rollouts:
+            return
+        env_steps = self.num_env_steps_sampled
+        with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
+            learned = self.learner_group.foreach_learner(
+                lambda learner: learner.learn(rollouts, env_steps)
+            )
+            for one in learned:
+                one.get()  # which raises what a learner of another process has
+        self._report_updates()
+        with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
+            self._sync_weights()
+
+    def _take(self) -> list[Rollout]:
+        """What runners have finished meanwhile; they have been asked for more."""
+        group = self.env_runner_group
+        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
+            # With a tag, since new weights are asynchronous requests too.
+            group.foreach_env_runner_async("sample_fragment", tag=ROLLOUT)
+            done = group.fetch_ready_async_reqs(tags=ROLLOUT, timeout_seconds=WAIT_SECONDS)
+        rollouts, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
+        if infos:
+            self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)
+        return list(rollouts)

@@ -1,0 +1,302 @@
+"""PPO on our runners: advantages, masks, symmetry, learning, past selves, checkpoints, refusals."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.algorithms import built
+from tests.mabs.conftest import SMALL
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+
+@pytest.fixture
+def ppo(ray_with_games: None) -> Callable[..., Any]:
+    """A function that makes a configuration which trains in seconds."""
+    from battlesnake_rl.mabs import algorithms
+
+    def make(**env_config: Any) -> Any:
+        config = algorithms.configure("PPO", SMALL | env_config)
+        config.env_runners(num_envs_per_env_runner=8, rollout_fragment_length=8)
+        config.training(minibatch_size=32)
+        config.reporting(min_time_s_per_iteration=0)
+        config.rl_module(model_config={"channels": (8,), "strides": (2,), "width": 16})
+        config.fault_tolerance(restart_failed_env_runners=False)
+        config.ladder_share = 0.0
+        return config.debugging(seed=7, log_level="ERROR")
+
+    return make
+
+
+def sampled(algorithm: Any, **how: Any) -> Any:
+    (rollout,) = algorithm.env_runner.sample(**how)
+    return rollout
+
+
+def slow_advantage(rollout: Any, where: Any, gamma: float, lambda_: float, trust: Any) -> float:
+    """Schulman et al. 2016, equation 16, with Espeholt et al. 2018, equation 1: a sum."""
+    t, game, seat = where
+    total, weight = 0.0, 1.0
+    while t < len(rollout.acted):
+        over = rollout.terminateds[t, game, seat]
+        later = 0.0 if over else rollout.values[t + 1, game, seat]
+        error = rollout.rewards[t, game, seat] + gamma * later - rollout.values[t, game, seat]
+        weight *= trust[t, game, seat]
+        total += weight * error
+        if over or rollout.truncateds[t, game, seat]:
+            break
+        weight *= gamma * lambda_
+        t += 1
+    return total
+
+
+@pytest.mark.parametrize("lags", [False, True])
+def test_advantages_are_the_sums_that_they_are_defined_as(ppo: Any, lags: bool) -> None:
+    from battlesnake_rl.mabs.ppo import advantages
+
+    with built(ppo(max_turns=12, opponents={"random": 0.3})) as algorithm:
+        rollout = sampled(algorithm, num_timesteps=8 * 40)
+    random = np.random.default_rng(1)
+    rollout.values[:] = random.normal(size=rollout.values.shape)
+    trust = random.random(rollout.rewards.shape) if lags else np.ones(rollout.rewards.shape)
+    found = advantages(rollout, 0.9, 0.8, trust.astype(np.float32))
+    assert (found[~rollout.acted] == 0).all()
+    assert rollout.terminateds.any()
+    assert rollout.truncateds.any()
+    assert 0 < rollout.acted.mean() < 1
+    for where in np.argwhere(rollout.acted):
+        wanted = slow_advantage(rollout, tuple(where), 0.9, 0.8, trust)
+        assert found[tuple(where)] == pytest.approx(wanted, abs=1e-4)
+    if not lags:
+        np.testing.assert_array_equal(found, advantages(rollout, 0.9, 0.8))
+
+
+def test_a_rollout_says_what_was_played(ppo: Any) -> None:
+    with built(ppo(opponents={"random": 0.3})) as algorithm:
+        runner = algorithm.env_runner
+        rollout = sampled(algorithm)
+        assert rollout.num_agent_steps == rollout.acted.sum() == len(rollout.frames)
+        logits, values = runner._think(rollout.frames)
+        logits = np.where(rollout.action_mask, logits, -np.inf)
+        chances = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+        played = chances[np.arange(len(chances)), rollout.actions]
+        np.testing.assert_allclose(np.exp(rollout.log_chances), played, rtol=2e-2)
+        np.testing.assert_allclose(rollout.values[:-1][rollout.acted], values, atol=2e-2)
+        greedy = sampled(algorithm, explore=False)
+        logits = np.where(greedy.action_mask, runner._think(greedy.frames)[0], -np.inf)
+        best = logits[np.arange(len(logits)), greedy.actions]
+        np.testing.assert_allclose(best, logits.max(-1), atol=1e-2)
+
+
+def test_no_forbidden_move_is_made_or_wished_for(ppo: Any) -> None:
+    with built(ppo()) as algorithm:
+        rollout = sampled(algorithm)
+        assert not rollout.action_mask.all()
+        assert rollout.action_mask[np.arange(len(rollout.actions)), rollout.actions].all()
+        learner = algorithm.learner_group._learner
+        outputs = learner._forward(learner._columns(rollout))
+        chances = outputs["action_dist_inputs"].softmax(-1).detach().numpy()
+        assert (chances[~rollout.action_mask] == 0).all()
+        assert (chances[rollout.action_mask] > 0).all()
+
+
+@pytest.mark.parametrize("way", range(8))
+def test_a_turned_board_is_played_as_it_lies(ppo: Any, way: int) -> None:
+    """A snake that plays by what it sees makes, in the game, the moves that it would unturned."""
+    from battlesnake_rl.mabs.policy import symmetry
+
+    with built(ppo(observation="reach", action_mask="forbidden")) as algorithm:
+        runner = algorithm.env_runner
+        runner.sample()
+        seen = runner._position[2]
+        observations, mask = runner._position[0][seen].copy(), runner._position[1][seen].copy()
+        values = np.zeros(seen.shape, np.float32)
+        ways = np.full(len(seen), way)
+        frames, masks, moves, _, actions, acting = runner._decide(values, ways, ways < 0)
+        np.testing.assert_array_equal(acting, seen)
+        turned = symmetry.turned(
+            {"obs": observations, "new_obs": observations, "actions": actions[seen], "mask": mask},
+            way,
+            "mask",
+            runner.env.observation,
+        )
+        np.testing.assert_array_equal(frames, turned["obs"])
+        np.testing.assert_array_equal(masks, turned["mask"])
+        np.testing.assert_array_equal(moves, turned["actions"])
+        assert mask[np.arange(len(mask)), actions[seen]].all()
+
+
+def test_it_learns_in_seconds_to_turn_to_where_it_is_rewarded(ppo: Any) -> None:
+    """Alone on a small board, to eat is all that counts."""
+    config = ppo(num_snakes=1, rewards={"ate_food": 1}, ruleset="solo")
+    config.env_runners(num_envs_per_env_runner=64, rollout_fragment_length=16)
+    config.training(lr=3e-3, gamma=0.9, minibatch_size=256)
+    with built(config) as algorithm:
+        first = algorithm.train()["env_runners"]["episode_return_mean"]
+        for _ in range(25):
+            last = algorithm.train()["env_runners"]["episode_return_mean"]
+    assert last > 1.4 * first
+
+
+def test_the_policy_that_is_exported_is_the_mean(ppo: Any) -> None:
+    from battlesnake_rl.mabs.policy.policies import played_weights
+
+    with built(ppo()) as algorithm:
+        for _ in range(3):
+            algorithm.train()
+        learner = algorithm.learner_group._learner
+        module = learner.module["default_policy"]
+        assert int(module.mean.n_averaged) == 3
+        weights = algorithm._weights_to_export()
+        mean = module.mean.module.policy.weight
+        np.testing.assert_array_equal(weights["policy.weight"], mean.detach().numpy())
+        assert not torch.equal(mean, module.network.policy.weight)
+        state = module.get_state()
+        played = played_weights({name: np.asarray(one) for name, one in state.items()})
+        assert played.keys() == weights.keys()
+
+
+def test_training_goes_on_where_it_was(ppo: Any, tmp_path: Path) -> None:
+    def state(algorithm: Any) -> Any:
+        learner = algorithm.learner_group._learner
+        weights = {
+            name: one.numpy() for name, one in learner.module["default_policy"].state_dict().items()
+        }
+        optimizer = learner.get_optimizer().state_dict()["state"]
+        return weights, {key: one["exp_avg"].numpy() for key, one in optimizer.items()}
+
+    config = ppo(opponents={"past": 0.3})
+    with built(config) as algorithm:
+        for _ in range(3):
+            algorithm.train()
+        path = algorithm.save_to_path(str(tmp_path / "checkpoint"))
+        before, steps = state(algorithm), algorithm.num_env_steps_sampled
+        past = algorithm.env_runner.get_state()["past_selves"]["numbers"]
+    with built(config.copy(copy_frozen=False)) as again:
+        again.restore_from_path(path)
+        for old, new in zip(before, state(again), strict=True):
+            assert old.keys() == new.keys()
+            for name in old:
+                np.testing.assert_array_equal(old[name], new[name])
+        assert again.num_env_steps_sampled == steps
+        assert again.env_runner.get_state()["past_selves"]["numbers"] == past
+        played = again.env_runner.module["default_policy"].network.policy.weight
+        trained = again.learner_group._learner.module["default_policy"].network.policy.weight
+        assert torch.equal(played, trained)
+        results = again.train()
+        assert results["env_runners"]["num_env_steps_sampled_lifetime"] > steps
+
+
+def test_a_past_self_sits_in_a_game_until_it_is_over(ppo: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("battlesnake_rl.mabs.batched.PAST_SELF_EVERY", 50)
+    with built(ppo(opponents={"past": 0.5})) as algorithm:
+        runner = algorithm.env_runner
+        seats: list[tuple[Any, Any]] = []
+        step = runner._step
+
+        def watched(actions: Any) -> Any:
+            before = runner._opponents._who.copy(), runner._opponents._self.copy()
+            stepped = step(actions)
+            begun = runner.env.games.turn == 0
+            for old, new in zip(
+                before, (runner._opponents._who, runner._opponents._self), strict=True
+            ):
+                np.testing.assert_array_equal(old[~begun], new[~begun])
+            seats.append(before)
+            return stepped
+
+        runner._step = watched
+        for _ in range(5):
+            algorithm.train()
+        selves = {number for who, number_of in seats for number in number_of[(who > 0).any(-1)]}
+    assert len(runner._past_selves) > 2
+    assert len(selves) > 1
+
+
+@pytest.mark.parametrize("lag", [False, True])
+def test_several_runners_play_for_one_learner(ppo: Any, lag: bool) -> None:
+    config = ppo().env_runners(num_env_runners=2).training(lag=lag)
+    config.reporting(min_sample_timesteps_per_iteration=300)
+    with built(config) as algorithm:
+        for _ in range(3):
+            results = algorithm.train()
+        learned = results["learners"]["default_policy"]["num_module_steps_trained_lifetime"]
+        sampled = results["env_runners"]["num_agent_steps_sampled_lifetime"]["default_agent"]
+        assert learned == 2 * sampled > 0
+        numbers = algorithm.env_runner_group.foreach_env_runner(
+            lambda runner: runner._weights_seq_no, local_env_runner=False
+        )
+        assert len(numbers) == 2
+        assert min(numbers) > 0
+
+
+def test_of_moves_by_older_weights_the_learner_takes_its_own_view(ppo: Any) -> None:
+    with built(ppo()) as algorithm:
+        rollout = sampled(algorithm)
+        learner = algorithm.learner_group._learner
+        fresh = learner._columns(rollout)
+        for _ in range(5):
+            learner.learn([rollout], 0)
+        columns = learner._columns(rollout)
+        again = learner._forward(columns)
+        np.testing.assert_allclose(
+            rollout.values[:-1][rollout.acted], again["vf_preds"].detach().numpy(), atol=1e-2
+        )
+        assert not torch.allclose(fresh["old_log_chances"], columns["old_log_chances"], atol=1e-3)
+        change = columns["old_log_chances"] - fresh["old_log_chances"]
+        assert (change > 0).any()
+        assert (change < 0).any()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.training(train_batch_size_per_learner=64), "set minibatch_size"),
+        (lambda c: c.training(minibatch_size=0), "minibatch_size must be a positive integer"),
+        (lambda c: c.training(num_epochs=1.5), "num_epochs must be a positive integer"),
+        (lambda c: c.training(lambda_=1.5), "lambda_ must be a number from 0 to 1"),
+        (lambda c: c.training(clip_param="x"), "clip_param must be a number from 0 to 1"),
+        (lambda c: c.training(lag=True), "lag needs runner processes"),
+        (lambda c: c.training(entropy_coeff=[[5, 0.1], [9, 0.2]]), "entropy"),
+        (lambda c: c.learners(num_learners=2), "PPO has one learner, got num_learners=2"),
+        (lambda c: c.multi_agent(policies={"a", "b"}), "policies is not used .*RLLIB_PPO"),
+        (lambda c: c.environment("CartPole-v1"), "never steps another environment"),
+        (lambda c: c.environment(env_config={"width": 7, "height": 9}), "symmetries needs square"),
+    ],
+)
+def test_what_is_not_honoured_is_refused(ppo: Any, change: Any, message: str) -> None:
+    config = ppo()
+    with pytest.raises(ValueError, match=message):
+        change(config).validate()
+
+
+OWN = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, shape, actions):
+        super().__init__()
+        self.all = nn.Sequential(nn.Flatten(), nn.Linear(shape[0] * shape[1] * shape[2], actions))
+
+    def forward(self, planes):
+        return self.all(planes.float() / 255)
+"""
+
+
+def test_a_network_of_your_own_is_policy_and_value(ppo: Any, tmp_path: Path) -> None:
+    from battlesnake_rl.mabs.algorithms import take_network
+
+    (tmp_path / "own.py").write_text(OWN)
+    config = ppo()
+    take_network(config, f"{tmp_path / 'own.py'}:Net")
+    with built(config) as algorithm:
+        algorithm.train()
+        module = algorithm.learner_group._learner.module["default_policy"]
+        assert module.value.all[1].out_features == 1
+        values = algorithm._player(algorithm._weights_to_export())
+        assert values(np.zeros((2, *module.observation_space.shape), np.uint8)).shape == (2, 4)
