@@ -16,8 +16,8 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from battlesnake_gym.common import own_files
 from battlesnake_gym.common.nearest import unknown
-from battlesnake_rl.mabs.batched import BatchedConfig
 from battlesnake_rl.mabs.dqn.apex import APEXConfig
+from battlesnake_rl.mabs.dqn.batched import BatchedConfig
 from battlesnake_rl.mabs.dqn.dqn import DQNConfig
 from battlesnake_rl.mabs.measure.measured import IMPALAConfig, Measured, RLlibPPOConfig
 from battlesnake_rl.mabs.play.environment import ENV_NAME, head_plane, whole

@@ -30,7 +30,7 @@ from ray.rllib.utils.schedules.scheduler import Scheduler
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from battlesnake_rl.mabs.batched import Batched, BatchedConfig
+from battlesnake_rl.mabs.dqn.batched import Batched, BatchedConfig
 from battlesnake_rl.mabs.dqn.learner import QuietLearner
 from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
 from battlesnake_rl.mabs.policy import symmetry
