@@ -121,7 +121,7 @@ Factory = Callable[[int], Strategy]
 """Builds a fresh strategy from a seed."""
 
 IN_ENGINE = ("random", "safe-random", "hungry", "cautious", "hunter", "territory")
-"""The snakes that the compiled engine can play for whole batches (``csrc/named.h``, from 1 on)."""
+"""The snakes that the compiled engine can play for whole batches (``engine/csrc/named.h``, from 1 on)."""
 
 SNAKE_FILES = "battlesnake_gym.snake_files"
 """The group of entry points that play files: each is named as those files end, and makes a factory
@@ -176,9 +176,9 @@ def is_bundle(name: str) -> bool:
 
 @contextlib.contextmanager
 def set_apart() -> Iterator[dict[str, Factory]]:
-    """Within, what is registered goes into the dictionary that this gives, at the end.
+    """Inside the block, registrations are collected; the dictionary given has them at its end.
 
-    The register is then as it was before, so that names of one file do not meet another's.
+    The register is then as it was before, so that names of one file do not clash with another's.
     """
     _load_plugins()
     before, in_engine = dict(_factories), set(_in_engine)

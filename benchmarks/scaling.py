@@ -85,7 +85,7 @@ def _course(config: Any) -> Course:
 
 
 def play(counts: Sequence[int], cpu_seconds: float, rounds: int) -> dict[int, list[Figures]]:
-    """In each round let each of ``counts`` runners play in turn, for about ``cpu_seconds`` in all."""
+    """In each round let each of ``counts`` runners play in turn, some ``cpu_seconds`` in all."""
     course = _course(_config(max(counts)))
     algorithm = course.algorithm
     pids = course.runners

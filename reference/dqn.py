@@ -3,7 +3,7 @@
     python reference/dqn.py --minutes 2
 
 All snakes of all games play by one network, learn from each other, and explore by a ladder of
-epsilons. `battlesnake-gym train` (the package `mabs`) does the same faster and for longer: it
+epsilons. `battlesnake-gym train` (`battlesnake_rl.mabs`) does the same faster and for longer: it
 stores each frame once, draws from a tree of sums, thinks in bfloat16, plays and learns in many
 processes, and has opponents, curricula and checkpoints. A test holds the two equal.
 

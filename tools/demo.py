@@ -1,7 +1,7 @@
 """The whole path in one go: train, export, serve, play. ``make demo`` runs this.
 
-Each step is a command that can be typed by hand; it is printed before it runs. A step whose result
-is there already is still done again: the demonstration is of the doing.
+Each step is a command that can be typed by hand; it is printed before it runs. A step runs again
+even if its result is there already.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ def read(
     """The game, the position and the id of ``you`` (None where the request has no ``you``).
 
     ``seed`` is the game's seed where it is known; requests do not carry it. ``corpses`` is what was
-    seen of the game before. Where ``unread`` is given, only the board's size and ``you`` must be
-    readable: of all else the errors are added to it, and the defaults played.
+    seen of the game before. With ``unread``, only the board's size and ``you`` must be readable:
+    all other errors are added to it, and defaults played.
     """
     reader = _Reader(unread)
     root = json_fields.mapping(request, "")

@@ -183,7 +183,7 @@ def load(name: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _leaving_at_once(name: str) -> Iterator[None]:
-    """Within, Ctrl-C ends the process with one line: there is nothing yet that could be lost.
+    """Inside the block, Ctrl-C ends the process with one line: nothing can be lost yet.
 
     An exception would do harm: libraries being loaded would take it for an error of their own.
     """

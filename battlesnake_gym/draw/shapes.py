@@ -1,4 +1,4 @@
-"""What pictures are made of: four kinds of shapes, placed where and turned how one likes.
+"""What pictures are made of: four kinds of shapes, placed and turned at will.
 
 Coordinates are in cells, x to the right and y **downwards**, as in pictures.
 """

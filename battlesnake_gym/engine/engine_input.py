@@ -1,4 +1,4 @@
-"""What `engine.Games` is asked for, checked before any game is made."""
+"""The arguments of `engine.Games`, checked before any game is made."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def check_load(games: Game, largest: tuple[int, int, int], state: State, given: 
 
 
 def comparable(game: Game) -> tuple[Any, ...]:
-    """What must be the same for all games of one batch."""
+    """What must be the same for all games of a batch."""
     return ruleset_name(game.ruleset), game.map, game.settings, game.solo
 
 

@@ -81,7 +81,7 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         return self._game.board()
 
     def observation_space(self, agent: str) -> Box:
-        """What the agent's observations lie in."""
+        """The space of the agent's observations."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Discrete[np.int64]:

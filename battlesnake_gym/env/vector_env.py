@@ -354,7 +354,7 @@ def win_rate(
     seed: int = 0,
     **options: Any,
 ) -> float:
-    """The part of ``games`` games that ``choose`` wins: it lives when all opponents are out.
+    """The share of ``games`` games that ``choose`` wins: it lives when all opponents are out.
 
     ``choose`` is given the observations uint8 [games, C, H, W] and action masks bool [games, 4] of
     all games, and answers actions [games]. ``options`` are those of `BattlesnakeVectorEnv`;

@@ -32,7 +32,7 @@ def at_line(name: str, number: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def told_when_too_large() -> Iterator[None]:
-    """Within, a limit that is exceeded is a warning: what was recorded is not thrown away."""
+    """Inside the block, exceeding a limit only warns: what was recorded is not thrown away."""
     try:
         yield
     except ValueError as error:

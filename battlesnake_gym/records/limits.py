@@ -1,4 +1,4 @@
-"""What a recorded game may be at most, so that reading any file takes bounded memory and time.
+"""Limits of a recorded game, so that reading any file takes bounded memory and time.
 
 All are far above what games need. To read a larger one of your own, first raise the number that the
 error names: ``limits.MOST_TURNS = 200_000``.

@@ -1,4 +1,4 @@
-"""Which moves a snake may choose: named action masks, bool ``[4]`` over ``MOVES``.
+"""The moves that a snake may choose: named action masks, bool ``[4]`` over ``MOVES``.
 
 The definition is here, over a `State`; the engine's C code answers the same for all games and
 snakes at once (``Games.action_mask``). Kinds:
@@ -37,7 +37,7 @@ from battlesnake_gym.rules.stages import health_after, living
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
 
 WALL, NECK, BODY, HEALTH, HEAD = 1, 2, 4, 8, 16
-"""What can be wrong with a move, as bits; csrc/masks.h has the same numbers."""
+"""What can be wrong with a move, as bits; engine/csrc/masks.h has the same numbers."""
 
 _BITS = {
     "none": 0,

@@ -76,7 +76,7 @@ OUTSIDE = 255
 MAX_BORDERED = 21
 """Side of the "max-bordered" planes: the largest board of the starter pack, 19, and its border."""
 
-# view -> number, and values -> number: what the C code is handed (csrc/observe.h).
+# view -> number, and values -> number: what the C code is handed (engine/csrc/observe.h).
 _VIEWS = {"board": 0, "head": 1, "facing": 2}
 _VALUES = {"planes": 0, "51s": 1, "num": 2, "reach": 3}
 

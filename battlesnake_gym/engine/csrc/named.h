@@ -1,5 +1,5 @@
-/* The cheap named snakes of battlesnake_heuristics, for all seats of a batch at once. Their definition
- * is in battlesnake_heuristics/named.py; tests hold the choices here equal to it. */
+/* The cheap named snakes of battlesnake_heuristics, for all seats of a batch at once. They are
+ * defined in battlesnake_heuristics/named.py; tests hold the choices here equal to it. */
 #ifndef BATTLESNAKE_NAMED_H
 #define BATTLESNAKE_NAMED_H
 

@@ -55,7 +55,7 @@ def checked(found: object, path: str | Path) -> tuple[Node, ...]:
 def ruled(
     values: Mapping[str, float], board: Board, rules: Sequence[Node], always: Sequence[Filter] = ()
 ) -> Decision:
-    """Let ``always`` rule moves out, then ``rules`` speak over what the policy says.
+    """Let ``always`` rule moves out, then apply ``rules`` over what the policy says.
 
     ``values`` are the policy's, by move. The last reason says who decided: the policy, the rule
     that ruled its move out, or the preferences that another move is worth more to.

@@ -85,8 +85,8 @@ class View:
     def flood(self, move: str) -> list[int]:
         """The cells within reach after 1, 2, ... turns when ``move`` comes first.
 
-        A cell counts from the turn on which its occupant has left. One may dawdle until then, but
-        not for more turns than there are cells to dawdle in. Empty for moves off the board.
+        A cell counts from the turn on which its occupant has left. The snake may dawdle until then,
+        but not for more turns than there are cells to dawdle in. Empty for moves off the board.
         """
         if move not in self._floods:
             self._floods[move] = self._flood(self.grid.bit(self.targets[move]))

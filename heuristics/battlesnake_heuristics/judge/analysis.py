@@ -112,7 +112,7 @@ class Analyst:
         self._search = Search(evaluation=shipped())
 
     def judge(self, board: Board) -> dict[str, Judgement]:
-        """What is thought of every living snake of ``board``, by id.
+        """Judge every living snake of ``board``; the judgements by id.
 
         In a game that is over, the winner is certain and no snake has choices. Raises
         ``ValueError`` for a solo game, which has no winner.
@@ -251,7 +251,7 @@ class Analyst:
 
 
 def outcome(last: Board) -> dict[str, float] | None:
-    """What each snake got of a game that ended so; None where it was stopped before its end."""
+    """What each snake got of a game that ended like this; None where it was stopped earlier."""
     if not last.is_over():
         return None
     living = last.living

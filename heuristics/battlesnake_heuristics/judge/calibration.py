@@ -1,4 +1,4 @@
-"""From what a search says of a position to how likely each snake is to win.
+"""How likely each snake is to win, from what a search says of a position.
 
 Every living snake is asked for the value of its own best move. The values of one position are
 weighed by numbers that were fitted to games of the search against itself, and shared out so that

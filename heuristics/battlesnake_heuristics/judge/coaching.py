@@ -121,8 +121,8 @@ def _lost(choice: Choice) -> bool:
 def puzzle(board: Board) -> tuple[str, int] | None:
     """The one move that saves ``board.you`` and the grade, 1 to 3; None where it is no puzzle.
 
-    The grade is how far one must look (`EFFORTS`). It is none where every move loses or several
-    hold, and none either where the others lose at once, as anyone sees that.
+    The grade is how far one must look (`EFFORTS`). It is no puzzle where every move loses or
+    several hold, nor where the others lose at once, which anyone sees.
     """
     safe = board.safe_moves()
     if len(safe) < 2:

@@ -40,7 +40,7 @@ Tell = Callable[["Analysis"], object]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One analysed position: what is thought of each living snake, and what they then did."""
+    """One analysed position: the judgement of each living snake, and what they then did."""
 
     judged: dict[str, Judgement]
     moves: dict[str, str]

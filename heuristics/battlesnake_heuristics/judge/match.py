@@ -193,7 +193,7 @@ def play_pair(
 
 @contextmanager
 def cpu_clock(on: bool) -> Iterator[None]:
-    """Within, the seconds of all searches in this process are its CPU time (or the wall's).
+    """Inside the block, seconds of all searches in this process are its CPU time (or the wall's).
 
     So that other work on this machine decides no match.
     """

@@ -184,7 +184,7 @@ class Search:
         self.exact = exact
 
     def set_positions(self, positions: int) -> None:
-        """Look at so many positions a move that comes without a clock."""
+        """Look at ``positions`` positions for a move without a clock."""
         self.nodes = positions
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
@@ -266,7 +266,7 @@ class Search2026:
         self.nodes = nodes
 
     def set_positions(self, positions: int) -> None:
-        """Look at so many positions a move that comes without a clock."""
+        """Look at ``positions`` positions for a move without a clock."""
         self.nodes = positions
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:

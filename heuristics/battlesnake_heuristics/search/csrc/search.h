@@ -47,7 +47,7 @@ typedef struct {
     int64_t nodes;                  /* positions to evaluate at most; not positive: no limit */
     int first_depth;                /* turns to look ahead at first: 1, or more beside another search */
     int exact;                      /* every score must be exact, not only the best move's */
-    int of_2026;                    /* as the ladder's rungs do it: nothing since that changes a move */
+    int of_2026;                    /* as the ladder's rungs: nothing since that changes a move */
     int max_depth;                  /* turns to look ahead at most */
     int (*interrupted)(void *);     /* asked now and then; not 0: give up. May be NULL */
     void *caller;                   /* what it is given */

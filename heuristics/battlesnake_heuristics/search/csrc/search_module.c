@@ -247,7 +247,7 @@ PyDoc_STRVAR(use_cpu_clock_doc,
 "use_cpu_clock(on)\n"
 "--\n\n"
 "Whether the seconds of all searches in this process are its CPU time from now on; returns what\n"
-"held before. For comparisons on a busy machine; who plays against a clock needs the wall's.");
+"held before. For comparisons on a busy machine; play against a clock needs the wall's.");
 
 static PyObject *use_cpu_clock(PyObject *module, PyObject *args) {
     (void)module;
