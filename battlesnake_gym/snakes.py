@@ -121,7 +121,7 @@ Factory = Callable[[int], Strategy]
 """Builds a fresh strategy from a seed."""
 
 IN_ENGINE = ("random", "safe-random", "hungry", "cautious", "hunter", "territory")
-"""The snakes that the compiled engine can play for whole batches (``engine/csrc/named.h``, from 1 on)."""
+"""The snakes that the compiled engine can play for whole batches; `engine_code` counts from 1."""
 
 SNAKE_FILES = "battlesnake_gym.snake_files"
 """The group of entry points that play files: each is named as those files end, and makes a factory

@@ -5,7 +5,8 @@ as give a number of searched moves. Players may differ: each has an evaluation (
 set by hand), weights, and positions or CPU seconds a move. The rows of the games are one structured
 array (`ROW`); `battlesnake_rl.mabs.exit.evaluation_fit` makes of them what a network is fitted to.
 
->>> games = play_games(seed=1, setup=Setup(snakes=2), players=[Player(nodes=50)] * 2, moves=100)
+>>> players = [SearchPlayer(nodes=50)] * 2
+>>> games = play_games(seed=1, setup=SelfPlaySetup(snakes=2), players=players, moves=100)
 >>> games.rows["inputs"].shape[1], games.rows["value"].dtype
 (80, dtype('int32'))
 >>> bool((games.rows["kind"] != AT_RANDOM).sum() >= 100)
