@@ -246,12 +246,12 @@ def test_what_cannot_be_played_is_told(groups: str, words: str) -> None:
 
 def test_a_position_becomes_a_scenario(game: Path) -> None:
     client = watch.create_app([game.parent]).test_client()
-    answer = client.get("/turn/4/scenario/game.jsonl.gz?you=1")
+    answer = client.get("/turn/4/scenario/game.jsonl.gz?you=snake_1")
     assert answer.headers["Content-Disposition"] == "attachment; filename=turn-4.txt"
     (made,) = scenarios.from_text(answer.text)
     board = Replay.load(game).board(4)
-    assert made.board.you.id == "1"
-    assert set(made.allowed) <= set(board.safe_moves("1"))
+    assert made.board.you.id == "snake_1"
+    assert set(made.allowed) <= set(board.safe_moves("snake_1"))
     off = client.get("/turn/4/text/game.jsonl.gz?if=xx")
     assert Board.from_text(off.text).turn == 5
     wrong = client.get("/turn/4/frame/game.jsonl.gz?if=zz")

@@ -85,8 +85,8 @@ RULES = (
     Rule("make ", lambda command: f"make -n {command.removeprefix('make ')}"),
     Rule(r"(\S+/)?pip install ", extras_are_there),
     Rule("apt-get install ", packages_are_known, "as root or with `sudo`"),
-    Rule("cp ", looked_at(r"^cp (\S+)"), "typed as root"),
-    Rule(r"(python3\S* -m venv|printf|systemctl) ", looked_at(), "(typed as root|CloudShell)"),
+    Rule("cp ", looked_at(r"^cp (\S+)"), "as root"),
+    Rule(r"(python3\S* -m venv|printf|systemctl) ", looked_at(), "(as root|CloudShell)"),
     Rule(r"(sudo dnf|source) ", looked_at(), "CloudShell"),
     Rule("(aws|cd SageMaker)", stack_is_there, "in an account of yours"),
     Rule("docker build ", looked_at(r"-f (\S+)"), "(Docker|a terminal of the notebook)"),
@@ -102,6 +102,7 @@ RULES = (
     Rule("kubectl ", looked_at(), "KubeRay"),
     Rule("curl ", looked_at(), "from a machine in the engine's region"),
     Rule("jupyter lab ", looked_at(r"lab (\S+)")),
+    Rule(r"\.venv/bin/(pytest|python) ", looked_at(r"((?:tests|benchmarks)/\S+\.py)")),
     Rule(
         "python -m battlesnake_rl.mabs.exit.distillation ",
         also("--moves 30 --positions 20 --fit-minutes 0.005 --minutes 0.0001"),

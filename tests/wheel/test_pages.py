@@ -48,7 +48,7 @@ class Desk:
         }
         for name in OF_THE_CLONE:
             (folder / name).symlink_to(clone / name)
-        policy = clone / "server" / "default_policy"
+        policy = clone / "server/battlesnake_server/default_policy"
         for place in ("demo", "runs/first/model", "runs/A/model"):
             shutil.copytree(policy, folder / place)
 
@@ -194,9 +194,8 @@ def test_commands_that_take_long(page: str, desk: Desk, trained: Path) -> None:
         shutil.copytree(trained / "first", desk.folder / "runs" / name)
     (desk.folder / "RUN").symlink_to(desk.folder / "runs" / "impala-baseline-bigfish")
     (desk.folder / "server").unlink()
-    shutil.copytree(
-        ROOT / "server" / "default_policy", desk.folder / "server/battlesnake_server/default_policy"
-    )
+    policy = "server/battlesnake_server/default_policy"
+    shutil.copytree(ROOT / policy, desk.folder / policy)
     for command, rule in lines(page):
         if rule.slow or command.line.startswith("export "):
             desk.type(command)
