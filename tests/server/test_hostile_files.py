@@ -215,7 +215,7 @@ def test_facts_are_short_and_flat(tmp_path: Path, facts: bytes, words: str) -> N
 
 def test_a_league_s_snake_may_be_called_what_no_file_is(tmp_path: Path) -> None:
     path = tmp_path / "league.yaml"
-    path.write_text(f"snakes: {{a: {'x' * 5000}, b: hungry}}\nboards: [{{}}]\n")
+    path.write_text(f"name: x\nsnakes: {{a: {'x' * 5000}, b: hungry}}\n")
     assert league_file.load(path).members[0].source == "x" * 5000
 
 

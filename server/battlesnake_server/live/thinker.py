@@ -13,7 +13,6 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.boards.json_fields import plain
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.search.search import STOP
@@ -94,7 +93,6 @@ class Thinker:
         self._metrics = metrics
         self._seats = Seats(seats, long=CORES, most_waiting=MOST_WAITING)
         self._outsized = threading.Semaphore(1)
-        self._traced: set[type[Exception]] = set()
 
     def decide(
         self, session: Session, board: Board, arrived: float, client: Client | None = None
@@ -134,23 +132,13 @@ class Thinker:
             self._metrics.timeouts_avoided.inc()
             return self._fall_back(board, LATE)
         except Exception as error:
-            if not session.failed:  # what fails once may fail on every turn
-                self._log(error, session)
+            if not session.failed:  # what fails once may fail on every turn; one trace tells it all
+                log.exception("the strategy failed in %s", session.name)
             session.failed = True
             self._metrics.strategy_errors.inc()
             return self._fall_back(board, f"the strategy failed: {error}")
         self._metrics.moves.labels("strategy").inc()
         return decision
-
-    def _log(self, error: Exception, session: Session) -> None:
-        """One line a game, with the trace where no error of this kind was seen before."""
-        kind = type(error)
-        why = plain(str(error), 200)
-        log.error(
-            "the strategy failed in %s: %s: %s", session.name, kind.__name__, why,
-            exc_info=None if kind in self._traced else error,
-        )  # fmt: skip
-        self._traced.add(kind)
 
     def _think_here(self, session: Session, board: Board, deadline: float) -> Decision:
         """Ask a quick strategy, unless the request has waited for too long already."""
