@@ -401,7 +401,7 @@ def cut(text: bytes, luck: random.Random) -> bytes:
 
 def strange(text: bytes, luck: random.Random) -> bytes:
     """``text`` with a value that nests, a key that is there twice, or in another encoding."""
-    entry = luck.choice(list(re.finditer(rb'"\w+":(\d+|"[^"]*")', text)))
+    entry: re.Match[bytes] = luck.choice(list(re.finditer(rb'"\w+":(\d+|"[^"]*")', text)))
     match luck.randrange(3):
         case 0:
             depth, left, right = luck.choice(DEPTHS), *luck.choice(((b"[", b"]"), (b'{"a":', b"}")))

@@ -27,7 +27,7 @@ from battlesnake_server.bundle import Bundle, BundleError
 from tests.processes import run
 from tests.server.hostile_files import LOADERS, SECONDS
 
-FACTS = {"snake": "cautious", "positions": None, "filters": [], "looks": {}}
+FACTS: dict[str, object] = {"snake": "cautious", "positions": None, "filters": [], "looks": {}}
 ZEROS = bytes(1 << 20)
 
 
@@ -110,6 +110,14 @@ def test_a_bundle_holds_no_links(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"'snake.json' is not a plain file"):
         Bundle.open(zipped(tmp_path / "a.zip", files, mode=stat.S_IFLNK | 0o777))
     assert Bundle.open(zipped(tmp_path / "b.zip", files, mode=stat.S_IFREG | 0o600))
+
+
+def test_a_bundle_s_names_are_there_once(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "a.zip", described({"rules.py": b"x = 1"}))
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("rules.py", b"x = 1")
+    with pytest.raises(BundleError, match=r"'rules.py' is not a plain file of its own name"):
+        Bundle.open(path)
 
 
 def lie_about_sizes(path: Path, size: int) -> None:
