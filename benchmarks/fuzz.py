@@ -405,7 +405,7 @@ def strange(text: bytes, luck: random.Random) -> bytes:
     match luck.randrange(3):
         case 0:
             depth, left, right = luck.choice(DEPTHS), *luck.choice(((b"[", b"]"), (b'{"a":', b"}")))
-            nested = left * depth + b"1" + right * depth
+            nested: bytes = left * depth + b"1" + right * depth
             return text[: entry.start(1)] + nested + text[entry.end(1) :]
         case 1:
             again = entry[0].replace(entry[1], written(luck.choice(VALUES)))

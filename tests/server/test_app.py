@@ -408,7 +408,7 @@ def test_boards_that_the_search_cannot_hold_are_played_by_another_snake(
     for turn in range(3):
         answer = client.post("/move", json=body | {"turn": turn})
         assert answer.status_code == 200
-        assert answer.json["move"] in board.safe_moves("snake_0")
+        assert answer.get_json()["move"] in board.safe_moves("snake_0")
     metrics = client.get("/metrics").text
     assert 'battlesnake_moves_total{chosen_by="strategy"} 3.0' in metrics
     assert "battlesnake_strategy_errors_total 0.0" in metrics
