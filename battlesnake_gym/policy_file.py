@@ -13,11 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.boards.json_fields import parse, shown
+from battlesnake_gym.common.files import read_within, write_atomically
 from battlesnake_gym.rules import MOVES
 
 FORMAT = 1
 """The version of the JSON file's form."""
+
+LARGEST = 256 << 20
+"""Bytes of a network; those that are trained here have two million."""
 
 
 class PolicyError(ValueError):
@@ -42,7 +46,7 @@ def check(model: bytes, text: bytes, onnx_path: Path) -> tuple[bytes, dict[str, 
     digest = hashlib.sha256(model).hexdigest()
     if metadata.get("sha256") != digest:
         raise PolicyError(
-            f"{json_path}: sha256 is {metadata.get('sha256')!r}, but {onnx_path.name} has "
+            f"{json_path}: sha256 is {shown(metadata.get('sha256'))}, but {onnx_path.name} has "
             f"{digest!r}; export the policy again, or put the two files of one export together"
         )
     return model, metadata
@@ -81,26 +85,28 @@ def write_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
 
 def _read_bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_within(path, LARGEST)
+    except ValueError as error:
+        raise PolicyError(f"{error}; give the path of a policy.onnx") from error
     except OSError as error:
         raise PolicyError(f"{path}: {error.strerror}; give the path of a policy.onnx") from error
 
 
 def _read_metadata(text: bytes, path: Path) -> dict[str, Any]:
     try:
-        metadata = json.loads(text)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        metadata = parse(text)
+    except ValueError as error:
         raise PolicyError(f"{path}: not JSON ({error}); export the policy again") from error
     if not isinstance(metadata, dict):
         raise PolicyError(f"{path}: must hold a JSON object; export the policy again")
     if metadata.get("format") != FORMAT:
         raise PolicyError(
-            f"{path}: format is {metadata.get('format')!r}, this version reads {FORMAT}; "
+            f"{path}: format is {shown(metadata.get('format'))}, this version reads {FORMAT}; "
             "export the policy again"
         )
     if metadata.get("actions") != list(MOVES):
         raise PolicyError(
-            f"{path}: actions must be {list(MOVES)}, got {metadata.get('actions')!r}; "
+            f"{path}: actions must be {list(MOVES)}, got {shown(metadata.get('actions'))}; "
             "export the policy again"
         )
     return metadata

@@ -65,7 +65,8 @@ USUAL_GAMES = ((11, 4),)
 """Side and snakes of the games that the default snake plays without a search."""
 
 VALID, DAMAGED, BYTES, HEADS = "valid", "damaged JSON", "damaged bytes", "broken HTTP"
-KINDS, WEIGHTS = (VALID, DAMAGED, BYTES), (3, 5, 2)
+STRANGE = "strange JSON"
+KINDS, WEIGHTS = (VALID, DAMAGED, BYTES, STRANGE), (6, 9, 3, 2)
 HEADS_SHARE = 0.01
 """Broken heads cost a connection each."""
 
@@ -75,6 +76,9 @@ VALUES: tuple[Any, ...] = (
     [], {}, [[]], [{}], [None], [1, 2], {"x": 1}, {"x": 1, "y": 2}, [{"x": 1, "y": 2}],
     {"id": "a"}, {"settings": 3}, [{"x": 10**20, "y": 0}] * 3, [{"id": "a", "body": []}] * 100,
 )  # fmt: skip
+
+DEPTHS = (10, 100, 500, *range(900, 1000, 5), 5000, 20_000)
+"""How deep a value nests: what the parser takes, what it refuses, and what lies between."""
 
 BROKEN_HEADS = (
     b"\r\n\r\n", b"GET\r\n\r\n", b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -241,6 +245,8 @@ class Line:
         if kind == DAMAGED:
             body = damaged(json.loads(text), self._luck)
             return Sent(kind, request(self._path(), written(body)), playable(body))
+        if kind == STRANGE:
+            return Sent(kind, request(self._path(), strange(text, self._luck)))
         return Sent(kind, request(self._path(), cut(text, self._luck)))
 
     def _path(self) -> bytes:
@@ -391,6 +397,22 @@ def cut(text: bytes, luck: random.Random) -> bytes:
     end = start + luck.randint(0, 20)
     by = luck.choice((b"", luck.randbytes(3), text[start:end] * 2, b'"', b"{", b"9" * 5000, b","))
     return text[:start] + by + text[end:]
+
+
+def strange(text: bytes, luck: random.Random) -> bytes:
+    """``text`` with a value that nests, a key that is there twice, or in another encoding."""
+    entry: re.Match[bytes] = luck.choice(list(re.finditer(rb'"\w+":(\d+|"[^"]*")', text)))
+    match luck.randrange(3):
+        case 0:
+            depth, left, right = luck.choice(DEPTHS), *luck.choice(((b"[", b"]"), (b'{"a":', b"}")))
+            nested: bytes = left * depth + b"1" + right * depth
+            return text[: entry.start(1)] + nested + text[entry.end(1) :]
+        case 1:
+            again = entry[0].replace(entry[1], written(luck.choice(VALUES)))
+            return text[: entry.start()] + again + b"," + text[entry.start() :]
+        case _:
+            encoding = luck.choice(("utf-16", "utf-32", "utf-8-sig", "utf-7", "utf-16-le"))
+            return text.decode().encode(encoding)
 
 
 def playable(body: Any) -> bool:

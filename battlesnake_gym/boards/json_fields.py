@@ -6,14 +6,24 @@ there would play a wrong move silently.
 
 from __future__ import annotations
 
+import json
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from battlesnake_gym.rules.state import Point
 
+LARGEST_FACTS = 1 << 16
+"""Bytes of a file of JSON or YAML that says how a snake or a league is; the largest has 4,000."""
+
 
 class BoardError(ValueError):
     """A board, request or text that cannot be read or played; the message says where and why."""
+
+
+_BOUNDED = reprlib.Repr()
+_BOUNDED.maxstring = _BOUNDED.maxlong = _BOUNDED.maxother = 80
+_BOUNDED.maxlist = _BOUNDED.maxdict = 20
 
 
 def shown(value: object) -> str:
@@ -21,9 +31,22 @@ def shown(value: object) -> str:
 
     >>> shown("x" * 1000)[:10], len(shown("x" * 1000))
     ("'xxxxxxxxx", 60)
+    >>> shown([[[[[[[[1]]]]]]]])
+    '[[[[[[[...]]]]]]]'
     """
-    text = repr(value)
+    # A text is cut before it is quoted, and a list or an object is not followed into its depths.
+    text = repr(value[:60]) if isinstance(value, str) else _BOUNDED.repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def parse(data: bytes) -> Any:
+    """What a short file of JSON holds; ``ValueError`` for what is too long, too deep or no JSON."""
+    if len(data) > LARGEST_FACTS:
+        raise BoardError(f"more than {LARGEST_FACTS} bytes")
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise BoardError("nested too deeply") from None
 
 
 def join(path: str, key: str) -> str:

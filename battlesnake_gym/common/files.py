@@ -39,6 +39,15 @@ def save_arrays(path: str | os.PathLike[str], **arrays: NDArray[Any]) -> None:
     write_atomically(path, write)
 
 
+def read_within(path: Path, most: int) -> bytes:
+    """What is in a file; ``ValueError`` where that is more than ``most`` bytes."""
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"{path}: more than {most} bytes")
+    return data
+
+
 def zipped(files: Iterable[tuple[str, bytes]], mode: int) -> bytes:
     """An archive of named files with these permissions: the same files give the same bytes."""
     packed = io.BytesIO()

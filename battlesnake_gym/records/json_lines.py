@@ -27,7 +27,7 @@ def at_line(name: str, number: int) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ReplayError(f"{name}, line {number}: {error}") from error
+        raise ReplayError(f"{name}, line {number}: {json_fields.plain(str(error), 500)}") from error
 
 
 @contextlib.contextmanager

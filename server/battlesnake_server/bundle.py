@@ -15,9 +15,11 @@ import io
 import json
 import linecache
 import re
+import stat
 import sys
 import threading
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +27,8 @@ from types import ModuleType
 from typing import Any
 
 from battlesnake_gym import policy_file, snakes
-from battlesnake_gym.boards.json_fields import plain
-from battlesnake_gym.common.files import zipped
+from battlesnake_gym.boards.json_fields import parse, plain, shown
+from battlesnake_gym.common.files import read_within, zipped
 from battlesnake_gym.snakes import Bounded, Factory
 from battlesnake_heuristics.handwritten import filters, own_rules
 from battlesnake_heuristics.handwritten.pipeline import Filter, Node
@@ -43,6 +45,17 @@ RULES, POLICY, EVALUATION = "rules.py", "policy.onnx", "snake.evaluation"
 LARGEST = 64 << 20
 """Bytes that a bundle may have unpacked; a policy has two million."""
 
+LARGEST_PACKED = LARGEST + (1 << 20)
+
+MOST_FILES = 100
+
+MOST_POSITIONS = 10**9
+"""Of a search a move: half an hour's."""
+
+PIECE = 1 << 16
+
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
 LOOKS = {
     "color": re.compile("#[0-9a-fA-F]{6}"),
     "head": re.compile("[A-Za-z0-9_-]{1,64}"),
@@ -50,6 +63,9 @@ LOOKS = {
     "author": re.compile("[^\\x00-\\x1f]{0,64}"),
 }
 """What a bundle may say of a snake's looks."""
+
+DAMAGE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error)
+"""What `zipfile` raises for archives that are none."""
 
 _loading = threading.RLock()
 
@@ -79,7 +95,9 @@ class Bundle:
         """
         path = Path(path)
         try:
-            data = path.read_bytes()
+            data = read_within(path, LARGEST_PACKED)
+        except ValueError as error:
+            raise BundleError(str(error)) from error
         except OSError as error:
             raise BundleError(
                 f"{path}: {(error.strerror or 'cannot be read').lower()}; give the path of a "
@@ -221,29 +239,56 @@ def _unpacked(path: Path, facts: bytes) -> dict[str, bytes]:
     """The files beside `FACTS` that a bundle may have."""
     names = (RULES, POLICY, Path(POLICY).with_suffix(".json").name, EVALUATION)
     found = (path.with_name(name) for name in names)
-    return {FACTS: facts} | {one.name: one.read_bytes() for one in found if one.is_file()}
+    return {FACTS: facts} | {
+        one.name: read_within(one, LARGEST_PACKED) for one in found if one.is_file()
+    }
 
 
 def _unzipped(path: Path, data: bytes) -> dict[str, bytes]:
+    if data.count(b"PK\x01\x02") > MOST_FILES:  # each one's entry in the archive's directory
+        raise BundleError(f"{path}: more than {MOST_FILES} files; pack it again")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             size = sum(info.file_size for info in archive.infolist())
             if size > LARGEST:
                 raise BundleError(f"{path}: {size} bytes unpacked; a bundle has {LARGEST} at most")
-            return {info.filename: archive.read(info) for info in archive.infolist()}
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise BundleError(f"{path}: no zip, or a damaged one ({error}); pack it again") from error
+            return _contents(path, archive)
+    except DAMAGE as error:
+        why = plain(str(error), 200)
+        raise BundleError(f"{path}: no zip, or a damaged one ({why}); pack it again") from error
+
+
+def _contents(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
+    """The files by name, which may be none that leads elsewhere; what they unpack to is counted."""
+    left, files = LARGEST, {}
+    for info in archive.infolist():
+        name, kind = info.filename, stat.S_IFMT(info.external_attr >> 16)
+        if not PLAIN_NAME.fullmatch(name) or name in files or kind not in (0, stat.S_IFREG):
+            raise BundleError(
+                f"{path}: {plain(name, 64)!r} is not a plain file of its own name; pack it again"
+            )
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise BundleError(f"{path}: {name} is packed in an unusual way; pack it again")
+        pieces = []
+        with archive.open(info) as file:  # whose header may lie about its size
+            while piece := file.read(PIECE):
+                pieces.append(piece)
+                left -= len(piece)
+                if left < 0:
+                    raise BundleError(f"{path}: unpacks to more than {LARGEST} bytes")
+        files[name] = b"".join(pieces)
+    return files
 
 
 def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The facts and the other files; raises where they do not fit each other."""
     try:
-        facts = json.loads(read.pop(FACTS))
+        facts = parse(read.pop(FACTS))
         version, hashes = facts["format"], facts["files"]
         if version != FORMAT:
-            raise BundleError(f"{path}: format is {version!r}, this version reads {FORMAT}")
+            raise BundleError(f"{path}: format is {shown(version)}, this version reads {FORMAT}")
         if set(hashes) != set(read):
-            differ = ", ".join(sorted(set(hashes) ^ set(read)))
+            differ = plain(", ".join(sorted(set(hashes) ^ set(read))), 200)
             raise BundleError(f"{path}: {FACTS} and the files differ in {differ}; pack it again")
         for name, digest in hashes.items():
             if hashlib.sha256(read[name]).hexdigest() != digest:
@@ -253,7 +298,7 @@ def _checked(path: Path, read: dict[str, bytes]) -> tuple[dict[str, Any], dict[s
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BundleError(
-            f"{path}: {FACTS} is missing or damaged ({error}); pack it again"
+            f"{path}: {FACTS} is missing or damaged ({plain(str(error), 200)}); pack it again"
         ) from error
     return facts, read
 
@@ -262,10 +307,14 @@ def _check_facts(facts: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
     """Raise ``ValueError`` for what is not of its kind."""
     check_looks(facts["looks"])
     positions, named = facts["positions"], facts["filters"]
-    if not (positions is None or (isinstance(positions, int) and positions >= 1)):
-        raise ValueError(f"positions must be 1 or more, got {positions!r}")
+    if positions is not None and (
+        type(positions) is not int or not 1 <= positions <= MOST_POSITIONS
+    ):
+        raise ValueError(
+            f"positions must be a number between 1 and {MOST_POSITIONS}, got {shown(positions)}"
+        )
     if not (isinstance(named, list) and all(isinstance(name, str) for name in named)):
-        raise ValueError(f"filters must be a list of names, got {named!r}")
+        raise ValueError(f"filters must be a list of names, got {shown(named)}")
     snake = facts["snake"]
     players = [isinstance(snake, str), POLICY in files, EVALUATION in files]
     if sum(players) != 1 or (snake and snakes.is_bundle(snake)):
@@ -276,4 +325,4 @@ def check_looks(looks: Mapping[str, str]) -> None:
     """Raise ``ValueError`` for a look that is not one."""
     for name, value in looks.items():
         if name not in LOOKS or not LOOKS[name].fullmatch(value):
-            raise ValueError(f"{name} cannot be {plain(str(value), 64)!r}")
+            raise ValueError(f"{plain(name, 64)} cannot be {plain(str(value), 64)!r}")

@@ -19,11 +19,14 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import policy_file
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.board_json import MAX_SIDE
 from battlesnake_gym.boards.json_fields import shown
 from battlesnake_gym.policy_file import PolicyError as PolicyError
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.see import observations
 from battlesnake_gym.see.observations import Observation
+
+MOST_SIZES = 100
 
 INPUT, OUTPUT = "observations", "q_values"
 
@@ -133,9 +136,11 @@ def _read_board_sizes(metadata: Mapping[str, Any], path: Path) -> frozenset[tupl
         pairs = frozenset((int(width), int(height)) for width, height in sizes)  # type: ignore[union-attr]
     except (TypeError, ValueError):
         pairs = frozenset()
-    if not pairs or any(side < 1 for pair in pairs for side in pair):
+    if not 1 <= len(pairs) <= MOST_SIZES or not all(
+        1 <= side <= MAX_SIDE for pair in pairs for side in pair
+    ):
         raise PolicyError(
-            f"{path}: board_sizes must be a list like [[11, 11]], got {sizes!r}; "
+            f"{path}: board_sizes must be a list like [[11, 11]], got {shown(sizes)}; "
             "export the policy again"
         )
     return pairs

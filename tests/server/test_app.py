@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import logging
 import re
 import sys
 import time
@@ -14,8 +16,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.rules import MOVES
+from battlesnake_gym.rules import MOVES, Game
 from battlesnake_server.live.app import create_app, from_environment
+from battlesnake_server.live.sparing import Sparing
 from tests.processes import run
 
 Body = dict[str, Any]
@@ -363,6 +366,7 @@ def test_serving_and_refereeing_need_no_training_library(policy_file: Path) -> N
     script = f"""
 import sys
 import battlesnake_server.commands.serve, battlesnake_server.commands.arena_command
+from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_server.live.app import create_app
 client = create_app({{"POLICY": {str(policy_file)!r}, "FILTERS": ["dead_ends"]}}).test_client()
@@ -374,3 +378,55 @@ print(sorted(heavy & set(sys.modules)))
 """
     done = run(sys.executable, "-c", script)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+# --- requests that nest, boards that no search holds --------------------------------------------
+
+
+@pytest.mark.parametrize("left", ["[", '{"a":'])
+@pytest.mark.parametrize("depth", [*range(900, 1000, 9), 977, 20_000])
+def test_what_nests_is_played_or_refused(client: FlaskClient, left: str, depth: int) -> None:
+    """Also where the parser takes it, and saying what was sent would go deeper than that."""
+    nested = left * depth + "1" + {"[": "]"}.get(left, "}") * depth
+    body = Board.new(7, 7, 2, game=Game(id=f"{left}{depth}")).to_api("snake_0")
+    text = json.dumps(body | {"turn": "HERE"}).replace('"HERE"', nested)
+    for sent in (text, nested, text.replace('"id"', f'"id": {nested}, "x"', 1)):
+        assert client.post("/move", data=sent).status_code in (200, 400)
+
+
+@pytest.mark.parametrize("large", [{"width": 26}, {"height": 40}, {"long": True}])
+def test_boards_that_the_search_cannot_hold_are_played_by_another_snake(
+    large: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    client = create_app({"SNAKE": "minimax"}).test_client()
+    board = Board.new(11, 11, 2, game=Game(id="large", timeout=5000))
+    if large.pop("long", False):
+        snake = board.snake("snake_0")
+        snake.body[1:] = [snake.body[-1]] * 700
+    body = board.to_api("snake_0")
+    body["board"] |= large
+    for turn in range(3):
+        answer = client.post("/move", json=body | {"turn": turn})
+        assert answer.status_code == 200
+        assert answer.get_json()["move"] in board.safe_moves("snake_0")
+    metrics = client.get("/metrics").text
+    assert 'battlesnake_moves_total{chosen_by="strategy"} 3.0' in metrics
+    assert "battlesnake_strategy_errors_total 0.0" in metrics
+    assert len(caplog.records) == 1
+    assert "the search holds" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_a_log_is_written_sparingly() -> None:
+    now = 0.0
+    spare = Sparing(lambda: now)
+
+    def log(count: int) -> list[str]:
+        records = [logging.makeLogRecord({"msg": "a line"}) for _ in range(count)]
+        return [record.getMessage() for record in records if spare.filter(record)]
+
+    assert log(300) == ["a line"] * 100
+    now = 4.0
+    assert log(5) == ["(200 lines left out) a line", "a line"]
+    now = 3600.0
+    assert len(log(1000)) == 100

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.boards.json_fields import LARGEST_FACTS, parse, plain, shown
+from battlesnake_gym.common.files import read_within, write_atomically
 
 FORMAT = 1
 MAGIC = b"battlesnake evaluation"
@@ -80,7 +81,9 @@ class Evaluation:
     def load(cls, path: str | Path) -> Evaluation:
         """Read a file whole; raises `EvaluationError` where anything in it does not fit."""
         try:
-            data = Path(path).read_bytes()
+            data = read_within(Path(path), size_in_bytes() + LARGEST_FACTS)
+        except ValueError as error:
+            raise EvaluationError(f"{error}; give another file") from error
         except OSError as error:
             raise EvaluationError(
                 f"{path}: {error.strerror}; give the path of an evaluation"
@@ -97,16 +100,16 @@ class Evaluation:
         if magic != MAGIC:
             raise EvaluationError(f"{path}: not an evaluation; give another file")
         try:
-            facts = json.loads(header)
+            facts = parse(header)
             version, digest, trained = facts["format"], facts["sha256"], facts["trained_for"]
             _check_trained(trained)
         except (KeyError, TypeError, ValueError) as error:
             raise EvaluationError(
-                f"{path}: its facts are damaged ({error}); fit it again"
+                f"{path}: its facts are damaged ({plain(str(error), 200)}); fit it again"
             ) from error
         if version != FORMAT:
             raise EvaluationError(
-                f"{path}: format is {version!r}, this version reads {FORMAT}; fit it again"
+                f"{path}: format is {shown(version)}, this version reads {FORMAT}; fit it again"
             )
         if digest != hashlib.sha256(numbers).hexdigest() or len(numbers) != size_in_bytes():
             raise EvaluationError(f"{path}: its numbers are damaged; fetch or fit it again")

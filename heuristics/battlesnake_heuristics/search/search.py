@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import math
 import threading
 from collections.abc import Callable
@@ -22,10 +23,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from battlesnake_gym import snakes as snakes_by_name
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.json_fields import shown
 from battlesnake_gym.engine import build_check
 from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake, grows_always, wraps
-from battlesnake_gym.snakes import Decision, Reason
+from battlesnake_gym.snakes import Decision, Reason, Strategy
 from battlesnake_heuristics.search.evaluation import Evaluation, chance
 
 if TYPE_CHECKING:
@@ -38,6 +41,12 @@ else:
 COMPILED: bool = _search is not None
 NOT_COMPILED = "the search is not compiled here; install with a C compiler: pip install ."
 """Whether there is a search here: without a C compiler there is none."""
+
+LARGEST_SIDE = 25
+"""Of a board that the C code holds."""
+
+ELSEWHERE = "cautious"
+"""The snake that plays on all others."""
 
 MAX_DEPTH = 120
 NODES_WITHOUT_CLOCK = 20_000
@@ -72,6 +81,9 @@ class Weights:
     def packed(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         """All weights as int32 in their order."""
         return np.array(dataclasses.astuple(self), dtype=np.int32)
+
+
+log = logging.getLogger(__name__)
 
 
 class Positions(NamedTuple):
@@ -182,14 +194,21 @@ class Search:
         self.max_depth = max_depth
         self.evaluation = evaluation
         self.exact = exact
+        self._elsewhere: Strategy | None = None
 
     def set_positions(self, positions: int) -> None:
         """Look at ``positions`` positions for a move without a clock."""
         self.nodes = positions
 
     def __call__(self, board: Board, seconds: float | None = None) -> Decision:
-        """Search for the best move of ``board.you``."""
-        return self.think(board, seconds)[0]
+        """Search for the best move of ``board.you``; `ELSEWHERE` chooses where none can be held."""
+        objection = unheld(board)
+        if not objection:
+            return self.think(board, seconds)[0]
+        if self._elsewhere is None:
+            log.warning("%s plays game %s: %s", ELSEWHERE, shown(board.game.id), objection)
+            self._elsewhere = snakes_by_name.make(ELSEWHERE)
+        return self._elsewhere(board, seconds)
 
     def think(self, board: Board, seconds: float | None = None) -> tuple[Decision, Statistics]:
         """The decision, and what the search did to find it.
@@ -285,6 +304,15 @@ class Search2026:
         values = {MOVES[index]: value / CELL for index, value in scores.items()}
         note = f"depth {depth}{', decided' if proven else ''}, {evaluated} positions valued"
         return Decision(MOVES[move], (Reason("search", scores=values, note=note),), values)
+
+
+def unheld(board: Board) -> str:
+    """Why no search holds ``board``, or "" where one does."""
+    if max(board.width, board.height) > LARGEST_SIDE:
+        return f"the search holds boards of {LARGEST_SIDE}x{LARGEST_SIDE} at most"
+    if any(len(snake.body) > LARGEST_SIDE**2 for snake in board.living):
+        return f"the search holds snakes of {LARGEST_SIDE**2} cells at most"
+    return ""
 
 
 def use_cpu_clock(on: bool) -> bool:

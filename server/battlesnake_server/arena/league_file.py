@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -12,14 +13,17 @@ import yaml
 
 from battlesnake_gym import rules
 from battlesnake_gym.boards.json_fields import (
+    LARGEST_FACTS,
     BoardError,
     integer,
     items,
     join,
     mapping,
+    plain,
     shown,
     string,
 )
+from battlesnake_gym.common.files import read_within
 from battlesnake_gym.common.nearest import unknown
 from battlesnake_gym.rules import Game, Settings
 
@@ -46,6 +50,9 @@ health_minutes: 5                      # between two looks at whether a snake an
 
 SETTINGS = tuple(field.name for field in fields(Settings))
 """The rules' numbers that a board may set."""
+
+MOST_KEYS = 1000
+"""Of a mapping, with those that are merged into it."""
 
 LONGEST_NAME = 40
 
@@ -89,15 +96,26 @@ class LeaguePlan:
     seed: int = 1
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads what is no program, and merges no more than a file may hold anyway."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Put what ``<<`` refers to in its place, as its base does."""
+        super().flatten_mapping(node)
+        if len(node.value) > MOST_KEYS:
+            raise yaml.YAMLError(f"a mapping has more than {MOST_KEYS} keys")
+
+
 def load(path: Path) -> LeaguePlan:
     """Read a league's file; raises ``ValueError`` naming the field, ``OSError`` without a file."""
     try:
-        written = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return read(written, path.parent)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BoardError(f"{path} is not YAML: {error}; --example prints a file") from error
+        text = read_within(path, LARGEST_FACTS).decode()
+        return read(yaml.load(text, _Loader), path.parent)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise BoardError(f"{path} is not YAML: {why}; --example prints a file") from error
     except ValueError as error:
-        raise BoardError(f"{path}: {error}") from error
+        raise BoardError(f"{path}: {plain(str(error), 500)}") from error
 
 
 def read(written: object, folder: Path) -> LeaguePlan:
@@ -142,8 +160,8 @@ def _member(name: object, value: object, folder: Path) -> Member:
             f"{path} must be a URL, a name, a policy's path, or {{command: ...}}, got "
             f"{shown(value)}"
         )
-    beside = folder / value
-    return Member(name, source=str(beside) if beside.is_file() else value)
+    beside = folder / value  # `Path.is_file` fails for what no file can be called
+    return Member(name, source=str(beside) if os.path.isfile(beside) else value)  # noqa: PTH113
 
 
 def _board(written: object, path: str, members: int) -> BoardPlan:
@@ -171,7 +189,7 @@ def _board(written: object, path: str, members: int) -> BoardPlan:
     try:
         rules.start(game, plan.width, plan.height, [str(n) for n in range(plan.snakes)])
     except ValueError as error:
-        raise BoardError(f"{path}: {error}") from error
+        raise BoardError(f"{path}: {plain(str(error), 500)}") from error
     return plan
 
 

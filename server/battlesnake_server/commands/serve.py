@@ -16,6 +16,7 @@ from battlesnake_gym.common.command_line import Parser, refuse
 from battlesnake_server.addresses import listen
 from battlesnake_server.live.app import DEFAULTS, create_app, from_environment
 from battlesnake_server.live.live_worker import Worker
+from battlesnake_server.live.sparing import log_sparingly
 from battlesnake_server.strategies import CAREFUL
 
 THREADS_QUICK = 8
@@ -82,6 +83,7 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
 
     def load(self) -> Flask:
         """Build the application in the worker: a loaded network does not survive a fork."""
+        log_sparingly()
         app = self._make_app()
         # What is loaded by now stays; looking through it for garbage would only delay answers.
         gc.collect()
