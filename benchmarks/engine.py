@@ -203,7 +203,8 @@ def report_environment(num_games: int, opponents: str | None, repetitions: int) 
     whole, inside = (statistics.median(column) for column in zip(*rounds, strict=True))
     print(
         f"{num_games:5} games: {whole * 1e6:.1f} us/step, {(whole - inside) * 1e6:.1f} us "
-        f"({1 - inside / whole:.0%}) of it outside the engine, {num_games / whole:,.0f} board-turns/s"
+        f"({1 - inside / whole:.0%}) of it outside the engine, "
+        f"{num_games / whole:,.0f} board-turns/s"
     )
 
 
