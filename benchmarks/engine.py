@@ -6,6 +6,12 @@ from the same seeds: the steps and the resets of the games that ended, in one lo
 that a batch of 1 pays the price of the call. Each figure is the median of several repetitions.
 
     python benchmarks/engine.py
+    python benchmarks/engine.py --environment 64 1024
+    python benchmarks/engine.py --environment 1024 --opponents hungry,hungry,hungry
+
+With ``--environment`` it is the vector environment that is timed, with its default observation,
+mask and rewards: `step` alone, and how much of it is not the engine's. With opponents it is
+Gymnasium's vector environment with one learner in each game, in learner steps.
 
 Nothing here is a test: the figures depend on the machine and on what else it does.
 """
@@ -19,12 +25,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from battlesnake_gym import VectorBattlesnake
 from battlesnake_gym.engine import engine
 from battlesnake_gym.engine.engine import Games
+from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
 from battlesnake_gym.rules import Game
 from battlesnake_gym.see import observations
 
@@ -141,14 +150,77 @@ def report(repetitions: int) -> None:
             )
 
 
+def step_seconds(num_games: int, turns: int) -> tuple[float, float]:
+    """CPU seconds of a step of the vector environment, and those of them spent in the engine."""
+    env = VectorBattlesnake(num_games)
+    spent = {"step": 0.0, "engine": 0.0}
+
+    def timed(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            start = time.process_time()
+            try:
+                return function(*arguments, **named)
+            finally:
+                spent[what] += time.process_time() - start
+
+        return call
+
+    step = timed("step", env.step)
+    rand = np.random.default_rng(0)
+    _, infos = env.reset(seed=1)
+    for turn in range(-100, turns):  # the first hundred warm up and spread the games' ages
+        if turn == 0:
+            spent["step"] = 0.0
+            for name in ("step", "reset", "action_mask"):
+                setattr(env.games, name, timed("engine", getattr(env.games, name)))
+        scores = rand.random((num_games, env.num_snakes, 4), dtype=np.float32)
+        *_, infos = step((scores * infos["action_mask"]).argmax(axis=2))
+    return spent["step"] / turns, spent["engine"] / turns
+
+
+def learner_steps(num_games: int, opponents: list[str], turns: int) -> float:
+    """Learner steps a CPU-second of the vector environment with one learner in each game."""
+    envs = BattlesnakeVectorEnv(num_games, opponents)
+    rand = np.random.default_rng(0)
+    _, infos = envs.reset(seed=1)
+    steps, start = 0, 0.0
+    for turn in range(-20, turns):
+        if turn == 0:
+            steps, start = 0, time.process_time()
+        scores = rand.random((num_games, 4), dtype=np.float32)
+        *_, infos = envs.step((scores * infos["action_mask"]).argmax(axis=1))
+        steps += int(infos["acted"].sum())
+    return steps / (time.process_time() - start)
+
+
+def report_environment(num_games: int, opponents: str | None, repetitions: int) -> None:
+    """Print a line for a batch of this size."""
+    if opponents:
+        speed = learner_steps(num_games, opponents.split(","), max(50, 100_000 // num_games))
+        print(f"{num_games:5} games: {speed:,.0f} learner steps a CPU-second")
+        return
+    rounds = [step_seconds(num_games, max(200, 200_000 // num_games)) for _ in range(repetitions)]
+    whole, inside = (statistics.median(column) for column in zip(*rounds, strict=True))
+    print(
+        f"{num_games:5} games: {whole * 1e6:.1f} us/step, {(whole - inside) * 1e6:.1f} us "
+        f"({1 - inside / whole:.0%}) of it outside the engine, "
+        f"{num_games / whole:,.0f} board-turns/s"
+    )
+
+
 def main() -> None:
     """Print what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=7, help="of each figure (default 7)")
+    parser.add_argument("--environment", type=int, nargs="+", metavar="GAMES", help="batch sizes")
+    parser.add_argument("--opponents", help="names, separated by commas: with one learner a game")
     options = parser.parse_args()
     if not engine.COMPILED:
         raise SystemExit("the engine was not compiled: run `make build` first")
-    report(options.repetitions)
+    if options.environment is None:
+        report(options.repetitions)
+    for num_games in options.environment or ():
+        report_environment(num_games, options.opponents, options.repetitions)
 
 
 if __name__ == "__main__":

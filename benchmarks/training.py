@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import itertools
 import json
 import os
 import subprocess
@@ -40,6 +39,8 @@ SNAKES, SIDE = 5, 11
 EPSILON = 0.1
 CAPACITY = 100_000
 MEBIBYTE = 1 << 20
+WARM_UP = 3.0
+"""CPU seconds that do not count."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,27 +203,23 @@ def our_config(setup: Setup) -> Any:
 class Course:
     """An algorithm in training, and what it has done and cost since `start`."""
 
-    def __init__(self, config: Any, min_time_s_per_iteration: float = 0) -> None:
-        config.reporting(
-            min_sample_timesteps_per_iteration=1_000,
-            min_time_s_per_iteration=min_time_s_per_iteration,
-        )
+    def __init__(self, config: Any) -> None:
+        config.reporting(min_sample_timesteps_per_iteration=1_000, min_time_s_per_iteration=0)
         config.debugging(seed=1, log_level="ERROR")
         self.algorithm = config.build_algo()
         self.stopwatch = Stopwatch()
-        self._pids = {"driver": [os.getpid()], **self._actors()}
+        self._pids = [os.getpid(), *self._actors()]
         self.start({})
 
-    def _actors(self) -> dict[str, list[int]]:
+    def _actors(self) -> list[int]:
+        """The processes of runners and shards."""
         import ray
 
         shards = getattr(self.algorithm, "_shards", [])
-        return {
-            "runners": self.algorithm.env_runner_group.foreach_env_runner(
-                lambda _: os.getpid(), local_env_runner=False
-            ),
-            "shards": ray.get([shard.__ray_call__.remote(_own_pid) for shard in shards]),
-        }
+        runners = self.algorithm.env_runner_group.foreach_env_runner(
+            lambda _: os.getpid(), local_env_runner=False
+        )
+        return [*runners, *ray.get([shard.__ray_call__.remote(_own_pid) for shard in shards])]
 
     def start(self, results: dict[str, Any]) -> None:
         """Count from here, from what ``results`` say."""
@@ -230,19 +227,13 @@ class Course:
         self._cpu, self._wall = self._cpu_seconds(), time.perf_counter()
         self.stopwatch.seconds = 0.0
 
-    def run(
-        self,
-        cpu_seconds: float,
-        warm_up: float = 3.0,
-        begin: Callable[[], None] = lambda: None,
-    ) -> dict[str, float]:
-        """Train for this long, and a little before it starts to count, when it calls ``begin``."""
-        until = self._cpu_seconds()["all"] + warm_up
-        while self._cpu_seconds()["all"] < until:
+    def run(self, cpu_seconds: float) -> dict[str, float]:
+        """Train for so long, and a little before it starts to count."""
+        until = self._cpu_seconds() + WARM_UP
+        while self._cpu_seconds() < until:
             results = self.algorithm.train()
         self.start(results)
-        begin()
-        while self._cpu_seconds()["all"] - self._cpu["all"] < cpu_seconds:
+        while self._cpu_seconds() - self._cpu < cpu_seconds:
             results = self.algorithm.train()
         agent_steps, env_steps, trained = (
             now - then for now, then in zip(_counts(results), self._counts, strict=True)
@@ -251,35 +242,19 @@ class Course:
             "agent_steps": agent_steps,
             "env_steps": env_steps,
             "trained": trained,
-            **{f"cpu_{kind}": now - self._cpu[kind] for kind, now in self._cpu_seconds().items()},
+            "cpu_all": self._cpu_seconds() - self._cpu,
             "wall": time.perf_counter() - self._wall,
             "torch": self.stopwatch.seconds,
         }
 
-    @property
-    def runners(self) -> list[int]:
-        """The processes whose time counts as that of runners."""
-        return self._pids["runners"]
-
-    @runners.setter
-    def runners(self, pids: list[int]) -> None:
-        self._pids["runners"] = pids
-
     def memory(self) -> float:
         """MiB that the processes hold now."""
-        pids = itertools.chain.from_iterable(self._pids.values())
-        return float(sum(psutil.Process(pid).memory_info().rss for pid in pids)) / MEBIBYTE
+        return sum(psutil.Process(pid).memory_info().rss for pid in self._pids) / MEBIBYTE
 
-    def _cpu_seconds(self) -> dict[str, float]:
-        """Of the driver, the runners, the shards and all of them together."""
-        seconds = {kind: sum(map(cpu_seconds_of, pids)) for kind, pids in self._pids.items()}
-        return seconds | {"all": sum(seconds.values())}
-
-
-def cpu_seconds_of(pid: int) -> float:
-    """User and system time of a process."""
-    times = psutil.Process(pid).cpu_times()
-    return float(times.user + times.system)
+    def _cpu_seconds(self) -> float:
+        """User and system time of all processes together."""
+        times = [psutil.Process(pid).cpu_times() for pid in self._pids]
+        return float(sum(one.user + one.system for one in times))
 
 
 def _own_pid(_: Any) -> int:

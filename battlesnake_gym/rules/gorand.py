@@ -23,7 +23,11 @@ MASK = 2**64 - 1
 TABLE = tuple(
     int(word, 16) for word in Path(__file__).with_name("gorand_table.txt").read_text().split()
 )
-"""The constant table of Go's ``math/rand``, 607 words; tools/make_gorand_table.py writes it."""
+"""The constant table of Go's ``math/rand``: the state of this generator after 7.8e12 outputs.
+
+It was computed once, from a state seeded with 1 by the small generator alone (three steps of it a
+word, shifted by 20, 10 and 0 bits), by repeated squaring modulo ``x**607 - x**334 - 1``.
+"""
 
 T = TypeVar("T")
 

@@ -167,12 +167,13 @@ def test_a_preprocessor_of_then_stands_before_any_network(kit: Path) -> None:
     import torch
 
     from battlesnake_rl.procgen.kit.kit_files import preprocessed
+    from battlesnake_rl.procgen.train_procgen import MODELS
 
     halved = plugins.find("preprocessors", "MyPreprocessor")
     assert plugins.find("preprocessors", "halving") is halved
     pictures = torch.randint(0, 256, (5, 64, 64, 3), dtype=torch.uint8)
     for name in ("small", "impala_cnn"):
-        module = build(preprocessed(plugins.find("models", name), halved))
+        module = build(preprocessed(plugins.find("models", name, MODELS), halved))
         assert module.network.observation_space.shape == (32, 32, 3)
         out = module.forward_train({"obs": pictures})
         # What it leaves out is not seen.

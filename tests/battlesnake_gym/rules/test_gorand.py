@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from battlesnake_gym.rules.gorand import TABLE, GoRand
+from battlesnake_gym.rules.gorand import GoRand
 
 ROOT = Path(__file__).parents[3]
 STREAMS: list[dict[str, Any]] = json.loads(
@@ -75,14 +74,3 @@ def test_between_includes_both_ends() -> None:
 def test_intn_refuses_what_go_refuses(n: int) -> None:
     with pytest.raises(ValueError, match="n must be between 1"):
         GoRand(1).intn(n)
-
-
-def test_the_table_comes_from_the_generator() -> None:
-    path = ROOT / "tools/make_gorand_table.py"
-    spec = importlib.util.spec_from_file_location("make_gorand_table", path)
-    assert spec is not None
-    assert spec.loader is not None
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
-    words = tool.table()
-    assert list(TABLE) == words
