@@ -16,15 +16,15 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from battlesnake_gym.common import own_files
 from battlesnake_gym.common.nearest import unknown
-from battlesnake_rl.mabs.batched import BatchedConfig
 from battlesnake_rl.mabs.dqn.apex import APEXConfig
+from battlesnake_rl.mabs.dqn.batched import BatchedConfig
 from battlesnake_rl.mabs.dqn.dqn import DQNConfig
 from battlesnake_rl.mabs.measure.measured import IMPALAConfig, Measured, RLlibPPOConfig
 from battlesnake_rl.mabs.play.environment import ENV_NAME, head_plane, whole
 from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
 from battlesnake_rl.mabs.policy.q_network import TRUNK
-from battlesnake_rl.mabs.ppo import PPOConfig
+from battlesnake_rl.mabs.ppo.ppo import PPOConfig
 
 MODULE = "snake"
 """The one policy that all snakes share. RLlib takes its default name for "a single agent"."""
@@ -144,9 +144,9 @@ def _begin(name: str) -> AlgorithmConfig:
         config = own() if callable(own) and not isinstance(own, type) else own
     if not isinstance(config, AlgorithmConfig) or not issubclass(config.algo_class, Measured):
         raise ValueError(
-            f"algorithm {name} must be a subclass of PPO (battlesnake_rl.mabs.ppo), DQN "
-            "(.dqn.dqn), APEX (.dqn.apex), RLlibPPO or IMPALA (.measure.measured), or a function that returns "
-            "a configuration of one"
+            f"algorithm {name} must be a subclass of PPO (battlesnake_rl.mabs.ppo.ppo), DQN "
+            "(.dqn.dqn), APEX (.dqn.apex), RLlibPPO or IMPALA (.measure.measured), or a function "
+            "that returns a configuration of one"
         )
     # Other processes of the training know nothing of the file.
     cloudpickle.register_pickle_by_value(sys.modules[own.__module__])

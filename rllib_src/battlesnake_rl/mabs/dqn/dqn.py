@@ -28,8 +28,8 @@ from ray.rllib.utils.metrics import (
     TIMERS,
 )
 
-from battlesnake_rl.mabs.batched import Batched, BatchedConfig
 from battlesnake_rl.mabs.dqn import demonstrations, recorded
+from battlesnake_rl.mabs.dqn.batched import Batched, BatchedConfig
 from battlesnake_rl.mabs.dqn.demonstrations import Demonstrations
 from battlesnake_rl.mabs.dqn.learner import DEMONSTRATED, SnakeDQNLearner
 from battlesnake_rl.mabs.dqn.replay_buffer import Batch, ReplayBuffer

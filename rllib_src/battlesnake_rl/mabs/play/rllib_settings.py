@@ -1,6 +1,6 @@
 """Which fields of RLlib's configuration DQN, APEX and PPO go by; others are refused, by name.
 
-Runners, replay and learners are ours (`battlesnake_rl.mabs.batched`), so much of what RLlib's own
+Runners, replay and learners are ours (`battlesnake_rl.mabs.dqn.batched`), so much of what RLlib's own
 do is not done here. A setting that would change nothing is an error, not a decoration.
 """
 
