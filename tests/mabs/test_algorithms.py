@@ -68,7 +68,8 @@ def test_without_a_mask_an_observation_is_the_planes(ray_with_games: None) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "action_mask"), [("RLLIB_PPO", "forbidden"), ("RLLIB_PPO", "none"), ("IMPALA", "forbidden")]
+    ("name", "action_mask"),
+    [("RLLIB_PPO", "forbidden"), ("RLLIB_PPO", "none"), ("IMPALA", "forbidden")],
 )
 def test_rllib_trains_on_it(ray_with_games: None, name: str, action_mask: str) -> None:
     from battlesnake_rl.mabs import algorithms

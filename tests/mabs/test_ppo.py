@@ -56,7 +56,7 @@ def slow_advantage(rollout: Any, where: Any, gamma: float, lambda_: float, trust
 
 @pytest.mark.parametrize("lags", [False, True])
 def test_advantages_are_the_sums_that_they_are_defined_as(ppo: Any, lags: bool) -> None:
-    from battlesnake_rl.mabs.ppo import advantages
+    from battlesnake_rl.mabs.ppo.ppo import advantages
 
     with built(ppo(max_turns=12, opponents={"random": 0.3})) as algorithm:
         rollout = sampled(algorithm, num_timesteps=8 * 40)
@@ -76,18 +76,22 @@ def test_advantages_are_the_sums_that_they_are_defined_as(ppo: Any, lags: bool) 
 
 
 def test_a_rollout_says_what_was_played(ppo: Any) -> None:
+    from battlesnake_rl.mabs.policy.actor_critic import judged
+
     with built(ppo(opponents={"random": 0.3})) as algorithm:
         runner = algorithm.env_runner
         rollout = sampled(algorithm)
         assert rollout.num_agent_steps == rollout.acted.sum() == len(rollout.frames)
-        logits, values = runner._think(rollout.frames)
+        logits, values = judged(runner.module["default_policy"], rollout.frames)
         logits = np.where(rollout.action_mask, logits, -np.inf)
         chances = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
         played = chances[np.arange(len(chances)), rollout.actions]
         np.testing.assert_allclose(np.exp(rollout.log_chances), played, rtol=2e-2)
         np.testing.assert_allclose(rollout.values[:-1][rollout.acted], values, atol=2e-2)
         greedy = sampled(algorithm, explore=False)
-        logits = np.where(greedy.action_mask, runner._think(greedy.frames)[0], -np.inf)
+        logits = np.where(
+            greedy.action_mask, judged(runner.module["default_policy"], greedy.frames)[0], -np.inf
+        )
         best = logits[np.arange(len(logits)), greedy.actions]
         np.testing.assert_allclose(best, logits.max(-1), atol=1e-2)
 

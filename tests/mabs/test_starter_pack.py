@@ -37,6 +37,8 @@ def test_the_published_hyperparameters_are_taken() -> None:
 
     values, said = translated(PUBLISHED)
     prefix = "rl.training.config."
+    assert values["algorithm"] == "RLLIB_PPO"
+    assert translated({"algorithm": "PPO"})[0]["algorithm"] == "PPO"
     assert values[prefix + "num_epochs"] == 3
     assert values[prefix + "minibatch_size"] == 256
     assert values[prefix + "train_batch_size_per_learner"] == 9216

@@ -24,7 +24,7 @@ from battlesnake_rl.mabs.play.environment import ENV_NAME, head_plane, whole
 from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
 from battlesnake_rl.mabs.policy.q_network import TRUNK
-from battlesnake_rl.mabs.ppo import PPOConfig
+from battlesnake_rl.mabs.ppo.ppo import PPOConfig
 
 MODULE = "snake"
 """The one policy that all snakes share. RLlib takes its default name for "a single agent"."""
@@ -144,9 +144,9 @@ def _begin(name: str) -> AlgorithmConfig:
         config = own() if callable(own) and not isinstance(own, type) else own
     if not isinstance(config, AlgorithmConfig) or not issubclass(config.algo_class, Measured):
         raise ValueError(
-            f"algorithm {name} must be a subclass of PPO (battlesnake_rl.mabs.ppo), DQN "
-            "(.dqn.dqn), APEX (.dqn.apex), RLlibPPO or IMPALA (.measure.measured), or a function that returns "
-            "a configuration of one"
+            f"algorithm {name} must be a subclass of PPO (battlesnake_rl.mabs.ppo.ppo), DQN "
+            "(.dqn.dqn), APEX (.dqn.apex), RLlibPPO or IMPALA (.measure.measured), or a function "
+            "that returns a configuration of one"
         )
     # Other processes of the training know nothing of the file.
     cloudpickle.register_pickle_by_value(sys.modules[own.__module__])

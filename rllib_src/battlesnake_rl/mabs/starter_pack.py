@@ -72,6 +72,9 @@ def translated(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         named[today] = _value(name, value)
         if today != name:
             said.append(f"{name} is {today} today: {named[today]}")
+    if {ADDITIONAL, "rl.training.run"} & given.keys() and named.get("algorithm") == "PPO":
+        named["algorithm"] = "RLLIB_PPO"  # the pack's was RLlib's
+        said.append("PPO of RLlib is RLLIB_PPO today; PPO is ours")
     return named, said
 
 

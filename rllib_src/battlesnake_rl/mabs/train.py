@@ -40,7 +40,7 @@ from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
 from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, build, network_settings
 from battlesnake_rl.mabs.policy.q_network import check as check_network
-from battlesnake_rl.mabs.ppo import PPO
+from battlesnake_rl.mabs.ppo.ppo import PPO
 
 POLICY, OPPONENTS, GAMES = "policy", "opponents", "games"
 """Data channels of a job: what to go on from, the frozen policies and bundles to play with, and

@@ -1,1 +1,1 @@
-"""DQN and APEX: runners, replay, learners."""
+"""DQN and APEX: runners, replay, learners; `batched` has what PPO shares with them."""

@@ -131,7 +131,7 @@ class BatchedConfig:
         if games.width != games.height or seen.relative:
             raise ValueError(
                 "symmetries needs square boards and moves that do not depend on where a snake "
-                f"faces, got {games.width}x{games.height} and {seen.name!r}; leave it out"
+                f"faces, got {games.width}x{games.height} and {seen.name!r}; set it to false"
             )
 
 

@@ -294,7 +294,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 
     # Metrics and state
 
-    def _count(self, fragment: Fragment) -> None:
+    def _count(self, fragment: Any) -> None:
         self.num_env_steps_sampled_lifetime += fragment.num_env_steps * max(self.num_workers, 1)
         self.metrics.log_value(NUM_ENV_STEPS_SAMPLED, fragment.num_env_steps, reduce="sum")
         self.metrics.log_value(

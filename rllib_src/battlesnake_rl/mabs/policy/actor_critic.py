@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis import ValueFunctionAPI
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
@@ -51,7 +53,7 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         self.network = PolicyNetwork(
             planes.shape, int(self.action_space.n), **trunk_settings(self.model_config)
         )
-        self.value = nn.Linear(self.network.trunk.width, 1)
+        self.value: nn.Module = nn.Linear(self.network.trunk.width, 1)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
         planes, mask = split_observation(batch[Columns.OBS])
@@ -83,7 +85,7 @@ class SnakeActor(WithMean, SnakeActorCritic):  # type: ignore[misc]
         shape = split_observation(self.observation_space)[0].shape
         settings = network_settings(self.model_config)
         self.network = build(PolicyNetwork, shape, int(self.action_space.n), settings)
-        self.value = (
+        self.value: nn.Module = (
             nn.Linear(self.network.trunk.width, 1)
             if isinstance(self.network, PolicyNetwork)
             else build(PolicyNetwork, shape, 1, settings)
@@ -121,6 +123,14 @@ class SnakeActor(WithMean, SnakeActorCritic):  # type: ignore[misc]
     def train(self, mode: bool = True) -> SnakeActor:
         """RLlib asks for this before every update, and torch would visit all modules."""
         return self if self.training == mode else super().train(mode)
+
+
+def judged(module: Any, frames: NDArray[np.uint8]) -> tuple[NDArray[np.float32], ...]:
+    """Logits (B, 4) and values (B,) of a `SnakeActor` for B frames, of which there may be none."""
+    if not len(frames):
+        return np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
+    with torch.inference_mode():
+        return tuple(one.numpy() for one in module.judge(torch.from_numpy(frames)))
 
 
 def _masked(logits: Tensor, mask: Tensor | None) -> Tensor:

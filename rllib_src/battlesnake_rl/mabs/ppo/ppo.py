@@ -34,15 +34,11 @@ from battlesnake_rl.mabs.dqn.batched import Batched, BatchedConfig
 from battlesnake_rl.mabs.dqn.learner import QuietLearner
 from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
 from battlesnake_rl.mabs.policy import symmetry
-from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
+from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, judged
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK
 
 WAIT_SECONDS = 1.0
 """Longest wait for runners before looking after failed ones again."""
-
-ROLLOUT = "rollout"
-"""What is asked of runners that do not wait."""
-
 OLD_LOG_CHANCES, ADVANTAGES, TARGETS = "old_log_chances", "advantages", "targets"
 """Columns (B,) of a batch: of the moves made, and what the value shall be."""
 
@@ -78,23 +74,15 @@ class Rollout:
     weights_seq_no: int
     """Which weights played."""
 
-    @property
-    def num_env_steps(self) -> int:
+    def env_steps(self) -> int:
         """Turns of games played."""
         return int(self.acted.any(-1).sum())
 
-    @property
-    def num_agent_steps(self) -> int:
+    def agent_steps(self) -> int:
         """Moves made by the learner's snakes."""
         return len(self.actions)
 
-    def env_steps(self) -> int:
-        """As RLlib's evaluation asks for it."""
-        return self.num_env_steps
-
-    def agent_steps(self) -> int:
-        """As RLlib's evaluation asks for it."""
-        return self.num_agent_steps
+    num_env_steps, num_agent_steps = property(env_steps), property(agent_steps)
 
 
 def advantages(
@@ -165,7 +153,7 @@ class PPORunner(BatchedEnvRunner):
             rows = way == one
             frames[rows] = symmetry.turned_frames(frames[rows], one, self.env.observation)  # type: ignore[union-attr]
             mask[rows] = mask[rows][:, BACK[one]]
-        logits, values[seen] = self._think(frames)
+        logits, values[seen] = judged(self.module[DEFAULT_MODULE_ID], frames)
         acts = alive[seen]
         frames, mask, way, logits = frames[acts], mask[acts], way[acts], logits[acts]
         logits = np.where(mask, logits, -np.inf)
@@ -177,19 +165,10 @@ class PPORunner(BatchedEnvRunner):
         actions[alive & learning] = BACK[way, moves]
         return frames, mask, moves, log_chances, actions, alive & learning
 
-    def _think(self, frames: NDArray[np.uint8]) -> tuple[NDArray[np.float32], ...]:
-        if not len(frames):
-            return np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
-        with torch.inference_mode():
-            said = self.module[DEFAULT_MODULE_ID].judge(torch.from_numpy(frames))
-        return tuple(one.numpy() for one in said)
-
     @staticmethod
     def preferences(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         """The logits of a module's policy: (B, C, H, W) uint8 to (B, 4)."""
-        with torch.inference_mode():
-            logits: NDArray[np.float32] = module.judge(torch.from_numpy(frames))[0].numpy()
-        return logits
+        return judged(module, frames)[0]
 
     def _epsilons(self) -> NDArray[np.float64]:
         """By chance in all games."""
@@ -260,7 +239,8 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         """Put the present policy and values in place of those that played; returns the trust."""
         with torch.no_grad():
             pieces = zip(
-                *(one.split(self.config.minibatch_size) for one in columns.values()), strict=True
+                *(torch.split(one, self.config.minibatch_size) for one in columns.values()),
+                strict=True,
             )
             parts = [self._forward(dict(zip(columns, piece, strict=True))) for piece in pieces]
             logits = torch.cat([part[Columns.ACTION_DIST_INPUTS] for part in parts])
@@ -293,7 +273,7 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         log_all = logits.log_softmax(-1)
         entropy = -(log_all.exp() * log_all).sum(-1).mean()
         coefficient = self._entropy_coeff.get_current_value()
-        loss = policy_loss + config.vf_loss_coeff * vf_loss - coefficient * entropy
+        loss: Tensor = policy_loss + config.vf_loss_coeff * vf_loss - coefficient * entropy
         kl = (ratio - 1 - change).mean()
         self._unreported.append(torch.stack((loss, policy_loss, vf_loss, entropy, kl)).detach())
         return loss
@@ -412,8 +392,8 @@ class PPO(Batched, Algorithm):  # type: ignore[misc]
         group = self.env_runner_group
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             # With a tag, since new weights are asynchronous requests too.
-            group.foreach_env_runner_async("sample_fragment", tag=ROLLOUT)
-            done = group.fetch_ready_async_reqs(tags=ROLLOUT, timeout_seconds=WAIT_SECONDS)
+            group.foreach_env_runner_async("sample_fragment", tag="rollout")
+            done = group.fetch_ready_async_reqs(tags="rollout", timeout_seconds=WAIT_SECONDS)
         rollouts, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
         if infos:
             self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)

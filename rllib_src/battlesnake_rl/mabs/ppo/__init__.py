@@ -1,0 +1,1 @@
+"""PPO on our own runners."""
