@@ -12,6 +12,7 @@ import pytest
 
 import battlesnake_gym
 from battlesnake_gym.policy_file import PolicyError
+from battlesnake_rl.policy_export import export
 from battlesnake_server.onnx_policy import Policy
 from battlesnake_server.strategies import strategy_factory
 
@@ -41,7 +42,7 @@ def planes(count: int = 5) -> Any:
 
 
 def exported(policy: Any, path: Path, **options: Any) -> Policy:
-    written = battlesnake_gym.export(policy, "planes", (7, 7), path / "policy.onnx", **options)
+    written = export(policy, "planes", (7, 7), path / "policy.onnx", **options)
     return Policy.load(written)
 
 
@@ -69,7 +70,7 @@ def test_it_is_evaluated_served_and_sent_to_the_arena(
     rules.write_text(
         "from battlesnake_heuristics.handwritten.filters import dead_ends\nrules = [dead_ends]\n"
     )
-    path = battlesnake_gym.export(torch_network(), "planes", (7, 7), tmp_path / "policy.onnx")
+    path = export(torch_network(), "planes", (7, 7), tmp_path / "policy.onnx")
     for more in ([], ["--rules", str(rules)]):
         against = ["--opponents", "safe-random", "--games", "4", "--json"]
         assert evaluate.main([str(path), *against, *more]) == 0
@@ -117,7 +118,7 @@ def test_a_model_of_stable_baselines(name: str, tmp_path: Path) -> None:
         wanted, got = (x - x.mean(1, keepdims=True) for x in (wanted, got))
     np.testing.assert_allclose(got, wanted, atol=1e-4)
     with pytest.raises(PolicyError, match="give the observation and the boards that it was"):
-        battlesnake_gym.export(model, "planes", (11, 11), tmp_path / "other.onnx")
+        export(model, "planes", (11, 11), tmp_path / "other.onnx")
 
 
 def test_a_module_and_a_checkpoint_of_rllib(tmp_path: Path) -> None:
@@ -225,14 +226,15 @@ def test_what_is_no_policy_is_refused_and_nothing_written(tmp_path: Path) -> Non
             exported(policy, tmp_path)
     assert not (tmp_path / "policy.onnx").exists()
     with pytest.raises(PolicyError, match="boards must be"):
-        battlesnake_gym.export(nn.Flatten(), "planes", (0, 7))
+        export(nn.Flatten(), "planes", (0, 7))
 
 
 def test_playing_needs_no_torch() -> None:
     import subprocess
 
     code = (
-        "import sys, battlesnake_gym, battlesnake_server.live.app, battlesnake_heuristics.handwritten.own_rules;"
-        "battlesnake_gym.export; sys.exit('torch' in sys.modules or 'ray' in sys.modules)"
+        "import sys, battlesnake_server.live.app, battlesnake_heuristics.handwritten.own_rules;"
+        "import battlesnake_rl.policy_export;"
+        "sys.exit('torch' in sys.modules or 'ray' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -12,21 +12,34 @@ import pytest
 from tests.processes import run
 from tests.wheel.conftest import Built, Environment, tracked
 
-FLAT = ("rllib_src/", "rllib_common/")
-"""Folders whose packages stand flat in an installation."""
-
-PACKAGES = {
-    "battlesnake_gym": {".py", ".pyi", ".c", ".h", ".so", "py.typed", ".txt"},
-    "heuristics": {".py", ".pyi", ".c", ".h", ".so", ".txt", ".json", ".evaluation", ".md"},
-    "server": {".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md", ".yaml", ".txt"},
-    "mabs": {".py", ".yaml"},
-    "procgen_rllib": {".csv", ".py", ".yaml"},
-    "sagemaker_rl": {".py"},
+HOMES = {
+    "battlesnake_gym": ["battlesnake_gym"],
+    "battlesnake_heuristics": ["heuristics/battlesnake_heuristics"],
+    "battlesnake_server": ["server/battlesnake_server"],
+    "battlesnake_rl": [
+        "rllib_src/battlesnake_rl",
+        "rllib_common/sagemaker_rl/battlesnake_rl",
+    ],
 }
-"""The packages of the wheel and the kinds of files in each."""
+"""The packages of the wheel, and the folders that they come from."""
 
-OF_JOBS_ONLY = {"imports.py", "requirements.txt", "rollout.py", "train-mabs.py", "train-procgen.py"}
-"""What stands in a job's ``source_dir`` beside the packages, and is no part of them."""
+KINDS = {
+    "battlesnake_gym": {".py", ".pyi", ".c", ".h", ".so", ".txt", "py.typed"},
+    "battlesnake_heuristics": {
+        *(".py", ".pyi", ".c", ".h", ".so", ".txt", ".json", ".evaluation", ".md"),
+    },
+    "battlesnake_server": {
+        *(".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md", ".yaml", ".txt"),
+    },
+    "battlesnake_rl": {".py", ".yaml", ".csv"},
+}
+"""The kinds of files in each."""
+
+OF_JOBS_ONLY = {
+    *("imports.py", "requirements.txt", "rollout.py", "train-mabs.py", "train-procgen.py"),
+    *("__init__.py", "ray_launcher.py"),
+}
+"""What a job has beside the packages: its scripts, and the starter pack's name of the launcher."""
 
 
 @pytest.fixture(scope="module")
@@ -41,30 +54,37 @@ def test_the_wheel_has_these_kinds_of_files(names: set[str]) -> None:
     for name in names:
         kind = "py.typed" if name.endswith("py.typed") else PurePosixPath(name).suffix
         found.setdefault(name.split("/")[0], set()).add(kind)
-    assert found == PACKAGES
+    assert found == KINDS
 
 
 def test_every_file_of_a_package_is_in_the_wheel(names: set[str]) -> None:
-    flat = (name.removeprefix(FLAT[0]).removeprefix(FLAT[1]) for name in tracked())
-    ours = {name for name in flat if name.split("/")[0] in PACKAGES}
+    ours = {
+        f"{package}/{name.removeprefix(home + '/')}"
+        for package, homes in HOMES.items()
+        for home in homes
+        for name in tracked()
+        if name.startswith(home + "/")
+    }
     assert ours - names == set()
     more = names - ours
-    read = {name.removeprefix("server/") for name in more if name.startswith("server/deployment/")}
+    deployed = "battlesnake_server/deployment/"
+    read = {name.removeprefix("battlesnake_server/") for name in more if name.startswith(deployed)}
     templates = {name for name in tracked() if name.startswith("deployment/cloudformation/")}
     assert read == templates | {"deployment/server/requirements-lambda.txt"}, "what deploy reads"
-    rest = {PurePosixPath(name).suffix for name in more if not name.startswith("server/deployment")}
+    rest = {PurePosixPath(name).suffix for name in more if not name.startswith(deployed)}
     assert rest == {".so"}
 
 
 def test_what_no_package_has_is_for_jobs_alone() -> None:
-    alone = (name for name in tracked() if name.startswith(FLAT))
-    names = {name.removeprefix(FLAT[0]).removeprefix(FLAT[1]) for name in alone}
-    assert {name for name in names if name.split("/")[0] not in PACKAGES} == OF_JOBS_ONLY
+    homes = tuple(home + "/" for homes in HOMES.values() for home in homes)
+    folders = ("rllib_src/", "rllib_common/", "heuristics/", "server/")
+    alone = (name for name in tracked() if name.startswith(folders) and not name.startswith(homes))
+    assert {PurePosixPath(name).name for name in alone} == OF_JOBS_ONLY
 
 
 def test_all_parts_in_c_were_compiled(names: set[str]) -> None:
     compiled = Counter(name.split("/")[0] for name in names if name.endswith(".so"))
-    assert compiled == {"battlesnake_gym": 1, "heuristics": 2}
+    assert compiled == {"battlesnake_gym": 1, "battlesnake_heuristics": 1}
 
 
 def test_the_source_distribution_has_no_tests(built: Built) -> None:
@@ -77,7 +97,7 @@ def test_the_source_distribution_has_no_tests(built: Built) -> None:
 IMPORTED = """
 import importlib, sys
 for package in sys.argv[1:]:
-    print(importlib.import_module(package).__file__)
+    print(*importlib.import_module(package).__path__)
 from battlesnake_gym.engine import engine
 assert engine.COMPILED
 """
@@ -86,11 +106,11 @@ assert engine.COMPILED
 def test_the_environment_has_the_wheel_and_not_the_checkout(
     environment: Environment, tmp_path: Path
 ) -> None:
-    words = (environment.python, "-c", IMPORTED, *PACKAGES)
+    words = (environment.python, "-c", IMPORTED, *HOMES)
     done = run(*words, cwd=tmp_path, env=environment.variables, check=True)
-    files = done.stdout.splitlines()
-    assert len(files) == len(PACKAGES)
-    assert all(file.startswith(str(environment.folder)) for file in files), files
+    folders = done.stdout.splitlines()
+    assert len(folders) == len(HOMES)
+    assert all(folder.startswith(str(environment.folder)) for folder in folders), folders
 
 
 NAMED = """
