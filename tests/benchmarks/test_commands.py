@@ -11,6 +11,7 @@ import pytest
 from tests.processes import run
 
 ROOT = Path(__file__).parents[2]
+LADDER = ROOT / "heuristics" / "battlesnake_heuristics" / "judge" / "ladder.json"
 
 
 def benchmark(name: str, *words: object) -> str:
@@ -45,7 +46,7 @@ def test_broken_requests_upset_no_server(snake: str) -> None:
 def test_without_new_games_the_ladder_stays_as_it_is(tmp_path: Path) -> None:
     printed = benchmark("ladder", "--minutes", 0, "--state", tmp_path / "state")
     again = {name: int(elo) for name, elo in re.findall(r"^  (\S+) +(-?\d+) \(", printed, re.M)}
-    stored = json.loads((ROOT / "heuristics" / "ladder.json").read_text())["ladders"]
+    stored = json.loads(LADDER.read_text())["ladders"]
     # Games of four are printed last.
     for rung in stored["4"]:
         assert again[rung["name"]] == pytest.approx(rung["elo"], abs=1)
