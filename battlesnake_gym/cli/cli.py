@@ -96,7 +96,7 @@ COMMANDS = {
         "a game as GIF, MP4, PNG, SVG or HTML; a checkpoint as policy.onnx",
     ),
     "train-procgen": Command(
-        "battlesnake_rl.procgen.procgen_command",
+        "battlesnake_rl.procgen.train_procgen",
         "train an agent on a Procgen game",
         "rllib,procgen",
     ),

@@ -11,7 +11,6 @@ from battlesnake_rl.procgen.procgen_environment import (
     ProcgenEnv,
     VectorProcgen,
     make_env,
-    make_stacked_env,
 )
 from battlesnake_rl.procgen.procgen_games import GAMES
 from tests.procgen_rllib.recording import FRAMES, RECORDED, actions, digests, play
@@ -237,9 +236,6 @@ def test_what_rllib_gets() -> None:
     assert many.num_envs == 3
     single = make_env({"env_name": "ninja"})
     assert isinstance(single, ProcgenEnv)
-    stacked = make_stacked_env({"num_envs": 1})
-    assert isinstance(stacked, VectorProcgen)
-    assert stacked.single_observation_space.shape == (64, 64, 12)
 
 
 def test_single_environment() -> None:

@@ -49,6 +49,7 @@ def test_all_experiments_can_be_planned(
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     run = plan("--experiment", name)
+    assert run.config.env_config["frame_stack"] == (4 if name == "frame-stack" else 1)
     assert run.timesteps or run.minutes == 60
     assert run.config.gym_env_vectorize_mode == "vector_entry_point"
     assert run.job.name == f"{name}-{run.config.env_config['env_name']}"

@@ -31,7 +31,7 @@ KINDS = {
     "battlesnake_server": {
         *(".py", ".html", ".js", ".css", ".svg", ".onnx", ".json", ".md", ".yaml", ".txt"),
     },
-    "battlesnake_rl": {".py", ".yaml", ".csv"},
+    "battlesnake_rl": {".py", ".yaml"},
 }
 """The kinds of files in each."""
 

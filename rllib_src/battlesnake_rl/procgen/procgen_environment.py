@@ -25,8 +25,6 @@ from battlesnake_rl.procgen.providers import (
 
 ENV_NAME = "procgen_env_wrapper"
 """Under this name the environment is registered with RLlib."""
-STACKED_ENV_NAME = "stacked_procgen_env"
-"""The same with the last four frames seen at once."""
 
 Infos = dict[str, NDArray[Any]]
 
@@ -187,8 +185,3 @@ def make_env(context: Mapping[str, Any]) -> VectorProcgen | ProcgenEnv:
     env_config = dict(context)
     num_envs = env_config.pop("num_envs", None)
     return ProcgenEnv(env_config) if num_envs is None else VectorProcgen(num_envs, env_config)
-
-
-def make_stacked_env(context: Mapping[str, Any]) -> VectorProcgen | ProcgenEnv:
-    """The same with four frames seen at once, unless ``frame_stack`` says how many."""
-    return make_env({"frame_stack": 4} | dict(context))

@@ -33,11 +33,6 @@ class Episode:
     terminated: bool = False
     """Completed or lost, rather than cut off."""
 
-    @property
-    def total(self) -> float:
-        """The sum of its rewards."""
-        return float(sum(self.rewards))
-
 
 def play(
     games: VectorProcgen,
@@ -120,7 +115,7 @@ def acting(module: RLModule, *, greedy: bool = False) -> Act:
 
 def score(episodes: Sequence[Episode], env_config: Mapping[str, Any]) -> dict[str, float]:
     """Number of episodes, mean reward with its standard error, length and normalized score."""
-    totals = [one.total for one in episodes]
+    totals = [sum(one.rewards) for one in episodes]
     result = {
         "episodes": float(len(episodes)),
         "reward": float(np.mean(totals)),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import imageio.v2 as imageio
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.rl_module import RLModule
 from tqdm import tqdm
@@ -22,7 +24,15 @@ from battlesnake_rl.procgen.env_config import complete, held_out
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_playing import Act, Episode, acting, play, score
 from battlesnake_rl.procgen.train_procgen import ProcgenHyperparameters, configure
-from battlesnake_rl.procgen.video import FORMATS, write_video
+
+SIDE, FRAMES_PER_SECOND = 512, 15
+FORMATS: dict[str, dict[str, Any]] = {
+    # The draft's name does not end in .mp4, by which ffmpeg would know.
+    "mp4": {"fps": FRAMES_PER_SECOND, "output_params": ["-f", "mp4"]},
+    # How long a frame stays, in milliseconds; and begin again for ever.
+    "gif": {"duration": 1000 / FRAMES_PER_SECOND, "loop": 0},
+}
+"""Of videos, with imageio's options for each."""
 
 MODULE = Path("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
 """Where the network stands in a checkpoint."""
@@ -87,6 +97,20 @@ def save_rollouts(path: Path, episodes: Sequence[Episode]) -> None:
     write_atomically(path, write)
 
 
+def write_video(path: Path, frames: Iterable[NDArray[np.uint8]]) -> None:
+    """Write ``frames``, each (64, 64, 3) RGB, enlarged to 512 pixels, in the format of ``path``."""
+    kind = path.suffix.removeprefix(".")
+
+    def write(draft: Path) -> None:
+        writer: Any = imageio.get_writer(draft, format=kind, **FORMATS[kind])
+        with writer:
+            for frame in frames:
+                factor = SIDE // len(frame)
+                writer.append_data(frame.repeat(factor, axis=0).repeat(factor, axis=1))
+
+    write_atomically(path, write)
+
+
 LEVELS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "training": complete,
     "held-out": held_out,
@@ -140,7 +164,7 @@ def parser() -> Parser:
     parser.add_argument("--seed", type=int, default=0, help="of levels and actions")
     parser.add_argument("--out", type=Path, metavar="FILE.npz", help="save the rollouts")
     parser.add_argument("--video-dir", type=Path, metavar="DIR", help="save a video an episode")
-    parser.add_argument("--video-format", choices=FORMATS, default="mp4")
+    parser.add_argument("--video-format", choices=list(FORMATS), default="mp4")
     add_json(parser)
     return parser
 

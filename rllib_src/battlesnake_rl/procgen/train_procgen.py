@@ -1,8 +1,10 @@
-"""One Procgen training: its hyperparameters, RLlib's configuration and the launcher."""
+"""``battlesnake-gym train-procgen``: hyperparameters, RLlib's configuration and the launcher."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,17 +29,12 @@ from battlesnake_rl.procgen.env_config import complete
 from battlesnake_rl.procgen.impala_network import ImpalaModule, check_model_config
 from battlesnake_rl.procgen.kit import plugins
 from battlesnake_rl.procgen.kit.kit_files import preprocessed
-from battlesnake_rl.procgen.procgen_environment import (
-    ENV_NAME,
-    STACKED_ENV_NAME,
-    VectorProcgen,
-    make_env,
-    make_stacked_env,
-)
+from battlesnake_rl.procgen.procgen_environment import ENV_NAME, VectorProcgen, make_env
 from battlesnake_rl.procgen.procgen_ppo import ProcgenPPO, ProcgenPPOConfig
 
-ENVIRONMENTS = {ENV_NAME: make_env, STACKED_ENV_NAME: make_stacked_env}
-"""The environments by the names of the competition's starter kit."""
+STACKED = {ENV_NAME: 1, "stacked_procgen_env": 4}
+"""The environments by the names of the competition's starter kit: how many frames are seen at once
+unless ``env_config`` says otherwise."""
 
 MODELS = {"impala_cnn": ImpalaModule}
 ALGORITHMS = {"ProcgenPPO": ProcgenPPO}
@@ -53,7 +50,7 @@ class ProcgenHyperparameters(Hyperparameters):
 
     algorithm: str = option("ProcgenPPO", "ProcgenPPO, one of RLlib's, or a file in algorithms/")
     experiment: str = option(DEFAULT_EXPERIMENT, "a named experiment, or an experiment file")
-    env: str = option(ENV_NAME, f"the environment: {' or '.join(ENVIRONMENTS)}")
+    env: str = option(ENV_NAME, f"the environment: {' or '.join(STACKED)}")
     env_name: str | None = option(None, "the game, over that of the experiment")
     env_config: dict[str, Any] | None = option(  # noqa: RUF009  (it makes a field)
         None, "what to play (battlesnake_rl.procgen.env_config)"
@@ -79,7 +76,6 @@ class ProcgenLauncher(SageMakerRayLauncher):
       train-procgen --env-name bigfish
       train-procgen -f starter-example --env-name starpilot
       train-procgen --run IMPALA --minutes 5 --rl.training.config.lr 1e-4
-      train-procgen --games all --frames 1000000
     """
 
     hyperparameters_class = ProcgenHyperparameters
@@ -87,7 +83,8 @@ class ProcgenLauncher(SageMakerRayLauncher):
 
     def register_env_creator(self) -> None:
         """Register the environments under the names that the starter kit has for them."""
-        register()
+        for name in STACKED:
+            register_env(name, make_env)
 
     def presets(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The hyperparameters of the experiment; a stop condition that is given replaces all."""
@@ -156,7 +153,6 @@ class ProcgenLauncher(SageMakerRayLauncher):
     def parser(self, prog: str | None) -> Parser:
         """The usual options, and the starter kit's words for two of the hyperparameters."""
         parser = super().parser(prog)
-        add_games_options(parser)
         parser.add_argument(
             *("-f", "--config-file"),
             dest="hyperparameter.experiment",
@@ -188,12 +184,6 @@ def _check_network(values: Mapping[str, Any]) -> None:
             )
 
 
-def register() -> None:
-    """Register the environments with RLlib."""
-    for name, make in ENVIRONMENTS.items():
-        register_env(name, make)
-
-
 def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
     """RLlib's configuration of an algorithm, a network and callbacks on a game.
 
@@ -201,10 +191,9 @@ def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
         ValueError: a name that nobody has, with those there are, or an impossible setting.
     """
     env, model = hyperparameters.env, hyperparameters.custom_model
-    if env not in ENVIRONMENTS:
-        raise ValueError(unknown("env", env, ENVIRONMENTS))
-    env_config = {"frame_stack": 4} if env == STACKED_ENV_NAME else {}
-    env_config |= hyperparameters.env_config or {}
+    if env not in STACKED:
+        raise ValueError(unknown("env", env, STACKED))
+    env_config = {"frame_stack": STACKED[env], **(hyperparameters.env_config or {})}
     if hyperparameters.env_name is not None:
         env_config["env_name"] = hyperparameters.env_name
     algorithm = plugins.find("algorithms", hyperparameters.algorithm, ALGORITHMS)
@@ -232,16 +221,15 @@ def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
     return config
 
 
-def add_games_options(parser: argparse.ArgumentParser) -> None:
-    """The options of many games with one command; see `all_games`."""
-    group = parser.add_argument_group("many games, one after the other")
-    group.add_argument(
-        "--games",
-        help="all, or names with commas between them: each is trained and scored on training "
-        "levels and on all (the experiment is easy-200 unless another is named)",
-    )
-    group.add_argument("--frames", type=int, help="what each training sees; needs --games")
-    group.add_argument("--seeds", type=int, help="trainings of each game (default: 1)")
-    group.add_argument(
-        "--episodes", type=int, help="played on each kind of levels at the end (default: 100)"
-    )
+def parser() -> Parser:
+    """The command's options."""
+    return ProcgenLauncher().parser(PROG)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Train; the exit status is that of `SageMakerRayLauncher.train_main`."""
+    # RLlib makes one more environment for the test, under the same name.
+    warnings.filterwarnings("ignore", message=".*rllib-single-agent-env-v0 already in registry")
+    # The learner in this process works while the runners wait, so that it may use every CPU.
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    return ProcgenLauncher.train_main(argv, prog=PROG)

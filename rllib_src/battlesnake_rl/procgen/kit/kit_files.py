@@ -31,15 +31,15 @@ from torch import Tensor
 PICTURES_AT_ONCE = 1024
 """Where no gradients are needed, models get batches of at most this many."""
 
+_SUBCLASS = (
+    "subclass ray.rllib.algorithms.algorithm.Algorithm, as algorithms/random_agent.py does; for the "
+    "kit's random agents write run: random_agent"
+)
 REMEDIES = {
     "ray.rllib.models.tf": "it is of TensorFlow, for which RLlib has no networks any more: {model}",
     "tensorflow": "it is of TensorFlow, which is not here: {model}",
-    "ray.rllib.agents.trainer": "RLlib has no Trainer any more: subclass "
-    "ray.rllib.algorithms.algorithm.Algorithm, as algorithms/random_agent.py does; for the kit's "
-    "random agents write run: random_agent",
-    "ray.rllib.agents.trainer_template": "RLlib has no build_trainer any more: subclass "
-    "ray.rllib.algorithms.algorithm.Algorithm, as algorithms/random_agent.py does; for the kit's "
-    "random agents write run: random_agent",
+    "ray.rllib.agents.trainer": f"RLlib has no Trainer any more: {_SUBCLASS}",
+    "ray.rllib.agents.trainer_template": f"RLlib has no build_trainer any more: {_SUBCLASS}",
 }
 """Modules that nobody can import any more, and the line to change."""
 
