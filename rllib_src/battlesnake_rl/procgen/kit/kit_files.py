@@ -32,8 +32,8 @@ PICTURES_AT_ONCE = 1024
 """Where no gradients are needed, models get batches of at most this many."""
 
 _SUBCLASS = (
-    "subclass ray.rllib.algorithms.algorithm.Algorithm, as algorithms/random_agent.py does; for the "
-    "kit's random agents write run: random_agent"
+    "subclass ray.rllib.algorithms.algorithm.Algorithm, as algorithms/random_agent.py does; for "
+    "the kit's random agents write run: random_agent"
 )
 REMEDIES = {
     "ray.rllib.models.tf": "it is of TensorFlow, for which RLlib has no networks any more: {model}",
