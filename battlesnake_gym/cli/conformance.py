@@ -37,8 +37,6 @@ from battlesnake_gym.rules import MOVES, Game, RulesError, State
 SORTED_UNSTABLY = 12
 """With more snakes than this the reference may name any of several equally long culprits."""
 
-SHOWN_GAMES = 20
-
 
 class Rules(Protocol):
     """One game in play by one of the two implementations."""
@@ -442,39 +440,26 @@ def _summary_of(name: str, outcomes: list[Agreement]) -> str:
     )
     if refused:
         lines.append(f"{refused.total()} games refused by the engine, replayed in Python instead:")
-        lines += [f"  {count:5} {reason}" for reason, count in refused.most_common(SHOWN_GAMES)]
+        lines += [f"  {count:5} {reason}" for reason, count in refused.most_common()]
     differences = [outcome.difference for outcome in outcomes if outcome.difference]
     lines.append(f"{len(differences)} games differ.")
     if differences:
         lines += ["First difference:", str(differences[0])]
     if len(differences) > 1:
         lines.append("Further games that differ:")
-        lines += [f"  {found.where} at turn {found.turn}" for found in differences[1:SHOWN_GAMES]]
-        more = len(differences) - SHOWN_GAMES
-        lines += [f"  and {more} more"] if more > 0 else []
+        lines += [f"  {found.where} at turn {found.turn}" for found in differences[1:]]
     return "\n".join(lines)
 
 
-def _table(outcomes: list[Agreement]) -> Iterator[str]:
-    """One line a map, one column a ruleset, with sums."""
-    games: Counter[tuple[str, str]] = Counter()
-    transitions: Counter[tuple[str, str]] = Counter()
+def _table(outcomes: list[Agreement]) -> list[str]:
+    """Games and transitions, one line a map and ruleset, and of all."""
+    games, transitions = Counter[str](), Counter[str]()
     for outcome in outcomes:
-        board_map, ruleset = outcome.map or "(no map)", outcome.ruleset
-        for key in ((board_map, ruleset), (board_map, "all"), ("all", ruleset), ("all", "all")):
-            games[key] += 1
-            transitions[key] += outcome.transitions
-    rows = [*sorted({board_map for board_map, _ in games} - {"all"}), "all"]
-    columns = [*sorted({ruleset for _, ruleset in games} - {"all"}), "all"]
-    wide = max(map(len, rows))
-    widths = {column: max(len(column), 10) for column in columns}
-    yield " " * wide + "".join(f"  {column:>{widths[column]}}" for column in columns)
-    for row in rows:
-        cells = {
-            column: f"{games[row, column]}/{transitions[row, column]}" if games[row, column] else ""
-            for column in columns
-        }
-        yield f"{row:<{wide}}" + "".join(f"  {cells[column]:>{widths[column]}}" for column in cells)
+        for played in (f"{outcome.map or '(no map)'}, {outcome.ruleset}", "together"):
+            games[played] += 1
+            transitions[played] += outcome.transitions
+    names = [*sorted(set(games) - {"together"}), "together"]
+    return [f"  {games[name]}/{transitions[name]}  {name}" for name in names]
 
 
 def parser() -> Parser:
