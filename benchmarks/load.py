@@ -1,4 +1,4 @@
-"""What the load tests of the live snake share: recorded games, a network, servers and players."""
+"""What the load tests of the live snake share: recorded games, servers and players."""
 
 from __future__ import annotations
 
@@ -12,21 +12,14 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.policy_file import write_metadata
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
-from battlesnake_gym.see import observations
 
 GAME_ID = "a-game-id-of-its-own"
-CHANNELS, STRIDES, WIDTH = (32, 64, 64), (2, 2, 1), 256
 GIVEN_UP = 10.0
 """Seconds after which an answer is no longer waited for."""
 
@@ -157,47 +150,3 @@ def served(command: list[str]) -> Iterator[int]:
     finally:
         process.terminate()
         process.wait()
-
-
-def random_policy(folder: Path) -> Path:
-    """A network of the shape that training makes by default, with random weights."""
-    from onnx import TensorProto, helper, numpy_helper, save
-
-    encoder = observations.get("planes")
-    channels, height, width = shape = encoder.shape(11, 11)
-    rng = np.random.default_rng(1)
-    nodes = [
-        helper.make_node("Cast", ["observations"], ["x"], to=TensorProto.FLOAT),
-        helper.make_node("Div", ["x", "scale"], ["layer0"]),
-    ]
-    weights: dict[str, NDArray[np.float32]] = {"scale": np.array(255, np.float32)}
-    for i, (count, stride) in enumerate(zip(CHANNELS, STRIDES, strict=True)):
-        weights[f"w{i}"] = rng.normal(0, 0.05, (count, channels, 3, 3)).astype(np.float32)
-        conv = helper.make_node("Conv", [f"layer{i}", f"w{i}"], [f"conv{i}"])
-        for attribute, value in (("strides", [stride] * 2), ("pads", [1] * 4)):
-            conv.attribute.append(helper.make_attribute(attribute, value))
-        nodes += [
-            conv,
-            helper.make_node("Relu", [f"conv{i}"], [f"layer{i + 1}"]),
-        ]
-        channels, height, width = count, (height - 1) // stride + 1, (width - 1) // stride + 1
-    sizes = [channels * height * width, WIDTH, len(MOVES)]
-    weights["dense"] = rng.normal(0, 0.05, sizes[:2]).astype(np.float32)
-    weights["head"] = rng.normal(0, 0.05, sizes[1:]).astype(np.float32)
-    nodes += [
-        helper.make_node("Flatten", [f"layer{len(CHANNELS)}"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "dense"], ["hidden"]),
-        helper.make_node("Relu", ["hidden"], ["features"]),
-        helper.make_node("MatMul", ["features", "head"], ["q_values"]),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "random",
-        [helper.make_tensor_value_info("observations", TensorProto.UINT8, ["batch", *shape])],
-        [helper.make_tensor_value_info("q_values", TensorProto.FLOAT, ["batch", len(MOVES)])],
-        [numpy_helper.from_array(weight, name) for name, weight in weights.items()],
-    )
-    path = folder / "policy.onnx"
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
-    write_metadata(path, {"observation": encoder.to_dict(), "board_sizes": [[11, 11]]})
-    return path

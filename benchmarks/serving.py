@@ -6,7 +6,7 @@
 Plays the boards of games that were played before, every game on a connection of its own, from
 several client processes: an answer, ``--pause`` seconds of waiting for the other snakes, the next
 turn. In the same run a bare Flask route shows what gunicorn, Flask and this machine cost without
-any thinking. Without ``--policy`` a network of the usual shape with random weights is asked.
+any thinking. Without ``--policy`` the one that ships is asked.
 
 ``slow`` counts the moves that took more than 100 ms, ``lost`` those without a valid answer within
 the game's timeout. ``CPU ms`` is what the server spent on each move; unlike the times it hardly
@@ -20,7 +20,6 @@ import asyncio
 import multiprocessing
 import os
 import sys
-import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -30,6 +29,7 @@ from flask import Flask, request
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from battlesnake_server.commands.serve import Gunicorn
+from battlesnake_server.strategies import SHIPPED
 from benchmarks.load import (
     Connection,
     PlayedGame,
@@ -37,7 +37,6 @@ from benchmarks.load import (
     metric,
     play,
     played_games,
-    random_policy,
     served,
 )
 
@@ -54,7 +53,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10, help="for each row (%(default)s)")
     parser.add_argument("--clients", type=int, default=2, help="client processes (%(default)s)")
     parser.add_argument("--timeout", type=int, default=500, help="of the games, ms (%(default)s)")
-    parser.add_argument("--policy", type=Path, help="a policy.onnx for 11x11 boards")
+    parser.add_argument(
+        "--policy", type=Path, default=SHIPPED, help="a policy.onnx for 11x11 boards"
+    )
     parser.add_argument("--snakes", nargs="*", default=["minimax"], help="named snakes to measure")
     parser.add_argument("--bare", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -64,18 +65,16 @@ def main() -> None:
     recorded = played_games(args.timeout)
     print(f"{args.games} games at once, {args.pause * 1000:.0f} ms between an answer and the next")
     print(f"{'':<22}" + "".join(f"{heading:>8}" for heading in HEADINGS) + "    load")
-    with tempfile.TemporaryDirectory() as folder:
-        policy = args.policy or random_policy(Path(folder))
-        serve = [sys.executable, "-m", "battlesnake_gym", "serve"]
-        rows = {
-            "bare Flask route": [sys.executable, "-m", "benchmarks.serving", "--bare"],
-            "policy + heuristics": [*serve, "--policy", str(policy), "--heuristics", "--port"],
-        }
-        rows |= {name: [*serve, "--snake", name, "--port"] for name in args.snakes}
-        for name, command in rows.items():
-            with served(command) as port:
-                row = measure(port, recorded, args)
-            print(f"{name:<22}{row}{os.getloadavg()[0]:8.1f}", flush=True)
+    serve = [sys.executable, "-m", "battlesnake_gym", "serve"]
+    rows = {
+        "bare Flask route": [sys.executable, "-m", "benchmarks.serving", "--bare"],
+        "policy + heuristics": [*serve, "--policy", str(args.policy), "--heuristics", "--port"],
+    }
+    rows |= {name: [*serve, "--snake", name, "--port"] for name in args.snakes}
+    for name, command in rows.items():
+        with served(command) as port:
+            row = measure(port, recorded, args)
+        print(f"{name:<22}{row}{os.getloadavg()[0]:8.1f}", flush=True)
 
 
 def measure(port: int, recorded: list[PlayedGame], args: argparse.Namespace) -> str:
