@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import gzip
-import json
+import itertools
 from typing import Any
 
 import pytest
@@ -17,6 +16,8 @@ from battlesnake_gym.boards.corpses import Corpses
 from battlesnake_gym.rules import Game, Snake, State
 from battlesnake_server.arena.players import LocalPlayer
 from battlesnake_server.arena.referee import ArenaForm, play
+
+RULESETS = ("standard", "wrapped", "constrictor", "royale")
 
 
 def snake(name: str, *body: tuple[int, int], health: int = 90) -> dict[str, Any]:
@@ -110,45 +111,34 @@ class BothForms:
         return official
 
 
-@pytest.mark.parametrize("ruleset", ["standard", "wrapped", "constrictor", "royale"])
-@pytest.mark.parametrize("seed", [3, 4, 5])
-def test_whole_games_look_the_same_in_both_forms(ruleset: str, seed: int) -> None:
+def told_in_both_forms(ruleset: str, seed: int) -> list[list[tuple[Any, Any]]]:
+    """The requests of a game of six, by snake."""
     game, write = Game(ruleset=ruleset, seed=seed, id="g"), BothForms()
     players = [LocalPlayer(snakes.make("hungry", seed + seat), 5.0) for seat in range(6)]
     asyncio.run(play(game, 11, 11, list("abcdef"), players, 80, write=write))
-    listed_dead = 0
-    for told in write.told.values():
-        corpses = Corpses()
-        for official, listing in told:
-            expected, seen = Board.from_api(official), Board.from_api(listing, corpses=corpses)
-            assert [(s.id, s.body, s.health) for s in seen.living] == [
-                (s.id, s.body, s.health) for s in expected.living
-            ]
-            assert len(seen.snakes) == 6
-            listed_dead += len(seen.snakes) - len(seen.living)
-    assert listed_dead > 5
+    return list(write.told.values())
 
 
-def test_the_corpus_is_read_alike_in_both_forms_also_after_a_restart() -> None:
-    """Every request as one of a game, and as the first one after a restart and the second one."""
-    known: dict[tuple[str, int], Corpses] = {}
-    restarted: dict[tuple[str, int], Corpses] = {}
+def test_whole_games_look_the_same_in_both_forms() -> None:
+    """From the first request on, and after a restart: the first request then, and the second."""
     dead = unseen = 0
-    with gzip.open("tests/data/requests.jsonl.gz", "rt") as file:
-        for line in map(json.loads, file):
-            key = line["game"], line["seat"]
-            alive = [snake.id for snake in Board.from_api(line["official"]).living]
-
-            def living(corpses: Corpses, body: Any = line["listing"]) -> list[str]:
-                return [snake.id for snake in Board.from_api(body, corpses=corpses).living]
-
-            assert living(known.setdefault(key, Corpses())) == alive
-            if key in restarted and line["official"]["turn"] > 0:
-                assert living(restarted[key]) == alive, "the second turn after a restart"
-            restarted[key] = Corpses()
-            first = living(restarted[key])
-            assert line["official"]["you"]["id"] in first
-            dead += len(line["listing"]["board"]["snakes"]) - len(alive)
-            unseen += len(set(first) - set(alive))
+    for ruleset, seed in itertools.product(RULESETS, (3, 4, 5)):
+        dead_before = dead
+        for told in told_in_both_forms(ruleset, seed):
+            corpses, restarted, turn = Corpses(), Corpses(), -1
+            for official, listing in told:
+                expected, seen = Board.from_api(official), Board.from_api(listing, corpses=corpses)
+                living = [(s.id, s.body, s.health) for s in expected.living]
+                assert [(s.id, s.body, s.health) for s in seen.living] == living
+                assert len(seen.snakes) == 6
+                dead += len(seen.snakes) - len(seen.living)
+                if 0 <= turn < expected.turn:
+                    second = Board.from_api(listing, corpses=restarted)
+                    assert [(s.id, s.body, s.health) for s in second.living] == living
+                restarted, turn = Corpses(), expected.turn
+                first = {s.id for s in Board.from_api(listing, corpses=restarted).living}
+                assert official["you"]["id"] in first
+                unseen += len(first - {s.id for s in expected.living})
+        assert dead > dead_before + 5
     assert dead > 100
-    assert unseen < 0.5 * dead, "most of the dead are told by the first position alone"
+    assert unseen < 0.5 * dead, "the first position alone shows most of the dead"
