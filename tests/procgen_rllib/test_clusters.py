@@ -1,7 +1,10 @@
-"""The experiments for several machines, rehearsed as SageMaker jobs by the real programs."""
+"""What several machines of Procgen are refused, by the real programs.
+
+The rehearsals that work are on `docs/procgen.md`, whose commands `tests/wheel/test_pages.py` types,
+and in the notebook procgen_2_distributed, which `tests/notebooks/test_notebooks.py` runs.
+"""
 
 import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -28,35 +31,6 @@ def rehearse(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     pytest.importorskip("ray", reason="needs the extra rllib")
     command = (*COMMAND, "sagemaker-local", "train-procgen.py", "--folder", folder)
     return processes.run(*command, *words, cwd=ROOT)
-
-
-def delivered(folder: Path) -> set[str]:
-    with tarfile.open(folder / "model.tar.gz") as archive:
-        return set(archive.getnames())
-
-
-def test_two_equal_machines(tmp_path: Path) -> None:
-    done = rehearse(
-        tmp_path / "job",
-        *("--instances", "2", "--hyperparameters", "experiment=homogeneous-cpu", *SMALL),
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "algo-1 | 1 of 1 other instances are ready" in done.stdout
-    assert "algo-1 | training_iteration=1 " in done.stdout
-    assert "algo-2 | algo-2 ends: training is done" in done.stdout
-    assert "./checkpoint/facts.json" in delivered(tmp_path / "job")
-
-
-def test_one_machine_learns_and_two_play(tmp_path: Path) -> None:
-    done = rehearse(
-        tmp_path / "job",
-        *("--secondary", "2", "--hyperparameters", "experiment=heterogeneous", *SMALL),
-        "rl.training.config.num_gpus_per_learner=0",
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "primary/algo-1 | training_iteration=1 " in done.stdout
-    assert "secondary/algo-2 | secondary/algo-2 ends: training is done" in done.stdout
-    assert "./checkpoint/facts.json" in delivered(tmp_path / "job")
 
 
 def test_gpus_that_the_cluster_does_not_have(tmp_path: Path) -> None:
