@@ -249,7 +249,8 @@ class Course:
 
     def memory(self) -> float:
         """MiB that the processes hold now."""
-        return sum(psutil.Process(pid).memory_info().rss for pid in self._pids) / MEBIBYTE
+        held: int = sum(psutil.Process(pid).memory_info().rss for pid in self._pids)
+        return held / MEBIBYTE
 
     def _cpu_seconds(self) -> float:
         """User and system time of all processes together."""

@@ -167,7 +167,8 @@ def take_network(config: AlgorithmConfig, reference: str) -> None:
     own_files.named(reference, "network")
     file, _, name = reference.rpartition(":")
     path = f"{Path(file).resolve()}:{name}"  # wherever a process of the training stands
-    config.rl_module(model_config=config.model_config | {"network": path})
+    settings: Any = config  # of ours and RLlib's at once
+    settings.rl_module(model_config=settings.model_config | {"network": path})
 
 
 def make_multi_agent_env(env_config: Mapping[str, Any]) -> BattlesnakeMultiAgentEnv:

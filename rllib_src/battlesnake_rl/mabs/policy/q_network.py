@@ -265,7 +265,8 @@ class WithMean(InferenceOnlyAPI):  # type: ignore[misc]
     def played(self: Any) -> nn.Module:
         """What is exported and plays: the mean of the weights, where this module has one."""
         if self.inference_only or not int(self.mean.n_averaged):
-            return self.network
+            network: nn.Module = self.network
+            return network
         mean: nn.Module = self.mean.module
         return mean
 

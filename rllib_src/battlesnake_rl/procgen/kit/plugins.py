@@ -50,7 +50,8 @@ def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> t
     if name in ours:
         return ours[name]
     if kind == "algorithms" and name in ALGORITHMS:
-        return _get_algorithm_class(name)
+        algorithm: type[Any] = _get_algorithm_class(name)
+        return algorithm
     if kind == "preprocessors":
         name = kit_files.preprocessor_file(name, Path.cwd())
     files = {
