@@ -192,7 +192,7 @@ class Advantages(ConnectorV2):  # type: ignore[misc]
     """Adds advantages, value targets and values to a batch.
 
     In the learner's pipeline each part of an episode has got one turn more by now, for the value of
-    what follows it. Those turns have False in the column ``LOSS_MASK``; `PlayedFrames` takes them out.
+    what follows it. Those turns are False in the column ``LOSS_MASK``; `PlayedFrames` drops them.
     """
 
     def __init__(

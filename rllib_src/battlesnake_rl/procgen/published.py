@@ -27,7 +27,7 @@ PROTOCOL = {"distribution_mode": "easy", "num_levels": 200}
 
 
 def score(game: str, levels: str, frames: int, env_config: Mapping[str, Any]) -> float:
-    """The mean normalized score of their trainings on ``train`` or ``test`` levels after ``frames``.
+    """Their trainings' mean normalized score on ``train`` or ``test`` levels after ``frames``.
 
     Between two figures it is interpolated; NaN for another protocol, and before the first and after
     the last figure.

@@ -1,1 +1,1 @@
-"""Examples of callbacks of one's own; `battlesnake_rl.procgen.kit.plugins` finds them by the file's name."""
+"""Examples of callbacks of your own; `kit.plugins` finds them by the file's name."""

@@ -1,1 +1,1 @@
-"""Files of users and of the competition's starter kit: experiments, networks, callbacks and more."""
+"""Files of users and of the competition's starter kit: experiments, networks and callbacks."""

@@ -41,7 +41,7 @@ REMEDIES = {
     "ray.rllib.algorithms.algorithm.Algorithm, as algorithms/random_agent.py does; for the kit's "
     "random agents write run: random_agent",
 }
-"""Modules that nobody can import any more, and the line to change."""
+"""Modules that are gone, and the line to change."""
 
 HERE = {
     "impala_cnn_tf": "write custom_model: impala_cnn, the same network in PyTorch",
@@ -97,7 +97,7 @@ def preprocessor_file(name: str, folder: Path) -> str:
 
 
 class DefaultCallbacks:
-    """Stands in for the class of that name that callbacks were made of."""
+    """Replaces the class of that name that callbacks were made of."""
 
 
 @contextmanager

@@ -40,8 +40,8 @@ BASES: dict[str, tuple[type[Any], ...]] = {
 def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> type[Any]:
     """The class called ``name`` of a ``kind`` of `BASES`: one of ``ours``, RLlib's, or a file's.
 
-    ``name`` is that of a file in the folder ``kind``, or the path of a ``.py``; a preprocessor's may
-    be a key of the kit's ``CUSTOM_PREPROCESSORS`` too. A class of RLlib's of then comes as one of today.
+    ``name`` is that of a file in the folder ``kind``, or the path of a ``.py``; a preprocessor's
+    may be a key of the kit's ``CUSTOM_PREPROCESSORS``. A class of the old RLlib comes adapted.
 
     Raises:
         ValueError: there is none (those there are get named), or its file is not as it must be.

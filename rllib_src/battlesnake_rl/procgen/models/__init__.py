@@ -1,1 +1,1 @@
-"""Examples of networks of one's own; `battlesnake_rl.procgen.kit.plugins` finds them by the file's name."""
+"""Examples of networks of your own; `kit.plugins` finds them by the file's name."""
