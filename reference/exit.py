@@ -49,7 +49,7 @@ which the search has seen the game's end."""
 BATCH = 2048
 """Positions a step of the fit."""
 PAIRS, POSITIONS_IN_MATCH = 40, 100
-"""At most so many pairs of games decide who is champion, at so many positions a move."""
+"""At most this many pairs of games decide the champion, at this many positions a move."""
 
 Floats = NDArray[np.float64]
 Samples = tuple[NDArray[np.int16], NDArray[np.uint8], NDArray[np.float32]]

@@ -166,7 +166,7 @@ def take_network(config: AlgorithmConfig, reference: str) -> None:
         )
     own_files.named(reference, "network")
     file, _, name = reference.rpartition(":")
-    path = f"{Path(file).resolve()}:{name}"  # wherever a process of the training stands
+    path = f"{Path(file).resolve()}:{name}"  # in whatever folder a process of the training runs
     config.rl_module(model_config=config.model_config | {"network": path})
 
 

@@ -172,7 +172,7 @@ class APEX(DQN):
             self._take_fragments(0.0 if due else WAIT_SECONDS)
         if due and self._update():
             self._updates_since_broadcast += 1
-            self._report_updates()  # an iteration may end here, and its counters are to be whole
+            self._report_updates()  # an iteration may end here, with complete counters
         if self._updates_since_broadcast >= self.config.broadcast_interval:
             with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
                 self._broadcast()
@@ -213,13 +213,13 @@ class APEX(DQN):
             self._owe(sum(info["num_agent_steps"] for info in infos))
 
     def _infos(self, ready: list[ray.ObjectRef]) -> list[dict[str, Any]]:
-        """What is told of the fragments that are ``ready``, which go to shards in turn."""
+        """The facts about fragments that are ``ready``, which go to shards in turn."""
         try:
-            told = ray.get(ready)
+            given = ray.get(ready)
         except RayActorError:
-            told = [self._info_or_none(reference) for reference in ready]
+            given = [self._info_or_none(reference) for reference in ready]
         infos = []
-        for reference, info in zip(ready, told, strict=True):
+        for reference, info in zip(ready, given, strict=True):
             request = self._requests.pop(reference)
             self._asked[request.runner] -= 1
             if info is None:

@@ -101,7 +101,7 @@ class BatchedConfig:
             )
 
     def _check_classes(self: Any) -> None:
-        """Classes of somebody's own must go on from ours: the loops between them are ours."""
+        """Your own classes must subclass ours: the loops between them are ours."""
         for name, given, base in (
             ("env_runner_cls", self.env_runner_cls, self.runner_base),
             ("learner_class", self.learner_class, self.learner_base),

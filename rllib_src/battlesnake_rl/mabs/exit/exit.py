@@ -223,7 +223,7 @@ class Runner:
     def elo(
         self, evaluation: Evaluation, positions: int, cpu_seconds: float, seed: int
     ) -> tuple[ladder.Placement, float]:
-        """Where a search with this evaluation stands on the ladder of duels; CPU seconds."""
+        """The place of a search with this evaluation on the ladder of duels; CPU seconds."""
         began = time.process_time()
         placement = ladder.place(
             lambda seed: Search(evaluation=evaluation),
@@ -237,7 +237,7 @@ class Runner:
 
 
 class BrokenOffError(RuntimeError):
-    """An iteration does not come to its end, since the run was told to stop."""
+    """An iteration ends early, since the run was asked to stop."""
 
 
 class EXIT:
@@ -275,7 +275,7 @@ class EXIT:
     # What the launcher calls
 
     def grow(self, runners: int) -> None:
-        """Have so many runners, unless there are more."""
+        """Have this many runners, unless there are more."""
         while len(self._runners) < runners:
             self._runners.append(self._runner.remote())
 
@@ -337,7 +337,7 @@ class EXIT:
 
     def _look(self) -> None:
         if self.told_to_stop():
-            raise BrokenOffError("the run was told to stop")
+            raise BrokenOffError("the run was asked to stop")
 
     def _done(self, references: Sequence[ray.ObjectRef]) -> ray.ObjectRef:
         """The first of them that is done; raises `BrokenOffError` while none is."""

@@ -50,7 +50,7 @@ LOSSES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
 class Rollout:
     """T turns of N games with S seats, in which the learner's snakes made M moves.
 
-    The moves stand in the order of turns, games and seats.
+    The moves are in the order of turns, games and seats.
     """
 
     frames: NDArray[np.uint8]
