@@ -64,8 +64,8 @@ def export(
     checked, and evaluated unless other games are named, on the first of them.
 
     Raises:
-        PolicyError: it is none of these, does not fit the observation, or answers otherwise once it
-            is written; nothing is written then.
+        PolicyError: it is not one of these, does not fit the observation, or answers otherwise
+            once it is written; nothing is written then.
     """
     sizes = _sizes(boards)
     rulesets = [ruleset] if isinstance(ruleset, str) else list(ruleset)
@@ -429,7 +429,7 @@ def _check_by_playing(
             off = float(np.abs(said - wanted).max())
             if off > TOLERANCE * max(1.0, float(np.abs(wanted).max())):
                 raise PolicyError(
-                    f"the file says {off:g} else than what it was made of, in turn {turn} of the "
+                    f"the file differs by {off:g} from what it was made of, in turn {turn} of the "
                     "games that check it; its operators do not survive the export"
                 )
         actions = np.zeros(alive.shape, np.uint8)

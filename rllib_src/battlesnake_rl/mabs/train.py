@@ -85,7 +85,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
         None, "where the snakes begin, [x, y] for each seat; null: where the map puts them"
     )
     food_at: list[list[int]] | None = option(  # noqa: RUF009
-        None, "where food lies at first, with starts; null: where the map puts it"
+        None, "where food is at first, with starts; null: where the map puts it"
     )
     policies: str = option("shared", "shared by all snakes, or one for each (RLLIB_PPO, IMPALA)")
     action_mask: str = option(

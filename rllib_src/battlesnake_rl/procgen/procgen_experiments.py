@@ -29,7 +29,7 @@ STOP = {
 
 
 class ExperimentError(ValueError):
-    """An experiment that is not there, or whose file is not as it must be."""
+    """An experiment that does not exist, or whose file is not valid."""
 
 
 def names() -> list[str]:

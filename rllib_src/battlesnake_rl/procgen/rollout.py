@@ -35,7 +35,7 @@ def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = No
     ``models/``; of the checkpoint's files only the weights are read.
 
     Raises:
-        CheckpointError: there is none, or its weights are more than weights.
+        CheckpointError: there is none, or its weights hold more than numbers.
         ValueError: it names an algorithm or a network that is not here.
     """
     module = _build(checkpoints.read_facts(checkpoint))

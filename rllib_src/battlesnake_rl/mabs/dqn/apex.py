@@ -34,7 +34,7 @@ RUNNERS_A_SHARD = 8
 """A third of the runners at full speed that one shard can store for (`docs/scaling.md`)."""
 
 FRAGMENTS_A_SHARD = 3
-"""The least that a shard shall hold."""
+"""The least that a shard must hold."""
 
 GATHER_SECONDS = 0.05
 """How long fragments are gathered while the learner has nothing to do."""
@@ -59,7 +59,7 @@ class APEXConfig(DQNConfig):
         self.max_requests_in_flight_per_env_runner = 2
         self.num_replay_shards: int | None = None
         self.broadcast_interval = 10
-        # What an iteration costs besides its fragments shall be little beside them.
+        # What an iteration costs besides its fragments should be little beside them.
         self.min_time_s_per_iteration = 2
         # The driver asks failed runners whether they are back; it must not stall for it.
         self.env_runner_health_probe_timeout_s = 1.0

@@ -60,7 +60,7 @@ class BatchedConfig:
     """What runner, learner and module must be; what the loops ask of the module."""
     rllibs: ClassVar[type[AlgorithmConfig]]
     also_honoured: ClassVar[str] = ""
-    """RLlib's configuration that this one is, and what it goes by beside `rllib_settings`."""
+    """RLlib's class that this one extends, and what it honours beside `rllib_settings`."""
 
     def _begin(self: Any) -> None:
         """Our runner, network and defaults."""
@@ -262,7 +262,7 @@ class Batched(Measured):
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """RLlib's state, and what our own loop goes by."""
+        """RLlib's state, and that of our own loop."""
         state: dict[str, Any] = super().get_state(  # type: ignore[misc]
             components, not_components=not_components, **kwargs
         )

@@ -278,7 +278,7 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """RLlib's state, what our own loop goes by, and, if configured, the replay."""
+        """RLlib's state, that of our own loop and, if configured, the replay."""
         state: dict[str, Any] = super().get_state(
             components, not_components=not_components, **kwargs
         )

@@ -125,7 +125,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return {INPUT_ENV_SPACES: pair, INPUT_ENV_SINGLE_SPACES: pair, DEFAULT_MODULE_ID: pair}
 
     def assert_healthy(self) -> None:
-        """Raise AssertionError unless games and network are there."""
+        """Raise AssertionError unless games and network are built."""
         assert self.env is not None
         assert self.module is not None
 
@@ -342,7 +342,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take weights over, unless they are older than those held (0: take them in any case)."""
+        """Take weights over, unless they are older than those held (0: always take them)."""
         if COMPONENT_RL_MODULE in state:
             number = state.get(WEIGHTS_SEQ_NO, 0)
             if number == 0 or number > self._weights_seq_no:

@@ -1,4 +1,4 @@
-"""Distillation: a policy that needs no search learns from one that has it.
+"""Distillation: a policy without a search learns from the search.
 
 The search says in every position what each move is worth, and the policy learns to prefer what it
 prefers (cross-entropy to its values' softmax, in the eight ways of a board). In the first round the
@@ -7,7 +7,7 @@ positions it gets into (DAgger: Ross, Gordon and Bagnell 2011, https://arxiv.org
 
     python -m battlesnake_rl.mabs.exit.distillation --folder distilled --minutes 60
 
-Everything lies in the folder, whole after every round; the same command goes on from it. The newest
+Everything is in the folder, whole after every round; the same command goes on from it. The newest
 policy is ``policy.onnx``.
 """
 
@@ -93,7 +93,7 @@ whole, and batches over which weights are averaged."""
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Positions as the policy sees them, and what the search says of each move.
+    """Positions as the policy sees them, and what the search says about each move.
 
     ``frames`` uint8 [n, C, H, W]; ``worse`` float16 [n, 4]: by how many cells a move is worse than
     the best (0) to the search, up to `WORST`, as which moves count that the action mask forbids.
@@ -177,7 +177,7 @@ def play(
     seed: int,
     bar: tqdm[Any],
 ) -> Labels:
-    """Play until the search has said of ``moves`` positions what each move is worth.
+    """Play until the search has valued each move of ``moves`` positions.
 
     The ``policy`` plays most of the seats where there is one.
     """

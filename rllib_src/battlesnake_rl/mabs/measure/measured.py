@@ -67,7 +67,7 @@ class Measured:
         results |= self.strength.follow(self._weights_to_export, self._player, at_end=True)
 
     def game(self: Any) -> Replay:
-        """A game of what would be exported now, in all seats, to be looked at."""
+        """A game of what would be exported now, in all seats, to look at."""
         seed = (self.config.seed or 0) + self.training_iteration
         values = self._player(self._weights_to_export())
         return shown_game.play(values, self.config.env_config, seed)

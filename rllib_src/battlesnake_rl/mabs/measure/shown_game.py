@@ -1,4 +1,4 @@
-"""A short game of what is trained, to be looked at: a replay, and a film of it."""
+"""A short game of what is trained, to look at: a replay, and a film of it."""
 
 from __future__ import annotations
 

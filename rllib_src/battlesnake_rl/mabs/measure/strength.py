@@ -164,7 +164,7 @@ class Record:
 
     @classmethod
     def of(cls, folder: Path) -> Record:
-        """Of a checkpoint; empty where there is none."""
+        """That of a checkpoint; empty where it has none."""
         path = folder / STRENGTH_FILE
         if not path.is_file():
             return cls()
@@ -282,7 +282,7 @@ def place(
 
     ``around`` is an Elo to begin at (None: in the middle of the ladder). It ends when the Elo is
     known to ± ``interval``, or after ``games`` games (pairs are played to the end), and before it
-    would take more than ``cpu_seconds``, but `PAIRS_AT_ONCE` pairs are played in any case.
+    would take more than ``cpu_seconds``, but `PAIRS_AT_ONCE` pairs are always played.
     ``rules`` are those over the policy (`matches.play`). ``tell`` gets the placement as games end.
     """
     placing = Placing(rungs or quick_rungs(), around)

@@ -68,7 +68,7 @@ def whole(env_config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
-    """What an ``env_config`` says of the games; what it says of the training is checked only.
+    """What an ``env_config`` says about the games; what it says about training is only checked.
 
     Raises ``ValueError`` for an unknown key, a wrong curriculum and wrong opponents.
     """

@@ -98,7 +98,7 @@ class Opponents:
                     self._rivals.seat(int(game), seat, name, int(self._random.integers(2**31)))
 
     def follow(self, infos: Mapping[str, NDArray[Any]]) -> None:
-        """Take in a step of the games: who is out, and, where a game begins, who plays there."""
+        """Take in a step of the games: which snakes are out, and, in new games, who plays."""
         if len(self.names) == 1:
             return
         begun = infos["reset"]

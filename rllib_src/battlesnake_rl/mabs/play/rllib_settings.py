@@ -70,7 +70,7 @@ TUNES = frozenset((STDOUT_FILE, STDERR_FILE, TRIAL_INFO))
 """What Ray Tune notes in the configuration of a trial."""
 
 OURS = {"merge_env_runner_states": False}
-"""What means nothing here and is set otherwise than RLlib has it."""
+"""What means nothing here and is set to another value than RLlib's."""
 
 REMEDIES = {
     "num_atoms": "values are not distributed here",

@@ -77,7 +77,7 @@ def build(
 ) -> nn.Module:
     """The network of these `network_settings`: ``kind``, or your own one.
 
-    Raises ``ValueError`` where there is no such network, or it is none.
+    Raises ``ValueError`` where there is no such class, or it is no network.
     """
     if "network" not in settings:
         return kind(tuple(shape), actions, **settings)

@@ -1,6 +1,6 @@
 """Experiment files of the competition's starter kit, as they are: what their settings mean today.
 
-The kit is of 2020 and its RLlib of then: many settings have other names, and some mean nothing any
+The kit is of 2020, as is its RLlib: many settings have other names now, and some mean nothing any
 more. `translated` does what can be done without a choice of the user's, and lists each change.
 """
 
@@ -36,7 +36,7 @@ MODELS = {"impala_cnn_tf": "impala_cnn", "impala_cnn_torch": "impala_cnn"}
 """Names of the kit's own files, and what does the same here."""
 
 MODEL_KEYS = ("custom_model", "custom_options", "custom_preprocessor")
-"""What there is under ``model``."""
+"""The keys under ``model``."""
 
 OLD = {*RENAMED, *GONE} - {"horizon", "framework"}
 """A file that has one of these under ``config`` is of the kit's time."""

@@ -19,7 +19,7 @@ class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
     """Policy and value on one small trunk; ``conv_filters``: [channels, kernel, stride] each."""
 
     def setup(self) -> None:
-        """Build the network; the spaces and ``self.model_config`` are there."""
+        """Build the network; the spaces and ``self.model_config`` are set."""
         filters = self.model_config.get("conv_filters", [[16, 8, 4], [32, 4, 2], [32, 3, 1]])
         *_, channels = self.observation_space.shape
         layers: list[nn.Module] = []

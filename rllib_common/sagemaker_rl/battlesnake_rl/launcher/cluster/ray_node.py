@@ -102,7 +102,7 @@ class RayNode:
             text=True,
             # Runners import what this process imports, whatever folder the script is in.
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            # A signal to this process's group shall not end the node before the checkpoint.
+            # A signal to this process's group must not end the node before the checkpoint.
             start_new_session=True,
             preexec_fn=_die_with_parent,
         )

@@ -132,7 +132,7 @@ def split(
 ) -> tuple[H, dict[str, Any]]:
     """The dataclass of plain hyperparameters, and the dotted ones without `CONFIG_PREFIX`.
 
-    ``config_fields`` are names in RLlib's configuration that may be meant by an unknown one.
+    ``config_fields`` are names in RLlib's configuration to suggest for an unknown one.
 
     Raises:
         HyperparameterError: an unknown name (the nearest known one is named) or a wrong type.

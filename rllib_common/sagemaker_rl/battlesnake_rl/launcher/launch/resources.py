@@ -1,4 +1,4 @@
-"""Whether there are the CPUs and GPUs that a configuration asks for: Ray would wait for ever."""
+"""Whether the CPUs and GPUs that a configuration asks for exist: Ray would wait for ever."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class TrainingJob(Work):
             return "Training"
         return OUT_OF_TIME if self._out_of_time and self._status == STOPPED else self._status
 
-    # What the service does meanwhile
+    # What the service does in the background
 
     def _run_out_of_time(self) -> None:
         self._say("the job's max_run is over: it is stopped")

@@ -103,7 +103,7 @@ class Instance:
             (config / f"{name}.json").write_text(json.dumps(content, indent=2))
 
     def channel(self, name: str) -> Path:
-        """Where the data of a channel are, once they are there."""
+        """Where a channel's data are put."""
         return self.folder / "input" / "data" / name
 
     def _command(self) -> list[str]:
@@ -391,7 +391,7 @@ def read_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
     {'num_iters': 3, 'rl.training.config.lr': 5e-05}
 
     Raises:
-        HyperparameterError: a word is none of these.
+        HyperparameterError: a word is not one of these.
     """
     values: dict[str, Any] = {}
     for word in words:

@@ -70,7 +70,7 @@ MANIFEST = {
 
 
 class RehearsalSession(Session):  # type: ignore[misc]
-    """A ``sagemaker_session`` whose jobs run here, free of charge.
+    """A ``sagemaker_session`` whose jobs run here and cost nothing.
 
     The account is new in every Python process: it has a role, a training image and the default
     VPC of each new account. What jobs leave on disk is under ``folder``, one folder a job.

@@ -91,7 +91,7 @@ class TuningJob(Work):
         """What ``list_training_jobs_for_hyper_parameter_tuning_job`` answers, the newest first."""
         return [self._summary(job) for job in reversed(self._jobs())]
 
-    # What the service does meanwhile
+    # What the service does in the background
 
     def _run(self) -> None:
         try:
@@ -259,7 +259,7 @@ def _check(request: Mapping[str, Any]) -> None:
 
 
 def _between(one: Mapping[str, str], part: float) -> float:
-    """The number that lies at this part (0 to 1) of a range, by its scale."""
+    """The number at this part (0 to 1) of a range, on its scale."""
     low, high = float(one["MinValue"]), float(one["MaxValue"])
     scale = one.get("ScalingType", "Auto")
     if scale == "Logarithmic":

@@ -103,7 +103,7 @@ class Curves:
             shutil.rmtree(board, ignore_errors=True)
         board.mkdir(exist_ok=True)
         # Files are named by the second; the suffix keeps those of quick restarts apart. Without
-        # tensorboardX's thread: where a disk is full it dies, and who writes waits for ever.
+        # tensorboardX's thread: where a disk is full it dies, and a writer waits for ever.
         self._board = EventsWriter(str(board / "events"), f".{resumed_at}")
         self._intermediate = intermediate and intermediate / board.name
         self._copied = -math.inf

@@ -86,7 +86,7 @@ class RunFile:
 
     @classmethod
     def of(cls, folder: Path) -> RunFile | None:
-        """That of a run; None where there is none, or what is there is none."""
+        """That of a run; None where there is no such file, or it cannot be read."""
         try:
             found = json.loads((folder / RUN_FILE).read_text())
             return cls(**{name: found[name] for name in cls.__slots__ if name in found})

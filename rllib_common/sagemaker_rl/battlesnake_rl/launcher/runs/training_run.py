@@ -105,7 +105,7 @@ class TrainingRun:
     trust: bool = False
     """Whether to read whatever the checkpoint holds, programs too."""
     checkpoint_minutes: float = 1.0
-    """Time between checkpoints; there is one at the end in any case."""
+    """Time between checkpoints; there is always one at the end."""
     conclude: Callable[[Any, dict[str, Any]], None] = lambda algorithm, results: None
     """Called after the last iteration with its results, which it may add to."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class TrainingRun:
     room: Callable[[], int] | None = None
     """How many runners there is room for now, in a cluster to which machines may come."""
     record: Record | None = None
-    """Lets the algorithm play a game, to be looked at; see `run_folder.Games`."""
+    """Lets the algorithm play a game to look at; see `run_folder.Games`."""
     stopped_by: int = 0
     """The signal that ended `train` early, or 0."""
 
