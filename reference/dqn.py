@@ -185,7 +185,7 @@ def transitions(turns: Turns, n: int, gamma: float) -> tuple[Batch, Floats]:
         "next_mask": turns.action_mask[end],
     }
     best = np.where(turns.action_mask[end], turns.q_values[end], -np.inf).max(-1)
-    best[terminated[begin]] = 0.0  # who is out may have no allowed move: -infinity
+    best[terminated[begin]] = 0.0  # a snake that is out may have no allowed move: -infinity
     q_played = turns.q_values[begin][np.arange(len(best)), batch["action"]]
     return batch, np.abs(batch["returns"] + batch["discount"] * best - q_played)
 

@@ -238,7 +238,7 @@ def play(champion: evaluation.Evaluation | None, moves: int, seed: int) -> Games
 def is_no_weaker(
     candidate: evaluation.Evaluation, champion: evaluation.Evaluation | None, seed: int
 ) -> bool:
-    """Let the two play pairs of games until a sequential test knows, or there were enough."""
+    """Let the two play pairs of games until a sequential test decides, or `PAIRS` are played."""
     test, pairs = Sprt(elo0=-30, elo1=10), [0] * 5
     for number in range(PAIRS):
         pairs[play_pair(candidate, champion, (2, 4)[number % 2], seed + number)] += 1
@@ -252,7 +252,7 @@ def play_pair(
 ) -> int:
     """Twice the points of ``one`` in a start that is played twice, with seats exchanged.
 
-    Two of each sit by turns in games of four; the side of the last snake alive wins.
+    In games of four, two of each sit alternately; the side of the last snake alive wins.
     """
     setup, points = Setup(snakes=snakes, opening=4, random_moves=0.0), 0
     for first in (0, 1):

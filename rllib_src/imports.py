@@ -35,8 +35,8 @@ def _what_to_do(error: ImportError) -> str:
     if error.name.partition(".")[0] in OURS:
         remedy = (
             "a job needs our packages beside its script: give the estimator "
-            "**battlesnake_rl.launcher.launch.job_files.cleaned(source_dir='rllib_src', dependencies="
-            "['rllib_common/sagemaker_rl', 'battlesnake_gym', 'heuristics'])"
+            "**battlesnake_rl.launcher.launch.job_files.cleaned(source_dir='rllib_src', "
+            "dependencies=['rllib_common/sagemaker_rl', 'battlesnake_gym', 'heuristics'])"
         )
     else:
         remedy = (

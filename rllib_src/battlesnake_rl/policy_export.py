@@ -1,4 +1,4 @@
-"""From a policy of somebody else's trainer to ``policy.onnx`` and ``policy.json``.
+"""From a policy of another trainer to ``policy.onnx`` and ``policy.json``.
 
 Takes a module of torch, a model of Stable-Baselines3, an `RLModule` or a checkpoint of RLlib's, an
 ONNX file or a session over one. Each is wrapped so that it takes ``observations`` uint8
@@ -30,7 +30,7 @@ from battlesnake_gym.see import observations
 INPUT, OUTPUT = "observations", "q_values"
 
 GAMES, TURNS = 16, 40
-"""What is played to check a policy: so many games at once, for so many turns."""
+"""What is played to check a policy: this many games at once, for this many turns."""
 
 TOLERANCE = 1e-3
 """How far the file's values may be from those of what was given, beside the largest of them."""
@@ -64,8 +64,8 @@ def export(
     checked, and evaluated unless other games are named, on the first of them.
 
     Raises:
-        PolicyError: it is none of these, does not fit the observation, or answers otherwise once it
-            is written; nothing is written then.
+        PolicyError: it is not one of these, does not fit the observation, or answers otherwise
+            once it is written; nothing is written then.
     """
     sizes = _sizes(boards)
     rulesets = [ruleset] if isinstance(ruleset, str) else list(ruleset)
@@ -154,7 +154,7 @@ def _write(
     if hasattr(policy, "get_inputs") and hasattr(policy, "run"):
         policy = getattr(policy, "_model_bytes", None) or getattr(policy, "_model_path", None)
         if policy is None:
-            raise PolicyError("the session does not tell its model; give the path of the ONNX file")
+            raise PolicyError("the session does not name its model; give the path of the ONNX file")
     if isinstance(policy, bytes) or (isinstance(policy, str | Path) and Path(policy).is_file()):
         _rewrite_onnx(policy, scale, path)
         check(None)
@@ -343,7 +343,7 @@ def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Pa
         if isinstance(given_model, bytes):
             model = onnx.load_from_string(given_model)
         else:
-            model = onnx.load(str(given_model))  # with weights that stand in a file beside it
+            model = onnx.load(str(given_model))  # with weights that are in a file beside it
     except Exception as error:  # protobuf's own
         raise PolicyError(f"not an ONNX model: {error}") from error
     graph = model.graph
@@ -429,7 +429,7 @@ def _check_by_playing(
             off = float(np.abs(said - wanted).max())
             if off > TOLERANCE * max(1.0, float(np.abs(wanted).max())):
                 raise PolicyError(
-                    f"the file says {off:g} else than what it was made of, in turn {turn} of the "
+                    f"the file differs by {off:g} from what it was made of, in turn {turn} of the "
                     "games that check it; its operators do not survive the export"
                 )
         actions = np.zeros(alive.shape, np.uint8)

@@ -177,7 +177,7 @@ def test_sigterm_leaves_a_checkpoint_to_resume_from(
 def test_an_iteration_is_broken_off(
     trained: Path, tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job that is told to stop has two minutes, and an iteration may take twenty."""
+    """A job that is asked to stop has two minutes, and an iteration may take twenty."""
     import torch
 
     from battlesnake_rl.mabs.exit.exit import EXIT

@@ -63,8 +63,6 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
     assert sum(counts.values()) == len(vars(plain))
 
 
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -226,7 +226,7 @@ def test_a_worker_that_is_taken_away_leaves_alone(cluster: Cluster) -> None:
     master = everybody[0]
     until(lambda: "nodes=3 cpus=3" in master.log, STARTED, master)
     everybody[1].process.send_signal(signal.SIGTERM)
-    until(lambda: f"{cluster.names[1]} leaves: it was told to stop" in master.log, STARTED, master)
+    until(lambda: f"{cluster.names[1]} leaves: it was asked to stop" in master.log, STARTED, master)
     assert everybody[1].wait(STARTED) == 143, everybody[1].log
     until(lambda: "nodes=2 cpus=2" in master.log, STARTED, master)
     stop([master, everybody[2]])

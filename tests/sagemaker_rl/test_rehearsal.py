@@ -124,7 +124,7 @@ def test_a_job_can_be_stopped(job: Any, session: Any) -> None:
 
 
 def stopped_after(word: str, estimator: Any, session: Any) -> dict[str, Any]:
-    """The description of a job that was told to stop when it had printed a word."""
+    """The description of a job that was asked to stop when it had printed a word."""
     estimator.fit(wait=False)
     name = estimator.latest_training_job.name
     for line in session.sagemaker_client.job(name).log(wait=True):
@@ -255,7 +255,7 @@ def test_a_tuner_without_a_score_fails_and_says_so(tuner: Any) -> None:
     from sagemaker.exceptions import UnexpectedStatusException
 
     one = tuner(hyperparameters={"silent": True}, max_jobs=1)
-    with pytest.raises(UnexpectedStatusException, match="No training job has told 'elo'"):
+    with pytest.raises(UnexpectedStatusException, match="No training job has reported 'elo'"):
         one.fit()
     assert one.describe()["ObjectiveStatusCounters"] == {"Succeeded": 0, "Pending": 0, "Failed": 1}
 

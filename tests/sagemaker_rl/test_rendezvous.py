@@ -242,8 +242,8 @@ def test_a_worker_says_that_it_leaves(meeting: Meeting, names: HostNames) -> Non
     link.send({"ready": True})
     shown: list[str] = []
     master.wait(PATIENCE, shown.append)
-    link.send({"leaving": "it was told to stop"})
-    until(lambda: shown[-1] == "algo-2 leaves: it was told to stop")
+    link.send({"leaving": "it was asked to stop"})
+    until(lambda: shown[-1] == "algo-2 leaves: it was asked to stop")
 
 
 def test_silence_is_a_loss_and_heartbeats_are_not() -> None:

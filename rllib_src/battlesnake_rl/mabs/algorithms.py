@@ -166,7 +166,7 @@ def take_network(config: AlgorithmConfig, reference: str) -> None:
         )
     own_files.named(reference, "network")
     file, _, name = reference.rpartition(":")
-    path = f"{Path(file).resolve()}:{name}"  # wherever a process of the training stands
+    path = f"{Path(file).resolve()}:{name}"  # in whatever folder a process runs
     settings: Any = config  # of ours and RLlib's at once
     settings.rl_module(model_config=settings.model_config | {"network": path})
 

@@ -56,8 +56,8 @@ class Results:
         half = Z95 / (1 + Z95**2 / n) * math.sqrt(p * (1 - p) / n + Z95**2 / (4 * n**2))
         return middle - half, middle + half
 
-    def told(self) -> dict[str, Any]:
-        """For JSON."""
+    def as_json(self) -> dict[str, Any]:
+        """The figures, for ``--json``."""
         low, high = (round(end, 4) for end in self.interval())
         return asdict(self) | {"win_rate": round(self.win_rate, 4), "low": low, "high": high}
 
@@ -99,7 +99,7 @@ def place(
     seed: int,
     rules: Sequence[Node] = (),
 ) -> Placement:
-    """Play about ``games`` duels against the rungs of the ladder that tell the most."""
+    """Play about ``games`` duels against the rungs of the ladder that say the most."""
     with tqdm(total=games, desc="games", unit="game", disable=None) as bar:
 
         def tell(placement: Placement) -> None:
@@ -146,7 +146,7 @@ def main(argv: list[str] | None = None) -> int:
         except ValueError as error:
             options.error(f"--opponents: {error}")
     if arguments.opponents is not None and not opponents:
-        options.error("--opponents names nobody; try --opponents hungry,cautious")
+        options.error("--opponents is empty; try --opponents hungry,cautious")
     try:
         values, env_config = load(arguments.policy)
         rules = own_rules.load(arguments.rules) if arguments.rules else ()
@@ -154,14 +154,14 @@ def main(argv: list[str] | None = None) -> int:
         options.error(str(error))
     if opponents:
         results = play(values, env_config, opponents, arguments.games, arguments.seed, rules)
-        text, told = f"{', '.join(opponents)}: {results}", results.told() | {"opponents": opponents}
-        text = f"{arguments.policy} against {text}"
+        text = f"{arguments.policy} against {', '.join(opponents)}: {results}"
+        figures = results.as_json() | {"opponents": opponents}
     else:
         placement = place(values, env_config, arguments.games, arguments.seed, rules)
-        text, told = strength.rung_table(placement), strength.told(placement)
-    told = {"policy": str(arguments.policy), **told}
+        text, figures = strength.rung_table(placement), strength.as_json(placement)
+    figures = {"policy": str(arguments.policy), **figures}
     if arguments.json:
-        write_json(told)
+        write_json(figures)
     else:
         sys.stdout.write(text + "\n")
     return 0

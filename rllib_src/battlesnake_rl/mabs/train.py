@@ -78,14 +78,14 @@ class BattlesnakeHyperparameters(Hyperparameters):
     frames: int | None = option(None, "how many turns an observation stacks, 1 to 8")
     rewards: str | dict[str, float] | list[Any] = option(  # noqa: RUF009  (it makes a field)
         DEFAULTS["rewards"],
-        "what it is rewarded for: a name or weights (battlesnake_gym.see.rewards), or a list of such, "
-        "one for each seat",
+        "what it is rewarded for: a name or weights (battlesnake_gym.see.rewards), or a list of "
+        "such, one for each seat",
     )
     starts: list[list[int]] | None = option(  # noqa: RUF009
         None, "where the snakes begin, [x, y] for each seat; null: where the map puts them"
     )
     food_at: list[list[int]] | None = option(  # noqa: RUF009
-        None, "where food lies at first, with starts; null: where the map puts it"
+        None, "where food is at first, with starts; null: where the map puts it"
     )
     policies: str = option("shared", "shared by all snakes, or one for each (RLLIB_PPO, IMPALA)")
     action_mask: str = option(
@@ -184,7 +184,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return {} if name is None else experiments.read(name)
 
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
-        """DQN and PPO wait for their runners, so they gain nothing by them; the others use all CPUs."""
+        """DQN and PPO wait for their runners and gain nothing by them; the others use all CPUs."""
         if config.algo_class.__name__ == "EXIT":
             return cpus  # its driver sleeps while they play
         alone = issubclass(config.algo_class, DQN | PPO) and not issubclass(config.algo_class, APEX)
@@ -210,8 +210,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 f"{config.num_env_runners} runners keep a GPU busy that learns {times:.2g} times "
                 "as fast as a CPU; a faster one waits for them, and they for a slower one"
             )
-        told = speed.forecast(config.num_env_runners + 1)
-        return f"to be expected (as docs/costs.md reckons): {told}"
+        return f"expected speed (see docs/costs.md): {speed.forecast(config.num_env_runners + 1)}"
 
     def default_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
         """The experiment, or else algorithm, board and snakes."""
@@ -231,8 +230,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         environment = make_vector(1, config.env_config)
         if config.model_config.get("head_plane") not in (None, head_plane(config.env_config)):
             raise HyperparameterError(
-                "rl.training.config.env_config.observation was given, but the network was told "
-                "of another one; name observations by `observation`"
+                "rl.training.config.env_config.observation differs from what the network was made "
+                "for; name observations by `observation`"
             )
         kind = DuelingQNetwork if issubclass(config.algo_class, DQN) else PolicyNetwork
         shape = environment.single_observation_space.shape
@@ -241,8 +240,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             network = build(kind, shape, len(MOVES), network_settings(config.model_config))
             warm_start.check(network, environment, Path(config.start_from))
         # Frozen policies that cannot play these games are refused here, before anything starts.
-        nobody = PastSelves(lambda weights: weights)
-        Opponents(config.env_config["opponents"], environment, np.random.default_rng(), nobody)
+        none = PastSelves(lambda weights: weights)
+        Opponents(config.env_config["opponents"], environment, np.random.default_rng(), none)
         return {
             "algorithm": config.algo_class.__name__,
             "board size": [config.env_config["width"], config.env_config["height"]],
@@ -266,7 +265,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         return shown_game.film(replay) if filmed else None
 
     def export(self, checkpoint: Path, model_dir: Path) -> Delivered:
-        """Write policy.onnx and policy.json, and tell how strong it is.
+        """Write policy.onnx and policy.json; returns how strong it is.
 
         What EXIT trains is a search's evaluation.
         """
@@ -325,7 +324,7 @@ def _opponents(shares: Mapping[str, float]) -> dict[str, float]:
     """``shares``, whose relative paths may be in the channel `OPPONENTS` of a job.
 
     Raises:
-        HyperparameterError: nobody of the channel sits anywhere.
+        HyperparameterError: no snake of the channel sits anywhere.
     """
     if OPPONENTS not in channel_names():
         return absolute(shares)
@@ -334,10 +333,10 @@ def _opponents(shares: Mapping[str, float]) -> dict[str, float]:
     if not brought:
         there = sorted(path.name for path in folder.iterdir()) if folder else []
         raise HyperparameterError(
-            f"nobody plays who is in the data channel {OPPONENTS!r} ({', '.join(there)}); name "
+            f"no opponent is from the data channel {OPPONENTS!r} ({', '.join(there)}); name "
             'them in the hyperparameter opponents, such as {"policy:model": 0.2, "mine.zip": 0.1}'
         )
-    if folder is None:  # a preflight: nobody is there yet
+    if folder is None:  # a preflight: the channel is not there yet
         return {name: share for name, share in shares.items() if name not in brought}
     return absolute(shares, folder)
 

@@ -36,7 +36,7 @@ _HONOURED: dict[str, tuple[Any, ...]] = {
 
 
 def set_up(config: AlgorithmConfig) -> None:
-    """Let ``config`` test in this way, should it be told an ``evaluation_interval``."""
+    """Let ``config`` test in this way, if it has an ``evaluation_interval``."""
     config.evaluation(
         custom_evaluation_function=on_test_levels, evaluation_config=copy.deepcopy(DEFAULTS)
     )
@@ -44,7 +44,7 @@ def set_up(config: AlgorithmConfig) -> None:
 
 
 def forget_older(*, algorithm: Algorithm, result: dict[str, Any], **kwargs: Any) -> None:
-    """Take out of an iteration's results what RLlib tells once more of the test before it."""
+    """Take out of an iteration's results what RLlib repeats of the test before it."""
     interval = algorithm.config.evaluation_interval
     if interval and result["training_iteration"] % interval:
         result.pop(EVALUATION_RESULTS, None)
@@ -90,9 +90,9 @@ def on_test_levels(algorithm: Algorithm, runners: Any) -> tuple[dict[str, Any], 
     result = score(episodes, games.env_config)
     turns = sum(len(one.actions) for one in episodes)
     result |= {"episode_return_mean": result["reward"], "episode_len_mean": result["length"]}
-    told = MetricsLogger()
-    told.log_dict(result, reduce="mean")
+    logger = MetricsLogger()
+    logger.log_dict(result, reduce="mean")
     algorithm.metrics.aggregate(
-        [told.reduce(compile=False)], key=(EVALUATION_RESULTS, ENV_RUNNER_RESULTS)
+        [logger.reduce(compile=False)], key=(EVALUATION_RESULTS, ENV_RUNNER_RESULTS)
     )
     return result, turns, turns

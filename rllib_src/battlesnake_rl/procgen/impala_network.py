@@ -71,7 +71,7 @@ class ImpalaTrunk(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Features of a batch of pictures; 255 stands for 1."""
+        """Features of a batch of pictures; 255 means 1."""
         device = pictures.device.type
         half = torch.is_autocast_enabled(device)
         scaled = pictures.to(torch.get_autocast_dtype(device) if half else torch.float32) / 255

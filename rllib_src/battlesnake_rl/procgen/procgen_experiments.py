@@ -1,8 +1,8 @@
 """Experiment files as in the competition's starter kit, read into hyperparameters.
 
 A file holds one experiment: its name, and under it ``env``, ``run``, ``stop`` and ``config``. What
-stands in ``config`` are RLlib's settings, with ``env_config``, ``model`` and ``callbacks`` among
-them. The kit's own files are read as they are (`starter_kit`), and each change is told.
+is in ``config`` are RLlib's settings, with ``env_config``, ``model`` and ``callbacks`` among
+them. The kit's own files are read as they are (`starter_kit`), and each change is shown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STOP = {
 
 
 class ExperimentError(ValueError):
-    """An experiment that is not there, or whose file is not as it must be."""
+    """An experiment that does not exist, or whose file is not valid."""
 
 
 def names() -> list[str]:
@@ -73,7 +73,7 @@ def _named(experiment: str) -> Path:
 def _faults(body: Any) -> list[str]:
     """Everything that is wrong with an experiment, so that one edit sets it right."""
     if not isinstance(body, dict):
-        return ["under the name must stand env, run, stop and config"]
+        return ["the name must hold env, run, stop and config"]
     faults: list[str] = []
     strange = [key for key in body if key not in ("env", "run", "stop", "config")]
     faults += [f"{key}: unknown; there are env, run, stop and config" for key in strange]

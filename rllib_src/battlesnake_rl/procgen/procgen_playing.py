@@ -47,7 +47,7 @@ def play(
     """Play ``episodes`` to their ends, or, where that is 0, ``steps`` turns; the finished ones.
 
     The games share the episodes evenly from the start: taking those that end first would favour
-    short ones. A bar tells of the progress on a terminal, unless it is not to ``show``.
+    short ones. A bar shows the progress on a terminal, unless ``show`` is False.
     """
     observations, infos = games.reset(seed=seed)
     quota = [

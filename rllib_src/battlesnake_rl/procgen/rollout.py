@@ -35,17 +35,17 @@ FORMATS: dict[str, dict[str, Any]] = {
 """Of videos, with imageio's options for each."""
 
 MODULE = Path("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
-"""Where the network stands in a checkpoint."""
+"""Where the network is in a checkpoint."""
 
 
 def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = None) -> Act:
     """The agent of a checkpoint; it draws its actions unless ``greedy``.
 
-    Its network is built here, from the checkpoint's facts and, where it is one's own, the file in
+    Its network is built here, from the checkpoint's facts and, where it is your own, the file in
     ``models/``; of the checkpoint's files only the weights are read.
 
     Raises:
-        CheckpointError: there is none, or its weights are more than weights.
+        CheckpointError: there is none, or its weights hold more than numbers.
         ValueError: it names an algorithm or a network that is not here.
     """
     module = _build(checkpoints.read_facts(checkpoint))
@@ -157,7 +157,7 @@ def parser() -> Parser:
         choices=list(LEVELS),
         default=["training"],
         help="play on these levels, each in turn; of two or more the differences to the first are "
-        "told: the generalization gap",
+        "shown: the generalization gap",
     )
     parser.add_argument("--greedy", action="store_true", help="always the likeliest action")
     parser.add_argument("--num-envs", type=int, default=16, help="games at once")

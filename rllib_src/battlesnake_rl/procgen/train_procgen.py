@@ -115,7 +115,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
         """None where there are few CPUs: sampling and learning in turn, both use all of them.
 
-        Of games that are to be shared each runner gets as many, so that some CPUs may be left.
+        The games are shared evenly among the runners, so that some CPUs may be left.
         """
         if cpus <= 4:
             return 0
@@ -188,7 +188,7 @@ def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
     """RLlib's configuration of an algorithm, a network and callbacks on a game.
 
     Raises:
-        ValueError: a name that nobody has, with those there are, or an impossible setting.
+        ValueError: an unknown name, with those there are, or an impossible setting.
     """
     env, model = hyperparameters.env, hyperparameters.custom_model
     if env not in STACKED:

@@ -11,7 +11,7 @@ if sys.version_info < (3, 11):  # noqa: UP036  (this is where an old one is noti
     )
 
 # Before torch and Ray are imported. Threads that wait for each other by spinning stall as soon as
-# somebody else needs a core, so there is one a process unless the user says otherwise.
+# another process needs a core, so each process has one thread unless the user says otherwise.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

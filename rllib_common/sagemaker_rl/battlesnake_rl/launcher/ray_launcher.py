@@ -97,7 +97,7 @@ class TrainingHyperparameters:
 
 @dataclass(frozen=True)
 class Hyperparameters(ClusterHyperparameters, TrainingHyperparameters):
-    """What every experiment may be told; subclass to add to it."""
+    """The hyperparameters of every experiment; subclass to add to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,13 @@ class Delivered:
     next: str
 
 
-def tell(result: str, delivered: Delivered, folder: Path) -> None:
+def report(result: str, delivered: Delivered, folder: Path) -> None:
     """Write the report into ``folder``, the run's, and end with five lines."""
-    report = _write_report(folder)
+    page = _write_report(folder)
     say(f"result: {result}")
     say(f"strength: {delivered.strength}")
     say(f"model: {delivered.model}")
-    say(f"report: {report}")
+    say(f"report: {page}")
     say(f"next: {delivered.next}")
 
 
@@ -150,7 +150,7 @@ class SageMakerRayLauncher:
     csv_columns: ClassVar[Mapping[str, str]] = CSV_COLUMNS
     named_curves: ClassVar[Mapping[str, str]] = NAMED_CURVES
     channels: ClassVar[tuple[str, ...]] = ()
-    """The data channels of a job that the experiment reads (`battlesnake_rl.launcher.launch.job`)."""
+    """The data channels of a job that the experiment reads (`launch/job.py`)."""
 
     # What an experiment says of itself
 
@@ -201,7 +201,7 @@ class SageMakerRayLauncher:
         """
 
     def announce(self, config: AlgorithmConfig) -> str:
-        """What is told in one line before training begins, with the runners counted; or ""."""
+        """One line to print before training begins, with the runners counted; or ""."""
         return ""
 
     def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class SageMakerRayLauncher:
     def export(self, checkpoint: Path, model_dir: Path) -> Delivered:
         """Turn the last checkpoint into what the job delivers; also where it was stopped.
 
-        Returns what is told of it at the end.
+        Returns what the last lines say of it.
         """
         return Delivered(
             strength="not measured; the curves are in progress.csv",
@@ -242,7 +242,7 @@ class SageMakerRayLauncher:
 
     @classmethod
     def train_main(cls, argv: list[str] | None = None, prog: str | None = None) -> int:
-        """Train as told by ``argv`` and the environment; returns the exit status.
+        """Train as ``argv`` and the environment say; returns the exit status.
 
         0: trained to the end. 1: the cluster did not form, or broke. 2: refused, with the reason
         on stderr, before any work. 143 or 130: stopped by SIGTERM or Ctrl-C after writing a
@@ -327,7 +327,7 @@ class SageMakerRayLauncher:
             "--trust",
             action="store_true",
             help="resume even from a checkpoint that holds more than numbers: reading it may run a "
-            "program of whoever made it",
+            "program of the person who made it",
         )
         parser.add_argument(
             "--check",
@@ -388,7 +388,7 @@ class SageMakerRayLauncher:
         return config
 
     def _check_instances(self, config: AlgorithmConfig, plain: Any) -> None:
-        """Refuse, and tell, what can be known of a job by the names of its instance types."""
+        """Refuse, or report, what the names of a job's instance types show."""
         groups = instance_groups(os.environ)
         cpus = 0
         for group in groups:
@@ -514,11 +514,12 @@ class SageMakerRayLauncher:
             deliver(run.checkpoint, run.job.model_dir, run.facts)
         run.note(STOPPED if run.stopped_by else DONE)
         again = f"stopped; the same command resumes from {run.checkpoint}: "
-        result = (again if run.stopped_by else "done: ") + run.told()
+        result = (again if run.stopped_by else "done: ") + run.progress()
         if run.job.in_sagemaker:
-            fetch = f"battlesnake_rl.launcher.launch.job_files.fetch(estimator, Path('runs/{run.job.name}'))"
-            delivered = replace(delivered, next=f"{fetch} brings all of it to your machine")
-        tell(result, delivered, run.job.output_dir)
+            fetch = f"fetch(estimator, Path('runs/{run.job.name}'))"
+            where = "battlesnake_rl.launcher.launch.job_files"
+            delivered = replace(delivered, next=f"{where}.{fetch} brings all of it to your machine")
+        report(result, delivered, run.job.output_dir)
 
 
 def _config_fields() -> list[str]:

@@ -34,7 +34,7 @@ RUNNERS_A_SHARD = 8
 """A third of the runners at full speed that one shard can store for (`docs/scaling.md`)."""
 
 FRAGMENTS_A_SHARD = 3
-"""The least that a shard shall hold."""
+"""The least that a shard must hold."""
 
 GATHER_SECONDS = 0.05
 """How long fragments are gathered while the learner has nothing to do."""
@@ -59,7 +59,7 @@ class APEXConfig(DQNConfig):
         self.max_requests_in_flight_per_env_runner = 2
         self.num_replay_shards: int | None = None
         self.broadcast_interval = 10
-        # What an iteration costs besides its fragments shall be little beside them.
+        # What an iteration costs besides its fragments should be little beside them.
         self.min_time_s_per_iteration = 2
         # The driver asks failed runners whether they are back; it must not stall for it.
         self.env_runner_health_probe_timeout_s = 1.0
@@ -172,7 +172,7 @@ class APEX(DQN):
             self._take_fragments(0.0 if due else WAIT_SECONDS)
         if due and self._update():
             self._updates_since_broadcast += 1
-            self._report_updates()  # an iteration may end here, and its counters are to be whole
+            self._report_updates()  # an iteration may end here, with complete counters
         if self._updates_since_broadcast >= self.config.broadcast_interval:
             with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
                 self._broadcast()
@@ -213,13 +213,13 @@ class APEX(DQN):
             self._owe(sum(info["num_agent_steps"] for info in infos))
 
     def _infos(self, ready: list[ray.ObjectRef]) -> list[dict[str, Any]]:
-        """What is told of the fragments that are ``ready``, which go to shards in turn."""
+        """The facts about fragments that are ``ready``, which go to shards in turn."""
         try:
-            told = ray.get(ready)
+            given = ray.get(ready)
         except RayActorError:
-            told = [self._info_or_none(reference) for reference in ready]
+            given = [self._info_or_none(reference) for reference in ready]
         infos = []
-        for reference, info in zip(ready, told, strict=True):
+        for reference, info in zip(ready, given, strict=True):
             request = self._requests.pop(reference)
             self._asked[request.runner] -= 1
             if info is None:

@@ -60,7 +60,7 @@ class BatchedConfig:
     """What runner, learner and module must be; what the loops ask of the module."""
     rllibs: ClassVar[type[AlgorithmConfig]]
     also_honoured: ClassVar[str] = ""
-    """RLlib's configuration that this one is, and what it goes by beside `rllib_settings`."""
+    """RLlib's class that this one extends, and what it honours beside `rllib_settings`."""
 
     def _begin(self: Any) -> None:
         """Our runner, network and defaults."""
@@ -101,7 +101,7 @@ class BatchedConfig:
             )
 
     def _check_classes(self: Any) -> None:
-        """Classes of somebody's own must go on from ours: the loops between them are ours."""
+        """Your own classes must subclass ours: the loops between them are ours."""
         for name, given, base in (
             ("env_runner_cls", self.env_runner_cls, self.runner_base),
             ("learner_class", self.learner_class, self.learner_base),
@@ -262,7 +262,7 @@ class Batched(Measured):
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """RLlib's state, and what our own loop goes by."""
+        """RLlib's state, and that of our own loop."""
         state: dict[str, Any] = super().get_state(  # type: ignore[misc]
             components, not_components=not_components, **kwargs
         )

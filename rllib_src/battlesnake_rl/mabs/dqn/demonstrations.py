@@ -1,4 +1,4 @@
-"""Games of the search to learn from: what it did stands in a replay of its own (DQfD).
+"""Games of the search to learn from: its moves are in a replay of their own (DQfD).
 
 Hester et al. 2017, and for Ape-X Pohlen et al. 2018: a part of every batch are an expert's moves,
 and a margin loss asks that no other move seems better than the one it made.
@@ -30,8 +30,9 @@ class Demonstrations:
 
     ``moves`` of the search in all (0: none), with ``positions`` positions a move, make up ``share``
     of each batch; or, instead of the search's, the winners' of the recorded games in the folder
-    ``games`` (`battlesnake_rl.mabs.dqn.recorded`). The move that was made has to be better than all others by
-    ``margin`` (in learned rewards); ``weight`` is what this counts beside the loss of the values.
+    ``games`` (`battlesnake_rl.mabs.dqn.recorded`). The move that was made has to be better than all
+    others by ``margin`` (in learned rewards); ``weight`` is what this counts beside the loss of the
+    values.
     """
 
     games: str | None = None
@@ -76,7 +77,7 @@ def play(
     reward_scale: float,
     seed: int,
 ) -> ReplayBuffer:
-    """Games of the search against itself, until it has made so many moves; all in a replay."""
+    """Games of the search against itself, until it has made ``moves``; all in a replay."""
     vector = make_vector(GAMES, env_config)
     searches = Rivals(vector)
     for game in range(GAMES):

@@ -52,7 +52,8 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
     ``(base, exponent)``, gives each game a fixed epsilon instead of the schedule ``epsilon``;
     ``reward_scale`` multiplies the rewards that are learned from (not those reported), so that TD
     errors stay below 1: above, the Huber loss learns the median, which ignores rare deaths;
-    ``demonstrations`` are the search's, or others', games to learn from (`battlesnake_rl.mabs.dqn.demonstrations`).
+    ``demonstrations`` are the search's, or others', games to learn from
+    (`battlesnake_rl.mabs.dqn.demonstrations`).
     """
 
     runner_base = BatchedEnvRunner
@@ -85,7 +86,7 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
         self.demonstrations: dict[str, Any] = asdict(Demonstrations())
         self.replay_buffer_config = {
             "no_local_replay_buffer": True,
-            # RLlib's validation asks for a type; the replay is always `battlesnake_rl.mabs.dqn.replay_buffer.ReplayBuffer`.
+            # RLlib's validation asks for a type; the replay is always our `ReplayBuffer`.
             "type": "Replay",
             "capacity": 200_000,
             "alpha": 0.6,
@@ -148,7 +149,7 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
             )
 
     def replay_arguments(self) -> dict[str, Any]:
-        """The arguments of each `ReplayBuffer` that stand in ``replay_buffer_config``."""
+        """The arguments of each `ReplayBuffer` that are in ``replay_buffer_config``."""
         return {key: self.replay_buffer_config[key] for key in ("capacity", "alpha", "beta")}
 
 
@@ -249,14 +250,14 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
         order = _dealt(len(batch.rows), max(self.config.num_learners, 1))
         dealt = {name: column[order] for name, column in columns.items()}
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
-            told = self.learner_group.update(
+            per_learner = self.learner_group.update(
                 batch=MultiAgentBatch(
                     {DEFAULT_MODULE_ID: SampleBatch(dealt)}, env_steps=len(batch.rows)
                 ),
                 timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled},
             )
         td_errors = np.empty(len(batch.rows), dtype=np.float32)
-        td_errors[order] = np.concatenate(list(told))
+        td_errors[order] = np.concatenate(list(per_learner))
         return td_errors[:own]
 
     def step(self) -> dict[str, Any]:
@@ -277,7 +278,7 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """RLlib's state, what our own loop goes by, and, if configured, the replay."""
+        """RLlib's state, that of our own loop and, if configured, the replay."""
         state: dict[str, Any] = super().get_state(
             components, not_components=not_components, **kwargs
         )

@@ -64,7 +64,7 @@ def margin_loss(q_values: Tensor, actions: Tensor, demonstrated: Tensor, margin:
 class QuietLearner:
     """Goes before a torch learner of RLlib's of one module: our optimizer, and little said.
 
-    Logging and reducing what there is to say of every update took a thirtieth of it, so it is kept
+    Logging and reducing the results of every update took a thirtieth of it, so it is kept
     until `report`.
     """
 
@@ -130,7 +130,7 @@ class QuietLearner:
 
 
 class SnakeDQNLearner(QuietLearner, DQNTorchLearner):  # type: ignore[misc]
-    """RLlib's learner of one module, which keeps what there is to say of its updates to itself.
+    """RLlib's learner of one module, which keeps the results of its updates to itself.
 
     `update` returns TD errors and nothing else, and `report` what RLlib's own `update` would, of
     many updates at once.

@@ -1,9 +1,9 @@
 """Prioritized replay of compact transitions, in numpy alone.
 
 A runner delivers a `Fragment`: rows of uint8 frames, each stored once. A row may also be the start
-of a transition, which then points at a later row of the same fragment as its next state. `ReplayBuffer`
-is a ring of such rows with a sum tree over their priorities. This module imports neither torch nor
-RLlib, so that a replay can live in a small process of its own.
+of a transition, which then points at a later row of the same fragment as its next state.
+`ReplayBuffer` is a ring of such rows with a sum tree over their priorities. This module imports
+neither torch nor RLlib, so that a replay can live in a small process of its own.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self._random = np.random.default_rng(self._seed)
         self._past_selves = PastSelves(self._player)
         self._callbacks = Callbacks(self.config)
-        # A local runner beside remote ones only holds the weights, unless told otherwise.
+        # A local runner beside remote ones only holds the weights, unless configured otherwise.
         if (
             self.worker_index > 0
             or self.config.create_env_on_local_worker
@@ -99,8 +99,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         shares = self.config.env_config.get("opponents", {})
         self._opponents = Opponents(shares, self.env, self._random, self._past_selves)
         self._needs_reset = True
-        told = self._callbacks.wanted(CREATED, START, STEP, END)
-        self._episodes = Episodes(self, self._callbacks) if told else None
+        wanted = self._callbacks.wanted(CREATED, START, STEP, END)
+        self._episodes = Episodes(self, self._callbacks) if wanted else None
         self._callbacks.call(
             ENVIRONMENT_CREATED,
             env_runner=self,
@@ -125,7 +125,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return {INPUT_ENV_SPACES: pair, INPUT_ENV_SINGLE_SPACES: pair, DEFAULT_MODULE_ID: pair}
 
     def assert_healthy(self) -> None:
-        """Raise AssertionError unless games and network are there."""
+        """Raise AssertionError unless games and network are built."""
         assert self.env is not None
         assert self.module is not None
 
@@ -147,8 +147,9 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     ) -> list[Fragment]:
         """Play a fragment, ``num_timesteps`` turns, or ``num_episodes`` new games to their end.
 
-        Of games, each board plays its share, so that short ones do not count for more; metrics tell
-        of these games alone. Without ``explore`` (default: the configuration's) moves are greedy.
+        Of games, each board plays its share, so that short ones do not count for more; metrics
+        are of these games alone. Without ``explore`` (default: the configuration's), moves are
+        greedy.
         """
         if self._curriculum_side() != self._side:
             self.make_env()
@@ -194,8 +195,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
     def _reset(self) -> None:
         assert self.env is not None
         observations, infos = self.env.reset(seed=int(self._random.integers(1, 2**31)))
-        nobody = np.zeros(infos["alive"].shape, dtype=np.bool_)
-        self._position = observations, infos["action_mask"], infos["alive"], nobody
+        none = np.zeros(infos["alive"].shape, dtype=np.bool_)
+        self._position = observations, infos["action_mask"], infos["alive"], none
         self._statistics.start()
         self._opponents.sit_down(infos["reset"])
         if self._episodes is not None:
@@ -341,7 +342,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take weights over, unless they are older than those held (0: take them in any case)."""
+        """Take weights over, unless they are older than those held (0: always take them)."""
         if COMPONENT_RL_MODULE in state:
             number = state.get(WEIGHTS_SEQ_NO, 0)
             if number == 0 or number > self._weights_seq_no:

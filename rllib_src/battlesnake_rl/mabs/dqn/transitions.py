@@ -78,7 +78,7 @@ def n_step_returns(
 
 
 def build_fragment(turns: Turns, *, n_step: int, gamma: float) -> Fragment:
-    """Pack a block of turns: each frame that a transition begins or ends with stands in it once."""
+    """Pack a block of turns: it has each frame that a transition begins or ends with once."""
     returns, steps, terminateds = n_step_returns(turns, n_step, gamma)
     start = np.nonzero(turns.acted)
     end = (start[0] + steps[start], start[1], start[2])

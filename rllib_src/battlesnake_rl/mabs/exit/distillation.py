@@ -1,13 +1,13 @@
-"""Distillation: a policy that needs no search learns from one that has it.
+"""Distillation: a policy without a search learns from the search.
 
 The search says in every position what each move is worth, and the policy learns to prefer what it
 prefers (cross-entropy to its values' softmax, in the eight ways of a board). In the first round the
-search itself plays; in later ones mostly the policy, so that it is told what to do where it gets
-itself into (DAgger: Ross, Gordon and Bagnell 2011, https://arxiv.org/abs/1011.0686).
+search itself plays; in later ones mostly the policy, so that it learns what to do in the
+positions it gets into (DAgger: Ross, Gordon and Bagnell 2011, https://arxiv.org/abs/1011.0686).
 
     python -m battlesnake_rl.mabs.exit.distillation --folder distilled --minutes 60
 
-Everything lies in the folder, whole after every round; the same command goes on from it. The newest
+Everything is in the folder, whole after every round; the same command goes on from it. The newest
 policy is ``policy.onnx``.
 """
 
@@ -84,7 +84,7 @@ WORST = 60.0
 """No move counts as worse than the best by more cells."""
 
 LOSSES, HELD_OUT = 500, 2000
-"""Batches whose mean loss is told; positions of each size that are only looked at."""
+"""Batches whose mean loss is reported; positions of each size that are not learned from."""
 
 BATCH, RATE, WEIGHT_DECAY, WARM_UP, MEAN_OF = 256, 1e-3, 1e-3, 200, 500
 """Of the fit: boards a batch, Adam's rate at first, decoupled decay, batches until the rate is
@@ -93,7 +93,7 @@ whole, and batches over which weights are averaged."""
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Positions as the policy sees them, and what the search says of each move.
+    """Positions as the policy sees them, and what the search says about each move.
 
     ``frames`` uint8 [n, C, H, W]; ``worse`` float16 [n, 4]: by how many cells a move is worse than
     the best (0) to the search, up to `WORST`, as which moves count that the action mask forbids.
@@ -177,7 +177,7 @@ def play(
     seed: int,
     bar: tqdm[Any],
 ) -> Labels:
-    """Play until the search has said of ``moves`` positions what each move is worth.
+    """Play until the search has valued each move of ``moves`` positions.
 
     The ``policy`` plays most of the seats where there is one.
     """
@@ -334,7 +334,7 @@ class DistillationRun:
             self.learner.restore(torch.load(folder / "network.pt", weights_only=True))
 
     def round(self, moves: int, positions: int, fit_minutes: float) -> dict[str, Any]:
-        """Play, ask, learn, save; what there is to tell of it."""
+        """Play, ask, learn, save; returns the figures of the round."""
         began, number = time.process_time(), self.progress.rounds
         policy = values_of(self.learner.mean) if number else None
         for index, (share, setup) in enumerate(MIX):
@@ -348,7 +348,7 @@ class DistillationRun:
                 play(setup, count, positions, policy, seed, bar).save(path)
         played = time.process_time() - began
         labels = [Labels.load(path) for path in sorted(self.folder.glob("labels-*.npz"))]
-        told = self.learner.fit(labels, 60 * fit_minutes)
+        losses = self.learner.fit(labels, 60 * fit_minutes)
         self.progress.rounds += 1
         self.progress.moves = sum(len(part.worse) for part in labels)
         self.progress.cpu_seconds += time.process_time() - began
@@ -358,7 +358,7 @@ class DistillationRun:
             "cpu_seconds": round(self.progress.cpu_seconds),
             "playing": round(played),
             "positions": self.progress.moves,
-            **{name: round(value, 4) for name, value in told.items()},
+            **{name: round(value, 4) for name, value in losses.items()},
         }
 
     def _save(self) -> None:

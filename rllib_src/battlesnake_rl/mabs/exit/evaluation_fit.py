@@ -100,7 +100,7 @@ def chances(values: NDArray[np.int32], living: NDArray[np.uint8], points: Floats
         chance = np.zeros(len(value))
         for low, high, expected in DECIDED:
             decided = (value >= low / LOGIT) & (value < high / LOGIT)
-            # a little of what is to be expected, so that a few games decide nothing
+            # a little of what is expected, so that a few games decide nothing
             chance[decided] = (won[decided].sum() + 5 * expected) / (decided.sum() + 5)
         open_ = np.abs(value) < ESTIMATE / LOGIT
         slope, bias = _logistic(value[open_], won[open_])
@@ -126,9 +126,9 @@ def labelled(games: GamesRows, trace: float = LAMBDA) -> Samples:
     """Samples of all searched rows, labelled by TD(lambda).
 
     The rows must be of players whose values mean the same, and of many games, since `chances` are
-    told by the games. The label of a position is the points to come: the search's own value there,
-    mixed with the label of the same snake's next position. A move made at random breaks the chain,
-    since what follows is not what the search meant.
+    counted from the games. The label of a position is the points to come: the search's own value
+    there, mixed with the label of the same snake's next position. A move made at random breaks the
+    chain, since what follows is not what the search meant.
     """
     rows = games.rows
     searched = rows["kind"] != AT_RANDOM

@@ -223,7 +223,7 @@ class Runner:
     def elo(
         self, evaluation: Evaluation, positions: int, cpu_seconds: float, seed: int
     ) -> tuple[ladder.Placement, float]:
-        """Where a search with this evaluation stands on the ladder of duels; CPU seconds."""
+        """The place of a search with this evaluation on the ladder of duels; CPU seconds."""
         began = time.process_time()
         placement = ladder.place(
             lambda seed: Search(evaluation=evaluation),
@@ -237,7 +237,7 @@ class Runner:
 
 
 class BrokenOffError(RuntimeError):
-    """An iteration does not come to its end, since the run was told to stop."""
+    """An iteration ends early, since the run was asked to stop."""
 
 
 class EXIT:
@@ -275,7 +275,7 @@ class EXIT:
     # What the launcher calls
 
     def grow(self, runners: int) -> None:
-        """Have so many runners, unless there are more."""
+        """Have this many runners, unless there are more."""
         while len(self._runners) < runners:
             self._runners.append(self._runner.remote())
 
@@ -324,7 +324,7 @@ class EXIT:
             raise
 
     def _facts(self) -> dict[str, Any]:
-        """What the file of a network says of it."""
+        """What a network's file says about it."""
         return {
             "trained_for": trained_for(),
             "command": "train --algorithm EXIT",
@@ -337,7 +337,7 @@ class EXIT:
 
     def _look(self) -> None:
         if self.told_to_stop():
-            raise BrokenOffError("the run was told to stop")
+            raise BrokenOffError("the run was asked to stop")
 
     def _done(self, references: Sequence[ray.ObjectRef]) -> ray.ObjectRef:
         """The first of them that is done; raises `BrokenOffError` while none is."""
@@ -353,7 +353,7 @@ class EXIT:
         results |= self.strength.results()
 
     def game(self) -> Replay:
-        """A duel of the champion (or the hand-set weights) against itself, to be looked at."""
+        """A duel of the champion (or the hand-set weights) against itself, to look at."""
         return shown_game.duel(self.champion, 1 + self.training_iteration)
 
     def save_to_path(self, path: str) -> None:
@@ -453,14 +453,14 @@ class EXIT:
             if sprt.decide(pairs) is not None:
                 break
         outcomes.close()
-        # Undecided, the better one has it: there is no reason to stay with the other.
+        # Undecided, the better one is promoted: there is no reason to keep the other.
         seen, verdict = estimate(pairs), sprt.decide(pairs)
         promoted = verdict == "H1" or (verdict is None and seen.elo > (sprt.elo0 + sprt.elo1) / 2)
         score = seen.score if seen.pairs else math.nan
         return {"pairs": seen.pairs, "score": score, "promoted": int(promoted or not seen.pairs)}
 
     def _outcomes(self, one: SearchPlayer, other: SearchPlayer) -> Any:
-        """Outcomes of pairs in their order, duels and games of four by turns."""
+        """Outcomes of pairs in their order, duels and games of four alternately."""
         references: list[ray.ObjectRef] = []
         base = 900_000_000 + 1000 * self.progress.rounds
         for index in range(self.settings.match_pairs):

@@ -128,7 +128,7 @@ def play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) ->
 
 
 def trained_for() -> dict[str, Any]:
-    """What a network's file says of `MIX`; the map of royale has the hazards of its ruleset."""
+    """What a network's file says about `MIX`; the map of royale has the hazards of its ruleset."""
     rulesets = sorted({setup.ruleset for _, setup in MIX})
     return {
         "rulesets": rulesets,

@@ -13,8 +13,8 @@ LOOK_SECONDS = 1.0
 class FamilyClock:
     """CPU seconds of this process and its descendants, Ray's own ones among them.
 
-    What has ended counts on as far as somebody waited for it. Processes of other machines, and
-    runners of a Ray that this process has not started, do not count.
+    A process that has ended still counts if its parent waited for it. Processes of other machines,
+    and runners of a Ray that this process has not started, do not count.
     """
 
     def __init__(self) -> None:

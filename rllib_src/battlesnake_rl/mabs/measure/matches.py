@@ -49,8 +49,9 @@ def play(
 
     ``env_config`` says which games, ``opponents`` who sits in the other seats of each, as many in
     all of them, and ``own`` [N] in which seat the policy sits, greedily, under the games' action
-    mask. With ``starts`` game i begins there. With ``rules`` of somebody's own these decide, as on
-    a server (`battlesnake_heuristics.handwritten.own_rules`), board by board. ``tell`` hears how many games have ended.
+    mask. With ``starts`` game i begins there. With ``rules``, these decide, as on a server
+    (`battlesnake_heuristics.handwritten.own_rules`), board by board. ``tell`` gets the number of
+    games that have ended.
     """
     games, seats = len(opponents), len(opponents[0]) + 1
     # Who may be fewer or others than in training, and begin elsewhere.
@@ -84,8 +85,8 @@ def play(
         cut = truncations.any(-1)
         ended = playing & (_is_over(vector, infos, own) | cut | ~survived)
         played.won[ended] = (survived & ~cut)[ended]
-        nobody = np.logical_and.reduce(infos["cause"] > 0, axis=-1)
-        played.drawn[ended] = np.logical_or(nobody, cut)[ended]
+        all_out = np.logical_and.reduce(infos["cause"] > 0, axis=-1)
+        played.drawn[ended] = np.logical_or(all_out, cut)[ended]
         playing &= ~ended
         tell(int(ended.sum()))
     return played

@@ -1,4 +1,4 @@
-"""RLlib's algorithms, and ours on them, as they tell how strong what they train is."""
+"""RLlib's algorithms, and ours on them, which report how strong what they train is."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Measured:
         results |= self.strength.follow(self._weights_to_export, self._player, at_end=True)
 
     def game(self: Any) -> Replay:
-        """A game of what would be exported now, in all seats, to be looked at."""
+        """A game of what would be exported now, in all seats, to look at."""
         seed = (self.config.seed or 0) + self.training_iteration
         values = self._player(self._weights_to_export())
         return shown_game.play(values, self.config.env_config, seed)
@@ -98,7 +98,7 @@ class Measured:
 
 
 class RLlibPPOConfig(ppo.PPOConfig):  # type: ignore[misc]
-    """RLlib's, ``ladder_share`` (`strength.SHARE`) and ``start_from`` (`battlesnake_rl.mabs.policy.warm_start`)."""
+    """RLlib's, ``ladder_share`` (`strength.SHARE`) and ``start_from`` (a policy to begin with)."""
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or RLlibPPO)
@@ -107,7 +107,7 @@ class RLlibPPOConfig(ppo.PPOConfig):  # type: ignore[misc]
 
 
 class RLlibPPO(Measured, ppo.PPO):  # type: ignore[misc]
-    """RLlib's PPO, which tells how strong it is."""
+    """RLlib's PPO, which reports how strong it is."""
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
@@ -116,7 +116,7 @@ class RLlibPPO(Measured, ppo.PPO):  # type: ignore[misc]
 
 
 class IMPALAConfig(impala.IMPALAConfig):  # type: ignore[misc]
-    """RLlib's, ``ladder_share`` (`strength.SHARE`) and ``start_from`` (`battlesnake_rl.mabs.policy.warm_start`)."""
+    """RLlib's, ``ladder_share`` (`strength.SHARE`) and ``start_from`` (a policy to begin with)."""
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or IMPALA)
@@ -125,7 +125,7 @@ class IMPALAConfig(impala.IMPALAConfig):  # type: ignore[misc]
 
 
 class IMPALA(Measured, impala.IMPALA):  # type: ignore[misc]
-    """RLlib's IMPALA, which tells how strong it is."""
+    """RLlib's IMPALA, which reports how strong it is."""
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:

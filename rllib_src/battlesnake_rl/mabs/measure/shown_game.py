@@ -1,4 +1,4 @@
-"""A short game of what is trained, to be looked at: a replay, and a film of it."""
+"""A short game of what is trained, to look at: a replay, and a film of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from battlesnake_rl.mabs.play.environment import make_vector
 from battlesnake_rl.mabs.policy.policies import Values
 
 MOST_TURNS = 150
-"""A game is left after so many turns: who looks has seen enough."""
+"""A game is left after this many turns, which is enough to look at."""
 
 CELL = 12
 """Pixels of a cell's side in a film."""

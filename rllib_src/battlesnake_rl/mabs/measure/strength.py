@@ -1,12 +1,12 @@
-"""How strong what is trained is, told while it trains: duels against the rungs of the ladder.
+"""How strong what is trained is, shown while it trains: duels against the rungs of the ladder.
 
 Beside training, for a `SHARE` of its CPU time and no more, `Strength` plays whole games of what is
 trained against snakes of known Elo, many boards at once, and keeps the weights that did best. At
-the end these and the last ones play again, and the better stay. What turns alive among copies of
-oneself do not tell, this does.
+the end these and the last ones play again, and the better stay. This shows what the turns alive
+among its own copies do not.
 
 Rungs were measured in standard duels on 11x11. In other games win rates say what they say, and Elo
-tells only which of two is stronger.
+only shows which of two is stronger.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PAIRS_AT_ONCE = 8
 """Pairs of games that are played at once."""
 
 STRENGTH_FILE = "strength.json"
-"""In a checkpoint: all measurements, beside the strongest weights (`battlesnake_rl.mabs.policy.policies.BEST_FILE`)."""
+"""In a checkpoint: all measurements, beside the strongest weights (`policies.BEST_FILE`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +164,13 @@ class Record:
 
     @classmethod
     def of(cls, folder: Path) -> Record:
-        """Of a checkpoint; empty where there is none."""
+        """That of a checkpoint; empty where it has none."""
         path = folder / STRENGTH_FILE
         if not path.is_file():
             return cls()
-        told = json.loads(path.read_text())
-        measurements = [Measurement(**one) for one in told.pop("measurements")]
-        return cls(measurements=measurements, **told)
+        kept = json.loads(path.read_text())
+        measurements = [Measurement(**one) for one in kept.pop("measurements")]
+        return cls(measurements=measurements, **kept)
 
     def line(self) -> str:
         """How strong the strongest is, in a line."""
@@ -208,7 +208,7 @@ def win_rate(pairs: Sequence[int]) -> tuple[float, float, float]:
 
 
 def rung_table(placement: Placement, snakes: int = 2) -> str:
-    """Where a snake stands, and its share of the points against each rung, the weakest first."""
+    """A snake's place, and its share of the points against each rung, the weakest first."""
     met = {meeting.other: meeting.pairs for meeting in placement.met}
     rungs = sorted(ladder.load(snakes).rungs, key=lambda rung: rung.elo)
     lines = [
@@ -227,7 +227,7 @@ def rung_table(placement: Placement, snakes: int = 2) -> str:
     return "\n".join(lines)
 
 
-def told(placement: Placement) -> dict[str, Any]:
+def as_json(placement: Placement) -> dict[str, Any]:
     """What `rung_table` shows, for JSON."""
     return {
         "elo": placement.elo,
@@ -278,13 +278,12 @@ def place(
     rules: Sequence[Node] = (),
     tell: Callable[[Placement], None] = lambda placement: None,
 ) -> tuple[Placement, float]:
-    """Where a policy stands, and the CPU seconds of this process that it took to tell.
+    """A policy's place on the ladder, and the CPU seconds of this process that it took to find.
 
     ``around`` is an Elo to begin at (None: in the middle of the ladder). It ends when the Elo is
-    known to ± ``interval``, or after so many ``games`` (pairs are played to the end), and before it
-    would take more than ``cpu_seconds``, but `PAIRS_AT_ONCE` pairs are played in any case.
-    ``rules`` are those over the policy (`matches.play`). ``tell``
-    hears of the placement as games end.
+    known to ± ``interval``, or after ``games`` games (pairs are played to the end), and before it
+    would take more than ``cpu_seconds``, but `PAIRS_AT_ONCE` pairs are always played.
+    ``rules`` are those over the policy (`matches.play`). ``tell`` gets the placement as games end.
     """
     placing = Placing(rungs or quick_rungs(), around)
     began, dearer, played = time.process_time(), 1.0, 0
@@ -316,7 +315,7 @@ def _seconds(rungs: Sequence[Rung]) -> float:
 class Strength:
     """Plays the ladder beside a training, within a share of its CPU time, and keeps the best.
 
-    ``clock`` tells the CPU seconds of all that trains; `follow` is called once an iteration.
+    ``clock`` returns the CPU seconds of all that trains; `follow` is called once an iteration.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""From a plain dictionary, as it stands in configurations and checkpoints, to the games."""
+"""From a plain dictionary, as configurations and checkpoints hold it, to the games."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def whole(env_config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
-    """What an ``env_config`` says of the games; what it says of the training is checked only.
+    """What an ``env_config`` says about the games; what it says about training is only checked.
 
     Raises ``ValueError`` for an unknown key, a wrong curriculum and wrong opponents.
     """
@@ -85,7 +85,7 @@ def head_plane(env_config: Mapping[str, Any]) -> int | None:
 
 
 def side_at(env_config: Mapping[str, Any], env_steps: int) -> int | None:
-    """The side of the boards after so many turns of training; None without a curriculum."""
+    """The side of the boards after ``env_steps`` turns of training; None without a curriculum."""
     sides = [side for start, side in env_config.get("curriculum", []) if start <= env_steps]
     return sides[-1] if sides else None
 

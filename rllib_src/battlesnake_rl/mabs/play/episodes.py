@@ -42,13 +42,13 @@ class Callbacks:
         )
 
     def call(self, name: str, **arguments: Any) -> None:
-        """Tell all who listen."""
+        """Call all callbacks of this name."""
         functions = getattr(self._config, f"callbacks_{name}")
         make_callback(name, self._objects, functions, kwargs=arguments)
 
 
 class Episodes:
-    """The running games of ``runner``, told to ``callbacks`` turn by turn."""
+    """The running games of ``runner``, passed to ``callbacks`` turn by turn."""
 
     def __init__(self, runner: EnvRunner, callbacks: Callbacks) -> None:
         assert runner.env is not None
@@ -82,7 +82,7 @@ class Episodes:
         truncations: NDArray[np.bool_],
         infos: dict[str, Any],
     ) -> None:
-        """Take in one step of `VectorBattlesnake`; all seats are told, the opponents' too."""
+        """Take in one step of `VectorBattlesnake`; callbacks see all seats, the opponents' too."""
         over = ~infos["alive"].any(-1)
         for game in np.flatnonzero(infos["acted"].any(-1)).tolist():
             episode = self._running[game]

@@ -113,7 +113,7 @@ def average_games(results: dict[str, Any]) -> None:
 
 
 class RecentGames:
-    """The games of the last iterations, of so many that at least ``enough`` games ended in them.
+    """The games of the last iterations: as many of these as it takes for ``enough`` games.
 
     Long games end seldom: without those of earlier iterations, the curves would have holes.
     """
@@ -138,7 +138,7 @@ class RecentGames:
         for name in GAME_METRICS:
             results[name] = self._total(name) / games if games else float("nan")
         for name, most in EXTREMES.items():
-            known = [told.get(name, math.nan) for told in self.iterations]
+            known = [one.get(name, math.nan) for one in self.iterations]
             known = [value for value in known if not math.isnan(value)]
             results[name] = most(known) if known else math.nan
 

@@ -30,7 +30,8 @@ def keep_freed_memory() -> bool:
 def leave_new_memory_unfilled() -> None:
     """Have torch not write NaN to all memory it takes, where it was asked to be deterministic.
 
-    RLlib asks for that wherever a seed is given. The NaN would show who reads what nobody wrote;
-    results are the same without, and updates a few hundredths faster. Changes the whole process.
+    RLlib asks for that wherever a seed is given. The NaN would show reads of memory that was
+    never written; results are the same without, and updates a few hundredths faster. Changes the
+    whole process.
     """
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

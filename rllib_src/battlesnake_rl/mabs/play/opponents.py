@@ -85,7 +85,7 @@ class Opponents:
             who = self._random.choice(len(self.names), size=seats, p=self._chances)
             if (who != LEARNER).all():
                 who[self._random.integers(seats)] = LEARNER
-            self._who[game] = LEARNER  # nobody else plays there while others are drawn
+            self._who[game] = LEARNER  # no other snake plays there while others are drawn
             if self._is_past(who).any():
                 if len(self._past):
                     self._self[game] = self._past.draw(self._random, self._playing())
@@ -98,7 +98,7 @@ class Opponents:
                     self._rivals.seat(int(game), seat, name, int(self._random.integers(2**31)))
 
     def follow(self, infos: Mapping[str, NDArray[Any]]) -> None:
-        """Take in a step of the games: who is out, and, where a game begins, who plays there."""
+        """Take in a step of the games: which snakes are out, and, in new games, who plays."""
         if len(self.names) == 1:
             return
         begun = infos["reset"]
@@ -110,7 +110,7 @@ class Opponents:
         self._out_on[out] = np.broadcast_to(infos["turn"][:, None], out.shape)[out]
 
     def _note(self, game: np.intp) -> None:
-        """Tell the past self of a game that is over how often the learner outlived it."""
+        """Note for the past self of a game that is over how often the learner outlived it."""
         out_on, past = self._out_on[game], self._is_past(self._who[game])
         ours = out_on[self._who[game] == LEARNER][:, None]
         outlived = np.where(ours == out_on[past], 0.5, ours > out_on[past])
@@ -191,7 +191,7 @@ def path_of(name: str) -> str:
 
 
 def absolute(shares: Mapping[str, float], folder: Path | None = None) -> dict[str, float]:
-    """``shares`` with the whole paths of policies and bundles: runners stand in other folders.
+    """``shares`` with the whole paths of policies and bundles: runners work in other folders.
 
     What is in ``folder`` goes first; a policy may be named there without its ending.
     """
@@ -243,7 +243,7 @@ def thought_per_step(shares: Mapping[str, float], width: int, height: int, seats
         if name != PAST and not name.startswith(FROZEN) and not snakes.engine_code(name)
     }
     others = sum(shares.values())
-    # Where nobody else would be the learner, one seat is.
+    # Where no other seat would be the learner's, one is.
     learning = seats * (1 - others) + others**seats
     seats_of_others = (seats - learning) / others if others else 0.0
     return sum(

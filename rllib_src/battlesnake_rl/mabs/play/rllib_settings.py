@@ -1,7 +1,7 @@
 """Which fields of RLlib's configuration DQN, APEX and PPO go by; others are refused, by name.
 
-Runners, replay and learners are ours (`battlesnake_rl.mabs.dqn.batched`), so much of what RLlib's own
-do is not done here. A setting that would change nothing is an error, not a decoration.
+Runners, replay and learners are ours (`battlesnake_rl.mabs.dqn.batched`) and leave out much of what
+RLlib's own do. A setting that would change nothing is an error, not a decoration.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ KEPT = frozenset(
         "learner_config_dict",
     )
 )
-"""What RLlib notes in a configuration itself, and what is there for learners of one's own."""
+"""What RLlib notes in a configuration itself, and what is there for your own learners."""
 
 TUNES = frozenset((STDOUT_FILE, STDERR_FILE, TRIAL_INFO))
 """What Ray Tune notes in the configuration of a trial."""
 
 OURS = {"merge_env_runner_states": False}
-"""What means nothing here and is set otherwise than RLlib has it."""
+"""What means nothing here and is set to another value than RLlib's."""
 
 REMEDIES = {
     "num_atoms": "values are not distributed here",
@@ -118,7 +118,7 @@ def public_name(config: AlgorithmConfig, field: str) -> str:
 def fields(config: AlgorithmConfig) -> dict[str, Any]:
     """All fields of a configuration under their public names."""
     values = {public_name(config, field): value for field, value in vars(config).items()}
-    # RLlib replaces what stands under the names.
+    # RLlib replaces what is under the names.
     return values | {"policies": sorted(values["policies"])}
 
 

@@ -76,8 +76,8 @@ class SnakeActorCritic(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
 class SnakeActor(WithMean, SnakeActorCritic):  # type: ignore[misc]
     """As `SnakeActorCritic`, with the mean of the policy's weights, in bfloat16 where that pays.
 
-    A network of somebody's own (``model_config``: ``network``) is the policy, and another one of
-    its class, made for one action, the value.
+    Your own network (``model_config``: ``network``) is the policy, and another one of its class,
+    made for one action, the value.
     """
 
     def setup(self) -> None:

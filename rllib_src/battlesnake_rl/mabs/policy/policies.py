@@ -80,9 +80,10 @@ def values_of(network: nn.Module) -> Values:
 def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
     """A checkpoint's network: (B, C, H, W) uint8 to (B, 4) float32, higher is better.
 
-    It is the strongest that the run has had, as far as games beside training tell
-    (`battlesnake_rl.mabs.measure.strength`), or, where there were none or with ``last``, that of the last update. The
-    network is built here, from the checkpoint's facts; of its files only the weights are read.
+    It is the strongest that the run has had by the games beside training
+    (`battlesnake_rl.mabs.measure.strength`) or, where there were none or with ``last``, that of the
+    last update. The network is built here, from the checkpoint's facts; of its files only the
+    weights are read.
 
     Raises:
         CheckpointError: there are no such weights, or more than weights.
@@ -106,8 +107,8 @@ def load_network(checkpoint: Path, last: bool = False) -> nn.Module:
 def played_weights(module: Mapping[str, Any]) -> Weights:
     """Of all arrays of an RLlib module those of the network that is played with, copied.
 
-    DQN's and APEX's is the mean of what it was in training (`battlesnake_rl.mabs.policy.q_network.SnakeQModule`). Of a
-    module that has no part called ``network`` it is all.
+    DQN's and APEX's is the mean of what it was in training (`SnakeQModule`). Of a module that has
+    no part called ``network`` it is all.
     """
     mean = int(module.get("mean.n_averaged", 0)) > 0
     prefix = "mean.module." if mean else "network."

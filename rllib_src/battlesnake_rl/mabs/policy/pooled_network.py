@@ -1,4 +1,4 @@
-"""A small network for boards of any size: what it says of a board does not depend on the array.
+"""A small network for boards of any size: its values of a board do not depend on the array.
 
 Convolutions see nothing outside the board, not even its edge in the array, and end in means and
 peaks over the board's cells; the cells around the own head go to the dense layers one by one.
@@ -24,7 +24,7 @@ class PooledNetwork(nn.Module):
     """What four moves are worth: (B, C, H, W) uint8 to (B, 4) float32, H and W odd.
 
     ``channels`` and ``strides`` (1 or 2) are those of the convolutions; ``seen`` and ``felt`` the
-    sides (odd) of the squares around the own head that are looked at as they are and after the
+    sides (odd) of the squares around the own head that are seen as they are and after the
     first convolution; ``width`` is the size of the dense layer.
     """
 

@@ -75,9 +75,9 @@ def network_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
 def build(
     kind: Callable[..., nn.Module], shape: Sequence[int], actions: int, settings: Mapping[str, Any]
 ) -> nn.Module:
-    """The network of these `network_settings`: ``kind``, or one of somebody's own.
+    """The network of these `network_settings`: ``kind``, or your own one.
 
-    Raises ``ValueError`` where there is no such network, or it is none.
+    Raises ``ValueError`` where there is no such class, or it is no network.
     """
     if "network" not in settings:
         return kind(tuple(shape), actions, **settings)
@@ -180,7 +180,7 @@ class ConvTrunk(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, planes: Tensor) -> Tensor:
-        """Features of a batch of boards; 255 stands for 1."""
+        """Features of a batch of boards; 255 means 1."""
         return self.think(*self.look(planes))
 
     def look(self, planes: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -227,7 +227,7 @@ class DuelingQNetwork(nn.Module):
     def judge(self, scaled: Tensor, near: Tensor | None) -> Tensor:
         """The Q-values of what the trunk's `look`, or an equal trunk's, has seen."""
         features = self.trunk.think(scaled, near).float()
-        # The head keeps full precision: what it tells apart is small beside the values themselves.
+        # The head keeps full precision: the differences it learns are small beside the values.
         with torch.autocast(scaled.device.type, enabled=False):
             advantage: Tensor = self.advantage(features)
             if self.value is None:

@@ -40,7 +40,7 @@ from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK
 WAIT_SECONDS = 1.0
 """Longest wait for runners before looking after failed ones again."""
 OLD_LOG_CHANCES, ADVANTAGES, TARGETS = "old_log_chances", "advantages", "targets"
-"""Columns (B,) of a batch: of the moves made, and what the value shall be."""
+"""Columns (B,) of a batch: of the moves made, and the value's target."""
 
 LOSSES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
 """What is reported of the updates, under RLlib's names."""
@@ -50,7 +50,7 @@ LOSSES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
 class Rollout:
     """T turns of N games with S seats, in which the learner's snakes made M moves.
 
-    The moves stand in the order of turns, games and seats.
+    The moves are in the order of turns, games and seats.
     """
 
     frames: NDArray[np.uint8]
@@ -181,7 +181,7 @@ BACK = np.argsort(symmetry.ACTIONS, axis=1)
 
 
 class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
-    """Learns from whole rollouts; `report` says of all updates since the last one what they did."""
+    """Learns from whole rollouts; `report` sums up all updates since the last report."""
 
     def build(self) -> None:
         """Module and optimizer."""

@@ -1,4 +1,4 @@
-"""An example of an algorithm of one's own: it plays at random and learns nothing.
+"""An example of an algorithm of your own: it plays at random and learns nothing.
 
 Write ``run: random_agent`` into an experiment, or give ``--run random_agent``. A file here holds
 one subclass of RLlib's ``Algorithm``; its ``training_step`` is one iteration of training.

@@ -1,7 +1,7 @@
-"""An example of callbacks of one's own: how many levels were completed, and on how many.
+"""An example of callbacks of your own: how many levels were completed, and on how many.
 
 Write ``callbacks: level_counter`` into an experiment. A file here holds one subclass of RLlib's
-``RLlibCallback``; what it logs stands in the results under ``env_runners/`` and in TensorBoard.
+``RLlibCallback``; what it logs is in the results under ``env_runners/`` and in TensorBoard.
 """
 
 from __future__ import annotations

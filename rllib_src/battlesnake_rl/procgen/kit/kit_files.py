@@ -41,7 +41,7 @@ REMEDIES = {
     "ray.rllib.agents.trainer": f"RLlib has no Trainer any more: {_SUBCLASS}",
     "ray.rllib.agents.trainer_template": f"RLlib has no build_trainer any more: {_SUBCLASS}",
 }
-"""Modules that nobody can import any more, and the line to change."""
+"""Modules that are gone, and the line to change."""
 
 HERE = {
     "impala_cnn_tf": "write custom_model: impala_cnn, the same network in PyTorch",
@@ -97,12 +97,12 @@ def preprocessor_file(name: str, folder: Path) -> str:
 
 
 class DefaultCallbacks:
-    """Stands in for the class of that name that callbacks were made of."""
+    """Replaces the class of that name that callbacks were made of."""
 
 
 @contextmanager
 def old_names() -> Iterator[None]:
-    """Within, callbacks of then can be imported: the names that they inherit from or mention."""
+    """Within, callbacks of the old RLlib can be imported: their bases, and names they mention."""
     agents = ModuleType("ray.rllib.agents")
     callbacks = ModuleType("ray.rllib.agents.callbacks")
     callbacks.DefaultCallbacks = DefaultCallbacks  # type: ignore[attr-defined]
@@ -160,7 +160,7 @@ class KitModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
 
 
 def module_of(model: type[Any]) -> type[RLModule]:
-    """A network of today made of a `TorchModelV2`."""
+    """A network of today's RLlib made of a `TorchModelV2`."""
     made: type[RLModule] = type(model.__name__, (KitModule,), {"model_class": model})
     return made
 
@@ -210,7 +210,7 @@ def preprocessed(network: type[RLModule], preprocessor: type[Any]) -> type[RLMod
 
 
 class OldEpisode:
-    """What callbacks of then find in an episode, from its beginning to its end.
+    """What callbacks of the old RLlib find in an episode, from its beginning to its end.
 
     RLlib of today has an object for each part of an episode that is sampled at once.
     """
@@ -246,7 +246,7 @@ class OldEpisode:
 
 
 class KitCallbacks(RLlibCallback):  # type: ignore[misc]
-    """Calls callbacks of then; `callbacks_of` makes them.
+    """Calls callbacks of the old RLlib; `callbacks_of` makes them.
 
     Of an episode's ``custom_metrics`` the mean is logged. There are no policies to hand over.
     """
@@ -259,27 +259,27 @@ class KitCallbacks(RLlibCallback):  # type: ignore[misc]
         self._episodes: dict[str, OldEpisode] = {}
 
     def on_episode_start(self, *, episode: Any, **kwargs: Any) -> None:
-        """The same of then."""
+        """The same of the old RLlib."""
         self._call("on_episode_start", episode, **kwargs)
 
     def on_episode_step(self, *, episode: Any, **kwargs: Any) -> None:
-        """The same of then."""
+        """The same of the old RLlib."""
         self._call("on_episode_step", episode, **kwargs)
 
     def on_episode_end(self, *, episode: Any, metrics_logger: Any, **kwargs: Any) -> None:
-        """The same of then; afterwards the metrics are logged."""
+        """The same of the old RLlib; afterwards the metrics are logged."""
         old = self._call("on_episode_end", episode, **kwargs)
         del self._episodes[episode.id_]
         for name, value in old.custom_metrics.items():
             metrics_logger.log_value(name, float(value), reduce="mean")
 
     def on_sample_end(self, *, env_runner: Any, samples: Any, **kwargs: Any) -> None:
-        """The same of then, with the episodes of today for samples."""
+        """The same of the old RLlib, with today's episodes for samples."""
         if hasattr(self._callbacks, "on_sample_end"):
             self._callbacks.on_sample_end(worker=env_runner, samples=samples)
 
     def on_train_result(self, *, algorithm: Any, result: dict[str, Any], **kwargs: Any) -> None:
-        """The same of then."""
+        """The same of the old RLlib."""
         if hasattr(self._callbacks, "on_train_result"):
             self._callbacks.on_train_result(trainer=algorithm, result=result)
 
@@ -295,7 +295,7 @@ class KitCallbacks(RLlibCallback):  # type: ignore[misc]
 
 
 def callbacks_of(callbacks: type[Any]) -> type[RLlibCallback]:
-    """Callbacks of today made of callbacks of then."""
+    """Callbacks of today's RLlib made of those of the old one."""
     made: type[RLlibCallback] = type(
         callbacks.__name__, (KitCallbacks,), {"callbacks_class": callbacks}
     )

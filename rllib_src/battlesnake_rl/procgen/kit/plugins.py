@@ -4,7 +4,7 @@
 ``my_vision_network``; in the same way ``algorithms/`` holds subclasses of ``Algorithm`` and
 ``callbacks/`` subclasses of ``RLlibCallback``. Folders are looked for in the current directory,
 then beside the script that was started, then in this package, where the examples are. Files of the
-competition's starter kit, with classes of RLlib's of then, go as well (`kit_files`).
+competition's starter kit, with classes of the old RLlib, work as well (`kit_files`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BASES: dict[str, tuple[type[Any], ...]] = {
     "callbacks": (RLlibCallback, kit_files.DefaultCallbacks),
     "preprocessors": (Preprocessor,),
 }
-"""What the classes of each folder are made of: today, and where there are two, then."""
+"""The base classes of each folder: today's, and where there are two, the old RLlib's."""
 
 
 def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> type[Any]:
@@ -44,7 +44,7 @@ def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> t
     may be a key of the kit's ``CUSTOM_PREPROCESSORS``. A class of the old RLlib comes adapted.
 
     Raises:
-        ValueError: there is none (those there are get named), or its file is not as it must be.
+        ValueError: there is none (the error lists those there are), or its file is not valid.
     """
     ours = ours or {}
     if name in ours:

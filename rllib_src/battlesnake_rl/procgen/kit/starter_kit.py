@@ -1,7 +1,7 @@
 """Experiment files of the competition's starter kit, as they are: what their settings mean today.
 
-The kit is of 2020 and its RLlib of then: many settings have other names, and some mean nothing any
-more. `translated` does what can be done without a choice of the user's, and tells each change.
+The kit is of 2020, as is its RLlib: many settings have other names now, and some mean nothing any
+more. `translated` does what can be done without a choice of the user's, and lists each change.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MODELS = {"impala_cnn_tf": "impala_cnn", "impala_cnn_torch": "impala_cnn"}
 """Names of the kit's own files, and what does the same here."""
 
 MODEL_KEYS = ("custom_model", "custom_options", "custom_preprocessor")
-"""What there is under ``model``."""
+"""The keys under ``model``."""
 
 OLD = {*RENAMED, *GONE} - {"horizon", "framework"}
 """A file that has one of these under ``config`` is of the kit's time."""
@@ -49,56 +49,58 @@ def translated(body: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     old = old or body.get("run") in ALGORITHMS or bool(set(CHECKPOINTS) & set(body))
     if not old or not isinstance(config, dict):
         return dict(body), []
-    told: list[str] = []
+    changes: list[str] = []
     new = {key: value for key, value in body.items() if key not in CHECKPOINTS}
     if len(new) < len(body):
-        told.append("checkpoint_freq and the like: left out; checkpoints are by time")
+        changes.append("checkpoint_freq and the like: left out; checkpoints are by time")
     if (run := body.get("run")) in ALGORITHMS:
         new["run"] = ALGORITHMS[run]
-        told.append(f"run: {run} is {new['run']}")
-    new["config"] = _config(config, told)
+        changes.append(f"run: {run} is {new['run']}")
+    new["config"] = _config(config, changes)
     if run == "PPO" and math.isfinite(float(config.get("vf_clip_param", math.inf))):
         # What limits the value's move there cuts its loss in the PPO of today.
         new["run"] = "ProcgenPPO"
         new["config"] |= {"games": None, "reward_normalization": False}
-        told.append("run: PPO is ProcgenPPO, which clips values as PPO did then")
-    return new, told
+        changes.append("run: PPO is ProcgenPPO, which clips values as PPO did then")
+    return new, changes
 
 
-def _config(config: Mapping[str, Any], told: list[str]) -> dict[str, Any]:
+def _config(config: Mapping[str, Any], changes: list[str]) -> dict[str, Any]:
     new: dict[str, Any] = {}
     for key, value in config.items():
         if key in GONE:
-            told.append(f"config.{key}: left out; {GONE[key]}")
+            changes.append(f"config.{key}: left out; {GONE[key]}")
         elif key == "rollout_fragment_length":
-            told.append(f"config.{key}: {value} is auto; a batch is as long as it says")
+            changes.append(f"config.{key}: {value} is auto; a batch is as long as it says")
         elif key == "explore" and str(value).strip(", ").lower() == "true":
             continue  # the kit's files say "True,", and training explores anyway
         elif key == "kl_coeff" and value == 0:
             new["use_kl_loss"] = False
-            told.append("config.kl_coeff: 0 is use_kl_loss: false")
+            changes.append("config.kl_coeff: 0 is use_kl_loss: false")
         elif key == "clip_rewards" and value is None:
             continue
         elif key == "model" and isinstance(value, dict):
-            new[key] = _model(value, told)
+            new[key] = _model(value, changes)
         else:
             new[RENAMED.get(key, key)] = value
             if key in RENAMED:
-                told.append(f"config.{key}: is {RENAMED[key]}")
+                changes.append(f"config.{key}: is {RENAMED[key]}")
     return new
 
 
-def _model(model: Mapping[str, Any], told: list[str]) -> dict[str, Any]:
+def _model(model: Mapping[str, Any], changes: list[str]) -> dict[str, Any]:
     """The kit's networks by their names here; of RLlib's own options the filters go to ours."""
     new = {key: model[key] for key in MODEL_KEYS if model.get(key) is not None}
     own = Path("models", f"{new.get('custom_model')}.py").is_file()
     if new.get("custom_model") in MODELS and not (own and "torch" in new["custom_model"]):
-        told.append(f"config.model.custom_model: {new['custom_model']} is impala_cnn")
+        changes.append(f"config.model.custom_model: {new['custom_model']} is impala_cnn")
         new["custom_model"] = MODELS[new["custom_model"]]
     if "conv_filters" in model and new.get("custom_model") == "my_vision_network":
         options = new.get("custom_options") or {}
         new["custom_options"] = {"conv_filters": model["conv_filters"]} | options
     unused = sorted(set(model) - {*MODEL_KEYS, "conv_filters"})
     if unused:
-        told.append(f"config.model: left out {', '.join(unused)}; the network has its own options")
+        changes.append(
+            f"config.model: left out {', '.join(unused)}; the network has its own options"
+        )
     return new

@@ -1,7 +1,7 @@
-"""An example of a network of one's own: three convolutions, two heads.
+"""An example of a network of your own: three convolutions, two heads.
 
 Write ``custom_model: my_vision_network`` into an experiment to train it. A file here holds one
-subclass of RLlib's ``RLModule``; what stands under ``custom_options`` is ``self.model_config``.
+subclass of RLlib's ``RLModule``; what is under ``custom_options`` is ``self.model_config``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
     """Policy and value on one small trunk; ``conv_filters``: [channels, kernel, stride] each."""
 
     def setup(self) -> None:
-        """Build the network; the spaces and ``self.model_config`` are there."""
+        """Build the network; the spaces and ``self.model_config`` are set."""
         filters = self.model_config.get("conv_filters", [[16, 8, 4], [32, 4, 2], [32, 3, 1]])
         *_, channels = self.observation_space.shape
         layers: list[nn.Module] = []
@@ -27,7 +27,7 @@ class MyVisionNetwork(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
             layers += [nn.Conv2d(channels, count, kernel, stride), nn.ReLU()]
             channels = count
         self.trunk = nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(256), nn.ReLU())
-        # A first picture tells the lazy layer its size.
+        # A first picture gives the lazy layer its size.
         self._features(torch.zeros(1, *self.observation_space.shape))
         self.policy = nn.Linear(256, int(self.action_space.n))
         self.value = nn.Linear(256, 1)

@@ -66,7 +66,7 @@ class Membership:
 
     @property
     def alone(self) -> bool:
-        """Whether there is nobody else."""
+        """Whether this is the only instance."""
         return self.is_master and not self.others
 
     @classmethod
@@ -207,7 +207,7 @@ class HostNames:
     """One job: every instance knows the others' host names.
 
     Peers prove that they belong here by coming from the address that their name resolves to;
-    nobody else's packets reach the instances of a job.
+    no other packets reach the instances of a job.
     """
 
     master_host: str
@@ -235,8 +235,8 @@ class HostNames:
 class Bucket:
     """Two jobs, or one whose host names say nothing: the master leaves a note in S3.
 
-    The note holds the run's id and secret, so whoever may read it belongs to the run. A note of an
-    earlier run leads nowhere: nobody answers at its address, or somebody who knows another id.
+    The note holds the run's id and secret, so anyone who may read it belongs to the run. A note of
+    an earlier run leads nowhere: no one answers at its address, or a process with another id.
     """
 
     port: int = 0

@@ -100,9 +100,9 @@ class RayNode:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             text=True,
-            # Runners import what this process imports, whatever folder the script stands in.
+            # Runners import what this process imports, whatever folder the script is in.
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            # A signal to this process's group shall not end the node before the checkpoint.
+            # A signal to this process's group must not end the node before the checkpoint.
             start_new_session=True,
             preexec_fn=_die_with_parent,
         )
@@ -141,7 +141,7 @@ def use_token(token: str, path: Path) -> None:
 
 @contextmanager
 def own_token() -> Iterator[None]:
-    """Within, Ray asks for a token that nobody but this process and its children can read."""
+    """Within, Ray asks for a token that only this process and its children can read."""
     before = {name: os.environ.pop(name) for name in AUTH_VARIABLES if name in os.environ}
     with tempfile.TemporaryDirectory(prefix="ray-token-") as folder:
         use_token(secrets.token_hex(32), Path(folder) / "token")
@@ -155,7 +155,7 @@ def own_token() -> Iterator[None]:
 
 
 def free_port() -> int:
-    """A port that nobody uses now."""
+    """A port that is free now."""
     with socket.create_server(("", 0)) as server:
         port: int = server.getsockname()[1]
     return port

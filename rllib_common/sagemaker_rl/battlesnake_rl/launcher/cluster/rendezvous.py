@@ -154,11 +154,11 @@ class Master:
     def wait(self, seconds: float, show: Callable[[str], None] = lambda text: None) -> int:
         """Wait until all others are ready, but not longer; returns the CPUs of those that are.
 
-        Whoever is ready later belongs to the cluster too. ``show`` is told of everyone who is ready
-        or was lost, from now to the end, in a thread of this class.
+        An instance that is ready later joins the cluster too. ``show`` is called for each one
+        that is ready or lost, from now to the end, in a thread of this class.
 
         Raises:
-            ClusterError: nobody is ready, or somebody can never join; naming who.
+            ClusterError: no instance is ready, or one can never join; naming it.
         """
         deadline = time.monotonic() + seconds
         self._show = show
@@ -177,7 +177,7 @@ class Master:
                     missing = f"after {seconds:g} s: {self._who_is_missing()}"
                     if not ready:
                         raise ClusterError(missing)
-                    show(f"{missing}; beginning without, and whoever comes later joins")
+                    show(f"{missing}; beginning without, and an instance that comes later joins")
                     break
             self._begun = True
             return sum(peer.cpus for peer in ready)
@@ -190,18 +190,18 @@ class Master:
         return len(peers) == len(self._others) and all(peer.ready for peer in peers)
 
     def end(self, status: int, reason: str) -> None:
-        """Tell all that it is over (0: as planned), and stop listening."""
+        """Send all the end of the run (0: as planned), and stop listening."""
         with self._changed:
             if self._ended:
                 return
             self._ended = True
             peers = list(self._peers.values())
         for peer in peers:
-            # Whoever is lost already needs no word.
+            # An instance that is lost already needs no message.
             with suppress(LinkError):
                 peer.link.send({"end": status, "reason": reason})
             peer.link.close()
-        # Closing alone would leave it open until somebody has knocked. Linux wakes the thread that
+        # Closing alone would leave it open until the next connection. Linux wakes the thread that
         # accepts; where it is not connected, others say so.
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
@@ -240,7 +240,7 @@ class Master:
             try:
                 name = self._welcome(link)
             except LinkError:
-                # Whoever only knocked may knock again.
+                # A peer that only knocked may knock again.
                 return
             if name:
                 link.start_beating()

@@ -27,10 +27,10 @@ from battlesnake_rl.launcher.cluster.rendezvous import ClusterError, Link, LinkE
 from battlesnake_rl.launcher.launch.job import base_folder, say
 
 STOPPED = 128 + signal.SIGTERM
-"""Exit status of a job that was told to stop and did so in order."""
+"""Exit status of a job that was asked to stop and did so in order."""
 
 LEAVE_SECONDS = 90.0
-"""How long an instance that was told to stop still helps; SageMaker ends it after 120."""
+"""How long an instance that was asked to stop still helps; SageMaker ends it after 120."""
 
 NODE_SECONDS = 1.0
 """How often an instance looks after its Ray node."""
@@ -51,11 +51,11 @@ class Leader:
         self.gpus = gpus
         """GPUs of all instances together."""
         self.all_here = all_here
-        """Whether nobody was missing at the beginning."""
+        """Whether all instances were there at the beginning."""
 
     def stopped(self) -> None:
-        """Tell the others that the job was told to stop."""
-        self._master.end(STOPPED, "it was told to stop")
+        """Report to the others that the job was asked to stop."""
+        self._master.end(STOPPED, "it was asked to stop")
 
 
 @contextmanager
@@ -63,8 +63,8 @@ def leading(membership: Membership, settings: ClusterHyperparameters) -> Iterato
     """Ray on all instances, with this process connected to it.
 
     Raises:
-        ClusterError: nobody came in time, or somebody can never join.
-        DiscoveryError: the others cannot be told where the master is.
+        ClusterError: no instance came in time, or one can never join.
+        DiscoveryError: the master's address cannot be passed on to the others.
         RayNodeError: Ray does not start here.
     """
     address = own_address(membership.host)
@@ -182,7 +182,7 @@ class _LastWord(threading.Thread):
 def _leaving(link: Link, last_word: _LastWord) -> Iterator[None]:
     """Within, after a SIGTERM this instance stays for `LEAVE_SECONDS` at most, then leaves alone.
 
-    If all are told to stop, the master ends them before, with a checkpoint that needs their help;
+    If all are asked to stop, the master ends them before, with a checkpoint that needs their help;
     if the machine is taken away, training goes on without it. A second one ends this process.
     """
 
@@ -200,9 +200,9 @@ def _leaving(link: Link, last_word: _LastWord) -> Iterator[None]:
 
 def _say_leaving(link: Link, last_word: _LastWord) -> None:
     with suppress(LinkError):
-        link.send({"leaving": f"it was told to stop, and stays for {LEAVE_SECONDS:g} s at most"})
+        link.send({"leaving": f"it was asked to stop, and stays for {LEAVE_SECONDS:g} s at most"})
     last_word.wait(LEAVE_SECONDS)
-    last_word.say({"end": STOPPED, "reason": "it was told to stop"})
+    last_word.say({"end": STOPPED, "reason": "it was asked to stop"})
 
 
 def _discovery(membership: Membership, settings: ClusterHyperparameters) -> Discovery:

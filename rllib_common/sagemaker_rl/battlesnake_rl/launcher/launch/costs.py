@@ -1,6 +1,6 @@
 """``battlesnake-gym cost``: what instances cost by the hour, and a million agent-steps on them.
 
-Prices are the user's; speeds are those that ``docs/training.md`` tells of, or the user's own.
+Prices are the user's; speeds are those of ``docs/training.md``, or the user's own.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Speed:
         return 1 / (1 / SAMPLED_PER_CPU_SECOND[self.algorithm] + self.thought_per_step)
 
     def forecast(self, cpus: int) -> Forecast:
-        """What so many CPUs do.
+        """What this number of CPUs does.
 
         DQN plays and learns by turns on one CPU; APEX learns on one and plays on the others.
         """
@@ -137,11 +137,11 @@ class Forecast:
     """What else to rent or to set, or ""."""
 
     def __str__(self) -> str:
-        told = (
+        text = (
             f"{self.agent_steps:,.0f} agent-steps a second, {self.bound}: learner "
             f"{self.learner:.0%} busy, playing {self.runners:.0%}"
         )
-        return f"{told}. Instead: {self.instead}" if self.instead else told
+        return f"{text}. Instead: {self.instead}" if self.instead else text
 
 
 def price_per_million(groups: Sequence[Group], agent_steps_per_second: float) -> float:
@@ -163,7 +163,7 @@ def _check_positive(name: str, value: float, remedy: str) -> None:
         raise CostError(f"{name} must be a number above 0, got {value}; give {remedy}")
 
 
-def reckon(
+def cost_of(
     groups: Sequence[Group], speed: float, forecast: Forecast | None, hours: float
 ) -> dict[str, Any]:
     """What the job costs, as ``--json`` prints it; speeds are agent-steps a second.
@@ -186,8 +186,8 @@ def reckon(
     }
 
 
-def report(groups: Sequence[Group], told: Mapping[str, Any]) -> str:
-    """What the command prints of what `reckon` gives."""
+def report(groups: Sequence[Group], costs: Mapping[str, Any]) -> str:
+    """What the command prints of what `cost_of` returns."""
     lines = [
         (
             f"{group.instances} x {group.cpus} CPUs at {group.price_per_hour:g}{_spot(group)}",
@@ -196,19 +196,19 @@ def report(groups: Sequence[Group], told: Mapping[str, Any]) -> str:
         for group in groups
     ]
     lines += [
-        ("together", f"{told['per_hour']:.4g} an hour"),
-        ("agent-steps", f"{told['agent_steps_per_second']:,.0f} a second ({told['bound']})"),
+        ("together", f"{costs['per_hour']:.4g} an hour"),
+        ("agent-steps", f"{costs['agent_steps_per_second']:,.0f} a second ({costs['bound']})"),
     ]
-    if told["learner_busy"] is not None:
-        busy = f"learner {told['learner_busy']:.0%}, playing {told['runners_busy']:.0%}"
+    if costs["learner_busy"] is not None:
+        busy = f"learner {costs['learner_busy']:.0%}, playing {costs['runners_busy']:.0%}"
         lines.append(("busy", busy))
-    if told["instead"]:
-        lines.append(("instead", told["instead"]))
+    if costs["instead"]:
+        lines.append(("instead", costs["instead"]))
     lines += [
-        ("a million agent-steps", f"{told['per_million_agent_steps']:.3g}"),
+        ("a million agent-steps", f"{costs['per_million_agent_steps']:.3g}"),
         (
-            f"{told['hours']:g} h",
-            f"{told['cost']:.4g}, {told['million_agent_steps']:,.0f} million",
+            f"{costs['hours']:g} h",
+            f"{costs['cost']:.4g}, {costs['million_agent_steps']:,.0f} million",
         ),
     ]
     width = max(len(name) for name, _ in lines)
@@ -228,13 +228,13 @@ def main(argv: list[str] | None = None) -> int:
         groups = _groups(arguments)
         forecast = _forecast(arguments, groups)
         speed = forecast.agent_steps if forecast else arguments.agent_steps_per_second
-        told = reckon(groups, speed, forecast, arguments.hours)
+        costs = cost_of(groups, speed, forecast, arguments.hours)
     except CostError as error:
         return refuse("battlesnake-gym cost", error)
     if arguments.json:
-        write_json(told)
+        write_json(costs)
     else:
-        say(report(groups, told))
+        say(report(groups, costs))
     return 0
 
 

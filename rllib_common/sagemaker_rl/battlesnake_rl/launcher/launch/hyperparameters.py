@@ -75,8 +75,8 @@ def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
 
 
 def _help(field: dataclasses.Field[Any]) -> str:
-    told: str = field.metadata["help"]
-    return told if field.default in (None, False) else f"{told} (default: {field.default})"
+    text: str = field.metadata["help"]
+    return text if field.default in (None, False) else f"{text} (default: {field.default})"
 
 
 def own_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
@@ -132,7 +132,7 @@ def split(
 ) -> tuple[H, dict[str, Any]]:
     """The dataclass of plain hyperparameters, and the dotted ones without `CONFIG_PREFIX`.
 
-    ``config_fields`` are names in RLlib's configuration that may be meant by an unknown one.
+    ``config_fields`` are names in RLlib's configuration to suggest for an unknown one.
 
     Raises:
         HyperparameterError: an unknown name (the nearest known one is named) or a wrong type.
@@ -171,8 +171,8 @@ def override_config(config: Any, overrides: Mapping[str, Any]) -> None:
 def override(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The changed top-level entries of ``config`` after setting each dotted name to its value.
 
-    A value must have the type of what it replaces, as far as that tells a type: an integer becomes
-    a float where a float stood.
+    A value must have the type of what it replaces, where that has one: an integer becomes a float
+    where a float was.
 
     Raises:
         HyperparameterError: as `split`.
@@ -219,7 +219,7 @@ def convert(name: str, value: Any, kind: Any) -> Any:
 
 
 def unknown(name: str, known: Iterable[str]) -> HyperparameterError:
-    """The error for a name nobody knows, with the nearest that somebody does."""
+    """The error for an unknown name, with the nearest known one."""
     close = nearest(name, sorted(known))
     hint = f"did you mean {close}?" if close else "--help lists them"
     return HyperparameterError(f"unknown hyperparameter {name}; {hint}")
@@ -232,7 +232,7 @@ def _like(name: str, value: Any, default: Any) -> Any:
         return value
     kind: Any = type(default)
     if kind is int:
-        # Where an integer stood a fraction may be meant as such ("auto" sizes, durations).
+        # Where an integer was, a fraction may be meant as such ("auto" sizes, durations).
         kind = int | float | str
     return convert(name, value, kind if kind is not str else str | int | float | bool)
 

@@ -1,6 +1,6 @@
 """A training job: its folders, data channels and instances, what its log says, why it failed.
 
-Everything stands where SageMaker puts it, under ``/opt/ml``, or in one folder on a laptop.
+Everything is where SageMaker puts it, under ``/opt/ml``, or in one folder on a laptop.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ METRICS = (
     "elo_best",
     "ladder_points",
 )
-"""What the log's line for an iteration tells, as far as it is known; SageMaker takes 40 at most."""
+"""What the log's line for an iteration shows, as far as it is known; SageMaker takes 40 at most."""
 
 METRIC_DEFINITIONS = [
     {"Name": name, "Regex": rf"\b{name}=(-?[0-9.]+(?:e[+-]?[0-9]+)?)"} for name in METRICS
@@ -74,7 +74,7 @@ METRIC_DEFINITIONS = [
 """
 
 REWARDS = ("episode_reward_mean", "episode_reward_max")
-"""What a line tells once more at its end, as RLlib did years ago: ``RLEstimator`` looks for
+"""What a line repeats at its end, as RLlib did years ago: ``RLEstimator`` looks for
 that with ``default_metric_definitions(RLToolkit.RAY)``, as published examples do."""
 
 FAILURE_FILE = Path("output") / "failure"
@@ -139,10 +139,10 @@ def channel_names(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def check_channels(read: Collection[str], environ: Mapping[str, str] = os.environ) -> None:
-    """Refuse channels but those that are ``read``: somebody meant the others to be used.
+    """Refuse channels that are not ``read``: they were given to be used.
 
     Raises:
-        HyperparameterError: naming the first that nobody reads.
+        HyperparameterError: naming the first that is not read.
     """
     for name in channel_names(environ):
         if name not in read:
@@ -208,8 +208,8 @@ def instance_groups(environ: Mapping[str, str]) -> list[dict[str, Any]]:
 
     Each has an ``instance_type`` and ``hosts``. None outside of a job.
     """
-    told = json.loads(environ.get("SM_RESOURCE_CONFIG") or "{}")
-    groups: list[dict[str, Any]] = told.get("instance_groups") or []
+    resources = json.loads(environ.get("SM_RESOURCE_CONFIG") or "{}")
+    groups: list[dict[str, Any]] = resources.get("instance_groups") or []
     return [group for group in groups if {"instance_type", "hosts"} <= group.keys()]
 
 
@@ -230,9 +230,9 @@ def metric_line(numbers: Mapping[str, float]) -> str:
     >>> metric_line({"training_iteration": 2, "episode_reward_mean": -1.5})
     'training_iteration=2 episode_reward_mean=-1.5 (episode_reward_mean: -1.5)'
     """
-    told = {name: numbers[name] for name in METRICS if math.isfinite(numbers.get(name, math.nan))}
-    words = [f"{name}={value:.8g}" for name, value in told.items()]
-    words += [f"({name}: {told[name]:.8g})" for name in REWARDS if name in told]
+    shown = {name: numbers[name] for name in METRICS if math.isfinite(numbers.get(name, math.nan))}
+    words = [f"{name}={value:.8g}" for name, value in shown.items()]
+    words += [f"({name}: {shown[name]:.8g})" for name in REWARDS if name in shown]
     return " ".join(words)
 
 
@@ -251,7 +251,7 @@ def disk_is_full(error: BaseException | None) -> bool:
 def report_failure(
     reason: str, environ: Mapping[str, str] = os.environ, prog: str | None = None
 ) -> None:
-    """Tell ``reason`` (behind the name of the command, ``prog``); the first stays in the file."""
+    """Report ``reason`` (behind the name of the command, ``prog``); the first stays in the file."""
     sys.stderr.write(f"{prog}: {reason}\n" if prog else f"{reason}\n")
     sys.stderr.flush()
     if "SM_MODEL_DIR" not in environ:

@@ -79,7 +79,7 @@ def cleaned(
 
 START = "exec python3 {script}"
 """The ``command`` with which `ModelTrainer` runs a script so that it hears SIGTERM: by its
-``entry_script``, the shell above would keep it from a job that is told to stop."""
+``entry_script``, the shell above would keep it from a job that is asked to stop."""
 
 
 def together(

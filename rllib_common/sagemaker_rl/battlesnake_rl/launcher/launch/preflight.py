@@ -51,7 +51,7 @@ def check(estimator: Any, inputs: Any = None) -> None:
     """Refuse a job that cannot work.
 
     ``estimator`` is an ``RLEstimator`` of the SageMaker SDK 2 or a ``ModelTrainer`` of 3; its
-    session decides which account is looked at. ``inputs`` are what ``fit`` (``train``) will be
+    session decides which account is checked. ``inputs`` are what ``fit`` (``train``) will be
     given: channels and their addresses in S3. A ``HyperparameterTuner`` is checked with the first
     value of every range. Takes some seconds, most of them for the training script to start. What
     that expects is printed: how busy the instances will be, and what to rent instead.
@@ -110,7 +110,7 @@ def _groups(estimator: Any) -> list[dict[str, Any]]:
 
 
 def _resources(groups: list[dict[str, Any]]) -> dict[str, Any]:
-    """What SageMaker would tell the first instance of the job of all of them."""
+    """What SageMaker would give the first instance of the job about all of them."""
     hosts = [f"algo-{i + 1}" for i in range(sum(max(group["count"], 1) for group in groups))]
     left = iter(hosts)
     return {
@@ -134,7 +134,7 @@ def _sources(estimator: Any) -> Iterator[str]:
     elif getattr(estimator, "deaf", False):
         command = START.format(script=script.name)
         yield (
-            "a shell would stand between SageMaker and the script, so that a job that is told to "
+            "a shell would run between SageMaker and the script, so that a job that is asked to "
             f"stop delivers nothing; give SourceCode the command {command!r}"
         )
     for folder in estimator.dependencies:

@@ -1,4 +1,4 @@
-"""Whether there are the CPUs and GPUs that a configuration asks for: Ray would wait for ever."""
+"""Whether the CPUs and GPUs that a configuration asks for exist: Ray would wait for ever."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_cpus(config: AlgorithmConfig, cpus: int) -> None:
 
 
 def most_workers(config: AlgorithmConfig, cpus: int) -> int:
-    """How many runners there is room for on so many CPUs, one of which is the driver's."""
+    """How many runners fit on this number of CPUs, one of which is the driver's."""
     # On a single CPU one runner may share it with the driver.
     left = max(cpus - 1, 1) - _other_processes(config)
     return max(int(left / (config.num_cpus_per_env_runner or 1)), 0)

@@ -164,7 +164,7 @@ class TrainingJob(Work):
             return "Training"
         return OUT_OF_TIME if self._out_of_time and self._status == STOPPED else self._status
 
-    # What the service does meanwhile
+    # What the service does in the background
 
     def _run_out_of_time(self) -> None:
         self._say("the job's max_run is over: it is stopped")
@@ -242,7 +242,7 @@ class TrainingJob(Work):
                     self._metrics.append(found | {"Timestamp": now})
 
     def _publish_metrics(self) -> None:
-        """Tell CloudWatch, so that ``TrainingJobAnalytics`` finds them."""
+        """Send them to CloudWatch, so that ``TrainingJobAnalytics`` finds them."""
         dimensions = [{"Name": "TrainingJobName", "Value": self.name}]
         data = [metric | {"Dimensions": dimensions} for metric in self._metrics]
         for start in range(0, len(data), MOST_METRICS):
@@ -383,7 +383,7 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
         hyperparameters = meeting | hyperparameters
     hosts = [f"algo-{i + 1}" for i in range(count)]
     left = iter(hosts)
-    told = [
+    described = [
         {
             "instance_group_name": group.get("InstanceGroupName", "homogeneousCluster"),
             "instance_type": group["InstanceType"],
@@ -405,7 +405,7 @@ def _instances(request: Mapping[str, Any], folder: Path) -> list[Instance]:
             hyperparameters,
             share_of_cpus(before + i, total),
             channels,
-            told if len(told) > 1 or program else (),
+            described if len(described) > 1 or program else (),
             program,
         )
         for i, host in enumerate(hosts)
@@ -461,5 +461,5 @@ def _upload(s3: Any, uri: str, folder: Path) -> None:
 
 
 def refusal(code: str, message: str) -> ClientError:
-    """The error with which boto3 tells that AWS refuses."""
+    """The error with which boto3 reports that AWS refuses."""
     return ClientError({"Error": {"Code": code, "Message": message}}, "TrainingJob")

@@ -60,7 +60,7 @@ class Instance:
     channels: Sequence[str] = ()
     """Names of data channels; each is a folder in ``input/data``, which others fill."""
     groups: Sequence[Mapping[str, Any]] = ()
-    """The job's instance groups, as ``resourceconfig.json`` tells of them."""
+    """The job's instance groups, as ``resourceconfig.json`` lists them."""
     program: Sequence[str] = ()
     """What runs instead of ``sagemaker-training``, as the SDK 3 has it: of the container that has
     `ROOT`, the files of the channel `DRIVERS` included."""
@@ -103,7 +103,7 @@ class Instance:
             (config / f"{name}.json").write_text(json.dumps(content, indent=2))
 
     def channel(self, name: str) -> Path:
-        """Where the data of a channel are, once they are there."""
+        """Where a channel's data are put."""
         return self.folder / "input" / "data" / name
 
     def _command(self) -> list[str]:
@@ -131,7 +131,7 @@ class Instance:
                 "TRAINING_JOB_NAME": job,
                 # The image's Python is this one.
                 "PATH": os.pathsep.join((python, os.environ.get("PATH", os.defpath))),
-                # Host names of a rehearsal do not resolve; nobody shall wait for that.
+                # Host names of a rehearsal do not resolve; this skips the wait for them.
                 "SM_STUDIO_LOCAL_MODE": "true",
                 "PYTHONUNBUFFERED": "1",
                 "PYTHONPATH": with_compiled_parts(os.environ.get("PYTHONPATH", "")),
@@ -188,7 +188,7 @@ class LocalJob:
     def fit(self) -> int:
         """Run to the end; returns the exit status of the first instance that failed, or 0.
 
-        Ctrl-C tells all instances to stop in order, a second one ends them at once.
+        Ctrl-C asks all instances to stop in order, a second one ends them at once.
 
         Raises:
             ValueError: the job is impossible.
@@ -201,7 +201,7 @@ class LocalJob:
                 with _passing_on_signals(everybody):
                     statuses = self._run(everybody, environment)
             finally:
-                # Nobody else would end them if something went wrong here.
+                # Nothing else would end them if something went wrong here.
                 for instance in everybody:
                     instance.send(signal.SIGKILL)
         for instance in everybody:
@@ -304,7 +304,7 @@ def pack_folder(folder: Path, target: Path) -> None:
 
 
 def share_of_cpus(position: int, instances: int) -> set[int]:
-    """The CPUs of the instance at ``position`` of so many that share this machine."""
+    """The CPUs of the instance at ``position`` of those that share this machine."""
     cpus = sorted(os.sched_getaffinity(0))
     return set(cpus[position::instances]) or {cpus[position % len(cpus)]}
 
@@ -391,7 +391,7 @@ def read_hyperparameters(words: Sequence[str]) -> dict[str, Any]:
     {'num_iters': 3, 'rl.training.config.lr': 5e-05}
 
     Raises:
-        HyperparameterError: a word is none of these.
+        HyperparameterError: a word is not one of these.
     """
     values: dict[str, Any] = {}
     for word in words:

@@ -26,7 +26,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-# Before the SDK is imported: which version this is stands in the documentation.
+# Before the SDK is imported: the documentation says which version this is.
 os.environ.setdefault("SAGEMAKER_SUPPRESS_V2_WARNING", "1")
 
 import boto3
@@ -70,14 +70,14 @@ MANIFEST = {
 
 
 class RehearsalSession(Session):  # type: ignore[misc]
-    """A ``sagemaker_session`` whose jobs run here, and for which nobody pays.
+    """A ``sagemaker_session`` whose jobs run here and cost nothing.
 
     The account is new in every Python process: it has a role, a training image and the default
     VPC of each new account. What jobs leave on disk is under ``folder``, one folder a job.
     """
 
     def __init__(self, folder: str | Path = "sagemaker-local") -> None:
-        # They tell of a telemetry that is off, and that it is.
+        # They report that the telemetry is off.
         for name in ("sagemaker.telemetry", "sagemaker.config"):
             logging.getLogger(name).setLevel(logging.WARNING)
         resources = ExitStack()
@@ -150,7 +150,7 @@ class RehearsalSession(Session):  # type: ignore[misc]
         The SDK's own draws dots.
 
         Raises:
-            UnexpectedStatusException: no training job has told the objective.
+            UnexpectedStatusException: no training job has reported the objective.
         """
         sys.stdout.writelines(f"{line}\n" for line in self._jobs.tuning_job(job).log(wait=True))
         description = self._jobs.describe_hyper_parameter_tuning_job(job)

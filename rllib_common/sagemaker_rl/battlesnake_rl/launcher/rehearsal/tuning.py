@@ -30,7 +30,7 @@ from battlesnake_rl.launcher.rehearsal.jobs import (
 
 STRATEGIES = ("Bayesian", "Random")
 OBJECTIVE = "_tuning_objective_metric"
-"""The hyperparameter by which SageMaker tells a job what it is compared by."""
+"""The hyperparameter that names the metric by which SageMaker compares the job."""
 
 COPIED = ("RoleArn", "InputDataConfig", "OutputDataConfig", "StoppingCondition", "Environment")
 """What training jobs take from the definition as it is."""
@@ -91,7 +91,7 @@ class TuningJob(Work):
         """What ``list_training_jobs_for_hyper_parameter_tuning_job`` answers, the newest first."""
         return [self._summary(job) for job in reversed(self._jobs())]
 
-    # What the service does meanwhile
+    # What the service does in the background
 
     def _run(self) -> None:
         try:
@@ -102,7 +102,7 @@ class TuningJob(Work):
             status = STOPPED if self._stop_asked else COMPLETED
             if status == COMPLETED and not self._scores():
                 status = FAILED
-                self._failure = f"No training job has told {self._objective['MetricName']!r}"
+                self._failure = f"No training job has reported {self._objective['MetricName']!r}"
         except Exception as error:
             status, self._failure = FAILED, f"InternalServerError: {error!r}"
         self._end(status)
@@ -116,11 +116,11 @@ class TuningJob(Work):
         if self._stop_asked:
             job.stop()
         job.wait()
-        told = job.describe()
+        description = job.describe()
         score = self._scores().get(name)
         what = "nothing" if score is None else f"{score:.6g}"
-        why = f" ({told['FailureReason']})" if "FailureReason" in told else ""
-        status = told["TrainingJobStatus"]
+        why = f" ({description['FailureReason']})" if "FailureReason" in description else ""
+        status = description["TrainingJobStatus"]
         self._say(f"{name}: {status}, {self._objective['MetricName']} {what}{why}")
 
     def _training_request(self, name: str, values: Mapping[str, str]) -> dict[str, Any]:
@@ -153,21 +153,21 @@ class TuningJob(Work):
         return [self._training.job(name) for name in self._drawn if name in self._training]
 
     def _scores(self) -> dict[str, float]:
-        """The objective's last value in each training job that is done and told one."""
-        told = ((job, job.describe()) for job in self._jobs())
+        """The objective's last value in each training job that is done and has one."""
+        described = ((job, job.describe()) for job in self._jobs())
         return {
             job.name: one["Value"]
-            for job, description in told
+            for job, description in described
             if description["TrainingJobStatus"] == COMPLETED
             for one in description["FinalMetricDataList"]
             if one["MetricName"] == self._objective["MetricName"]
         }
 
     def _summary(self, job: TrainingJob) -> dict[str, Any]:
-        told = job.describe()
+        description = job.describe()
         names = ("TrainingJobName", "TrainingJobArn", "CreationTime", "TrainingJobStatus")
         times = ("TrainingStartTime", "TrainingEndTime", "FailureReason")
-        summary = {name: told[name] for name in (*names, *times) if name in told}
+        summary = {name: description[name] for name in (*names, *times) if name in description}
         summary["TunedHyperParameters"] = self._drawn[job.name]
         if (score := self._scores().get(job.name)) is not None:
             metric = {"Type": self._objective["Type"], "MetricName": self._objective["MetricName"]}
@@ -259,7 +259,7 @@ def _check(request: Mapping[str, Any]) -> None:
 
 
 def _between(one: Mapping[str, str], part: float) -> float:
-    """The number that lies at this part (0 to 1) of a range, by its scale."""
+    """The number at this part (0 to 1) of a range, on its scale."""
     low, high = float(one["MinValue"]), float(one["MaxValue"])
     scale = one.get("ScalingType", "Auto")
     if scale == "Logarithmic":

@@ -1,9 +1,9 @@
 """Checkpoints on disk: written whole or not at all, found again, read without running them.
 
-RLlib writes checkpoints as pickles, and a pickle may call anything as it is read: whoever made the
-file decides. But all that training needs of one are numbers, in arrays and in containers. So only
-what makes those is looked up here, and a file that asks for more is refused. The pickles that say
-how to build the objects are not read at all: the experiment that goes on builds them itself.
+RLlib writes checkpoints as pickles, and a pickle may call anything as it is read: its author
+decides. But all that training needs of one is numbers, in arrays and in containers. So only what
+makes those is looked up here, and a file that asks for more is refused. The pickles that say how to
+build the objects are not read at all: the experiment that goes on builds them itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FACTS_FILE = "facts.json"
 """In every checkpoint: what it was trained on and how far (the launcher's ``describe``)."""
 
 _FILES = "files"
-"""Entry in the facts: the checkpoint's files and their sizes, to tell a part from the whole."""
+"""Entry in the facts: the checkpoint's files and their sizes, which show whether it is whole."""
 
 _PREFIX = "checkpoint_"
 _UNFINISHED = ".unfinished"
@@ -114,7 +114,7 @@ def find(path: Path) -> Path:
 
 
 def read_facts(checkpoint: Path) -> dict[str, Any]:
-    """What `save` was told about the checkpoint."""
+    """The facts that `save` was given about the checkpoint."""
     facts: dict[str, Any] = json.loads((checkpoint / FACTS_FILE).read_text())
     facts.pop(_FILES, None)
     return facts
@@ -192,7 +192,7 @@ def load_numbers(path: Path, also: Collection[tuple[str, str]] = ()) -> Any:
     except Exception as error:  # a damaged pickle may raise anything
         raise CheckpointError(
             f"{path} holds more than numbers, or is damaged ({error}); reading it could run "
-            "somebody's program"
+            "a stranger's program"
         ) from error
 
 

@@ -33,7 +33,7 @@ NAMED, GAME, PROGRESS, OTHERS = "curves", "game", "progress", "rllib"
 """Groups in TensorBoard, which shows them by the alphabet and opens the first two."""
 
 PLAYED = "env_runners/num_env_steps_sampled_lifetime"
-"""The result in the group `PROGRESS`; where there is no `GAME`, it stands before `OTHERS`."""
+"""The result in the group `PROGRESS`; where there is no `GAME`, it comes before `OTHERS`."""
 
 ELO, MEASURED_AT = "elo", "elo_cpu_minutes"
 """Results of a run that plays the ladder: its strength, and the CPU minutes of training by then.
@@ -103,7 +103,7 @@ class Curves:
             shutil.rmtree(board, ignore_errors=True)
         board.mkdir(exist_ok=True)
         # Files are named by the second; the suffix keeps those of quick restarts apart. Without
-        # tensorboardX's thread: where a disk is full it dies, and who writes waits for ever.
+        # tensorboardX's thread: where a disk is full it dies, and a writer waits for ever.
         self._board = EventsWriter(str(board / "events"), f".{resumed_at}")
         self._intermediate = intermediate and intermediate / board.name
         self._copied = -math.inf

@@ -24,14 +24,14 @@ from typing import IO, Any
 from battlesnake_gym.common.files import write_atomically
 
 RUN_FILE = "run.json"
-"""What is trained, until when, and how it stands."""
+"""What is trained, until when, and its state."""
 
 RUNNING, DONE, STOPPED, FAILED = "running", "done", "stopped", "failed"
 """States of a run, as its process has noted them."""
 
 LOCK_FILE = ".lock"
-"""Tells who writes into the folder. The lock itself is the system's, and ends with the process,
-however that ends: a file that was left behind locks nobody out."""
+"""Shows who writes into the folder. The lock itself is the system's, and ends with the process,
+however that ends: a file that was left behind locks no one out."""
 
 _ATTEMPTS, _PAUSE = 5, 0.05
 """Who only looks (`is_held`) has the lock for a moment: so often it is tried, and seconds apart."""
@@ -47,7 +47,7 @@ SHARE = 0.02
 """The part of a run's time that playing and drawing games may take."""
 
 FILM_GROWTH = 1.1
-"""A film is drawn when so many times the time of the last one has gone by: some 70 in all."""
+"""A film is drawn at this many times the training time of the last one: some 70 in all."""
 
 Record = Callable[[Any, Path, bool], bytes | None]
 """Lets an algorithm play a game into a file; with True it returns the game as a GIF, too."""
@@ -61,10 +61,10 @@ class LockedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """What the file tells.
+    """What the file says.
 
     ``state`` is as the run's process has written it: one that was killed leaves "running" behind
-    (`is_held` tells). ``why`` tells what a run failed of. ``settings`` are all
+    (`is_held` knows). ``why`` is the reason why a run failed. ``settings`` are all
     hyperparameters by name; of what RLlib has only those that were given. ``plan`` has
     ``num_iters``, ``minutes`` and ``timesteps``, or None for what does not end it. ``began`` and
     ``ended`` are seconds since 1970 of the last process.
@@ -86,10 +86,10 @@ class RunFile:
 
     @classmethod
     def of(cls, folder: Path) -> RunFile | None:
-        """That of a run; None where there is none, or what is there is none."""
+        """That of a run; None where there is no such file, or it cannot be read."""
         try:
-            told = json.loads((folder / RUN_FILE).read_text())
-            return cls(**{name: told[name] for name in cls.__slots__ if name in told})
+            found = json.loads((folder / RUN_FILE).read_text())
+            return cls(**{name: found[name] for name in cls.__slots__ if name in found})
         except (OSError, ValueError, TypeError):
             return None
 
@@ -266,7 +266,7 @@ class Games:
     def add(
         self, algorithm: Any, iteration: int, seconds: float, *, last: bool = False
     ) -> bytes | None:
-        """Play a game after so many seconds of training, if there is time, or it is the ``last``.
+        """Play a game after ``seconds`` of training, if there is time or it is the ``last``.
 
         Returns a film of it now and then.
         """

@@ -1,7 +1,7 @@
 """MLflow and Weights & Biases, through Ray's own integrations (``ray.air.integrations``).
 
-Where results go is theirs to be told, as everywhere: MLflow by ``MLFLOW_TRACKING_URI`` and
-``MLFLOW_EXPERIMENT_NAME``, W&B by ``wandb login``, ``WANDB_PROJECT`` and ``WANDB_MODE``.
+Where results go is set as everywhere: for MLflow by ``MLFLOW_TRACKING_URI`` and
+``MLFLOW_EXPERIMENT_NAME``, for W&B by ``wandb login``, ``WANDB_PROJECT`` and ``WANDB_MODE``.
 """
 
 from __future__ import annotations

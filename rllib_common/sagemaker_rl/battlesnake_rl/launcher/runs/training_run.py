@@ -1,4 +1,4 @@
-"""One training run: iterate until done or told to stop, with curves, checkpoints and a bar."""
+"""One training run: iterate until done or asked to stop, with curves, checkpoints and a bar."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CSV_COLUMNS = {
 }
 """Columns of ``progress.csv`` that every experiment has, and the RLlib results they show.
 
-The last four are told by `TrainingRun` itself: the mean of all learners' losses, turns played and
+The last four are from `TrainingRun` itself: the mean of all learners' losses, turns played and
 transitions trained on in a second of this iteration, by the wall's clock, and how busy the CPUs of
 the driver's machine were meanwhile, with all that runs there.
 """
@@ -64,7 +64,7 @@ TRANSITIONS = "learners/__all_modules__/num_env_steps_trained_lifetime"
 """The result that counts what was trained on."""
 
 LOSS = re.compile(r"learners/[^/]+/(total_loss|qf_loss)")
-"""Results of the learners: of those that tell both, the two are equal."""
+"""Results of the learners: where there are both, the two are equal."""
 
 NAMED_CURVES = {
     "reward": "env_runners/episode_return_mean",
@@ -80,7 +80,7 @@ RUNNERS_SECONDS = 300.0
 """How long there may be no runner before the job ends."""
 
 SECONDS_OF_SILENCE = 60.0
-"""How often a line tells of the progress where no bar is drawn."""
+"""How often a line shows the progress where no bar is drawn."""
 
 
 @dataclass
@@ -105,7 +105,7 @@ class TrainingRun:
     trust: bool = False
     """Whether to read whatever the checkpoint holds, programs too."""
     checkpoint_minutes: float = 1.0
-    """Time between checkpoints; there is one at the end in any case."""
+    """Time between checkpoints; there is always one at the end."""
     conclude: Callable[[Any, dict[str, Any]], None] = lambda algorithm, results: None
     """Called after the last iteration with its results, which it may add to."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class TrainingRun:
     room: Callable[[], int] | None = None
     """How many runners there is room for now, in a cluster to which machines may come."""
     record: Record | None = None
-    """Lets the algorithm play a game, to be looked at; see `run_folder.Games`."""
+    """Lets the algorithm play a game to look at; see `run_folder.Games`."""
     stopped_by: int = 0
     """The signal that ended `train` early, or 0."""
 
@@ -124,7 +124,7 @@ class TrainingRun:
         self._steps = int(then.get("env_steps", 0))
         self._spoke = self._grew = time.monotonic()
         self._began = time.time()
-        # Nobody knows how much a run that is resumed has trained on before.
+        # How much a run that is resumed has trained on before is not known.
         self._trained = 0.0 if self.checkpoint is None else math.nan
 
     @contextmanager
@@ -158,7 +158,7 @@ class TrainingRun:
             versions=_versions("battlesnake-gym", "ray", "torch"),
         ).save(self.job.output_dir)
 
-    def told(self) -> str:
+    def progress(self) -> str:
         """How far it came, in one line."""
         return (
             f"{self.job.name}, {self._iterations:,} iterations and {self._steps:,} turns in "
@@ -171,7 +171,7 @@ class TrainingRun:
         return self._left() <= 0
 
     def bring_back_curves(self) -> None:
-        """Take ``progress.csv`` from the checkpoint, which tells as much as goes on from there.
+        """Take ``progress.csv`` from the checkpoint, which has the rows up to that point.
 
         The run's own may be missing, as on a new instance, or torn, if the last process was killed.
         """
@@ -209,9 +209,9 @@ class TrainingRun:
                 settings=self.settings,
                 intermediate=self.job.intermediate_dir,
             )
-            told = Tracking(self.track, self.job.name, folder, self.settings, self.named)
-            with closing(drawn) as curves, told:
-                self._iterate(algorithm, curves, games, told, caught)
+            tracked = Tracking(self.track, self.job.name, folder, self.settings, self.named)
+            with closing(drawn) as curves, tracked:
+                self._iterate(algorithm, curves, games, tracked, caught)
                 self._save(algorithm)
                 self._show_game(algorithm, curves, games, last=True)
             self.stopped_by = caught[0] if caught else 0
@@ -329,22 +329,22 @@ class TrainingRun:
         )
         bar.n = self._percent()
         elo = numbers.get("elo", float("nan"))
-        told = (
+        text = (
             f"reward {reward:.1f}, length {length:.1f}, {self._steps / self._seconds:.0f} turns/s"
             + ("" if math.isnan(elo) else f", {elo:.0f} Elo")
         )
-        bar.set_postfix_str(told)
+        bar.set_postfix_str(text)
         if self.job.in_sagemaker:
             # CloudWatch takes its metrics out of the log.
             found = {name: numbers.get(self.columns.get(name, name), math.nan) for name in METRICS}
             say(metric_line(found | {"env_steps": self._steps}))
         elif bar.disable and time.monotonic() - self._spoke > SECONDS_OF_SILENCE:
             self._spoke = self._grew = time.monotonic()
-            say(f"{self.job.name} {self._percent():.0f}%, {told}")
+            say(f"{self.job.name} {self._percent():.0f}%, {text}")
 
 
 def add_runners(group: Any, more: int) -> None:
-    """Start so many runners more, and wait for none.
+    """Start ``more`` runners, and wait for none.
 
     RLlib takes them for runners that have died: it gives them the state of the others once they
     answer, and until then asks nothing of them.
@@ -369,7 +369,7 @@ def build(config: AlgorithmConfig) -> Algorithm:
     Raises:
         RuntimeError: not one of its runners has started.
     """
-    nobody = RuntimeError(
+    none_started = RuntimeError(
         f"none of {config.num_env_runners} runners started; Ray's logs say why: "
         "/tmp/ray*/session_latest/logs/worker-*.err. With num_workers 0 the driver plays the "
         "games itself, and the reason is in the job's log"
@@ -378,7 +378,7 @@ def build(config: AlgorithmConfig) -> Algorithm:
         algorithm = config.build_algo()
     except IndexError as error:
         # RLlib has asked them for the environment's spaces, and took the first answer.
-        raise nobody from error
+        raise none_started from error
     group = algorithm.env_runner_group
     if group is None or config.num_env_runners == 0:
         return algorithm
@@ -387,7 +387,7 @@ def build(config: AlgorithmConfig) -> Algorithm:
     while not group.foreach_env_runner(lambda runner: True, local_env_runner=False):
         if time.monotonic() > deadline:
             algorithm.stop()
-            raise nobody
+            raise none_started
         time.sleep(1.0)
         algorithm.restore_env_runners(group)
     return algorithm
