@@ -457,36 +457,3 @@ def test_wrong_arrays_and_snakes_are_refused() -> None:
         get("facing").encode(state(), "me", np.zeros((10, 11, 13), np.uint8))
     with pytest.raises(ValueError, match="width must be at least 1, got 0"):
         planes.shape(0, 5)
-
-
-@pytest.mark.slow
-def test_the_engine_and_the_definition_agree_on_ten_thousand_positions() -> None:
-    """Of all that is built in, on boards of several sizes with hazards, stacked or not."""
-    from battlesnake_gym import VectorBattlesnake
-
-    positions = 0
-    for number, name in enumerate(observations.NAMES):
-        frames = 1 + number % 3
-        games = VectorBattlesnake(
-            24,
-            [2, 3, 4] * 8,
-            [7, 11, 11, 9] * 6,
-            [7, 11, 8, 9] * 6,
-            game=Game(ruleset="royale"),
-            observation={"name": name, "frames": frames},
-        )
-        random = np.random.default_rng(number)
-        seen, infos = games.reset(seed=number)
-        memory = seen.copy()
-        for _ in range(50):
-            wanted = random.random(infos["action_mask"].shape)
-            moves = np.where(infos["action_mask"], wanted, -1.0).argmax(-1)
-            seen, *_, infos = games.step(moves)
-            memory[infos["reset"]] = 0
-            for i in range(games.num_games):
-                state = games.games.state(i)
-                positions += 1
-                for seat, snake in enumerate(state.snakes):
-                    games.observation.encode(state, snake.id, memory[i, seat])
-            np.testing.assert_array_equal(seen, memory, err_msg=f"{name}, {frames} frames")
-    assert positions >= 10_000

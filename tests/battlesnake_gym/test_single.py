@@ -295,15 +295,9 @@ def test_gymnasium_vectorises_it() -> None:
         ({"opponents": [3]}, "opponents must be names or strategies.*got 3"),
         ({"opponents": [], "num_snakes": 3}, "opponents is empty.*got 3"),
         ({"num_snakes": 0}, "num_snakes"),
-        ({"width": 40}, "width must be between .*got 40"),
-        ({"ruleset": "squad"}, "unknown ruleset 'squad'"),
-        ({"map": "moon"}, "unknown map 'moon'"),
         ({"settings": {"food": 3}}, "unknown setting 'food'"),
         ({"settings": {"minimum_food": 1.5}}, "minimum_food must be a whole number, got 1.5"),
-        ({"observation": "plane"}, "unknown observation 'plane'"),
         ({"rewards": {"wins": 1}}, "unknown reward event 'wins'"),
-        ({"action_mask": "some"}, "unknown action mask 'some'"),
-        ({"max_turns": -1}, "max_turns must be a whole number of at least 1"),
     ],
 )
 def test_bad_arguments(arguments: Any, message: str) -> None:

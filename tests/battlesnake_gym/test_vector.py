@@ -15,7 +15,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.engine.python_engine import SlowGames
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.rules import CAUSES, MOVES, Game, Settings, State
-from battlesnake_gym.see import masks, observations
+from battlesnake_gym.see import masks
 
 AnyArray = npt.NDArray[Any]
 Infos = dict[str, AnyArray]
@@ -200,19 +200,6 @@ def test_truncation_keeps_the_last_observation() -> None:
     assert trace[3][5]["reset"].all()
 
 
-def test_rewards_count_for_acting_seats_only() -> None:
-    env = VectorBattlesnake(16, 4, 7, 7)
-    for _, _, rewards, _, _, infos in play(env, 80)[1:]:
-        assert not rewards[~infos["acted"]].any()
-
-
-def test_same_seed_same_games() -> None:
-    def trace() -> list[Step]:
-        return play(VectorBattlesnake(4, 3, 7, 7), 100, seed=11)
-
-    check_same(trace(), trace())
-
-
 def test_other_seed_other_games() -> None:
     env = VectorBattlesnake(4, 3, 7, 7)
     first = env.reset(seed=1)[0].copy()
@@ -227,15 +214,6 @@ def test_other_seed_other_games() -> None:
 def test_unseeded_environments_differ() -> None:
     seeds = [VectorBattlesnake(4, 2, 7, 7).reset()[1]["seed"] for _ in range(2)]
     assert (seeds[0] != seeds[1]).all()
-
-
-def test_a_game_does_not_depend_on_the_size_of_the_batch() -> None:
-    small = VectorBattlesnake(2, 2, 7, 7)
-    large = VectorBattlesnake(50, 2, 7, 7)
-    for _ in range(3):
-        np.testing.assert_array_equal(
-            small.reset(seed=9)[1]["seed"], large.reset(seed=9)[1]["seed"][:2]
-        )
 
 
 def test_seeds_of_successive_games_lie_far_apart() -> None:
@@ -328,24 +306,6 @@ def test_start_from_positions() -> None:
     assert env.games.state(0).width == 11
 
 
-def test_positions_play_on_as_the_law_does() -> None:
-    start = Board.from_text(POSITION)
-    env = VectorBattlesnake(4, 2, 7, 7, food="seeded")
-    _, infos = env.reset(seed=6, options={"states": [start]})
-    games = [replace(env.game, seed=int(seed)) for seed in infos["seed"]]
-    boards = [Board.from_state(start, game) for game in games]
-    random = np.random.default_rng(0)
-    for _ in range(15):
-        actions = choose(env, infos, random)
-        _, _, _, _, infos = env.step(actions)
-        for i, board in enumerate(boards):
-            if board.is_over():
-                break
-            board.step({s.id: MOVES[actions[i, n]] for n, s in enumerate(board.snakes) if s.alive})
-            assert infos["health"][i].tolist() == [s.health for s in board.snakes]
-            assert env.games.state(i).food == board.food
-
-
 def test_frames_do_not_outlive_a_game() -> None:
     stacked = {"name": "planes", "frames": 2}
     env = VectorBattlesnake(6, 2, 7, 7, observation=stacked, max_turns=50)
@@ -374,15 +334,6 @@ def test_relative_observations_take_relative_actions() -> None:
     env.step(np.array([[3, 2]]))  # right of left is up, left of right is up
     ahead = env.games.state(0).snakes
     assert [ahead[0].head, ahead[1].head] == [(1, 6), (4, 1)]
-
-
-def test_settings_and_maps() -> None:
-    settings = Settings(food_spawn_chance=0, minimum_food=0)
-    env = VectorBattlesnake(3, 2, 7, 7, game=Game(map="empty", settings=settings))
-    env.reset(seed=1)
-    for _ in range(5):
-        env.step(np.zeros((3, 2), int))
-    assert all(not env.games.state(i).food for i in range(3))
 
 
 def test_a_map_that_runs_out_of_cells_is_truncated() -> None:
@@ -482,8 +433,3 @@ def test_order_of_calls() -> None:
         env.step(np.zeros((2, 2), int))
     with pytest.raises(ClosedEnvironmentError, match="closed"):
         env.reset()
-
-
-def test_names_are_told() -> None:
-    env = VectorBattlesnake(1, 2, observation=observations.get("flat-num"))
-    assert env.observation.name == "flat-num"

@@ -124,40 +124,6 @@ class TestMaps:
             rules.step(game, state, dict.fromkeys(IDS, "up"))
         assert state == before
 
-    def test_pools_dry_up_and_stay_dry(self) -> None:
-        game, state = smallest_start("healing_pools", shrink_every_n_turns=1)
-        pools = [len(state.hazards)]
-        for _ in range(4):
-            rules.step(game, state, {})
-            pools.append(len(state.hazards))
-        assert pools[0] >= 1
-        assert pools[-1] == 0
-
-    def test_sinkholes_get_deeper(self) -> None:
-        game, state = smallest_start("sinkholes", shrink_every_n_turns=1)
-        state.turn = 1
-        for _ in range(4):
-            rules.step(game, state, dict.fromkeys(IDS, "left"))
-        assert [state.hazards.count((3, y)) for y in range(7)] == [0, 1, 2, 3, 2, 1, 0]
-
-    def test_snail_trails_are_as_deep_as_the_snake_is_long(self) -> None:
-        game = Game(map="snail_mode", solo=True)
-        body = [(5, 5), (5, 4), (5, 3), (5, 2)]
-        state = State(5, 11, 11, [Snake("a", body)])
-        rules.step(game, state, {"a": "up"})
-        assert state.hazards == [(5, 3 + 11)] * 4
-        rules.step(game, state, {"a": "up"})
-        assert state.hazards.count((5, 3)) == 4
-        rules.step(game, state, {"a": "up"})
-        assert state.hazards.count((5, 3)) == 3
-
-    def test_the_maze_grows_with_the_snake(self) -> None:
-        game, state = smallest_start("solo_maze")
-        for length in (3, 4, 5, 6):
-            assert (state.snakes[0].length, len(state.food)) == (length, 1)
-            state.food = []
-            rules.step(game, state, {"s0": "right"})
-
     @pytest.mark.parametrize(
         ("before", "level", "bits"),
         [
@@ -190,48 +156,6 @@ class TestMaps:
         state.food, state.hazards = [], [(0, 0)]
         with pytest.raises(RulesError, match=r"level 16777217 .* would need a body"):
             rules.step(game, state, {"s0": "right"})
-
-    def test_castle_food_stays_in_the_gates(self) -> None:
-        game, state = smallest_start("hz_castle_wall")
-        assert state.food == []
-        state.turn = 10
-        for snake in state.snakes:
-            snake.body = [(1, 1)] * 3
-        for _ in range(30):
-            rules.step(game, state, {})
-        assert len(state.food) == 2
-        assert set(state.food) <= {(2, 5), (5, 2), (5, 8), (8, 5)}
-
-
-class TestFood:
-    def test_chance_is_one_in_a_hundred_less_than_it_says(self) -> None:
-        def grown(chance: int) -> int:
-            game = Game(settings=Settings(food_spawn_chance=chance, minimum_food=0), seed=10**6)
-            state = State(0, 25, 25, [Snake("a", [(5, 5)] * 3)])
-            for _ in range(400):
-                rules.step(game, state, {})
-                state.snakes[0].eliminated_cause = "hazard"
-            return len(state.food)
-
-        assert grown(0) == 0
-        assert grown(1) == 0
-        assert 340 < grown(100) <= 400
-
-    def test_the_minimum_is_filled_without_a_roll(self) -> None:
-        game = Game(settings=Settings(food_spawn_chance=0, minimum_food=5))
-        state = rules.start(game, 11, 11, IDS[:2])
-        rules.step(game, state, dict.fromkeys(IDS, "up"))
-        assert len(state.food) == 5
-
-    def test_no_food_beside_a_head_or_on_a_body(self) -> None:
-        game = Game(settings=Settings(food_spawn_chance=0, minimum_food=999), solo=True)
-        state = State(3, 5, 5, [Snake("a", [(2, 2), (2, 1), (1, 1)])])
-        state.snakes.append(Snake("dead", [(0, 0)], eliminated_cause="hazard"))
-        rules.step(game, state, {"a": "up"})
-        taken = {(2, 3), (2, 2), (2, 1), (1, 3), (3, 3), (2, 4)}
-        assert sorted(state.food) == sorted(
-            (x, y) for x in range(5) for y in range(5) if (x, y) not in taken
-        )
 
 
 SIZES = st.integers(1, 25)
