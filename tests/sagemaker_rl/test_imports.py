@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from battlesnake_rl.launcher.launch.job_files import together
 from tests import processes
 
 ROOT = Path(__file__).parents[2]
@@ -53,3 +54,38 @@ def test_an_image_with_an_old_python() -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("this is Python 3.8, and training needs 3.11")
     assert done.stderr.count("\n") == 1
+
+
+DEPENDENCIES = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
+
+STARTER_PACK = """
+from sagemaker_rl.ray_launcher import SageMakerRayLauncher
+import battlesnake_gym, battlesnake_heuristics, battlesnake_rl.mabs
+class Launcher(SageMakerRayLauncher): pass
+print(SageMakerRayLauncher.__module__)
+print(battlesnake_gym.__file__, battlesnake_heuristics.__file__, *battlesnake_rl.__path__)
+"""
+"""A training script of the starter pack begins with its first line."""
+
+
+def test_a_job_finds_all_names_in_what_was_copied_flat(tmp_path: Path) -> None:
+    """Nothing of ours is installed: the packages are found beside the script alone."""
+    sources = together(
+        source_dir=ROOT / "rllib_src",
+        dependencies=[
+            ROOT / "rllib_common/sagemaker_rl",
+            ROOT / "battlesnake_gym",
+            ROOT / "heuristics",
+        ],
+    )
+    (Path(sources) / "train.py").write_text(STARTER_PACK)
+    # Without `site`, which would process the .pth files of an editable installation.
+    packages = os.pathsep.join(path for path in sys.path if path.endswith("-packages"))
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": packages}
+    words = (sys.executable, "-S", "train.py")
+    done = processes.run(*words, cwd=sources, env=environment)
+    assert done.returncode == 0, done.stderr
+    name, *places = done.stdout.split()
+    assert name == "battlesnake_rl.launcher.ray_launcher"
+    assert len(places) == 4
+    assert all(place.startswith(sources) for place in places), places
