@@ -168,7 +168,7 @@ class _LastWord(threading.Thread):
         return self._come.is_set()
 
     def wait(self, seconds: float) -> None:
-        """Wait for it, but no longer than so."""
+        """Wait for it, at most this many seconds."""
         self._come.wait(seconds)
 
     def word(self) -> dict[str, Any]:
