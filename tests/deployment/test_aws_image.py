@@ -21,7 +21,7 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_server.commands import pack
-from tests.deployment.containers import ROOT, container, served
+from tests.deployment.containers import ROOT, served
 from tests.processes import PATIENCE, fetch_json, free_port
 from tests.server.test_lambda_handler import http_api
 
@@ -84,14 +84,6 @@ def expected(snake: str, board: Board) -> str:
     you = board.copy()
     you.you_id = "snake_0"
     return snakes.make(snake)(you).move
-
-
-def test_the_container_s_command_plays_a_bundle(tmp_path: Path, board: Board, snake: str) -> None:
-    """In a plain folder."""
-    with container(snake, tmp_path) as address:
-        assert (fetch_json(address)["color"] == "#123456") == (snake != "cautious")
-        answer = fetch_json(f"{address}/move", board.to_api("snake_0"))
-        assert answer["move"] == expected(snake, board)
 
 
 def test_sagemaker_s_command_answers_on_its_port(tmp_path: Path, board: Board, snake: str) -> None:

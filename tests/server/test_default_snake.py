@@ -129,6 +129,7 @@ def test_it_needs_neither_a_compiler_nor_a_training_library() -> None:
     script = """
 import sys
 sys.modules["battlesnake_heuristics.search._search"] = None
+import battlesnake_server.commands.serve, battlesnake_server.commands.arena_command
 from battlesnake_gym.boards.board import Board
 from battlesnake_server.live.app import create_app
 from battlesnake_server.strategies import STRONGEST
@@ -138,7 +139,8 @@ for side in (9, 11):
     body["game"]["id"] = str(side)
     assert client.post("/move", json=body).status_code == 200
 assert 'battlesnake_moves_total{chosen_by="strategy"} 2.0' in client.get("/metrics").text
-print(STRONGEST, sorted({"torch", "ray", "sagemaker", "onnx"} & set(sys.modules)))
+heavy = {"torch", "ray", "sagemaker", "envpool", "onnx", "pandas", "matplotlib"}
+print(STRONGEST, sorted(heavy & set(sys.modules)))
 """
     done = run(sys.executable, "-c", script)
     assert done.stdout.strip() == "lookahead []", done.stderr

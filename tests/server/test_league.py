@@ -311,41 +311,6 @@ def processes_below(number: int) -> dict[int, str]:
     return found
 
 
-def test_a_bundle_plays_in_a_league(tmp_path: Path) -> None:
-    from battlesnake_server.commands import pack
-
-    rules, asked = tmp_path / "my_rules.py", tmp_path / "asked"
-    rules.write_text(
-        "from battlesnake_gym import snakes\n"
-        "from battlesnake_gym.snakes import Decision\n"
-        "def move(board, seconds=None):\n"
-        f"    with open({str(asked)!r}, 'a') as file:\n"
-        "        file.write('.')\n"
-        "    return Decision((board.safe_moves(board.you_id) or ['up'])[0])\n"
-        "snakes.register('mine', lambda seed: move)\n"
-    )
-    assert pack.main([str(rules), "--color", "#123456", "-o", str(tmp_path / "mine.zip")]) == 0
-    rules.unlink()
-    told = {"name": "Club", "snakes": {"b": "mine.zip", "h": "hungry"}, "boards": [SMALL]}
-    plan = read({**told, "games_per_hour": 60}, tmp_path)
-    engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
-    clock = FastClock()
-    with Programs({}) as programs:
-        players = LeaguePlayers(plan, programs, Reach())
-        assert players.ailments(["b", "h"]) == ["", ""]
-        league = League(plan, players.sources, engine, players.ailments, clock=clock)
-        while clock.hours < 0.1:
-            league.step(play_here)
-    with Session(engine) as session:
-        (season,) = seasons(session, "Club")
-    games = games_of(engine, season.tournament)
-    bundles = [seat for game in games for seat in game.seats if seat.snake == "b"]
-    assert len(bundles) == len(games) > 0
-    assert all(set(seat.problems) <= {"timeout"} for seat in bundles)  # of a busy machine
-    assert asked.stat().st_size >= sum(len(seat.latencies) for seat in bundles) > 0
-    engine.dispose()
-
-
 def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
     (tmp_path / "snake.py").write_text(SNAKE)
     with Programs({"mine": f"{sys.executable} {tmp_path / 'snake.py'} {{port}}"}) as programs:

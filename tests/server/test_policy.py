@@ -99,23 +99,6 @@ def test_the_best_value_wins_among_moves_that_do_not_kill(make_policy: MakePolic
     assert ask(PolicySnake(policy), CORNER) == "down"
 
 
-def test_filters_overrule_the_policy(make_policy: MakePolicy) -> None:
-    path = make_policy([4.0, 3.0, 2.0, 1.0], sizes=[(5, 5)])
-    plain = strategy_factory(policy=path)(0)
-    board = Board.from_text("""
-    . B < < .
-    . . . . .
-    . A . . .
-    . ^ . . .
-    . . . . .
-    """)
-    board.you_id = "a"
-    assert plain(board).move == "up", "the policy does not know of heads"
-    decision = strategy_factory(policy=path, filters=["head_to_heads"])(0)(board)
-    assert decision.move == "left"
-    assert "head_to_heads" in [reason.rule for reason in decision.reasons]
-
-
 def test_a_board_of_another_size_is_refused(policy_file: Path) -> None:
     snake = strategy_factory(policy=policy_file)(0)
     board = Board.new(7, 7, 2)
@@ -136,21 +119,6 @@ def test_relative_actions_are_turned_with_the_snake(make_policy: MakePolicy) -> 
     # "facing": the network's "up" is straight ahead
     snake = strategy_factory(policy=make_policy(sizes=[(5, 5)], observation="facing"))(0)
     assert ask(snake, ROOM) == "left"  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("choice", "words"),
-    [
-        ({"snake": "random", "policy": "p.onnx"}, "either"),
-        ({"snake": "nobody"}, "unknown snake 'nobody'"),
-        ({"snake": "random", "filters": ["walls"]}, "need a policy"),
-        ({"policy": "missing.onnx", "filters": ["luck"]}, "unknown filter 'luck'"),
-        ({"filters": ["luck"]}, "unknown filter 'luck'"),
-    ],
-)
-def test_wrong_choices_are_refused(choice: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        strategy_factory(**choice)
 
 
 RULES = """

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from battlesnake_gym import rules, snakes
+from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import Game, Settings
@@ -245,15 +245,6 @@ def test_a_game_can_be_cut_short() -> None:
     assert [body["turn"] for body in recorder.told("end")] == [3]
 
 
-def test_the_same_seed_is_the_same_game() -> None:
-    def run(seed: int) -> list[dict[str, str]]:
-        table = [snakes.make(name, 4) for name in ("hungry", "cautious", "hunter")]
-        record = referee(table, game_of(seed=seed), 11, 11, max_turns=40)
-        return [turn.moves for turn in record.turns]
-
-    assert run(99) == run(99) != run(100)
-
-
 def test_the_replay_tells_the_game() -> None:
     table = [snakes.make(name, 4) for name in ("hungry", "cautious")]
     record = referee(table, game_of(), 11, 11)
@@ -282,8 +273,3 @@ def test_other_games_are_played_too(ruleset: str, game_map: str) -> None:
     record = referee(table, game, width, height, max_turns=60)
     assert len(record.turns) > 3
     assert not any(seat.problems for seat in record.seats)
-
-
-def test_a_map_that_refuses_says_so() -> None:
-    with pytest.raises(rules.RulesError, match="map"):
-        referee([circling], game_of(map="atlantis"))

@@ -167,41 +167,6 @@ STALLED = {
 }
 
 
-FORBEARING = """
-import functools, sys
-from battlesnake_server.commands import serve
-from battlesnake_server.live import live_worker as worker
-worker.Limits = functools.partial(worker.Limits, request_seconds=int(sys.argv.pop(1)))
-sys.exit(serve.main(sys.argv[1:]))
-"""
-
-
-@pytest.fixture(scope="module")
-def forbearing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that gives up on nobody within a test's patience."""
-    seconds = str(int(10 * PATIENCE))
-    with scripted(
-        tmp_path_factory.mktemp("forbearing"), FORBEARING, seconds, "--snake=cautious"
-    ) as address:
-        yield address
-
-
-@pytest.mark.parametrize("name", STALLED)
-def test_clients_that_stop_midway_keep_nobody_waiting(forbearing: str, name: str) -> None:
-    parts = urlsplit(forbearing)
-    stalled = [socket.create_connection((parts.hostname, parts.port)) for _ in range(200)]
-    engine = Engine(forbearing)
-    try:
-        for connection in stalled:
-            connection.sendall(STALLED[name])
-        for _ in range(10):
-            assert engine.post("/move", GOOD)[0] == 200
-    finally:
-        for connection in stalled:
-            connection.close()
-        engine.close()
-
-
 def test_clients_that_stop_midway_lose_their_connections(cautious: str) -> None:
     began = time.monotonic()
     with ThreadPoolExecutor(len(STALLED)) as clients:

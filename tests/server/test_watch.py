@@ -164,13 +164,6 @@ def test_addresses_that_lead_nowhere(
     assert words in answer.text
 
 
-def test_pages_may_load_nothing_from_elsewhere(client: FlaskClient) -> None:
-    for address in ("/", "/replay/official.jsonl", "/static/player.js"):
-        with client.get(address) as answer:
-            policy = answer.headers["Content-Security-Policy"]
-        assert policy.startswith("default-src 'none'; script-src 'self';")
-
-
 def test_games_arrive_and_change_while_it_runs(tmp_path: Path) -> None:
     client = watch.create_app([tmp_path]).test_client()
     assert "No recorded games here yet" in client.get("/").text
@@ -224,23 +217,6 @@ def test_only_names_of_the_list_are_found(folder: Path, tmp_path: Path, key: str
 
 
 # --- the command --------------------------------------------------------------------------------
-
-
-def test_the_command_serves_until_interrupted(folder: Path) -> None:
-    command = [sys.executable, "-m", "battlesnake_gym", "watch", str(folder), "--port=0"]
-    process = subprocess.Popen(
-        [*command, "--no-browser"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("3 recorded games at http://127.0.0.1:")
-        assert "deep/story.jsonl.gz" in fetch(line.split()[4])
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_a_single_game_opens_at_once(
@@ -328,15 +304,6 @@ def player(quiet: Browser, site: str) -> Browser:
 
 def turn(browser: Browser) -> int:
     return int(browser.text("#turn").split("/")[0])
-
-
-def test_the_list_in_the_browser(quiet: Browser, site: str) -> None:
-    quiet.open(site, "document.querySelectorAll('.thumbnail .snake').length > 0")
-    assert quiet.run("document.querySelectorAll('a.game').length") == 2
-    assert NAUGHTY in quiet.text(".games")
-    quiet.run("document.querySelector('a.game').click()")
-    quiet.wait("document.querySelectorAll('#board .snake').length > 0")
-    assert quiet.complaints() == []
 
 
 def test_the_board_shows_the_position(player: Browser) -> None:
@@ -447,32 +414,3 @@ def test_a_damaged_game_says_so(browser: Browser, site: str) -> None:
     browser.wait("document.getElementById('message').innerText.includes('cannot be shown')")
     assert "line 1: first.turn is missing" in browser.text("#message")
     browser.complaints()
-
-
-@pytest.mark.parametrize("path", ["/", "/replay/deep/story.jsonl.gz"])
-@pytest.mark.parametrize("width", [320, 390, 800, 1280])
-def test_no_page_is_wider_than_its_window(
-    browser: Browser, site: str, path: str, width: int
-) -> None:
-    browser.look(width, 800)
-    browser.open(site + path, "document.querySelectorAll('.board .snake').length > 0")
-    assert browser.run("document.documentElement.scrollWidth") <= width
-    assert browser.run("document.querySelector('.board').getBoundingClientRect().width") > 80
-
-
-def test_light_and_dark(browser: Browser, site: str) -> None:
-    shades = []
-    for dark in (False, True):
-        browser.look(dark=dark)
-        browser.open(f"{site}/replay/deep/story.jsonl.gz")
-        browser.wait("document.querySelectorAll('#board .snake').length === 3")
-        colours = browser.run(
-            "[document.body, document.querySelector('.cells')].map(part => getComputedStyle(part))"
-            ".flatMap(style => [style.backgroundColor, style.fill, style.color])"
-            ".map(colour => colour.match(/\\d+/g).slice(0, 3).map(Number))"
-        )
-        shades.append([sum(colour) for colour in colours])
-    paper, ink, cell = 0, 2, 4
-    assert shades[0][paper] > 600 > 100 > shades[1][paper]
-    assert shades[0][cell] > 600 > 150 > shades[1][cell]
-    assert shades[0][ink] < 150 < 600 < shades[1][ink]

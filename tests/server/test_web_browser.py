@@ -541,4 +541,5 @@ def test_texts_and_edges_stand_out(browser: Browser, site: str, dark: bool) -> N
         assert contrast(colour(text), colour(ground)) >= 4.5, (text, ground)
     assert contrast(colour("on-accent"), colour("accent")) >= 4.5
     assert contrast(colour("edge"), colour("card")) >= 3
-    assert (luminance(colour("paper")) < 0.1) == dark
+    for ground in ("paper", "cell"):
+        assert (luminance(colour(ground)) < 0.1) == dark
