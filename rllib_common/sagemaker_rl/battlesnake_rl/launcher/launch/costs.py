@@ -15,7 +15,7 @@ from battlesnake_gym.common.command_line import Parser, add_json, refuse, write_
 from battlesnake_rl.launcher.launch.job import say
 
 SAMPLED_PER_CPU_SECOND = {"DQN": 83_499, "APEX": 59_843}
-"""Agent-steps that one CPU plays in a second, as measured (`benchmarks/training.py`)."""
+"""Agent-steps that one CPU plays in a second, as measured (docs/training.md)."""
 
 TRAINED_PER_CPU_SECOND = 2.0 / (1 / 9_550 - 1 / SAMPLED_PER_CPU_SECOND["DQN"])
 """Transitions that one CPU learns from in a second: DQN took 1 / 9,550 s for an agent-step, playing
