@@ -251,7 +251,7 @@ def test_the_other_files_of_the_starter_kit(plan: Plan, tmp_path: Path) -> None:
         ("a: [\n", "is not YAML"),
         ("a:\n  config: 3\n", "config: must be a table"),
         ("a:\n  run: PPO\n  color: red\n", "color: unknown; there are env, run, stop and config"),
-        ("a: 1\n", "under the name must stand"),
+        ("a: 1\n", "the name must hold env, run, stop and config"),
     ],
 )
 def test_files_that_are_no_experiments(tmp_path: Path, text: str, message: str) -> None:

@@ -333,8 +333,9 @@ def _opponents(shares: Mapping[str, float]) -> dict[str, float]:
     if not brought:
         there = sorted(path.name for path in folder.iterdir()) if folder else []
         raise HyperparameterError(
-            f"no opponent is from the data channel {OPPONENTS!r} ({', '.join(there)}); name "
-            'them in the hyperparameter opponents, such as {"policy:model": 0.2, "mine.zip": 0.1}'
+            f"none of the opponents is in the data channel {OPPONENTS!r} ({', '.join(there)}); "
+            "name them in the hyperparameter opponents, such as "
+            '{"policy:model": 0.2, "mine.zip": 0.1}'
         )
     if folder is None:  # a preflight: the channel is not there yet
         return {name: share for name, share in shares.items() if name not in brought}
