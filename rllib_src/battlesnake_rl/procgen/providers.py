@@ -33,9 +33,7 @@ class Step(NamedTuple):
 
 
 def make_provider(
-    env_config: Mapping[str, Any],
-    seeds: Sequence[int],
-    num_threads: int,
+    env_config: Mapping[str, Any], seeds: Sequence[int], num_threads: int
 ) -> EnvpoolBatch | SequentialGames:
     """Build one game for each of ``seeds`` from a complete ``env_config``.
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from ray import cloudpickle
 from ray.rllib.algorithms.algorithm import Algorithm
@@ -50,8 +50,7 @@ def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> t
     if name in ours:
         return ours[name]
     if kind == "algorithms" and name in ALGORITHMS:
-        algorithm: type[Any] = _get_algorithm_class(name)
-        return algorithm
+        return cast("type[Any]", _get_algorithm_class(name))
     if kind == "preprocessors":
         name = kit_files.preprocessor_file(name, Path.cwd())
     files = {
