@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from battlesnake_gym.engine.engine import Games
-from battlesnake_gym.rules import MOVES, Game, Settings, Snake, State, step
+from battlesnake_gym.rules import MOVES, Game, Snake, State, step
 from battlesnake_gym.see import masks
 from battlesnake_gym.see.masks import BODY, HEAD, HEALTH, KINDS, NECK, WALL
 from tests.battlesnake_gym.played_games import MAX_TURNS, batches, play
@@ -66,28 +66,6 @@ def test_wrapped_boards_have_no_wall() -> None:
     assert moves("head", state, game) == ["up", "right"]
     state.snakes[1].body = [(3, 3), (4, 3), (4, 4), (0, 4), (0, 3), (1, 3)]
     assert moves("body", state, game) == ["left", "right"]
-
-
-@pytest.mark.parametrize(
-    ("health", "layers", "damage", "lives"),
-    [
-        (2, 0, 14, True),
-        (1, 0, 14, False),
-        (16, 1, 14, True),
-        (15, 1, 14, False),
-        (29, 2, 14, False),
-        (30, 2, 14, True),
-        (1, 1, 0, False),
-        (1, 1, -5, True),
-    ],
-)
-def test_health(health: int, layers: int, damage: int, lives: bool) -> None:
-    game = Game(settings=Settings(hazard_damage_per_turn=damage))
-    state = State(3, 5, 5, [Snake("me", [(2, 2), (2, 1), (2, 0)], health)])
-    state.hazards = [(2, 3)] * layers
-    assert (masks.faults(game, state, "me", "up") == 0) == lives
-    state.food = [(2, 3)]
-    assert masks.faults(game, state, "me", "up") == 0
 
 
 def test_equal_lengths_contest_and_shorter_do_not() -> None:

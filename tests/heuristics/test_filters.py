@@ -62,24 +62,6 @@ def test_forbidden_is_alive_where_a_move_is_left(played: list[Board]) -> None:
             assert mask(board, ALIVE).tolist() == expected.tolist()
 
 
-def test_a_move_that_alive_vetoes_kills(played: list[Board]) -> None:
-    killed = 0
-    for board in played[::3]:
-        view = View(board)
-        for move in MOVES:
-            if not any(rule.badness(view, move) for rule in ALIVE):
-                continue
-            after = board.copy()
-            after.step(
-                {s.id: (board.safe_moves(s.id) or ["up"])[0] for s in board.living}
-                | {board.you.id: move}
-            )
-            others_lived = all(after.snake(s.id).alive for s in view.rivals)
-            assert not after.you.alive or not others_lived
-            killed += not after.you.alive
-    assert killed > 20
-
-
 def test_walls_only_where_edges_are_not_joined() -> None:
     picture = "A < <\n. . .\n. . ."
     assert set(vetoed(walls, picture)) == {"up", "left"}
@@ -101,26 +83,6 @@ def test_a_dead_body_blocks_nobody() -> None:
     board = Board.from_text(". . .\n. A .\n. . .\nB: cause=wall-collision at=0,1/1,0/2,1")
     board.you_id = "a"
     assert set(mask(board, (bodies,)).tolist()) == {True}
-
-
-@pytest.mark.parametrize(
-    ("health", "extra", "deadly"),
-    [
-        (1, "", {"up", "down", "left", "right"}),
-        (1, "*", {"up", "down", "left"}),
-        (2, "", set()),
-        (15, ".~", {"right"}),
-        (16, ".~", set()),
-        (29, ".2", {"right"}),
-        (30, ".2", set()),
-        (1, "*~", {"up", "down", "left"}),
-    ],
-)
-def test_starvation(health: int, extra: str, deadly: set[str]) -> None:
-    # The head stands in the middle; what is to its right differs.
-    right = (extra or ".").ljust(2)
-    picture = f". . .\n. A {right}\n. . .\nA: health={health}"
-    assert set(vetoed(starvation, picture)) == deadly
 
 
 def test_healing_hazards_save() -> None:

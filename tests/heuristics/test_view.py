@@ -27,29 +27,6 @@ def test_blocked_is_what_safe_moves_leaves_out(played: list[Board]) -> None:
             assert bool(safe) == (move in board.safe_moves())
 
 
-def test_health_after_is_what_the_rules_leave(played: list[Board]) -> None:
-    compared = 0
-    for board in played:
-        if "constrictor" in board.game.ruleset:
-            continue  # there health is 100 after every turn
-        view = View(board)
-        for move in MOVES:
-            if (target := view.targets[move]) is None:
-                continue
-            after = board.copy()
-            after.step(
-                {s.id: (board.safe_moves(s.id) or ["up"])[0] for s in board.living}
-                | {board.you.id: move}
-            )
-            foreseen = view.health_after(target)
-            starved = after.you.eliminated_cause in ("out-of-health", "hazard")
-            assert starved == (foreseen <= 0)
-            if not starved:
-                assert after.you.health == foreseen
-            compared += 1
-    assert compared or "constrictor" in played[0].game.ruleset
-
-
 def test_bodies_leave_from_the_tail_and_stacked_ones_later() -> None:
     view = seen("""
         . . . . .
