@@ -67,8 +67,7 @@ def test_the_policy_that_ships_is_installed_with_the_server(tmp_path: Path) -> N
         cwd=tmp_path / "source", check=True, capture_output=True,
     )  # fmt: skip
     names = {
-        path.name
-        for path in (tmp_path / "installed/battlesnake_server/default_policy").iterdir()
+        path.name for path in (tmp_path / "installed/battlesnake_server/default_policy").iterdir()
     }
     assert names == {"policy.onnx", "policy.json", "README.md"}
 
