@@ -20,11 +20,6 @@ def test_some_may_duel(capsys: pytest.CaptureFixture[str]) -> None:
     assert table[1].split() == ["territory", ".", "100%", "100%"]
 
 
-def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["nobody"]) == 2
-    assert "unknown snake 'nobody'; `battlesnake-gym snakes`" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("as_file", [True, False])
 def test_own_files_are_listed_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_file: bool

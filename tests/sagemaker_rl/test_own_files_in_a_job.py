@@ -26,11 +26,11 @@ def test_a_job_trains_with_what_it_brings(training: Callable[..., Any], tmp_path
         hyperparameters={
             "network": "my_files/mine.py:Net",
             "algorithm": "my_files/mine.py:OwnDQN",
-            "map": "door-map",
-            "observation": "door-planes",
+            "map": "corners",
+            "observation": "heads-and-food",
             "frames": 2,
-            "rewards": {"door-climbed": 1.0, "died": -1.0},
-            "action_mask": "forbidden+door-low",
+            "rewards": {"climbed": 1.0, "died": -1.0},
+            "action_mask": "forbidden+low",
             "num_agents": 2,
             "map_size": 5,
             "allow_slow_rules": True,
@@ -40,6 +40,6 @@ def test_a_job_trains_with_what_it_brings(training: Callable[..., Any], tmp_path
     estimator.fit()
     model = fetch(estimator, tmp_path / "run") / "model"
     facts = json.loads((model / "policy.json").read_text())
-    assert facts["observation"]["name"] == "door-planes"
+    assert facts["observation"]["name"] == "heads-and-food"
     assert facts["training"]["algorithm"] == "OwnDQN"
     assert (model / "policy.onnx").stat().st_size > 0

@@ -31,11 +31,11 @@ from battlesnake_gym import Board, parallel_env
 from battlesnake_gym.rules import Game
 
 warnings.simplefilter("ignore", RuntimeWarning)  # the map is played by the Python rules
-GAME = dict(width=5, height=5, map="door-map", observation="door-planes", frames=2,
-            rewards={"door-climbed": 1.0, "died": -1.0}, action_mask="forbidden+door-low")
+GAME = dict(width=5, height=5, map="corners", observation="heads-and-food", frames=2,
+            rewards={"climbed": 1.0, "died": -1.0}, action_mask="forbidden+low")
 name = "battlesnake_gym:Battlesnake-v0"
 
-assert {(0, 0), (4, 4)} <= set(Board.new(5, 5, 2, game=Game(map="door-map", seed=1)).food)
+assert {(0, 0), (4, 4)} <= set(Board.new(5, 5, 2, game=Game(map="corners", seed=1)).food)
 seen, info = gymnasium.make(name, opponents=["random"], **GAME).reset(seed=1)
 assert seen.shape == (4, 5, 5)
 game = parallel_env(num_snakes=2, **GAME)
@@ -106,18 +106,20 @@ def policy(mine: Workplace) -> str:
     return "runs/my-experiment/model/policy.onnx"
 
 
-BOARD = ["--width", "5", "--height", "5", "--map", "door-map", "--max-turns", "20"]
+BOARD = ["--width", "5", "--height", "5", "--map", "corners", "--max-turns", "20"]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_commands_train_measure_and_play_with_it(mine: Workplace, policy: str) -> None:
     facts = json.loads((mine.folder / policy).with_suffix(".json").read_text())
-    assert facts["observation"]["name"] == "door-planes"
+    assert facts["observation"]["name"] == "heads-and-food"
+    assert facts["observation"]["frames"] == 2
     assert facts["training"]["algorithm"] == "OwnDQN"
     against = ["--opponents", "random", "--games", "2", "--rules", "mine.py", "--json"]
-    told = mine.run("battlesnake-gym", "evaluate", policy, *against)
-    assert json.loads(told)["opponents"] == ["random"]
+    for source in (policy, "runs/my-experiment"):
+        told = mine.run("battlesnake-gym", "evaluate", source, *against)
+        assert json.loads(told)["opponents"] == ["random"]
     games = ["--games", "2", "--jobs", "1", "--database", "sqlite:///arena.db", "--json"]
     assert "mine.py" in mine.run(
         "battlesnake-gym", "arena", f"{policy}+mine.py", "random", *BOARD, *games
@@ -145,8 +147,12 @@ def test_it_plays_over_a_socket_and_appears_on_the_pages(mine: Workplace, policy
             assert {one["snake"] for one in fetch_json(f"{address}leaderboard.json")} == {
                 "door", "random",
             }  # fmt: skip
-            assert 'value="door-map"' in fetch(f"{address}play")
+            assert 'value="corners"' in fetch(f"{address}play")
             assert fetch(f"{address}games").count('<a class="game"') == 2
+            wish = {"snakes": ["random"], "map": "corners", "width": 5, "height": 5, "seed": 3}
+            game = fetch_json(f"{address}play", wish)["game"]
+            first = fetch_json(f"{address}game/{game}/data")["frames"][0]
+            assert {(0, 0), (4, 4)} <= {tuple(cell) for cell in first["food"]}
             for replay in (mine.folder / "replays").iterdir():
                 first = fetch_json(f"{address}replays/data/{replay.name}")["frames"][0]
                 assert {(0, 0), (4, 4)} <= {tuple(cell) for cell in first["food"]}
