@@ -79,6 +79,7 @@ def test_the_policy_plays_all_of_its_boards(ray_session: None, tmp_path: Path) -
     from battlesnake_server.strategies import PolicySnake
 
     settings = [
+        *("--algorithm", "DQN"),
         *("--num-agents", "2", "--map-size", "7", "--curriculum", "[[0, 5], [300, 7]]"),
         *("--num-iters", "1", "--seed", "3", "--num-workers", "0"),
         *("--rl.training.config.num_envs_per_env_runner", "4"),

@@ -1,6 +1,7 @@
 """The named experiments: every file is one, and says something to the game."""
 
 import argparse
+import re
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ def configured(*arguments: str) -> tuple[str, Any]:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     hyperparameters.add_flags(parser, launcher.hyperparameters_class)
     given = hyperparameters.collect(*parser.parse_known_args(arguments), {})
-    values = launcher.presets(given) | given
+    values = {**launcher.presets(given, {})[0], **given}
     plain, overrides = hyperparameters.split(values, launcher.hyperparameters_class)
     config = launcher.get_experiment_config(plain)
     hyperparameters.override_config(config, overrides)
@@ -96,4 +97,47 @@ def test_an_unknown_reward_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 def test_ppo_learns_the_game_that_winner_learns() -> None:
     (_, winner), (_, ppo) = (configured("--experiment", name) for name in ("winner", "winner-ppo"))
     assert (winner.gamma, winner.env_config["opponents"]) == (ppo.gamma, {"past": 0.34})
-    assert winner.env_config | {"opponents": {}} == ppo.env_config
+    assert winner.env_config | {"opponents": {"past": 0.2}} == ppo.env_config
+
+
+def settings(config: Any) -> dict[str, str]:
+    """All that a configuration says, but for modules, which are made anew each time."""
+    return {key: str(value) for key, value in config.to_dict().items() if "rl_module" not in key}
+
+
+def test_with_nothing_named_it_trains_by_the_default_experiment() -> None:
+    from battlesnake_rl.mabs.train import DEFAULT_EXPERIMENT, BattlesnakeLauncher
+
+    (name, plain), (_, named) = configured(), configured("--experiment", DEFAULT_EXPERIMENT)
+    assert settings(plain) == settings(named)
+    assert name == "PPO-11x11-2"
+    assert f"the experiment {DEFAULT_EXPERIMENT}" in str(BattlesnakeLauncher.__doc__)
+    name, four = configured("--num-agents", "4", "--map-size", "7", "--ruleset", "wrapped")
+    assert name == "PPO-7x7-4"
+    changed = {"num_snakes": 4, "width": 7, "height": 7, "ruleset": "wrapped"}
+    assert four.env_config == named.env_config | changed
+
+
+@pytest.mark.parametrize(
+    ("given", "before", "algorithm", "line"),
+    [
+        ({}, {}, "PPO", "the experiment winner-ppo: neither"),
+        ({"rl.training.config.lr": 1e-4, "num_agents": 4}, {}, "PPO", "winner-ppo"),
+        ({"algorithm": "APEX"}, {}, None, "^$"),
+        ({"rl.training.config.n_step": 5}, {}, "DQN", r"only DQN and APEX have .*config\.n_step$"),
+        ({"rl.training.config.replay_buffer_config.capacity": 9}, {}, "DQN", "have .*capacity$"),
+        ({"rl.training.config.demonstrations.moves": 9}, {}, "DQN", "demonstrations"),
+        ({"rl.training.config.symmetries": False}, {}, "PPO", "winner-ppo"),
+        ({}, {"num_agents": 4}, "DQN", "the run that is resumed is one of DQN"),
+        ({}, {"algorithm": "DQN"}, "DQN", "the run that is resumed is one of DQN"),
+        ({}, {"algorithm": "PPO"}, "PPO", "winner-ppo"),
+    ],
+)
+def test_what_only_dqn_has_trains_dqn(
+    given: dict[str, Any], before: dict[str, Any], algorithm: str | None, line: str
+) -> None:
+    from battlesnake_rl.mabs.train import BattlesnakeLauncher
+
+    presets, said = BattlesnakeLauncher().presets(given, before)
+    assert presets.get("algorithm") == algorithm
+    assert re.search(line, said)

@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 SMALL = [
     *("--num-agents", "2", "--map-size", "5", "--seed", "3", "--num-workers", "0"),
+    *("--algorithm", "DQN"),
     *("--rl.training.config.num_envs_per_env_runner", "4"),
     *("--rl.training.config.rollout_fragment_length", "8"),
     *("--rl.training.config.train_batch_size_per_learner", "32"),
@@ -105,6 +106,23 @@ def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
     text = (trained / "report.html").read_text()
     assert "after iteration 4" in text
     assert "causes of death" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--name", "DQN-5x5-2"], "trains DQN: no algorithm is named, and the run that is resumed"),
+        (["--name", "DQN-5x5-2", "--no-resume"], "trains by the experiment winner-ppo"),
+        ([], "trains by the experiment winner-ppo"),
+    ],
+)
+def test_a_run_is_resumed_as_what_it_is_and_the_command_says_so(
+    trained: Path, capsys: pytest.CaptureFixture[str], words: list[str], line: str
+) -> None:
+    from battlesnake_rl.mabs.train import main
+
+    assert main(["--check", "--num-iters", "5", "--runs", str(trained.parent), *words]) == 0
+    assert line in capsys.readouterr().out
 
 
 def test_policy_equals_the_network(trained: Path) -> None:

@@ -100,7 +100,7 @@ def test_the_check_finds_it_before_anything_starts(
 
     Path(f"{file}.yaml").write_text("[1, 2]")
     given = [argument.replace("{file}", str(file)) for argument in arguments]
-    assert main(["--check", "--num-iters", "1", *given]) == 2
+    assert main(["--check", "--num-iters", "1", "--algorithm", "DQN", *given]) == 2
     assert re.search(message, capsys.readouterr().err)
 
 

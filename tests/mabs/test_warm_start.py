@@ -13,7 +13,9 @@ from tests.algorithms import built
 pytestmark = pytest.mark.rllib
 
 GAMES = {"num_snakes": 2, "width": 5, "height": 5}
-TINY = ["--num-agents", "2", "--map-size", "5", "--num-iters", "1", "--check"]
+TINY = [
+    *("--algorithm", "DQN", "--num-agents", "2", "--map-size", "5", "--num-iters", "1", "--check")
+]
 
 
 @pytest.fixture
@@ -172,6 +174,8 @@ def test_recorded_games_come_from_a_channel(
     failure = job(games=tmp_path)
     assert launcher.main(TINY) == 0
     assert configs[0].demonstrations["games"] == str(tmp_path)
+    assert launcher.main(TINY[2:]) == 0
+    assert configs[1].demonstrations["games"] == str(tmp_path)
     assert launcher.main([*TINY, "--algorithm", "PPO"]) == 2
     assert "'games' is for DQN and APEX" in failure.read_text()
 

@@ -15,7 +15,11 @@ from battlesnake_gym.common.command_line import Parser
 from battlesnake_gym.engine import build_check, engine
 from battlesnake_gym.rules import MOVES
 from battlesnake_rl.launcher.launch import costs
-from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError, option
+from battlesnake_rl.launcher.launch.hyperparameters import (
+    CONFIG_PREFIX,
+    HyperparameterError,
+    option,
+)
 from battlesnake_rl.launcher.launch.job import channel_folder, channel_names, say
 from battlesnake_rl.launcher.ray_launcher import Delivered, Hyperparameters, SageMakerRayLauncher
 from battlesnake_rl.launcher.runs import checkpoints
@@ -26,6 +30,7 @@ from battlesnake_rl.mabs.dqn.apex import APEX
 from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
 from battlesnake_rl.mabs.export import export_checkpoint
 from battlesnake_rl.mabs.measure import shown_game, strength
+from battlesnake_rl.mabs.play import rllib_settings
 from battlesnake_rl.mabs.play.environment import DEFAULTS, ENV_NAME, head_plane, make_vector, whole
 from battlesnake_rl.mabs.play.game_metrics import GAME_METRICS
 from battlesnake_rl.mabs.play.opponents import (
@@ -40,17 +45,21 @@ from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
 from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, build, network_settings
 from battlesnake_rl.mabs.policy.q_network import check as check_network
-from battlesnake_rl.mabs.ppo.ppo import PPO
+from battlesnake_rl.mabs.ppo.ppo import PPO, PPOConfig
 
 POLICY, OPPONENTS, GAMES = "policy", "opponents", "games"
 """Data channels of a job: what to go on from, the frozen policies and bundles to play with, and
 recorded games to learn from."""
+
+DEFAULT_EXPERIMENT = "winner-ppo"
+"""What is trained where neither an experiment nor an algorithm is named."""
 
 
 @dataclass(frozen=True)
 class BattlesnakeHyperparameters(Hyperparameters):
     """What to play and how to learn; see the options' help."""
 
+    algorithm: str = option("DQN", "what to train with, where an experiment does not say so")
     experiment: str | None = option(
         None, "a named experiment, or a .yaml file: hyperparameters from a file"
     )
@@ -98,6 +107,9 @@ class BattlesnakeHyperparameters(Hyperparameters):
 
 class BattlesnakeLauncher(SageMakerRayLauncher):
     """Train a snake: all snakes of a game share one policy and learn from each other.
+
+    With neither --experiment nor --algorithm it trains by the experiment winner-ppo, PPO in duels,
+    whose values replace the defaults below; or by DQN, where a setting is given that only DQN has.
 
     The run goes to RUNS/NAME: progress.csv, tensorboard/, checkpoints/, and at the end
     model/policy.onnx with policy.json. Give --num-iters or --minutes. Examples:
@@ -178,10 +190,20 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             say(line)
         return values
 
-    def presets(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The hyperparameters of the named experiment."""
-        name = given.get("experiment")
-        return {} if name is None else experiments.read(name)
+    def presets(
+        self, given: Mapping[str, Any], before: Mapping[str, Any]
+    ) -> tuple[Mapping[str, Any], str]:
+        """The hyperparameters of the named experiment; `DEFAULT_EXPERIMENT`'s if none is."""
+        if (name := given.get("experiment")) is not None:
+            return experiments.read(name), ""
+        if "algorithm" in given:
+            return {}, ""
+        if reason := _reason_for_dqn(given, before):
+            return {"algorithm": "DQN"}, f"trains DQN: no algorithm is named, and {reason}"
+        return experiments.read(DEFAULT_EXPERIMENT), (
+            f"trains by the experiment {DEFAULT_EXPERIMENT}: neither an experiment nor an "
+            "algorithm is named"
+        )
 
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
         """DQN and PPO wait for their runners and gain nothing by them; the others use all CPUs."""
@@ -290,6 +312,19 @@ def _export_champion(checkpoint: Path, model_dir: Path, strength: str) -> Delive
     champion = model_dir / CHAMPION
     Evaluation.load(checkpoint / CHAMPION).save(champion)
     return Delivered(strength, str(champion), f"battlesnake-gym runs {model_dir.parent}")
+
+
+def _reason_for_dqn(given: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    """Why what is ``given`` trains DQN though it names no algorithm; or ""."""
+    dqns = rllib_settings.honoured(DQNConfig()) - rllib_settings.honoured(PPOConfig())
+    for name in given:
+        if name.removeprefix(CONFIG_PREFIX).partition(".")[0] in dqns:
+            return f"only DQN and APEX have {name}"
+    if GAMES in channel_names():
+        return f"only DQN and APEX learn from the data channel {GAMES!r}"
+    if before and before.get("algorithm", "DQN") == "DQN":
+        return "the run that is resumed is one of DQN"
+    return ""
 
 
 def _beginning(given: str | None) -> str | None:

@@ -86,14 +86,16 @@ class ProcgenLauncher(SageMakerRayLauncher):
         for name in STACKED:
             register_env(name, make_env)
 
-    def presets(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def presets(
+        self, given: Mapping[str, Any], before: Mapping[str, Any]
+    ) -> tuple[Mapping[str, Any], str]:
         """The hyperparameters of the experiment; a stop condition that is given replaces all."""
         values = procgen_experiments.read(given.get("experiment", DEFAULT_EXPERIMENT))
         stops = ("num_iters", "minutes", "timesteps")
         if any(name in given for name in stops):
             values = {name: value for name, value in values.items() if name not in stops}
         _check_network(values | dict(given))
-        return values
+        return values, ""
 
     def get_experiment_config(self, hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
         """The configuration of the named algorithm, network and callbacks on the wanted game."""

@@ -174,13 +174,17 @@ class SageMakerRayLauncher:
         """
         return given
 
-    def presets(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Hyperparameters that the ``given`` ones imply; those given explicitly win.
+    def presets(
+        self, given: Mapping[str, Any], before: Mapping[str, Any]
+    ) -> tuple[Mapping[str, Any], str]:
+        """Hyperparameters that the ``given`` ones imply, and a line that says so, or "".
+
+        Those given explicitly win. ``before`` are those of the named run, or job, that is resumed.
 
         Raises:
             ValueError: there is no such preset.
         """
-        return {}
+        return {}, ""
 
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
         """Runner processes where no number is given: one for each CPU but the driver's.
@@ -271,6 +275,8 @@ class SageMakerRayLauncher:
             membership = Membership.from_environment(settings.plain)
             # On every instance, so that a mistake ends all of them at once.
             config = self._configure(settings, membership, arguments.address)
+            if settings.why:
+                say(settings.why)
             if arguments.check:
                 self.identity(config)
                 self._check_instances(config, settings.plain)
@@ -346,7 +352,8 @@ class SageMakerRayLauncher:
     def _read(self, arguments: argparse.Namespace, rest: list[str]) -> _Settings:
         """All hyperparameters, with known names and possible types."""
         given = self.translated(hyperparameters.collect(arguments, rest, os.environ))
-        values = {**self.presets(given), **given}
+        presets, why = self.presets(given, _before(arguments))
+        values = {**presets, **given}
         plain, overrides = hyperparameters.split(
             values, self.hyperparameters_class, config_fields=_config_fields()
         )
@@ -358,7 +365,7 @@ class SageMakerRayLauncher:
             raise HyperparameterError(
                 f"{hyperparameters.CONFIG_PREFIX}num_env_runners is set by num_workers; give that"
             )
-        return _Settings(values, plain, overrides)
+        return _Settings(values, plain, overrides, why)
 
     def _configure(
         self, settings: _Settings, membership: Membership, address: str | None
@@ -522,6 +529,13 @@ class SageMakerRayLauncher:
         report(result, delivered, run.job.output_dir)
 
 
+def _before(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The hyperparameters in the checkpoint from which a named run, or a job, resumes."""
+    job = Job.from_environment(arguments.name or "", arguments.runs)
+    last = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
+    return {} if last is None else dict(checkpoints.read_facts(last)["hyperparameters"])
+
+
 def _config_fields() -> list[str]:
     """The fields of RLlib's configuration that every algorithm has."""
     return [name for name in AlgorithmConfig().to_dict() if not name.startswith("_")]
@@ -540,6 +554,8 @@ class _Settings:
     values: dict[str, Any]
     plain: Any
     overrides: dict[str, Any]
+    why: str
+    """What was implied, in one line, or ""."""
 
     @property
     def given_config(self) -> dict[str, Any]:

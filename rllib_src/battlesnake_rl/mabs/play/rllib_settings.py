@@ -122,6 +122,12 @@ def fields(config: AlgorithmConfig) -> dict[str, Any]:
     return values | {"policies": sorted(values["policies"])}
 
 
+def honoured(config: AlgorithmConfig) -> frozenset[str]:
+    """The fields that a configuration of ours goes by: RLlib's, and its own."""
+    own = fields(type(config)()).keys() - fields(config.rllibs()).keys() - OURS.keys()
+    return HONOURED | set(config.also_honoured.split()) | own
+
+
 def check(config: AlgorithmConfig) -> None:
     """Refuse what would change nothing.
 
@@ -131,22 +137,21 @@ def check(config: AlgorithmConfig) -> None:
     if config.in_evaluation:
         return  # made by RLlib of the other one, which was checked
     plain = fields(config.rllibs()) | OURS
-    own = fields(type(config)()).keys() - plain.keys()
-    honoured = HONOURED | set(config.also_honoured.split())
-    passed_over = honoured | KEPT | TUNES | own
+    known = honoured(config)
+    passed_over = known | KEPT | TUNES
     faults = []
     for name, value in fields(config).items():
         if name in passed_over:
             continue
         if name not in plain:
-            faults.append(unknown("setting", name, sorted(honoured | own)))
+            faults.append(unknown("setting", name, sorted(known)))
         elif not _equal(value, plain[name]):
             remedy = REMEDIES.get(name, "leave it out")
             faults.append(f"{name} is not used ({remedy}; its default is {plain[name]!r:.80})")
     faults += [
         f"evaluation_config's {name} is not used (leave it out)"
         for name in config.evaluation_config or {}
-        if name not in honoured and name not in own
+        if name not in known
     ]
     if faults:
         raise ValueError(f"{config.algo_class.__name__}: {'; '.join(faults)}")
