@@ -103,8 +103,7 @@ def main() -> None:
     shutil.rmtree(ROOT / replays, ignore_errors=True)
 
     run(
-        sys.executable, "rllib_src/train-mabs.py", "--algorithm", "DQN",
-        "--num-agents", 4, "--map-size", 11, "--minutes", args.minutes,
+        COMMAND, "train", "--minutes", f"{args.minutes:g}",
         "--runs", args.folder, "--name", training.name, "--no-resume",
     )  # fmt: skip
     run(COMMAND, "export", training, "--output", policy)

@@ -1,0 +1,44 @@
+"""Every page that shows how to train shows the demonstration's command."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/five-minutes.md", "docs/training.md")
+
+
+def test_the_pages_train_as_the_demonstration_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("demo", ROOT / "tools" / "demo.py")
+    assert spec is not None
+    assert spec.loader is not None
+    demo = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(demo)
+    typed: list[list[str]] = []
+
+    def stop(*words: Any) -> None:
+        typed.append([str(word) for word in words])
+        raise SystemExit
+
+    monkeypatch.setattr(demo, "run", stop)
+    monkeypatch.setattr(sys, "argv", ["demo.py"])
+    with pytest.raises(SystemExit):
+        demo.main()
+    (words,) = typed
+    assert words[:2] == [str(demo.COMMAND), "train"]
+    where = ["--runs", "demo", "--name", "run", "--no-resume"]
+    assert words[-len(where) :] == where
+    settings = " ".join(words[2 : -len(where)])
+    for page in PAGES:
+        (line,) = re.findall(r"^battlesnake-gym train (.*) --name first$", text(page), re.M)
+        assert line == settings, page
+
+
+def text(page: str) -> str:
+    return (ROOT / page).read_text()
