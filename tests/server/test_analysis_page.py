@@ -31,10 +31,10 @@ def analysed(path: Path) -> Analysis:
         judged = {}
         for snake in board.living:
             other = next(s.id for s in board.living if s.id != snake.id)
-            chance = chances[turn] if snake.id == "0" else 1 - chances[turn]
+            chance = chances[turn] if snake.id == "snake_0" else 1 - chances[turn]
             best = next(
-                (m for m in board.safe_moves(snake.id) if m != after.moves["0"]), MOVES[0]
-            ) if snake.id == "0" else after.moves[snake.id]  # fmt: skip
+                (m for m in board.safe_moves(snake.id) if m != after.moves["snake_0"]), MOVES[0]
+            ) if snake.id == "snake_0" else after.moves[snake.id]  # fmt: skip
             line: Line = {snake.id: (best, "up"), other: ("down", "left")}
             choices = (Choice(best, chance, 1.0, line), Choice("left", 0.01, -9.0, line))
             judged[snake.id] = Judgement(chance, choices)
@@ -78,7 +78,7 @@ def turn(browser: Browser) -> int:
 def test_chances_lines_and_turning_points(page: Browser) -> None:
     page.wait("document.querySelectorAll('#board .hint').length === 2")
     assert page.run("document.querySelector('#chances').getAttribute('aria-label')") == (
-        "0 50 %, 1 50 %"
+        "snake_0 50 %, snake_1 50 %"
     )
     assert page.text(".snake-card .chance") == "50 %"
     marks = page.run("[...document.querySelectorAll('#marks button')].map(b => b.innerText)")
@@ -111,7 +111,7 @@ def test_what_if_leaves_the_game_and_comes_back(page: Browser, folder: Path, sit
     board = Replay.load(folder / "known.jsonl.gz").board(3)
     page.run("location.hash = '#turn=3&snake=1'")
     page.wait("document.getElementById('turn').innerText.startsWith('3')")
-    move = board.safe_moves("0")[0]
+    move = board.safe_moves("snake_0")[0]
     page.run(f"document.getElementById('if-{move}').click()")
     page.wait("document.body.classList.contains('off-game')")
     assert page.text("#if-state") == "Off the game: 1 turn after turn 3."
@@ -132,7 +132,7 @@ def test_what_if_leaves_the_game_and_comes_back(page: Browser, folder: Path, sit
     page.open(address, "document.getElementById('if-state').innerText.includes('2 turns')")
     link = page.run("document.getElementById('as-scenario').href")
     (made,) = scenarios.from_text(fetch(link))
-    assert (made.board.turn, made.board.you.id) == (5, "0")
+    assert (made.board.turn, made.board.you.id) == (5, "snake_0")
 
 
 def test_a_game_is_analysed_by_a_button(
