@@ -250,9 +250,9 @@ def test_nothing_is_learned_from_opponents(runner: Any) -> None:
 def test_past_selves_play_by_the_weights_of_then_and_survive_a_checkpoint(
     small_config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
-    from battlesnake_rl.mabs.dqn import dqn
+    from battlesnake_rl.mabs.dqn import batched
 
-    monkeypatch.setattr(dqn, "PAST_SELF_EVERY", 200)
+    monkeypatch.setattr(batched, "PAST_SELF_EVERY", 200)
     config = small_config(algorithm, num_snakes=3, opponents=SHARES)
     one = config.build_algo()
     for _ in range(3):

@@ -220,7 +220,7 @@ def test_what_is_no_policy_is_refused_and_nothing_written(tmp_path: Path) -> Non
         (torch_network(scaled=False), "does not take uint8"),
         (object(), "object is no policy"),
         (tmp_path / "none.onnx", "no such file"),
-        (Moody(), "else than what it was made of"),
+        (Moody(), "from what it was made of"),
     ):
         with pytest.raises(PolicyError, match=message):
             exported(policy, tmp_path)
