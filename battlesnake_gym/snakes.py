@@ -145,13 +145,13 @@ def engine_code(name: str) -> int:
 
     Your own snake of the same name is not the engine's.
     """
-    _load_plugins()
+    own_files.load()
     return IN_ENGINE.index(name) + 1 if name in _in_engine else 0
 
 
 def names() -> list[str]:
     """All registered names, sorted."""
-    _load_plugins()
+    own_files.load()
     return sorted(_factories)
 
 
@@ -180,7 +180,7 @@ def set_apart() -> Iterator[dict[str, Factory]]:
 
     The register is then as it was before, so that names of one file do not clash with another's.
     """
-    _load_plugins()
+    own_files.load()
     before, in_engine = dict(_factories), set(_in_engine)
     found: dict[str, Factory] = {}
     try:
@@ -205,7 +205,7 @@ def factory(name: str) -> Factory:
     """What `make` builds the strategies of ``name`` with; raises as `make` does."""
     if is_bundle(name):
         return _bundled(name)
-    _load_plugins()
+    own_files.load()
     base, at, positions = name.rpartition("@") if "@" in name else (name, "", "")
     if is_bundle(base):
         return functools.partial(_bounded, base, _bundled(base), positions)
@@ -243,7 +243,3 @@ def _bounded(name: str, build: Factory, positions: str, seed: int) -> Bounded:
     if not isinstance(strategy, Searcher):
         raise ValueError(f"{name!r} does not search, so @{positions} means nothing; leave it out")
     return Bounded(strategy, int(positions))
-
-
-def _load_plugins() -> None:
-    own_files.load()
