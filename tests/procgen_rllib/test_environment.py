@@ -3,15 +3,10 @@
 import json
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 
-from battlesnake_rl.procgen.procgen_environment import (
-    ProcgenEnv,
-    VectorProcgen,
-    make_env,
-)
+from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_games import GAMES
 from tests.procgen_rllib.recording import FRAMES, RECORDED, actions, digests, play
 
@@ -228,26 +223,6 @@ def test_options_change_what_is_seen(option: str) -> None:
     base = roll(1, 12, 1, env_name="coinrun", **levels)
     other = roll(1, 12, 1, env_name="coinrun", **(levels | {option: changed}))
     assert (base["observations"] != other["observations"]).any()
-
-
-def test_what_rllib_gets() -> None:
-    many = make_env({"num_envs": 3, "env_name": "ninja"})
-    assert isinstance(many, VectorProcgen)
-    assert many.num_envs == 3
-    single = make_env({"env_name": "ninja"})
-    assert isinstance(single, ProcgenEnv)
-
-
-def test_single_environment() -> None:
-    env = ProcgenEnv({"env_name": "ninja"})
-    assert isinstance(env.action_space, gymnasium.spaces.Discrete)
-    observation, _ = env.reset(seed=7)
-    assert env.observation_space.contains(observation)
-    many, _ = VectorProcgen(1, {"env_name": "ninja"}).reset(seed=7)
-    np.testing.assert_array_equal(observation, many[0])
-    observation, reward, terminated, truncated, _ = env.step(3)
-    np.testing.assert_array_equal(env.render(), observation)
-    assert (reward, terminated, truncated) == (0.0, False, False)
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,10 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
     message = str(caught.value)
     assert "color: unknown; there are env, run, stop and config" in message
     assert "stop.episodes: unknown; there are timesteps_total" in message
-    assert "config.model: there are custom_model, custom_options, custom_preprocessor" in message
+    assert "config.model: there are custom_model, custom_options; write" in message
+    path = write(tmp_path, "bad:\n  run: PPO\n  config: {model: {custom_preprocessor: Mine}}\n")
+    with pytest.raises(experiments.ExperimentError, match="custom_preprocessor: preprocessors of"):
+        experiments.read(path)
 
 
 OF_THE_KIT = """

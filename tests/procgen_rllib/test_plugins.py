@@ -83,3 +83,37 @@ def test_files_that_are_no_models(folder: Path, text: str, message: str) -> None
     (folder / "models" / "mine.py").write_text(text)
     with pytest.raises(ValueError, match=message):
         plugins.find("models", "mine")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        (
+            "models/impala_cnn_torch",
+            "from ray.rllib.models.torch.torch_modelv2 import TorchModelV2\n",
+            "do not run any more; write custom_model: impala_cnn, the same network",
+        ),
+        (
+            "models/my_vision_network",
+            "from ray.rllib.models.tf.tf_modelv2 import TFModelV2\n",
+            "do not run any more; take the file out of models/",
+        ),
+        ("models/mine", "import tensorflow as tf\n", "write it as an RLModule, as models/my_v"),
+        (
+            "callbacks/mine",
+            "from ray.rllib.agents.callbacks import DefaultCallbacks\n",
+            "do not run any more; subclass .*RLlibCallback, as callbacks/level_counter.py",
+        ),
+        (
+            "algorithms/mine",
+            "from ray.rllib.agents.trainer import Trainer\n",
+            r"Trainer any more; subclass ray\.rllib\.algorithms\.",
+        ),
+    ],
+)
+def test_files_of_the_old_api_are_refused_with_the_remedy(
+    folder: Path, file: str, text: str, message: str
+) -> None:
+    (folder / f"{file}.py").write_text(text)
+    with pytest.raises(ValueError, match=rf"{file}\.py cannot be imported: .*{message}"):
+        plugins.find(*file.split("/"))

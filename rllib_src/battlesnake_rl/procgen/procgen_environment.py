@@ -1,11 +1,10 @@
-"""Procgen's games as Gymnasium environments: many in step, or one."""
+"""Procgen's games as one Gymnasium environment: many in step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -136,52 +135,7 @@ class VectorProcgen(VectorEnv[NDArray[np.uint8], NDArray[np.integer[Any]], NDArr
         return repeated
 
 
-class ProcgenEnv(gymnasium.Env[NDArray[np.uint8], Any]):
-    """One game; see `VectorProcgen`. ``render()`` gives the newest frame."""
-
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012
-    render_mode = "rgb_array"
-
-    def __init__(self, env_config: Mapping[str, Any] | None = None) -> None:
-        self._games = VectorProcgen(1, env_config)
-        self.observation_space = self._games.single_observation_space
-        self.action_space = self._games.single_action_space
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Begin a new episode."""
-        super().reset(seed=seed)
-        observations, infos = self._games.reset(seed=seed)
-        self._frame = observations[0]
-        return self._frame, {key: value[0] for key, value in infos.items()}
-
-    def step(self, action: Any) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
-        """Play one turn."""
-        observations, rewards, terminations, truncations, infos = self._games.step(
-            np.array([action])
-        )
-        self._frame = observations[0]
-        return (
-            self._frame,
-            float(rewards[0]),
-            bool(terminations[0]),
-            bool(truncations[0]),
-            {key: value[0] for key, value in infos.items()},
-        )
-
-    def render(self) -> NDArray[np.uint8]:  # type: ignore[override]
-        """The newest frame, (64, 64, 3)."""
-        newest: NDArray[np.uint8] = self._frame[..., -FRAME_SHAPE[-1] :]
-        return newest
-
-    def close(self) -> None:
-        """Let the game go."""
-        self._games.close()
-
-
-def make_env(context: Mapping[str, Any]) -> VectorProcgen | ProcgenEnv:
-    """What RLlib calls: as many games as its ``num_envs`` says, or, without it, one."""
+def make_env(context: Mapping[str, Any]) -> VectorProcgen:
+    """What RLlib calls: as many games as its ``num_envs`` says."""
     env_config = dict(context)
-    num_envs = env_config.pop("num_envs", None)
-    return ProcgenEnv(env_config) if num_envs is None else VectorProcgen(num_envs, env_config)
+    return VectorProcgen(env_config.pop("num_envs"), env_config)

@@ -16,7 +16,12 @@ import yaml
 from battlesnake_gym.common.nearest import unknown
 from battlesnake_rl.launcher.launch.hyperparameters import CONFIG_PREFIX
 from battlesnake_rl.launcher.launch.job import say
-from battlesnake_rl.procgen.kit.starter_kit import MODEL_KEYS, translated
+from battlesnake_rl.procgen.kit.starter_kit import (
+    MODEL_KEYS,
+    NO_PREPROCESSORS,
+    PREPROCESSOR,
+    translated,
+)
 
 FOLDER = Path(__file__).with_name("experiment_files")
 
@@ -83,7 +88,9 @@ def _faults(body: Any) -> list[str]:
     unknown = [key for key in body.get("stop", {}) if key not in STOP]
     faults += [f"stop.{key}: unknown; there are {', '.join(STOP)}" for key in unknown]
     model = body.get("config", {}).get("model", {})
-    if not isinstance(model, dict) or set(model) - set(MODEL_KEYS):
+    if isinstance(model, dict) and PREPROCESSOR in model:
+        faults.append(f"config.model.{NO_PREPROCESSORS}")
+    elif not isinstance(model, dict) or set(model) - set(MODEL_KEYS):
         faults.append(f"config.model: there are {', '.join(MODEL_KEYS)}; write a "
                       "network of your own into models/")  # fmt: skip
     return faults

@@ -28,7 +28,6 @@ from battlesnake_rl.procgen import generalization, procgen_experiments
 from battlesnake_rl.procgen.env_config import complete
 from battlesnake_rl.procgen.impala_network import ImpalaModule, check_model_config
 from battlesnake_rl.procgen.kit import plugins
-from battlesnake_rl.procgen.kit.kit_files import preprocessed
 from battlesnake_rl.procgen.procgen_environment import ENV_NAME, VectorProcgen, make_env
 from battlesnake_rl.procgen.procgen_ppo import ProcgenPPO, ProcgenPPOConfig
 
@@ -60,9 +59,6 @@ class ProcgenHyperparameters(Hyperparameters):
     )
     custom_options: dict[str, Any] | None = option(  # noqa: RUF009
         None, "settings of the network"
-    )
-    custom_preprocessor: str | None = option(
-        None, "what observations go through before the network: a file in preprocessors/"
     )
     callbacks: str | None = option(None, "a file in callbacks/, or the path of a .py")
 
@@ -210,14 +206,7 @@ def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
         options = dict(hyperparameters.custom_options or {})
         if network is ImpalaModule:
             check_model_config(options)
-        if before := hyperparameters.custom_preprocessor:
-            network = preprocessed(network, plugins.find("preprocessors", before))
         config.rl_module(rl_module_spec=RLModuleSpec(module_class=network, model_config=options))
-    elif hyperparameters.custom_preprocessor is not None:
-        raise ValueError(
-            f"custom_preprocessor is {hyperparameters.custom_preprocessor}, but custom_model is "
-            "null: it goes before a network of ours or of a file in models/"
-        )
     if hyperparameters.callbacks is not None:
         config.callbacks(plugins.find("callbacks", hyperparameters.callbacks))
     return config

@@ -4,11 +4,12 @@
 ``my_vision_network``; in the same way ``algorithms/`` holds subclasses of ``Algorithm`` and
 ``callbacks/`` subclasses of ``RLlibCallback``. Folders are looked for in the current directory,
 then beside the script that was started, then in this package, where the examples are. Files of the
-competition's starter kit, with classes of the old RLlib, work as well (`kit_files`).
+competition's starter kit that need RLlib's interfaces of 2020 are refused with what to do instead.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,28 +21,45 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.registry import ALGORITHMS, _get_algorithm_class
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModule
-from ray.rllib.models.preprocessors import Preprocessor
-from ray.rllib.models.torch.torch_modelv2 import TorchModelV2
 
 from battlesnake_gym.common import own_files
-from battlesnake_rl.procgen.kit import kit_files
 
 EXAMPLES = Path(__file__).parents[1]
 
-BASES: dict[str, tuple[type[Any], ...]] = {
-    "models": (RLModule, TorchModelV2),
-    "algorithms": (Algorithm,),
-    "callbacks": (RLlibCallback, kit_files.DefaultCallbacks),
-    "preprocessors": (Preprocessor,),
+BASES: dict[str, type[Any]] = {
+    "models": RLModule,
+    "algorithms": Algorithm,
+    "callbacks": RLlibCallback,
 }
-"""The base classes of each folder: today's, and where there are two, the old RLlib's."""
+"""The base class of each folder."""
+
+_NETWORK = "networks of RLlib's old API do not run any more; "
+GONE = {
+    "tensorflow": _NETWORK,
+    "ray.rllib.models.tf": _NETWORK,
+    "ray.rllib.models.torch.torch_modelv2": _NETWORK,
+    "ray.rllib.agents.callbacks": "callbacks of RLlib's old API do not run any more; subclass "
+    "ray.rllib.callbacks.callbacks.RLlibCallback, as callbacks/level_counter.py does",
+    "ray.rllib.agents.trainer": "RLlib has no Trainer any more; subclass "
+    "ray.rllib.algorithms.algorithm.Algorithm, as algorithms/random_agent.py does, or for the "
+    "kit's random agents write run: random_agent",
+}
+"""Modules whose users cannot run here, also those whose names begin so, and the remedy."""
+
+_ANY_NETWORK = "write it as an RLModule, as models/my_vision_network.py does"
+_SAME_NETWORK = "write custom_model: impala_cnn, the same network"
+NETWORKS = {
+    "impala_cnn_tf": _SAME_NETWORK,
+    "impala_cnn_torch": _SAME_NETWORK,
+    "my_vision_network": "take the file out of models/: my_vision_network is a small network here",
+}
+"""The kit's own networks, and what to do instead."""
 
 
 def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> type[Any]:
     """The class called ``name`` of a ``kind`` of `BASES`: one of ``ours``, RLlib's, or a file's.
 
-    ``name`` is that of a file in the folder ``kind``, or the path of a ``.py``; a preprocessor's
-    may be a key of the kit's ``CUSTOM_PREPROCESSORS``. A class of the old RLlib comes adapted.
+    ``name`` is that of a file in the folder ``kind``, or the path of a ``.py``.
 
     Raises:
         ValueError: there is none (the error lists those there are), or its file is not valid.
@@ -51,8 +69,6 @@ def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> t
         return ours[name]
     if kind == "algorithms" and name in ALGORITHMS:
         return cast("type[Any]", _get_algorithm_class(name))
-    if kind == "preprocessors":
-        name = kit_files.preprocessor_file(name, Path.cwd())
     files = {
         path.stem: path
         for folder in (EXAMPLES, Path(sys.argv[0]).resolve().parent, Path.cwd())
@@ -68,20 +84,14 @@ def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> t
             f"among the {kind}: {', '.join(sorted([*files, *ours, *built_in])) or 'none'}. "
             f"Put a file {kind}/{name}.py into the current directory or beside the script"
         )
-    found = _only_class(_load(kind, files[name]), BASES[kind], files[name])
-    if issubclass(found, TorchModelV2):
-        return kit_files.module_of(found)
-    if issubclass(found, kit_files.DefaultCallbacks):
-        return kit_files.callbacks_of(found)
-    return found
+    return _only_class(_load(kind, files[name]), BASES[kind], files[name])
 
 
 def _load(kind: str, path: Path) -> ModuleType:
     try:
         if path.is_file():
-            kit_files.check(path)
-        with kit_files.old_names():
-            module = own_files.module(path, kind)
+            _check(path)
+        module = own_files.module(path, kind)
     except Exception as error:
         why = error if isinstance(error, ValueError) else repr(error)
         raise ValueError(f"{path} cannot be imported: {why}") from error
@@ -90,19 +100,34 @@ def _load(kind: str, path: Path) -> ModuleType:
     return module
 
 
-def _only_class(module: ModuleType, bases: tuple[type[Any], ...], path: Path) -> type[Any]:
+def _check(path: Path) -> None:
+    """Refuse a file of RLlib's old API, with the module that it imports and the remedy."""
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [one.name for one in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module]
+        for gone, remedy in GONE.items():
+            if any(name.startswith(gone) for name in names):
+                if remedy == _NETWORK:
+                    remedy += NETWORKS.get(path.stem, _ANY_NETWORK)
+                raise ValueError(f"it imports {gone}: {remedy}")
+
+
+def _only_class(module: ModuleType, base: type[Any], path: Path) -> type[Any]:
     classes = [
         value
         for value in vars(module).values()
         if isinstance(value, type)
-        and issubclass(value, bases)
+        and issubclass(value, base)
         and value.__module__ == module.__name__
     ]
     if len(classes) != 1:
         found = ", ".join(one.__name__ for one in classes) or "none"
         raise ValueError(
             f"{path} must define exactly one subclass of "
-            f"{bases[0].__module__}.{bases[0].__name__}; "
+            f"{base.__module__}.{base.__name__}; "
             f"it defines {found}"
         )
     return classes[0]

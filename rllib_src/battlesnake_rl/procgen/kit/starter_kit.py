@@ -35,8 +35,13 @@ ALGORITHMS = {"RandomPolicy": "random_agent", "custom/CustomRandomAgent": "rando
 MODELS = {"impala_cnn_tf": "impala_cnn", "impala_cnn_torch": "impala_cnn"}
 """Names of the kit's own files, and what does the same here."""
 
-MODEL_KEYS = ("custom_model", "custom_options", "custom_preprocessor")
+MODEL_KEYS = ("custom_model", "custom_options")
 """The keys under ``model``."""
+PREPROCESSOR = "custom_preprocessor"
+NO_PREPROCESSORS = (
+    f"{PREPROCESSOR}: preprocessors of RLlib's old API do not run any more; do what yours does at "
+    "the start of your network's _forward"
+)
 
 OLD = {*RENAMED, *GONE} - {"horizon", "framework"}
 """A file that has one of these under ``config`` is of the kit's time."""
@@ -98,7 +103,9 @@ def _model(model: Mapping[str, Any], changes: list[str]) -> dict[str, Any]:
     if "conv_filters" in model and new.get("custom_model") == "my_vision_network":
         options = new.get("custom_options") or {}
         new["custom_options"] = {"conv_filters": model["conv_filters"]} | options
-    unused = sorted(set(model) - {*MODEL_KEYS, "conv_filters"})
+    if model.get(PREPROCESSOR) is not None:
+        new[PREPROCESSOR] = model[PREPROCESSOR]  # refused with the experiment's other faults
+    unused = sorted(set(model) - {*MODEL_KEYS, PREPROCESSOR, "conv_filters"})
     if unused:
         changes.append(
             f"config.model: left out {', '.join(unused)}; the network has its own options"
