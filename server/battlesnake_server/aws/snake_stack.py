@@ -32,7 +32,7 @@ def parser() -> Parser:
     add("--color", default="", help="#rrggbb; this and the next three replace the bundle's")
     add("--head", default="", help="name of the head")
     add("--tail", default="", help="name of the tail")
-    add("--author", default="", help="your name on play.battlesnake.com")
+    add("--author", default="", help="your name on arena.battlesnake.com")
     add("--budget-email", default="", metavar="ADDRESS",
         help="where to send a mail at 90 %% of the budget")  # fmt: skip
     add("--budget", type=int, default=10, metavar="DOLLARS", help="US dollars a month")

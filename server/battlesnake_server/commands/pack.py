@@ -211,6 +211,6 @@ def parser() -> Parser:
     add("--color", help="#rrggbb")
     add("--head", help="name of the head")
     add("--tail", help="name of the tail")
-    add("--author", help="your name on play.battlesnake.com")
+    add("--author", help="your name on arena.battlesnake.com")
     add("-o", "--output", type=Path, default=Path("snake.zip"), help="the file to write")
     return parser

@@ -136,7 +136,7 @@ def parser() -> Parser:
     parser.add_argument("--color", help=f"#rrggbb (default: {DEFAULTS['COLOR']})")
     parser.add_argument("--head", help=f"name of the head (default: {DEFAULTS['HEAD']})")
     parser.add_argument("--tail", help=f"name of the tail (default: {DEFAULTS['TAIL']})")
-    parser.add_argument("--author", help="your name on play.battlesnake.com")
+    parser.add_argument("--author", help="your name on arena.battlesnake.com")
     parser.add_argument(
         "--ponder",
         action="store_true",
