@@ -108,9 +108,6 @@ COMMANDS = {
         "rehearse a SageMaker training job here",
         "sagemaker-local",
     ),
-    "cost": Command(
-        "battlesnake_rl.launcher.launch.costs", "estimate what training on rented instances costs"
-    ),
     "conformance": Command(
         "battlesnake_gym.cli.conformance", "check the rules against recorded games"
     ),

@@ -40,7 +40,6 @@ def test_help_tells_defaults_once_and_no_format_signs(name: str) -> None:
 
 TABLES = [
     "snakes", "maps", "doctor", "snakes random hungry --duels 1", "maps royale",
-    "cost --price-per-hour 1 --cpus 8", "conformance traces --rules python --jobs 1", "ladder",
 ]  # fmt: skip
 
 

@@ -1,6 +1,5 @@
 """Benchmarks that say more than a speed, run as their user runs them."""
 
-import csv
 import json
 import re
 import sys
@@ -50,28 +49,3 @@ def test_without_new_games_the_ladder_stays_as_it_is(tmp_path: Path) -> None:
     # Games of four are printed last.
     for rung in stored["4"]:
         assert again[rung["name"]] == pytest.approx(rung["elo"], abs=1)
-
-
-@pytest.mark.rllib
-def test_curves_are_drawn_from_the_runs_own_progress(tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="needs the extra rllib")
-    names = ["cpu_minutes", "time_total_s", "elo", "elo_low", "elo_high", "elo_cpu_minutes"]
-    for seed in (1, 2):
-        folder = tmp_path / f"dqn-{seed}"
-        folder.mkdir()
-        with (folder / "progress.csv").open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["training_iteration", *names])
-            writer.writerow([1, 0.01, 1, "", "", "", ""])
-            for at, elo in ((1, 600 + seed), (3, 800), (6, 1200)):
-                for part in (0, 0.1):  # a measurement is in all rows until the next
-                    now = at + part
-                    writer.writerow([9, now, 60 * now, elo, elo - 50, elo + 50, at])
-    words = ("--draw-only", "--ways", "dqn", "--output", tmp_path)
-    printed = benchmark("learning_curves", *words)
-    assert "| hungry | 1000 | 6.0 |" in printed
-    assert "| seeds | | 2 |" in printed
-    for suffix in ("svg", "png"):
-        assert (tmp_path / f"curves.{suffix}").stat().st_size > 5000
-    with (tmp_path / "curves.csv").open(newline="") as file:
-        assert len(list(csv.DictReader(file))) == 6

@@ -69,7 +69,7 @@ def test_without_a_mask_an_observation_is_the_planes(ray_with_games: None) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "action_mask"),
-    [("RLLIB_PPO", "forbidden"), ("RLLIB_PPO", "none"), ("IMPALA", "forbidden")],
+    [("RLLIB_PPO", "forbidden"), ("RLLIB_PPO", "none")],
 )
 def test_rllib_trains_on_it(ray_with_games: None, name: str, action_mask: str) -> None:
     from battlesnake_rl.mabs import algorithms
@@ -77,8 +77,7 @@ def test_rllib_trains_on_it(ray_with_games: None, name: str, action_mask: str) -
     config = algorithms.configure(name, SMALL | {"action_mask": action_mask})
     config.env_runners(num_env_runners=1, num_envs_per_env_runner=2, rollout_fragment_length=16)
     config.training(train_batch_size_per_learner=64)
-    if name == "RLLIB_PPO":
-        config.training(minibatch_size=32, num_epochs=1)
+    config.training(minibatch_size=32, num_epochs=1)
     config.reporting(min_time_s_per_iteration=1)
     with built(config.debugging(log_level="ERROR")) as algorithm:
         for _ in range(60):
@@ -159,7 +158,7 @@ def test_what_policies_there_cannot_be(ray_with_games: None) -> None:
     from battlesnake_rl.mabs import algorithms
 
     assert set(algorithms.configure("RLLIB_PPO", SMALL, "each").policies) == {"snake_0", "snake_1"}
-    with pytest.raises(ValueError, match="needs RLLIB_PPO or IMPALA, got DQN"):
+    with pytest.raises(ValueError, match="needs RLLIB_PPO, got DQN"):
         algorithms.configure("DQN", SMALL, "each")
     with pytest.raises(ValueError, match="policies must be 'shared' or 'each', got 'both'"):
         algorithms.configure("RLLIB_PPO", SMALL, "both")

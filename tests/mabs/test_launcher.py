@@ -368,7 +368,6 @@ SMALL_EXIT = [
     *("--rl.training.config.match_pairs", "2", "--rl.training.config.first_epochs", "5"),
 ]
 GAMES = ["--num-agents", "2", "--map-size", "7", "--seed", "3", "--num-workers", "1"]
-IMPALA = ["--algorithm", "IMPALA", *GAMES, "--num-workers", "0"]  # its learner is a process too
 
 
 @pytest.mark.parametrize(
@@ -378,10 +377,9 @@ IMPALA = ["--algorithm", "IMPALA", *GAMES, "--num-workers", "0"]  # its learner 
         pytest.param(["--algorithm", "APEX", *GAMES], "policy.onnx", marks=pytest.mark.slow),
         pytest.param(["--algorithm", "PPO", *GAMES], "policy.onnx", marks=pytest.mark.slow),
         pytest.param(["--algorithm", "RLLIB_PPO", *GAMES], "policy.onnx", marks=pytest.mark.slow),
-        pytest.param(IMPALA, "policy.onnx", marks=pytest.mark.slow),
         pytest.param(SMALL_EXIT, None, marks=pytest.mark.slow),
     ],
-    ids=["DQN", "APEX", "PPO", "RLLIB_PPO", "IMPALA", "EXIT"],
+    ids=["DQN", "APEX", "PPO", "RLLIB_PPO", "EXIT"],
 )
 def test_sigterm_to_the_whole_group_delivers_what_was_trained(
     command: subprocess.Popen[str], run_folder: Path, delivered: str | None

@@ -343,7 +343,7 @@ def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("exact_clock")
-@pytest.mark.parametrize("name", ["APEX", "RLLIB_PPO", "IMPALA"])
+@pytest.mark.parametrize("name", ["APEX", "RLLIB_PPO"])
 def test_the_other_algorithms_tell_theirs(
     at_once: None, ray_with_games: None, small_config: Any, name: str, tmp_path: Path
 ) -> None:

@@ -22,7 +22,6 @@ SETTINGS = {
     "APEX": [*GAME, *EARLY, "--num-workers", "1"],
     "PPO": [*GAME, "--num-workers", "0"],
     "RLLIB_PPO": [*GAME, *BATCH, f"{CONFIG}minibatch_size", "32", f"{CONFIG}num_epochs", "1"],
-    "IMPALA": [*GAME, *BATCH, "--num-workers", "0"],
 }
 """What RLlib saves for the launcher's algorithms, and what makes an iteration short."""
 

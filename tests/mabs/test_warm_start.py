@@ -105,7 +105,7 @@ def test_expert_iteration_begins_with_no_policy(capsys: pytest.CaptureFixture[st
     wanted = ["--algorithm", "EXIT", "--start-from", "policy.onnx", "--num-iters", "1", "--check"]
     assert main(wanted) == 2
     error = capsys.readouterr().err
-    assert "start_from needs PPO, DQN, APEX, RLLIB_PPO or IMPALA, got EXIT" in error
+    assert "start_from needs PPO, DQN, APEX or RLLIB_PPO, got EXIT" in error
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from battlesnake_gym.common.nearest import unknown
 from battlesnake_rl.mabs.dqn.apex import APEXConfig
 from battlesnake_rl.mabs.dqn.batched import BatchedConfig
 from battlesnake_rl.mabs.dqn.dqn import DQNConfig
-from battlesnake_rl.mabs.measure.measured import IMPALAConfig, Measured, RLlibPPOConfig
+from battlesnake_rl.mabs.measure.measured import Measured, RLlibPPOConfig
 from battlesnake_rl.mabs.play.environment import ENV_NAME, head_plane, whole
 from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
@@ -70,14 +70,6 @@ def _rllib_ppo() -> AlgorithmConfig:
     ).env_runners(num_envs_per_env_runner=16)
 
 
-def _impala() -> AlgorithmConfig:
-    return _shared(
-        IMPALAConfig().training(
-            lr=3e-4, gamma=0.97, entropy_coeff=0.01, train_batch_size_per_learner=1024
-        )
-    ).env_runners(num_envs_per_env_runner=16, rollout_fragment_length=32)
-
-
 def _exit() -> AlgorithmConfig:
     """Loaded when asked for: all others do without the compiled search."""
     try:
@@ -95,7 +87,6 @@ ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
     "APEX": APEXConfig,
     "PPO": PPOConfig,
     "RLLIB_PPO": _rllib_ppo,
-    "IMPALA": _impala,
     "EXIT": _exit,
 }
 """Name: the configuration to start from."""
@@ -104,7 +95,7 @@ ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
 def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) -> AlgorithmConfig:
     """The configuration of an algorithm on games that ``env_config`` describes.
 
-    ``policies`` are `SHARED` or, with RLLIB_PPO and IMPALA, `EACH`; of these that of the first seat
+    ``policies`` are `SHARED` or, with RLLIB_PPO, `EACH`; of these that of the first seat
     is measured, exported and played.
 
     Raises:
@@ -118,8 +109,8 @@ def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) 
         num_gpus_per_learner=int(torch.cuda.is_available())
     )
     if policies == EACH:
-        if name not in ("RLLIB_PPO", "IMPALA"):
-            raise ValueError(f"one policy for each snake needs RLLIB_PPO or IMPALA, got {name}")
+        if name != "RLLIB_PPO":
+            raise ValueError(f"one policy for each snake needs RLLIB_PPO, got {name}")
         seats = range(int(np.max(config.env_config["num_snakes"])))
         config = _with_policies(config, [f"snake_{seat}" for seat in seats], _own)
     elif policies != SHARED:
@@ -134,6 +125,11 @@ def _begin(name: str) -> AlgorithmConfig:
     """The configuration of a named algorithm, or of one in a file, ``FILE.py:NAME``."""
     if name in ALGORITHMS:
         return ALGORITHMS[name]()
+    if name == "IMPALA":
+        raise ValueError(
+            "algorithm IMPALA is not here any more; take PPO with rl.training.config.lag true, "
+            "which learns by V-trace while its runners play"
+        )
     if ".py:" not in name:
         raise ValueError(f"{unknown('algorithm', name, ALGORITHMS)}; or give FILE.py:NAME")
     own: Any = own_files.named(name, "algorithm")
@@ -145,8 +141,8 @@ def _begin(name: str) -> AlgorithmConfig:
     if not isinstance(config, AlgorithmConfig) or not issubclass(config.algo_class, Measured):
         raise ValueError(
             f"algorithm {name} must be a subclass of PPO (battlesnake_rl.mabs.ppo.ppo), DQN "
-            "(.dqn.dqn), APEX (.dqn.apex), RLlibPPO or IMPALA (.measure.measured), or a function "
-            "that returns a configuration of one"
+            "(.dqn.dqn), APEX (.dqn.apex) or RLlibPPO (.measure.measured), or a function that "
+            "returns a configuration of one"
         )
     # Other processes of the training know nothing of the file.
     cloudpickle.register_pickle_by_value(sys.modules[own.__module__])

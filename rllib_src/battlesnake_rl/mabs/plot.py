@@ -19,6 +19,7 @@ from matplotlib import pyplot as plt
 Y_COLUMNS = ("episode_reward_mean", "episode_len_mean")
 X_LABELS = {
     "time_total_s": "minutes of training",
+    "cpu_minutes": "CPU minutes of training",
     "env_steps": "turns played",
     "training_iteration": "iterations",
 }

@@ -14,7 +14,7 @@ from ray.tune.registry import register_env
 from battlesnake_gym.common.command_line import Parser
 from battlesnake_gym.engine import build_check, engine
 from battlesnake_gym.rules import MOVES
-from battlesnake_rl.launcher.launch import costs
+from battlesnake_rl.launcher.launch.expected_speed import Speed
 from battlesnake_rl.launcher.launch.hyperparameters import (
     CONFIG_PREFIX,
     HyperparameterError,
@@ -96,7 +96,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
     food_at: list[list[int]] | None = option(  # noqa: RUF009
         None, "where food is at first, with starts; null: where the map puts it"
     )
-    policies: str = option("shared", "shared by all snakes, or one for each (RLLIB_PPO, IMPALA)")
+    policies: str = option("shared", "shared by all snakes, or one for each (RLLIB_PPO)")
     action_mask: str = option(
         DEFAULTS["action_mask"], "moves it never makes (battlesnake_gym.see.masks), or none"
     )
@@ -218,7 +218,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
         if not issubclass(kind, DQN) or config.num_learners > 0:
             return ""
         options = whole(config.env_config)
-        speed = costs.Speed(
+        speed = Speed(
             "APEX" if issubclass(kind, APEX) else "DQN",
             config.training_intensity,
             thought_per_step=thought_per_step(

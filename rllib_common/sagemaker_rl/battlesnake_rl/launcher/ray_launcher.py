@@ -388,7 +388,7 @@ class SageMakerRayLauncher:
             many = f"{instances} instances" if address is None else "the machines of a cluster"
             raise HyperparameterError(
                 f"there are {many}, but num_workers is 0, so that all but one would do nothing; "
-                "choose an algorithm for many processors (such as APEX or IMPALA), give "
+                "choose an algorithm for many processors (such as APEX), give "
                 "num_workers, or take one machine"
             )
         config.validate()

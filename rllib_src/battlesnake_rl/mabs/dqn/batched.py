@@ -97,7 +97,7 @@ class BatchedConfig:
             raise ValueError(
                 f"{name} plays batches of Battlesnake games and never steps another environment: "
                 f"env must be {ENV_NAME!r}, got {self.env!r}; for others take an algorithm of "
-                "RLlib's, such as ray.rllib.algorithms.dqn.DQN, or ours, RLLIB_PPO and IMPALA"
+                "RLlib's, such as ray.rllib.algorithms.dqn.DQN, or ours, RLLIB_PPO"
             )
 
     def _check_classes(self: Any) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-from ray.rllib.algorithms.impala import impala
 from ray.rllib.algorithms.ppo import ppo
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 
@@ -113,21 +112,3 @@ class RLlibPPO(Measured, ppo.PPO):  # type: ignore[misc]
     def get_default_config(cls) -> AlgorithmConfig:
         """RLlib's configuration with ours."""
         return RLlibPPOConfig()
-
-
-class IMPALAConfig(impala.IMPALAConfig):  # type: ignore[misc]
-    """RLlib's, ``ladder_share`` (`strength.SHARE`) and ``start_from`` (a policy to begin with)."""
-
-    def __init__(self, algo_class: type | None = None) -> None:
-        super().__init__(algo_class=algo_class or IMPALA)
-        self.ladder_share = SHARE
-        self.start_from: str | None = None
-
-
-class IMPALA(Measured, impala.IMPALA):  # type: ignore[misc]
-    """RLlib's IMPALA, which reports how strong it is."""
-
-    @classmethod
-    def get_default_config(cls) -> AlgorithmConfig:
-        """RLlib's configuration with ours."""
-        return IMPALAConfig()

@@ -1,4 +1,4 @@
-"""The networks with a policy and a value head: of our PPO, and of RLlib's PPO and IMPALA."""
+"""The networks with a policy and a value head: of our PPO, and of RLlib's."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def take(config: AlgorithmConfig, path: str) -> None:
     """
     if not hasattr(config, "start_from"):
         raise ValueError(
-            "start_from needs PPO, DQN, APEX, RLLIB_PPO or IMPALA, got "
+            "start_from needs PPO, DQN, APEX or RLLIB_PPO, got "
             f"{config.algo_class.__name__}; leave it, and a data channel with a policy, out"
         )
     config.start_from = str(find(Path(path)).absolute())
@@ -74,7 +74,7 @@ def fill(network: nn.Module, weights: Weights, path: Path) -> None:
     except KeyError as error:
         raise ValueError(
             f"start_from: {path} has no {error.args[0]}: DQN and APEX go on from each other's "
-            "policies, PPO, RLLIB_PPO and IMPALA too, and a network of your own from its checkpoint"
+            "policies, PPO and RLLIB_PPO too, and a network of your own from its checkpoint"
         ) from None
     except RuntimeError as error:
         raise ValueError(
