@@ -12,6 +12,7 @@ food of games that say so, and which of several equally long snakes is the culpr
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import os
 import re
@@ -77,7 +78,7 @@ class PythonRules:
     def load(self, recording: Recording, state: State) -> None:
         """Go on from this position."""
         self.game = recording.game
-        self._state = copy_state(state)
+        self._state = copy.deepcopy(state)
 
     def step(self, moves: dict[str, str]) -> None:
         """Play one turn."""
@@ -153,24 +154,6 @@ class EngineRules:
 
 
 RULES: dict[str, Callable[[], Rules]] = {"python": PythonRules, "engine": EngineRules}
-
-
-def copy_state(state: State) -> State:
-    """A position that shares no list with the given one."""
-    snakes = [
-        rules.Snake(
-            id=snake.id,
-            body=list(snake.body),
-            health=snake.health,
-            eliminated_cause=snake.eliminated_cause,
-            eliminated_by=snake.eliminated_by,
-            eliminated_on=snake.eliminated_on,
-        )
-        for snake in state.snakes
-    ]
-    return State(
-        state.turn, state.width, state.height, snakes, list(state.food), list(state.hazards)
-    )
 
 
 @dataclass(frozen=True, slots=True)

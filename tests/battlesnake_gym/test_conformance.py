@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import gzip
 import importlib.util
@@ -347,7 +348,7 @@ class TestComparison:
         """The details when one position of a royale game has other ``fields``."""
         recording = games("royale")[0]
         recorded = recording.frames[-1].state
-        played = dataclasses.replace(conformance.copy_state(recorded), **fields)
+        played = dataclasses.replace(copy.deepcopy(recorded), **fields)
         return Comparison(recording).details(recorded, played)
 
     def test_equal_positions_have_no_details(self) -> None:
@@ -358,7 +359,7 @@ class TestComparison:
             frame.state for frame in games("royale")[0].frames if len(frame.state.food) > 1
         )
         recording = games("royale")[0]
-        played = conformance.copy_state(state)
+        played = copy.deepcopy(state)
         played.food.reverse()
         assert Comparison(recording).details(state, played)[0].startswith("food: ")
 
@@ -380,7 +381,7 @@ class TestComparison:
     )
     def test_every_field_of_a_snake_counts(self, name: str, value: Any) -> None:
         recorded = games("royale")[0].frames[-1].state
-        snakes = conformance.copy_state(recorded).snakes
+        snakes = copy.deepcopy(recorded).snakes
         setattr(snakes[0], name, value)
         (detail,) = self.change(snakes=snakes)
         assert name in detail
@@ -391,7 +392,7 @@ class TestComparison:
     def test_hazard_order_counts_only_where_it_is_exact(self) -> None:
         recording = next(g for g in games("snail_mode") if len(set(g.frames[-1].state.hazards)) > 1)
         recorded = recording.frames[-1].state
-        played = conformance.copy_state(recorded)
+        played = copy.deepcopy(recorded)
         played.hazards.sort()
         played.hazards.reverse()
         assert Comparison(recording).details(recorded, played) == []
@@ -407,7 +408,7 @@ class TestComparison:
         recorded = rules.State(5, 25, 25, snakes)
 
         def details(by: str, state: rules.State) -> list[str]:
-            played = conformance.copy_state(state)
+            played = copy.deepcopy(state)
             played.snakes[0].eliminated_by = by
             return compare.details(state, played)
 

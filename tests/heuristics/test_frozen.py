@@ -128,7 +128,7 @@ def test_the_search_of_2026_answers_as_ever(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if "@" not in name])
 def test_a_rung_plays_as_when_it_was_measured(name: str) -> None:
     """A difference here means that a named snake plays otherwise than the rung of its name: give
-    the new one another name, or measure the ladder again (``benchmarks/ladder.py``)."""
+    the new one another name."""
     digest = hashlib.sha256()
     for index in range(3):
         make = partial(snakes.make, name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -59,6 +61,15 @@ def test_the_fit_finds_the_elo_that_games_were_simulated_with() -> None:
     for name, (elo, error) in fit(meetings, names).items():
         assert abs(elo - true[name]) <= 3 * error
         assert error < 40
+
+
+def test_the_rungs_elo_follow_from_the_games_that_are_kept() -> None:
+    data = json.loads(Path(ladder.__file__).with_name("ladder.json").read_text())
+    for count, rungs in data["ladders"].items():
+        met = [Meetings(m["one"], m["other"], tuple(m["pairs"])) for m in data["meetings"][count]]
+        elo = fit(met, ladder.NAMES)
+        for rung in rungs:
+            assert elo[rung["name"]][0] == pytest.approx(rung["elo"], abs=1)
 
 
 def test_who_lost_everything_has_an_elo_all_the_same() -> None:

@@ -141,77 +141,20 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
         experiments.read(path)
 
 
-OF_THE_KIT = """
-procgen-ppo:
-  env: procgen_env_wrapper
-  run: PPO
-  stop: {timesteps_total: 8000000}
-  checkpoint_freq: 100
-  checkpoint_at_end: True
-  keep_checkpoints_num: 5
-  config:
-    env_config: {env_name: coinrun, num_levels: 0, distribution_mode: easy}
-    gamma: 0.999
-    lambda: 0.95
-    lr: 5.0e-4
-    num_sgd_iter: 3
-    sgd_minibatch_size: 2048
-    train_batch_size: 16384
-    kl_coeff: 0.0
-    kl_target: 0.01
-    vf_loss_coeff: 0.5
-    entropy_coeff: 0.01
-    clip_param: 0.2
-    vf_clip_param: 0.2
-    grad_clip: 0.5
-    observation_filter: NoFilter
-    vf_share_layers: True
-    horizon: null
-    soft_horizon: False
-    no_done_at_end: False
-    normalize_actions: False
-    clip_rewards: null
-    clip_actions: True
-    preprocessor_pref: deepmind
-    ignore_worker_failures: False
-    log_sys_usage: True
-    use_pytorch: False
-    model: {custom_model: impala_cnn_tf, custom_options: {}}
-    num_workers: 6
-    num_envs_per_worker: 12
-    num_gpus_per_worker: 0.1
-    rollout_fragment_length: 256
-    batch_mode: truncate_episodes
-    num_gpus: 0.3
-    explore: True,
-    exploration_config: {type: "StochasticSampling"}
-    synchronize_filters: True
-    compress_observations: False
-    timesteps_per_iteration: 0
-    seed: null
-    num_cpus_per_worker: 1
-"""
-"""The settings of the starter kit's ``experiments/impala-baseline.yaml``."""
-
-
-def test_a_file_of_the_starter_kit_runs_as_it_is(
-    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    config = plan("-f", write(tmp_path, OF_THE_KIT)).config
-    assert config.algo_class.__name__ == "ProcgenPPO"
-    assert (config.num_env_runners, config.num_envs_per_env_runner) == (6, 12)
-    assert (config.num_gpus_per_learner, config.num_gpus_per_env_runner) == (0.3, 0.1)
-    assert (config.num_epochs, config.minibatch_size) == (3, 2048)
-    assert (config.train_batch_size_per_learner, config.vf_clip_param) == (16384, 0.2)
-    assert (config.reward_normalization, config.use_kl_loss) == (False, False)
-    assert config.rl_module_spec.module_class.__name__ == "ImpalaModule"
-    told = capsys.readouterr().out
-    assert "mine.yaml: config.num_sgd_iter: is num_epochs" in told
-    assert "mine.yaml: config.horizon: left out; the games end as they should" in told
-    assert "mine.yaml: run: PPO is ProcgenPPO, which clips values as PPO did then" in told
-    assert "mine.yaml: config.model.custom_model: impala_cnn_tf is impala_cnn" in told
+def test_old_names_are_refused_with_those_of_today(tmp_path: Path) -> None:
+    """Of the starter kit's ``experiments/impala-baseline.yaml``."""
+    path = write(
+        tmp_path,
+        "kit:\n  run: PPO\n  checkpoint_freq: 100\n"
+        "  config: {num_sgd_iter: 3, sgd_minibatch_size: 2048, train_batch_size: 16384}\n",
+    )
+    with pytest.raises(experiments.ExperimentError) as caught:
+        experiments.read(path)
+    message = str(caught.value)
+    assert "checkpoint_freq: unknown; there are env, run, stop and config" in message
+    assert "config.num_sgd_iter: it is num_epochs today" in message
+    assert "config.sgd_minibatch_size: it is minibatch_size today" in message
+    assert "config.train_batch_size: it is train_batch_size_per_learner today" in message
 
 
 def test_parts_of_gpus_are_counted_before_the_start(
@@ -222,29 +165,13 @@ def test_parts_of_gpus_are_counted_before_the_start(
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     # 0.3 and three times 0.55 are less than two, but no two of the three fit on one.
-    parts = OF_THE_KIT.replace("worker: 0.1", "worker: 0.55").replace("workers: 6", "workers: 3")
-    parts = parts.replace("minibatch_size: 2048", "minibatch_size: 1024")
-    words = ["-f", write(tmp_path, parts), "--runs", str(tmp_path)]
+    settings = {"games": "null", "num_gpus_per_learner": 0.3, "num_gpus_per_env_runner": 0.55}
+    words = [f"--rl.training.config.{name}={value}" for name, value in settings.items()]
+    words += ["--num-workers", "3", "--runs", str(tmp_path)]
     assert ProcgenLauncher.train_main(words) == 2
     assert (
         "3 GPUs are needed and there are 2: no process gets parts of two" in capsys.readouterr().err
     )
-
-
-def test_the_other_files_of_the_starter_kit(plan: Plan, tmp_path: Path) -> None:
-    random = "kit:\n  run: RandomPolicy\n  stop: {timesteps_total: 300}\n  checkpoint_freq: 1\n"
-    config = plan("-f", write(tmp_path, random), "--hyperparameter", "custom_model=null").config
-    assert config.algo_class.__name__ == "RandomAgent"
-    example = (
-        "kit:\n  run: PPO\n  stop: {timesteps_total: 3000}\n  checkpoint_freq: 1\n  config:\n"
-        "    lr: 0.0001\n    train_batch_size: 200\n    num_envs_per_worker: 2\n    num_gpus: 0\n"
-        "    model: {custom_model: my_vision_network, conv_activation: relu, custom_options: {},\n"
-        "      conv_filters: [[16, [3, 3], 3], [16, [3, 3], 1]]}\n"
-    )
-    config = plan("-f", write(tmp_path, example)).config
-    assert config.algo_class.__name__ == "PPO"
-    assert config.rl_module_spec.module_class.__name__ == "MyVisionNetwork"
-    assert config.rl_module_spec.model_config["conv_filters"][0] == [16, [3, 3], 3]
 
 
 @pytest.mark.parametrize(

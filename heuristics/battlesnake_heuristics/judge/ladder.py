@@ -1,7 +1,7 @@
 """The ladder: snakes whose Elo is known and does not move, and another snake's place on it.
 
 Elo says who wins: 100 Elo more is 64 % of the points, 200 is 76 %, 400 is 91 %. The rungs were
-measured once (``benchmarks/ladder.py``), duels and games of four (two snakes each) apart, and
+measured once (`fit` of their games), duels and games of four (two snakes each) apart, and
 ``ladder.json`` holds what came of it; `ANCHOR` is 1000 by definition. The searching rungs look at a
 fixed number of positions, so they are as strong on any processor and however busy it is.
 

@@ -2,7 +2,7 @@
 
 A file holds one experiment: its name, and under it ``env``, ``run``, ``stop`` and ``config``. What
 is in ``config`` are RLlib's settings, with ``env_config``, ``model`` and ``callbacks`` among
-them. The kit's own files are read as they are (`starter_kit`), and each change is shown.
+them. Settings of the kit that have other names today are refused with those.
 """
 
 from __future__ import annotations
@@ -14,14 +14,8 @@ from typing import Any
 import yaml
 
 from battlesnake_gym.common.nearest import unknown
-from battlesnake_rl.launcher.launch.hyperparameters import CONFIG_PREFIX
-from battlesnake_rl.launcher.launch.job import say
-from battlesnake_rl.procgen.kit.starter_kit import (
-    MODEL_KEYS,
-    NO_PREPROCESSORS,
-    PREPROCESSOR,
-    translated,
-)
+from battlesnake_rl.launcher.launch.hyperparameters import CONFIG_PREFIX, RENAMED
+from battlesnake_rl.procgen.kit.plugins import NO_PREPROCESSORS
 
 FOLDER = Path(__file__).with_name("experiment_files")
 
@@ -31,6 +25,9 @@ STOP = {
     "time_total_s": "minutes",
 }
 """The conditions under ``stop`` and the hyperparameters that they set."""
+
+MODEL_KEYS = ("custom_model", "custom_options")
+"""The keys under ``model``."""
 
 
 class ExperimentError(ValueError):
@@ -58,10 +55,6 @@ def read(experiment: str) -> dict[str, Any]:
     if not isinstance(content, dict) or len(content) != 1:
         raise ExperimentError(f"{path} must hold one experiment: a name with all else under it")
     (body,) = content.values()
-    if isinstance(body, dict):
-        body, changes = translated(body)
-        for change in changes:
-            say(f"{path.name}: {change}")
     if faults := _faults(body):
         raise ExperimentError(f"{path} cannot be run:\n" + "\n".join(f"  {f}" for f in faults))
     return _hyperparameters(body)
@@ -87,8 +80,10 @@ def _faults(body: Any) -> list[str]:
             return [*faults, f"{part}: must be a table of settings"]
     unknown = [key for key in body.get("stop", {}) if key not in STOP]
     faults += [f"stop.{key}: unknown; there are {', '.join(STOP)}" for key in unknown]
-    model = body.get("config", {}).get("model", {})
-    if isinstance(model, dict) and PREPROCESSOR in model:
+    config = body.get("config", {})
+    faults += [f"config.{key}: it is {RENAMED[key]} today" for key in config if key in RENAMED]
+    model = config.get("model", {})
+    if isinstance(model, dict) and "custom_preprocessor" in model:
         faults.append(f"config.model.{NO_PREPROCESSORS}")
     elif not isinstance(model, dict) or set(model) - set(MODEL_KEYS):
         faults.append(f"config.model: there are {', '.join(MODEL_KEYS)}; write a "

@@ -21,7 +21,7 @@ from battlesnake_gym.common.command_line import Parser, add_json, refuse, write_
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_rl.launcher.runs import checkpoints
 from battlesnake_rl.procgen.env_config import complete, held_out
-from battlesnake_rl.procgen.kit.starter_kit import NO_PREPROCESSORS, PREPROCESSOR
+from battlesnake_rl.procgen.kit.plugins import NO_PREPROCESSORS
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_playing import Act, Episode, acting, play, score
 from battlesnake_rl.procgen.train_procgen import ProcgenHyperparameters, configure
@@ -59,7 +59,7 @@ def _build(facts: Mapping[str, Any]) -> RLModule:
     """The network of a checkpoint with these facts, untrained."""
     identity = facts["identity"]
     hyperparameters = facts["hyperparameters"]
-    if hyperparameters.get(PREPROCESSOR) is not None:
+    if hyperparameters.get("custom_preprocessor") is not None:
         raise ValueError(NO_PREPROCESSORS)
     given = {
         name: hyperparameters[name]

@@ -55,6 +55,11 @@ NETWORKS = {
 }
 """The kit's own networks, and what to do instead."""
 
+NO_PREPROCESSORS = (
+    "custom_preprocessor: preprocessors of RLlib's old API do not run any more; do what yours does "
+    "at the start of your network's _forward"
+)
+
 
 def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> type[Any]:
     """The class called ``name`` of a ``kind`` of `BASES`: one of ``ours``, RLlib's, or a file's.
