@@ -39,6 +39,11 @@ COMMANDS = {
         "let snakes (names, policies, URLs) play",
         "server",
     ),
+    "gauntlet": Command(
+        "battlesnake_server.commands.gauntlet_command",
+        "a snake against rivals (URLs, programs), as a table with intervals",
+        "server",
+    ),
     "league": Command(
         "battlesnake_server.commands.league_command",
         "a standing league, around the clock",

@@ -130,6 +130,7 @@ RULES = (
     ),
     Rule("battlesnake-gym arena .*--web", also("--games 1 --max-turns 5 --jobs 1"), server=True),
     Rule("battlesnake-gym arena ", also("--games 1 --max-turns 5 --jobs 1")),
+    Rule("battlesnake-gym gauntlet ", lambda command: command.replace("--games 40", "--games 1")),
     Rule("battlesnake-gym league .*--host", server=True),
     Rule("battlesnake-gym league .*--games", also("--games 1 --jobs 1 --port 0")),
     Rule("battlesnake-gym league "),

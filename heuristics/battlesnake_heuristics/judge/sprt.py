@@ -166,6 +166,19 @@ def estimate(pairs: Sequence[int] | NDArray[np.int64]) -> Estimate:
     return Estimate(round(score, 3), middle, low, high, int(total))
 
 
+def share_interval(share: float, games: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share that was seen in ``games``.
+
+    >>> low, high = share_interval(0.5, 100)
+    >>> round(low, 3), round(high, 3)
+    (0.404, 0.596)
+    """
+    middle = (share + Z95**2 / (2 * games)) / (1 + Z95**2 / games)
+    spread = math.sqrt(share * (1 - share) / games + Z95**2 / (4 * games**2))
+    half = Z95 / (1 + Z95**2 / games) * spread
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
 def pair_outcome(points: float) -> int:
     """Which of the five kinds a pair is that gave ``points`` (0 to 2, in halves)."""
     return round(2 * points)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ from battlesnake_gym.common.command_line import Parser, add_json, positive, writ
 from battlesnake_heuristics.handwritten import own_rules
 from battlesnake_heuristics.handwritten.pipeline import Node
 from battlesnake_heuristics.judge.ladder import Placement
-from battlesnake_heuristics.judge.sprt import Z95
+from battlesnake_heuristics.judge.sprt import share_interval
 from battlesnake_rl.mabs.measure import matches, strength
 from battlesnake_rl.mabs.policy.policies import Values, load
 
@@ -51,10 +50,7 @@ class Results:
         >>> round(low, 3), round(high, 3)
         (0.404, 0.596)
         """
-        n, p = self.games, self.win_rate
-        middle = (p + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
-        half = Z95 / (1 + Z95**2 / n) * math.sqrt(p * (1 - p) / n + Z95**2 / (4 * n**2))
-        return middle - half, middle + half
+        return share_interval(self.win_rate, self.games)
 
     def as_json(self) -> dict[str, Any]:
         """The figures, for ``--json``."""

@@ -62,11 +62,13 @@ class Member:
     """A snake of the league: a ``source`` as the arena takes it, or a ``command`` to start.
 
     In the command ``{port}`` is the port on which the snake must listen; so is the variable PORT.
+    ``repository`` is where its source is, and which commit, for a gauntlet's table.
     """
 
     name: str
     source: str = ""
     command: str = ""
+    repository: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +108,14 @@ class _Loader(yaml.SafeLoader):
             raise yaml.YAMLError(f"a mapping has more than {MOST_KEYS} keys")
 
 
-def load(path: Path) -> LeaguePlan:
-    """Read a league's file; raises ``ValueError`` naming the field, ``OSError`` without a file."""
+def load(path: Path, without: Sequence[str] = ()) -> LeaguePlan:
+    """Read a league's file, whose fields ``without`` mean nothing here and are refused.
+
+    Raises ``ValueError`` naming the field, ``OSError`` without a file.
+    """
     try:
         text = read_within(path, LARGEST_FACTS).decode()
-        return read(yaml.load(text, _Loader), path.parent)
+        return read(yaml.load(text, _Loader), path.parent, without)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         why = " ".join(str(error).split())[:200]
         raise BoardError(f"{path} is not YAML: {why}; --example prints a file") from error
@@ -118,13 +123,14 @@ def load(path: Path) -> LeaguePlan:
         raise BoardError(f"{path}: {plain(str(error), 500)}") from error
 
 
-def read(written: object, folder: Path) -> LeaguePlan:
+def read(written: object, folder: Path, without: Sequence[str] = ()) -> LeaguePlan:
     """A league from the content of its file; paths are looked for in ``folder``."""
     if not isinstance(written, Mapping):
         raise BoardError(f"a league is a mapping, got {shown(written)}; --example prints one")
+    unread = {"members", *without}
     _known(
         written,
-        [field.name for field in fields(LeaguePlan) if field.name != "members"] + ["snakes"],
+        [field.name for field in fields(LeaguePlan) if field.name not in unread] + ["snakes"],
     )
     snakes = mapping(written.get("snakes"), "snakes")
     members = tuple(_member(name, value, folder) for name, value in snakes.items())
@@ -153,8 +159,12 @@ def _member(name: object, value: object, folder: Path) -> Member:
         )
     path = f"snakes.{name}"
     if isinstance(value, Mapping):
-        _known(value, ["command"], path)
-        return Member(name, command=string(value, "command", path))
+        _known(value, ["command", "url", "repository"], path)
+        if "url" in value and "command" in value:
+            raise BoardError(f"{path}: give a command or a url, not both")
+        told = {key: string(value, key, path, "") for key in ("url", "repository")}
+        command = "" if told["url"] else string(value, "command", path)
+        return Member(name, told["url"], command, told["repository"])
     if not isinstance(value, str) or not value:
         raise BoardError(
             f"{path} must be a URL, a name, a policy's path, or {{command: ...}}, got "

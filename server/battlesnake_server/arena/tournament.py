@@ -16,6 +16,7 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
 from multiprocessing.context import SpawnContext
 from multiprocessing.queues import SimpleQueue
@@ -180,6 +181,9 @@ def match_schedule(per_game: int, seed: int, first: int = 0) -> Iterator[Fixture
     for number in itertools.count(first):
         yield Fixture(number, start_seed(seed, number // 2), side_of_seats(per_game, number))
 
+
+OpenPlayers = Callable[[Sequence[Entrant], float, int], AbstractAsyncContextManager[list[Player]]]
+"""Opens the players of a game, in seat order: of these entrants, a timeout in seconds, a seed."""
 
 Announce = Callable[[str, Board | Turn | None], None]
 """Called for all games while they are played: with a game's id, and its first position, a turn, or
@@ -354,15 +358,19 @@ def play_fixture(
     fixture: Fixture,
     replays: Path | None = None,
     announce: Announce | None = None,
+    seat: OpenPlayers | None = None,
 ) -> Result:
-    """Play one game of the schedule, and write its replay into the folder ``replays``."""
+    """Play one game of the schedule, and write its replay into the folder ``replays``.
+
+    ``seat`` opens the players of a game that is not bounded, as `open_players` does.
+    """
     # The id is not from the seed: a server keeps its games by id, and may be playing this seed.
     game_id = str(uuid.uuid4())
     tell = None if announce is None else functools.partial(announce, game_id)
     if setup.bounded:
         record = _play_bounded(setup, fixture, game_id, replays is not None, tell)
     else:
-        record = asyncio.run(_play(setup, fixture, game_id, tell))
+        record = asyncio.run(_play(setup, fixture, game_id, tell, seat or open_players))
     path = None if replays is None else replay_path(replays, fixture.number, game_id)
     if path is not None:
         Replay(record.first, record.turns).save(path)
@@ -384,7 +392,9 @@ def replay_path(folder: Path, number: int, game_id: str) -> Path:
     return folder / f"game-{number:05d}-{game_id[:8]}.jsonl.gz"
 
 
-async def _play(setup: Setup, fixture: Fixture, game_id: str, tell: Tell | None) -> GameRecord:
+async def _play(
+    setup: Setup, fixture: Fixture, game_id: str, tell: Tell | None, seat: OpenPlayers
+) -> GameRecord:
     game = Game(
         ruleset=setup.ruleset,
         map=setup.map,
@@ -397,7 +407,7 @@ async def _play(setup: Setup, fixture: Fixture, game_id: str, tell: Tell | None)
     seated = [everybody[snake] for snake in fixture.seats]
     labels = [entrant.label for entrant in seated]
     with _can_be_ended():
-        async with open_players(seated, setup.timeout / 1000, fixture.seed) as players:
+        async with seat(seated, setup.timeout / 1000, fixture.seed) as players:
             return await play(
                 game, setup.width, setup.height, labels, players, setup.max_turns, tell
             )

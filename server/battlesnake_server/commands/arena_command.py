@@ -226,13 +226,14 @@ def run(
             bar.update()
 
 
-def begin(engine: Engine, setup: Setup, resume: bool) -> int:
+def begin(engine: Engine, setup: Setup, resume: bool, **more: object) -> int:
     """The number of the tournament in the database: a new one, or the last of this set-up."""
+    written = setup.to_dict() | more
 
     def find(session: Session) -> int:
-        tournament = find_tournament(session, setup.to_dict()) if resume else None
+        tournament = find_tournament(session, written) if resume else None
         if tournament is None:
-            tournament = Tournament(setup=setup.to_dict())
+            tournament = Tournament(setup=written)
             session.add(tournament)
             session.commit()
         return tournament.id
