@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_server.commands import serve as module
-from tests.processes import COMMAND, PATIENCE, fetch, fetch_json, free_port, until, wait_for
+from tests.processes import COMMAND, PATIENCE, fetch, free_port, until, wait_for
 
 
 class Engine:
@@ -58,10 +58,6 @@ def metric(address: str, name: str) -> float:
         if line.startswith(f"{name} "):
             return float(line.split()[1])
     raise AssertionError(f"no metric {name}")
-
-
-def test_production_has_no_debug(cautious: str) -> None:
-    assert fetch_json(f"{cautious}/debug")["apiversion"] == "1", "/debug is but another base path"
 
 
 GOOD = Board.new(11, 11, 4, game=Game(seed=5, id="broken")).to_api("snake_0")
@@ -558,7 +554,8 @@ def test_development_reloads_and_shows_its_games(tmp_path: Path) -> None:
         (["--heuristics", "luck"], "unknown filter 'luck'"),
         (["--snake", "random", "--color", "red"], "'red' is not a colour"),
         (["--snake", "nobody"], "unknown snake 'nobody'"),
-        (["--policy", "nowhere.onnx"], "nowhere.json"),
+        (["--policy", "nowhere.onnx"], "nowhere.json: No such file"),
+        (["--snake", "random", "--policy", "policy.onnx"], "either"),
         (["--snake", "random", "--heuristics", "walls"], "need a policy"),
     ],
 )

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -229,17 +228,6 @@ def test_a_single_game_opens_at_once(
     assert watch.main([str(folder / "official.jsonl"), "--port=0"]) == 0
     assert opened[0].endswith("/replay/official.jsonl")
     assert opened[0] in capsys.readouterr().out
-
-
-def test_a_wrong_path_and_a_taken_port_are_told(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert watch.main([str(folder / "nowhere"), "--no-browser"]) == 2
-    assert "there is no file or folder" in capsys.readouterr().err
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert watch.main([str(folder), f"--port={port}", "--no-browser"]) == 2
-    assert "another program uses it" in capsys.readouterr().err
 
 
 def read_whole(address: str) -> None:

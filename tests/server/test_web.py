@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import signal
@@ -239,11 +238,6 @@ def test_no_number_in_an_address_is_too_large(
     assert client.get(f"/?tournament={HUGE}").status_code == 200
 
 
-def test_an_empty_database_invites_to_play(empty: Pages) -> None:
-    assert "No games here yet" in empty.client.get("/").text
-    assert "No games here yet" in empty.client.get("/games").text
-
-
 def test_the_list_of_games_has_every_game_once(pages: Pages, client: FlaskClient) -> None:
     page = client.get("/games").text
     assert [game.uuid for game in rows(pages)][::-1] == re.findall(r'href="/game/([^"]+)"', page)
@@ -459,19 +453,6 @@ def test_with_a_pace_the_game_goes_on_by_itself(empty: Pages) -> None:
     assert [y for _, y in heads] == list(range(heads[0][1], 8)), "straight up into the wall"
 
 
-def test_a_slip_into_the_own_neck_costs_nothing(empty: Pages) -> None:
-    wish = {"snakes": [], "human": "Ann", "pace": 60, "width": 11, "height": 11}
-    answer = empty.client.post("/play", json=wish).get_json()
-    key = answer["page"].partition("?key=")[2]
-    for move in itertools.cycle(["up", "down"]):
-        sent = {"key": key, "move": move}
-        if empty.client.post(f"/game/{answer['game']}/press", json=sent).get_json()["over"]:
-            break
-        time.sleep(0.025)
-    game = wait_until_over(empty.client, answer["game"])
-    assert [death["cause"] for death in game["deaths"]] == ["wall-collision"]
-
-
 def test_who_is_gone_goes_straight_on(empty: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(human, "PATIENCE", 0.05)
     wish = {"snakes": ["straight"], "human": "Ann", "width": 7, "height": 7}
@@ -586,20 +567,6 @@ def test_games_end_after_so_many_turns_and_so_long(
     monkeypatch.setattr(board_matches, "LONGEST_SECONDS", -1)
     wish = {"human": None, "snakes": ["hungry", "cautious"], "timeout": 5000}
     assert len(wait_until_over(empty.client, begin(empty, **wish)[1]["game"])["frames"]) == 1
-
-
-def test_the_preview_is_how_a_game_begins(client: FlaskClient) -> None:
-    sent = {
-        **WISH,
-        "snakes": ["hungry"],
-        "human": "Ann",
-        "map": "hz_rings",
-        "width": 11,
-        "height": 11,
-    }
-    preview = client.post("/play/preview", json=sent).get_json()
-    assert [snake["name"] for snake in preview["snakes"]] == ["Ann", "hungry"]
-    assert len(preview["frame"]["snakes"]) == 2
 
 
 def test_invited_snakes_and_allowed_urls_play(
@@ -831,18 +798,6 @@ def test_boards_requests_and_shipped_scenarios_are_opened(client: FlaskClient) -
         answer = client.post("/lab/read", json={"text": text})
         assert answer.status_code == 400
         assert words in answer.get_json()["error"]
-
-
-def test_the_lab_opens_any_turn_of_a_game(pages: Pages, client: FlaskClient) -> None:
-    row = rows(pages)[0]
-    board = Replay.load(replay_of(row)).board(4)
-    you = board.snakes[1].id
-    page = client.get(f"/lab?game={row.uuid}&turn=4&you={you}").text
-    (start,) = map(json.loads, re.findall(r'id="start">(.*?)</script>', page, re.DOTALL))
-    assert (start["frame"]["turn"], start["you"]) == (4, you)
-    assert [s["body"] for s in start["frame"]["snakes"]] == [
-        [list(c) for c in s.body] for s in board.snakes
-    ]
 
 
 # --- the official board's protocol ----------------------------------------------------------------

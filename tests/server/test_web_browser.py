@@ -130,26 +130,6 @@ def test_the_leaderboard_and_its_choice(quiet: Browser, site: str) -> None:
     quiet.wait("document.querySelectorAll('#board .snake').length === 2")
 
 
-def test_recorded_games_are_a_part_of_the_site(quiet: Browser, site: str, pages: Pages) -> None:
-    quiet.open(f"{site}/")
-    paper = quiet.run("getComputedStyle(document.body).backgroundColor")
-    words = quiet.text(".nav").split()
-    click(quiet, ".nav a[href='/replays/']")
-    quiet.wait("location.pathname === '/replays/'")
-    quiet.wait("document.querySelectorAll('.thumbnail .snake').length > 0")
-    assert quiet.text(".nav").split() == words
-    assert quiet.text(".nav [aria-current]") == "Replays"
-    files = len(list((pages.folder / "replays").iterdir()))
-    assert quiet.run("document.querySelectorAll('a.game').length") == files
-    click(quiet, "a.game")
-    quiet.wait("location.pathname.startsWith('/replays/replay/')")
-    quiet.wait("document.querySelectorAll('#board .snake').length === 2")
-    assert quiet.text(".nav").split() == words
-    assert quiet.run("getComputedStyle(document.body).backgroundColor") == paper
-    quiet.press("ArrowRight")
-    assert quiet.text("#turn").startswith("1")
-
-
 def test_live_games_come_and_go(quiet: Browser, site: str, pages: Pages) -> None:
     quiet.open(f"{site}/live", "!document.getElementById('nothing').hidden")
     web_site.announce(pages.broadcast, "shown", 1)
