@@ -33,7 +33,6 @@ PARAMETERS: dict[str, dict[str, str]] = {
     "network": {"BucketName": "battlesnake-test", "RoleName": "battlesnake-Role-1"},
     "lambda": {"ImageUri": IMAGE},
     "container": {"ImageUri": IMAGE, "VpcId": "vpc-1", "Subnets": "subnet-1,subnet-2"},
-    "endpoint": {"ImageUri": IMAGE, "ModelDataUrl": "s3://battlesnake-test/j/output/model.tar.gz"},
 }
 """What has no default, as somebody would type it."""
 

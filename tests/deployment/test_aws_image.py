@@ -1,4 +1,4 @@
-"""The image for AWS, without a container engine: what Lambda and SageMaker start in it, started."""
+"""The image for AWS, without a container engine: what Lambda starts in it, started."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,8 +20,8 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_server.commands import pack
-from tests.deployment.containers import ROOT, served
-from tests.processes import PATIENCE, fetch_json, free_port
+from tests.deployment.containers import ROOT
+from tests.processes import PATIENCE
 from tests.server.test_lambda_handler import http_api
 
 pytest.importorskip("cfnlint", reason="needs the extra dev")
@@ -84,22 +83,6 @@ def expected(snake: str, board: Board) -> str:
     you = board.copy()
     you.you_id = "snake_0"
     return snakes.make(snake)(you).move
-
-
-def test_sagemaker_s_command_answers_on_its_port(tmp_path: Path, board: Board, snake: str) -> None:
-    """SageMaker runs the image with the word ``serve``."""
-    (text, target) = re.findall(r"^RUN printf '(.*)' > (\S+)", DOCKERFILE, re.MULTILINE)[0]
-    assert target == "/snake/bin/serve"
-    assert "--port 8080" in text
-    port = str(free_port())
-    script = tmp_path / "serve"
-    script.write_text(text.replace("\\n", "\n").replace("8080", port))
-    script.chmod(0o755)
-    with served([str(script)], snake, port, tmp_path) as address:
-        with urllib.request.urlopen(f"{address}/ping") as ping:
-            assert ping.status == 200
-        answer = fetch_json(f"{address}/invocations", board.to_api("snake_0"))
-        assert answer["move"] == expected(snake, board)
 
 
 class Lambda(ThreadingHTTPServer):

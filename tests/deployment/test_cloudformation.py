@@ -80,9 +80,7 @@ def test_examples_and_defaults_are_allowed(name: str) -> None:
         ("snake", "SnakeName", "arn:aws:lambda:x"),
         ("snake", "BundleKey", "my_snake.py"),
         ("snake", "BudgetEmail", "jane"),
-        ("snake", "EndpointName", "arn:aws:sagemaker:x"),
         ("everything", "RepositoryUrl", "git@example.org:x"),
-        ("endpoint", "ModelDataUrl", "https://bucket/model.tar.gz"),
     ],
 )
 def test_wrong_values_are_refused_before_anything_is_made(name: str, key: str, wrong: str) -> None:
@@ -150,7 +148,6 @@ def test_roles_trust_one_service_each() -> None:
         "lambda": "lambda.amazonaws.com",
         "snake": "lambda.amazonaws.com",
         "container": "ecs-tasks.amazonaws.com",
-        "endpoint": "sagemaker.amazonaws.com",
     }
 
 
@@ -216,11 +213,8 @@ def test_what_serves_can_only_read_its_image_and_its_policy() -> None:
         "ecr:GetDownloadUrlForLayer",
     }
     assert set(allowed("lambda")) == logs
-    assert set(allowed("snake")) == logs | {"sagemaker:InvokeEndpoint"}
+    assert set(allowed("snake")) == logs
     assert set(allowed("container")) == logs | image
-    sagemaker = {"s3:GetObject", "cloudwatch:PutMetricData"}
-    groups = {"logs:CreateLogGroup", "logs:DescribeLogStreams"}
-    assert set(allowed("endpoint")) == logs | groups | image | sagemaker
 
 
 def test_the_notebook_may_publish_its_snake_and_nothing_else() -> None:

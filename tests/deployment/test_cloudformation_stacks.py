@@ -273,7 +273,7 @@ def put_code() -> None:
 def test_snake() -> None:
     put_code()
     more = {"Color": "#112233", "Author": "jane", "BudgetEmail": "jane@example.org"}
-    outputs = create("snake", more | {"EndpointName": "policy-Endpoint-1"})
+    outputs = create("snake", more)
     assert outputs["SnakeUrl"].startswith("https://")
     assert outputs["FunctionName"] == "battlesnake"
     functions = boto3.client("lambda")
@@ -285,7 +285,6 @@ def test_snake() -> None:
     assert written["Layers"] == [{"Ref": "Packages"}]
     assert function["Environment"]["Variables"] == {
         "BATTLESNAKE_SNAKE": "/var/task/snake.json",
-        "BATTLESNAKE_ENDPOINT": "policy-Endpoint-1",
         "BATTLESNAKE_COLOR": "#112233",
         "BATTLESNAKE_HEAD": "",
         "BATTLESNAKE_TAIL": "",
@@ -293,8 +292,6 @@ def test_snake() -> None:
     }
     (role,) = roles()
     check_resources(policies(role))
-    (asking,) = [s for s in policies(role) if s["Action"] == "sagemaker:InvokeEndpoint"]
-    assert asking["Resource"].endswith(":endpoint/policy-Endpoint-1")
     groups = boto3.client("logs").describe_log_groups()["logGroups"]
     assert {group["logGroupName"] for group in groups} == {
         outputs["LogGroup"],
@@ -459,30 +456,3 @@ def check_balancer(outputs: dict[str, str], port: int) -> None:
     groups = boto3.client("ec2").describe_security_groups(GroupIds=balancer["SecurityGroups"])
     (entrance,) = groups["SecurityGroups"][0]["IpPermissions"]
     assert (entrance["FromPort"], entrance["ToPort"]) == (port, port)
-
-
-def test_endpoint() -> None:
-    outputs = create("endpoint")
-    sagemaker = boto3.client("sagemaker")
-    endpoint = sagemaker.describe_endpoint(EndpointName=outputs["EndpointName"])
-    assert endpoint["EndpointArn"] == outputs["EndpointArn"]
-    config = sagemaker.describe_endpoint_config(EndpointConfigName=endpoint["EndpointConfigName"])
-    (variant,) = config["ProductionVariants"]
-    assert (variant["InitialInstanceCount"], variant["InstanceType"]) == (1, "ml.c5.large")
-    model = sagemaker.describe_model(ModelName=variant["ModelName"])
-    assert model["PrimaryContainer"]["ModelDataUrl"].startswith("s3://battlesnake-test/")
-    assert model["PrimaryContainer"]["Image"] == templates.IMAGE
-    assert model["PrimaryContainer"]["Environment"] == {
-        "BATTLESNAKE_SNAKE": "",
-        "BATTLESNAKE_POLICY": "/opt/ml/model/policy.onnx",
-        "BATTLESNAKE_FILTERS": "head_to_heads dead_ends",
-    }
-    (role,) = roles()
-    statements = policies(role)
-    check_resources(statements)
-    (reading,) = [s for s in statements if s["Action"] == "s3:GetObject"]
-    assert reading["Resource"] == "arn:aws:s3:::battlesnake-test/j/output/model.tar.gz"
-    delete("endpoint")
-    assert sagemaker.list_endpoints()["Endpoints"] == []
-    assert sagemaker.list_models()["Models"] == []
-    assert roles() == []

@@ -17,7 +17,7 @@ PAGE = (templates.FOLDER.parents[1] / "docs/first-snake.md").read_text()
 
 def test_templates_parameters_and_outputs_exist() -> None:
     names = set(re.findall(r"`(\w+)\.yaml`", PAGE))
-    assert names >= {"snake", "notebook", "network", "endpoint", "container"}
+    assert names >= {"snake", "notebook", "network", "container"}
     loaded = {name: templates.load(name) for name in names}
     words = {*re.findall(r"`((?:[A-Z][a-z]+){2,})`", PAGE)} - {"ResourceLimitExceeded"}
     known = {
@@ -36,7 +36,6 @@ def test_templates_parameters_and_outputs_exist() -> None:
         ("snake", "MemorySize", "1769"),
         ("snake", "BudgetDollars", "10"),
         ("notebook", "NotebookInstanceType", "ml.t3.xlarge"),
-        ("endpoint", "InstanceType", "ml.c5.large"),
     ],
 )
 def test_values_on_the_page_are_the_defaults(name: str, parameter: str, value: str) -> None:

@@ -276,6 +276,11 @@ def test_the_debug_page_stands_in_development_only(board: Board) -> None:
         assert "<script>" not in page
 
 
+def test_a_snake_and_a_policy_do_not_go_together() -> None:
+    with pytest.raises(ValueError, match="either"):
+        create_app({"SNAKE": "random", "POLICY": "policy.onnx"})
+
+
 def test_the_environment_configures_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SNAKE", "POLICY", "FILTERS", "COLOR", "HEAD", "TAIL", "AUTHOR", "DEBUG"):
         monkeypatch.setenv(f"BATTLESNAKE_{name}", "")

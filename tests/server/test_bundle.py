@@ -238,7 +238,6 @@ def test_the_same_moves_everywhere(
     assert played(local_factory(Entrant("mine", str(path))), bodies) == moves, "the arena"
     address = serve("--snake", str(path))
     assert over_http(address, "/move", bodies) == moves, "serve"
-    assert over_http(address, "/invocations", bodies) == moves, "a SageMaker endpoint"
     with zipfile.ZipFile(path) as archive:
         archive.extractall(tmp_path / "task")
     assert on_lambda(tmp_path / "task", bodies, monkeypatch) == moves, "Lambda"

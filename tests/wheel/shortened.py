@@ -112,7 +112,6 @@ RULES = (
     Rule("battlesnake-gym runs ", also("--help")),
     Rule("battlesnake-gym compare ", also("--help"), "an account of yours"),
     Rule("battlesnake-gym (deploy|undeploy)\\b", also("--help"), "in an account"),
-    Rule("battlesnake-gym serve .*--endpoint", also("--help"), "the extra `aws`"),
     Rule("battlesnake-gym (arena|evaluate) foreign.onnx", also("--help"), "another trainer made"),
     Rule("battlesnake-gym train .*--name first", also("--num-iters 1"), slow=True),
     Rule("battlesnake-gym train .*--address", also("--help"), "Ray cluster", slow=True),

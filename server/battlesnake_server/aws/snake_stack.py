@@ -36,8 +36,6 @@ def parser() -> Parser:
     add("--budget-email", default="", metavar="ADDRESS",
         help="where to send a mail at 90 %% of the budget")  # fmt: skip
     add("--budget", type=int, default=10, metavar="DOLLARS", help="US dollars a month")
-    add("--endpoint", default="", metavar="NAME", help="a SageMaker endpoint that is asked for "
-        "each move; the bundle plays where it does not answer")  # fmt: skip
     add("--everything", metavar="REPOSITORY", help="also a notebook with this git repository, "
         "which may publish the snake, and the network for its jobs")  # fmt: skip
     add("--bucket", metavar="NAME", help="a bucket that is there, for the uploads (default: one "
@@ -65,8 +63,6 @@ def check(options: argparse.Namespace) -> None:
         )
     if options.everything and options.rehearse:
         raise ValueError("--everything cannot be rehearsed: the simulated AWS has no nested stacks")
-    if options.everything and options.endpoint:
-        raise ValueError("--endpoint belongs to a snake alone; leave --everything out")
 
 
 def deploy(account: Account, options: argparse.Namespace) -> str:
@@ -91,8 +87,6 @@ def deploy(account: Account, options: argparse.Namespace) -> str:
         template = "everything"
         values["RepositoryUrl"] = options.everything
         values["BucketName"] = f"{account.bucket_of(options.name)}-training"[:63].rstrip("-")
-    else:
-        values["EndpointName"] = options.endpoint
     if options.link:
         return account.quick_create(bucket, template, options.name, values)
     sys.stderr.write(f"{options.name}: making the stack, which takes some minutes\n")

@@ -99,7 +99,7 @@ def parser() -> Parser:
         "base path. /healthz and /metrics are for those who run it. Without --snake and --policy "
         "the strongest snake plays, `champion`: the search with what it has learned.",
         epilog="What is left out is read from the environment: BATTLESNAKE_SNAKE, _POLICY, "
-        "_ENDPOINT, _FILTERS, _RULES, _COLOR, _HEAD, _TAIL, _AUTHOR, _PONDER (1 or 0). "
+        "_FILTERS, _RULES, _COLOR, _HEAD, _TAIL, _AUTHOR, _PONDER (1 or 0). "
         "Example: battlesnake-gym serve --policy runs/demo/policy.onnx --port 8000",
     )
     who = parser.add_mutually_exclusive_group()
@@ -112,11 +112,6 @@ def parser() -> Parser:
         "--policy",
         metavar="FILE",
         help="a policy.onnx with policy.json beside it, or `shipped`: the one in the package",
-    )
-    parser.add_argument(
-        "--endpoint",
-        metavar="NAME",
-        help="a SageMaker endpoint that is asked for each move; the snake plays where none comes",
     )
     parser.add_argument(
         "--heuristics",
@@ -157,7 +152,6 @@ def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
     typed = {
         "SNAKE": arguments.snake,
         "POLICY": arguments.policy,
-        "ENDPOINT": arguments.endpoint,
         "FILTERS": _filters(arguments.heuristics),
         "RULES": arguments.rules,
         "COLOR": arguments.color,

@@ -8,7 +8,6 @@ The configuration, all of it optional; without a snake or a policy the one that 
 ``SNAKE``      name of a snake (`battlesnake-gym snakes` lists them), or the path of a bundle, whose
                looks then replace those that are not given
 ``POLICY``     path of a ``policy.onnx``; instead of ``SNAKE``
-``ENDPOINT``   name of a SageMaker endpoint that is asked before the snake
 ``FILTERS``    names of move filters that overrule the policy, in order; the one that ships has
                those of a careful snake anyway
 ``RULES``      path of a file with rules over the policy, as
@@ -37,7 +36,6 @@ from werkzeug.exceptions import HTTPException
 
 from battlesnake_server.bundle import looks_of
 from battlesnake_server.live import debug_page, views
-from battlesnake_server.live.endpoint import before
 from battlesnake_server.live.live_snake import LiveSnake
 from battlesnake_server.strategies import strategy_factory
 
@@ -47,7 +45,6 @@ LARGEST_BODY = 1 << 18
 DEFAULTS: Mapping[str, Any] = {
     "SNAKE": None,
     "POLICY": None,
-    "ENDPOINT": None,
     "FILTERS": (),
     "RULES": None,
     "COLOR": "#888888",
@@ -80,8 +77,6 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
         filters=app.config["FILTERS"],
         rules=app.config["RULES"],
     )
-    if app.config["ENDPOINT"]:
-        factory = before(factory, app.config["ENDPOINT"])
     app.extensions["live_snake"] = LiveSnake(
         factory, watched=app.config["DEBUG"], ponders=app.config["PONDER"]
     )

@@ -54,7 +54,6 @@ def start() -> Response:
 
 
 @blueprint.post("/move")
-@blueprint.post("/invocations")  # where SageMaker's endpoints pass requests on
 def move() -> Response:
     """Choose a move."""
     body = _body()
@@ -79,7 +78,6 @@ def end() -> Response:
 
 
 @operations.get("/healthz")
-@operations.get("/ping")  # where SageMaker's endpoints look
 def healthz() -> Response:
     """Whether the process answers; for load balancers."""
     return jsonify(status="ok")
