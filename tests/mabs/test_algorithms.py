@@ -20,6 +20,17 @@ def game(ray_with_games: None) -> Any:
     return BattlesnakeMultiAgentEnv(SMALL | {"num_snakes": 3, "width": 7, "height": 7})
 
 
+def test_a_model_config_given_whole_keeps_what_it_leaves_out() -> None:
+    from battlesnake_rl.launcher.launch.hyperparameters import override_config
+    from battlesnake_rl.mabs.algorithms import configure
+
+    config = configure("DQN", {})
+    before = dict(config.model_config)
+    override_config(config, {"model_config": {"channels": [8]}})
+    assert before["head_plane"] is not None
+    assert config.model_config == before | {"channels": [8]}
+
+
 def test_a_game_as_rllib_sees_it(game: Any) -> None:
     observations, _ = game.reset(seed=5)
     assert list(observations) == ["snake_0", "snake_1", "snake_2"]

@@ -319,6 +319,31 @@ def test_it_must_be_told_when_to_stop(
     assert "say when to stop: --num-iters N" in capsys.readouterr().err
 
 
+def test_cpu_minutes_end_a_training_and_count_over_all_its_parts(
+    ray_with_games: None,
+    run_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from battlesnake_rl.launcher import ray_launcher
+    from battlesnake_rl.launcher.runs import training_run
+
+    assert train(run_folder, "--cpu-minutes", "0") == 2
+    assert "cpu_minutes must be more than 0, got 0" in capsys.readouterr().err
+    with pytest.raises(ray_launcher.HyperparameterError, match="does not count CPU time"):
+        ray_launcher._check_cpu_minutes(1.0, training_run.CSV_COLUMNS)
+    run, trained = run_folder / "DQN-5x5-2", []
+    for part, minutes in ((0.0, 0.02), (9.0, 0.02), (9.0, 0.05)):
+        monkeypatch.setattr(training_run, "CLEARLY_LESS", part)
+        assert train(run_folder, "--cpu-minutes", str(minutes)) == 0
+        trained.append([float(row["cpu_minutes"]) for row in rows(run)])
+        assert trained[-1][-1] >= minutes
+        said = capsys.readouterr().out
+        assert bool(re.search(r"training got \d+% of a processor", said)) == (minutes == 0.05)
+    assert trained[0] == trained[1] == trained[2][: len(trained[0])]
+    assert all(minutes < 0.05 for minutes in trained[2][:-1])
+
+
 def test_sigterm_leaves_a_checkpoint_to_resume_from(
     ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -147,6 +147,7 @@ class Run:
             for done, wanted in (
                 (self.iterations, plan.get("num_iters")),
                 (self.seconds / 60, plan.get("minutes")),
+                (self._last("cpu_minutes"), plan.get("cpu_minutes")),
                 (self.turns, plan.get("timesteps")),
             )
             if wanted

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import os
 import shutil
 import signal
@@ -65,6 +66,7 @@ from battlesnake_rl.launcher.runs import checkpoints, run_folder, tracking
 from battlesnake_rl.launcher.runs.checkpoints import CheckpointError
 from battlesnake_rl.launcher.runs.run_folder import DONE, STOPPED
 from battlesnake_rl.launcher.runs.training_run import (
+    CPU_MINUTES,
     CSV_COLUMNS,
     NAMED_CURVES,
     TrainingRun,
@@ -88,6 +90,9 @@ class TrainingHyperparameters:
     algorithm: str = option("DQN", "what to train with")
     num_iters: int | None = option(None, "stop after this many training iterations in all")
     minutes: float | None = option(None, "stop after this many minutes of training in all")
+    cpu_minutes: float | None = option(
+        None, "stop after this much CPU time of training in all, the same on a busy machine"
+    )
     timesteps: int | None = option(None, "stop after this many environment steps in all")
     checkpoint_minutes: float = option(1.0, "time between checkpoints")
     num_workers: int | None = option(None, "runner processes; null: as many as make sense")
@@ -117,6 +122,13 @@ def report(result: str, delivered: Delivered, folder: Path) -> None:
     say(f"model: {delivered.model}")
     say(f"report: {page}")
     say(f"next: {delivered.next}")
+
+
+def _check_cpu_minutes(minutes: float, columns: Mapping[str, str]) -> None:
+    if CPU_MINUTES not in columns:
+        raise HyperparameterError("this training does not count CPU time; give minutes instead")
+    if not 0 < minutes < math.inf:
+        raise HyperparameterError(f"cpu_minutes must be more than 0, got {minutes}")
 
 
 REPORTS = "battlesnake_gym.run_reports"
@@ -357,10 +369,13 @@ class SageMakerRayLauncher:
         plain, overrides = hyperparameters.split(
             values, self.hyperparameters_class, config_fields=_config_fields()
         )
-        if plain.num_iters is None and plain.minutes is None and plain.timesteps is None:
+        ends = plain.num_iters, plain.minutes, plain.cpu_minutes, plain.timesteps
+        if all(end is None for end in ends):
             raise HyperparameterError(
-                "say when to stop: --num-iters N or --minutes M or --timesteps N"
+                "say when to stop: --num-iters N or --minutes M or --cpu-minutes M or --timesteps N"
             )
+        if plain.cpu_minutes is not None:
+            _check_cpu_minutes(plain.cpu_minutes, self.csv_columns)
         if "num_env_runners" in overrides:
             raise HyperparameterError(
                 f"{hyperparameters.CONFIG_PREFIX}num_env_runners is set by num_workers; give that"
@@ -438,6 +453,7 @@ class SageMakerRayLauncher:
             trust=arguments.trust,
             num_iters=plain.num_iters,
             minutes=plain.minutes,
+            cpu_minutes=plain.cpu_minutes,
             timesteps=plain.timesteps,
             checkpoint_minutes=plain.checkpoint_minutes,
             columns=self.csv_columns,
@@ -522,6 +538,8 @@ class SageMakerRayLauncher:
         run.note(STOPPED if run.stopped_by else DONE)
         again = f"stopped; the same command resumes from {run.checkpoint}: "
         result = (again if run.stopped_by else "done: ") + run.progress()
+        if line := run.busy():
+            say(line)
         if run.job.in_sagemaker:
             fetch = f"fetch(estimator, Path('runs/{run.job.name}'))"
             where = "battlesnake_rl.launcher.launch.job_files"

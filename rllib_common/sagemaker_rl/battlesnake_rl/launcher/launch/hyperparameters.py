@@ -163,8 +163,8 @@ def override_config(config: Any, overrides: Mapping[str, Any]) -> None:
         if public == key or isinstance(getattr(type(config), public, None), property):
             known[public] = value
     changed = override(known, overrides)
-    if "model_config" in changed:
-        config.rl_module(model_config=changed.pop("model_config"))
+    if "model_config" in changed:  # one that was given whole leaves out what it does not change
+        config.rl_module(model_config=config.model_config | changed.pop("model_config"))
     config.update_from_dict(changed)
 
 

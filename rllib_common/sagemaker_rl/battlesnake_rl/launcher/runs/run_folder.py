@@ -66,8 +66,8 @@ class RunFile:
     ``state`` is as the run's process has written it: one that was killed leaves "running" behind
     (`is_held` knows). ``why`` is the reason why a run failed. ``settings`` are all
     hyperparameters by name; of what RLlib has only those that were given. ``plan`` has
-    ``num_iters``, ``minutes`` and ``timesteps``, or None for what does not end it. ``began`` and
-    ``ended`` are seconds since 1970 of the last process.
+    ``num_iters``, ``minutes``, ``cpu_minutes`` and ``timesteps``, or None for what does not end it.
+    ``began`` and ``ended`` are seconds since 1970 of the last process.
     """
 
     state: str

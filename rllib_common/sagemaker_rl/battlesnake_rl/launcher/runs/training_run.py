@@ -63,6 +63,12 @@ the driver's machine were meanwhile, with all that runs there.
 TRANSITIONS = "learners/__all_modules__/num_env_steps_trained_lifetime"
 """The result that counts what was trained on."""
 
+CPU_MINUTES = "cpu_minutes"
+"""The result that counts the CPU time of training, in all processes, where an algorithm does."""
+
+CLEARLY_LESS = 0.8
+"""The part of a processor below which it is said that a training had no more."""
+
 LOSS = re.compile(r"learners/[^/]+/(total_loss|qf_loss)")
 """Results of the learners: where there are both, the two are equal."""
 
@@ -95,6 +101,7 @@ class TrainingRun:
     """Where to resume from; afterwards the last checkpoint."""
     num_iters: int | None
     minutes: float | None
+    cpu_minutes: float | None = None
     timesteps: int | None = None
     """When to stop, whichever comes first; earlier parts of a resumed run count."""
     columns: Mapping[str, str] = field(default_factory=lambda: CSV_COLUMNS)
@@ -122,6 +129,8 @@ class TrainingRun:
         self._iterations = int(then.get(ITERATION, 0))
         self._seconds = float(then.get("time_total_s", 0.0))
         self._steps = int(then.get("env_steps", 0))
+        self._cpu_minutes = float(then.get(CPU_MINUTES, 0.0))
+        self._got = math.nan
         self._spoke = self._grew = time.monotonic()
         self._began = time.time()
         # How much a run that is resumed has trained on before is not known.
@@ -151,6 +160,7 @@ class TrainingRun:
             plan={
                 "num_iters": self.num_iters,
                 "minutes": self.minutes,
+                "cpu_minutes": self.cpu_minutes,
                 "timesteps": self.timesteps,
             },
             settings=dict(self.settings),
@@ -163,6 +173,15 @@ class TrainingRun:
         return (
             f"{self.job.name}, {self._iterations:,} iterations and {self._steps:,} turns in "
             f"{self._seconds / 60:,.1f} minutes of training"
+        )
+
+    def busy(self) -> str:
+        """How much of the processor a training in one process got, where that is clearly less."""
+        if self.config.num_env_runners or not self._got < CLEARLY_LESS:
+            return ""
+        return (
+            f"the machine was busy: training got {self._got:.0%} of a processor; "
+            f"--cpu-minutes counts what it gets"
         )
 
     @property
@@ -229,7 +248,7 @@ class TrainingRun:
         tracking: Tracking,
         caught: list[int],
     ) -> None:
-        before, began = self._seconds, time.monotonic()
+        before, began, used = self._seconds, time.monotonic(), time.process_time()
         saved = began
         psutil.cpu_percent()  # from here on
         with self._bar() as bar:
@@ -246,6 +265,7 @@ class TrainingRun:
                 seconds = before + time.monotonic() - began
                 self._measure(results, max(seconds - self._seconds, 1e-9))
                 self._seconds = seconds
+                self._got = (time.process_time() - used) / max(seconds - before, 1e-9)
                 results["time_total_s"] = self._seconds
                 if self._left() <= 0 and not caught:
                     self.conclude(algorithm, results)
@@ -291,6 +311,7 @@ class TrainingRun:
             "cpu_percent": psutil.cpu_percent(),
         }
         self._steps, self._trained = steps, trained
+        self._cpu_minutes = float(numbers.get(CPU_MINUTES, 0.0))
 
     def _save(self, algorithm: Algorithm) -> None:
         facts = {
@@ -298,6 +319,7 @@ class TrainingRun:
             ITERATION: self._iterations,
             "time_total_s": round(self._seconds, 3),
             "env_steps": self._steps,
+            CPU_MINUTES: round(self._cpu_minutes, 3),
         }
         curves = [self.job.output_dir / CSV_FILE]
         self.checkpoint = checkpoints.save(algorithm, self.job.checkpoint_dir, facts, curves)
@@ -306,8 +328,9 @@ class TrainingRun:
         """What is left to do, as a part of the whole."""
         iterations = 1 - self._iterations / self.num_iters if self.num_iters else 1.0
         minutes = 1 - self._seconds / (60 * self.minutes) if self.minutes else 1.0
+        spent = 1 - self._cpu_minutes / self.cpu_minutes if self.cpu_minutes else 1.0
         steps = 1 - self._steps / self.timesteps if self.timesteps else 1.0
-        return min(iterations, minutes, steps)
+        return min(iterations, minutes, spent, steps)
 
     def _percent(self) -> float:
         return 100 * min(1 - self._left(), 1.0)
