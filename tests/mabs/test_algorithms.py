@@ -1,6 +1,5 @@
 """RLlib's own algorithms on the plain multi-agent environment."""
 
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -100,45 +99,6 @@ def test_rllib_trains_on_it(ray_with_games: None, name: str, action_mask: str) -
 
 
 @pytest.mark.slow
-def test_one_policy_per_snake_and_a_frozen_opponent(ray_with_games: None) -> None:
-    from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
-
-    from battlesnake_rl.mabs import algorithms
-
-    config = algorithms.configure("RLLIB_PPO", SMALL)
-    spec = config.rl_module_spec.rl_module_specs[algorithms.MODULE]
-    names = ("snake_0", "snake_1")
-    config.multi_agent(
-        policies=set(names),
-        policy_mapping_fn=_by_name,
-        policies_to_train=["snake_0"],
-    )
-    config.rl_module(
-        rl_module_spec=MultiRLModuleSpec(rl_module_specs={name: copy(spec) for name in names})
-    )
-    config.env_runners(num_env_runners=0, num_envs_per_env_runner=2, rollout_fragment_length=16)
-    config.training(train_batch_size_per_learner=64, minibatch_size=32, num_epochs=1)
-    algorithm = config.debugging(log_level="ERROR", seed=3).build_algo()
-
-    def weights(name: str) -> dict[str, Any]:
-        found: dict[str, Any] = algorithm.get_weights([name])[name]
-        return found
-
-    try:
-        before = {name: weights(name) for name in names}
-        algorithm.train()
-        changed = {
-            name: any(
-                not np.array_equal(before[name][key], value) for key, value in weights(name).items()
-            )
-            for name in names
-        }
-        assert changed == {"snake_0": True, "snake_1": False}
-    finally:
-        algorithm.stop()
-
-
-@pytest.mark.slow
 def test_one_policy_for_each_snake_is_a_setting(
     ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,44 +133,3 @@ def test_what_policies_there_cannot_be(ray_with_games: None) -> None:
         algorithms.configure("DQN", SMALL, "each")
     with pytest.raises(ValueError, match="policies must be 'shared' or 'each', got 'both'"):
         algorithms.configure("RLLIB_PPO", SMALL, "both")
-
-
-def _by_name(agent: str, episode: Any, **_: Any) -> str:
-    return agent
-
-
-@pytest.mark.slow
-def test_rllibs_own_dqn_trains_our_network(ray_with_games: None) -> None:
-    from ray.rllib.algorithms.dqn import DQNConfig
-    from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
-    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-
-    from battlesnake_rl.mabs.algorithms import MODULE
-    from battlesnake_rl.mabs.play.environment import ENV_NAME
-    from battlesnake_rl.mabs.policy.q_network import SnakeQModule
-
-    config = (
-        DQNConfig()
-        .environment(ENV_NAME, env_config=SMALL)
-        .env_runners(num_env_runners=0, num_envs_per_env_runner=2)
-        .multi_agent(policies={MODULE}, policy_mapping_fn=lambda *_, **__: MODULE)
-        .rl_module(
-            rl_module_spec=MultiRLModuleSpec(
-                rl_module_specs={MODULE: RLModuleSpec(module_class=SnakeQModule)}
-            )
-        )
-        .training(
-            num_steps_sampled_before_learning_starts=50,
-            replay_buffer_config={
-                "type": "MultiAgentPrioritizedEpisodeReplayBuffer",
-                "capacity": 5_000,
-                "alpha": 0.6,
-                "beta": 0.4,
-            },
-        )
-        .reporting(min_sample_timesteps_per_iteration=200)
-        .debugging(log_level="ERROR")
-    )
-    with built(config) as algorithm:
-        results = algorithm.train()
-        assert results["learners"][MODULE]["num_module_steps_trained_lifetime"] > 0

@@ -185,23 +185,3 @@ def test_runners_get_neither_target_nor_mean(module: Any) -> None:
         assert any(name.startswith(learners_own) for name in module.get_state())
     moves = module.forward_inference({"obs": planes(3)})[Columns.ACTIONS]
     assert moves.shape == (3,)
-
-
-def test_rllibs_runners_explore_allowed_moves_only() -> None:
-    from gymnasium.spaces import Box, Dict, Discrete
-    from ray.rllib.core.columns import Columns
-
-    from battlesnake_rl.mabs.policy.q_network import SnakeQModule
-
-    space = Dict(observations=Box(0, 255, SHAPE, np.uint8), action_mask=Box(0, 1, (4,), np.int8))
-    module = SnakeQModule(
-        observation_space=space,
-        action_space=Discrete(4),
-        model_config={"epsilon": [[0, 1.0], [100, 0.0]], "bfloat16": False},
-    )
-    mask = torch.tensor([[1, 0, 1, 0]]).repeat(200, 1)
-    batch = {"obs": {"observations": planes(1).repeat(200, 1, 1, 1), "action_mask": mask}}
-    wild = module.forward_exploration(batch, t=0)[Columns.ACTIONS]
-    assert set(wild.tolist()) == {0, 2}
-    tame = module.forward_exploration(batch, t=100)[Columns.ACTIONS]
-    assert len(set(tame.tolist())) == 1

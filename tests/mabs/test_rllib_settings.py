@@ -68,7 +68,7 @@ def test_every_field_is_honoured_or_refused(name: str) -> None:
     [
         (lambda c: c.environment("CartPole-v1"), "never steps another environment.*rllib.algor"),
         (lambda c: c.environment(_Other), "never steps another environment"),
-        (lambda c: c.multi_agent(policies={"a", "b"}), "policies is not used .*RLLIB_PPO and IM"),
+        (lambda c: c.multi_agent(policies={"a", "b"}), "policies is not used .*RLLIB_PPO takes"),
         (lambda c: c.env_runners(env_to_module_connector=print), "env_to_module_connector is not"),
         (lambda c: c.training(learner_connector=print), "learner_connector is not used"),
         (lambda c: c.training(hiddens=[64]), "hiddens is not used .set model_config's width"),

@@ -153,31 +153,9 @@ def test_data_that_nobody_reads_end_a_job_with_the_reason(
     failure = job(training=tmp_path)
     assert main(TINY) == 2
     assert failure.read_text() == (
-        "the script does not read the data channel 'training'; it reads policy, opponents, games: "
+        "the script does not read the data channel 'training'; it reads policy, opponents: "
         "rename it or leave it out of fit()"
     )
-
-
-def test_recorded_games_come_from_a_channel(
-    job: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from battlesnake_rl.mabs import train as launcher
-
-    configs: list[Any] = []
-
-    def identity(_: Any, config: Any) -> dict[str, Any]:
-        configs.append(config)
-        return {}
-
-    monkeypatch.setattr(launcher.BattlesnakeLauncher, "identity", identity)
-    (tmp_path / "one.jsonl").write_text("")
-    failure = job(games=tmp_path)
-    assert launcher.main(TINY) == 0
-    assert configs[0].demonstrations["games"] == str(tmp_path)
-    assert launcher.main(TINY[2:]) == 0
-    assert configs[1].demonstrations["games"] == str(tmp_path)
-    assert launcher.main([*TINY, "--algorithm", "PPO"]) == 2
-    assert "'games' is for DQN and APEX" in failure.read_text()
 
 
 def test_opponents_come_from_a_channel(

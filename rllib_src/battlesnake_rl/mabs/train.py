@@ -47,9 +47,8 @@ from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, build, network
 from battlesnake_rl.mabs.policy.q_network import check as check_network
 from battlesnake_rl.mabs.ppo.ppo import PPO, PPOConfig
 
-POLICY, OPPONENTS, GAMES = "policy", "opponents", "games"
-"""Data channels of a job: what to go on from, the frozen policies and bundles to play with, and
-recorded games to learn from."""
+POLICY, OPPONENTS = "policy", "opponents"
+"""Data channels of a job: what to go on from, the frozen policies and bundles to play with."""
 
 DEFAULT_EXPERIMENT = "winner-ppo"
 """What is trained where neither an experiment nor an algorithm is named."""
@@ -121,7 +120,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     """
 
     hyperparameters_class = BattlesnakeHyperparameters
-    channels = (POLICY, OPPONENTS, GAMES)
+    channels = (POLICY, OPPONENTS)
     csv_columns = CSV_COLUMNS | {
         name: f"env_runners/{name}" for name in GAME_METRICS if name not in CSV_COLUMNS
     } | {
@@ -180,7 +179,6 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             algorithms.take_network(config, hyperparameters.network)
         if begins := _beginning(hyperparameters.start_from):
             warm_start.take(config, begins)
-        _take_games(config)
         return config.debugging(seed=hyperparameters.seed, log_level="ERROR")
 
     def translated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -320,8 +318,6 @@ def _reason_for_dqn(given: Mapping[str, Any], before: Mapping[str, Any]) -> str:
     for name in given:
         if name.removeprefix(CONFIG_PREFIX).partition(".")[0] in dqns:
             return f"only DQN and APEX have {name}"
-    if GAMES in channel_names():
-        return f"only DQN and APEX learn from the data channel {GAMES!r}"
     if before and before.get("algorithm", "DQN") == "DQN":
         return "the run that is resumed is one of DQN"
     return ""
@@ -335,24 +331,6 @@ def _beginning(given: str | None) -> str | None:
             f"start_from is {given!r}, and there is a data channel {POLICY!r}; give one of the two"
         )
     return given if channel is None else str(channel)
-
-
-def _take_games(config: AlgorithmConfig) -> None:
-    """Learn from the recorded games of the channel `GAMES` of a job, if there is one.
-
-    Raises:
-        HyperparameterError: the algorithm does not learn from games of others.
-    """
-    if GAMES not in channel_names():
-        return
-    if not isinstance(config, DQNConfig):
-        raise HyperparameterError(
-            f"the data channel {GAMES!r} is for DQN and APEX: they learn from recorded games, "
-            f"{config.algo_class.__name__} does not; leave it out of fit()"
-        )
-    folder = channel_folder(GAMES)
-    # In a preflight nothing is there yet.
-    config.training(demonstrations={"games": str(folder or GAMES)})
 
 
 def _opponents(shares: Mapping[str, float]) -> dict[str, float]:

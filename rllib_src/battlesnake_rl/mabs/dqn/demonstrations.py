@@ -29,13 +29,10 @@ class Demonstrations:
     """How much to learn from the search.
 
     ``moves`` of the search in all (0: none), with ``positions`` positions a move, make up ``share``
-    of each batch; or, instead of the search's, the winners' of the recorded games in the folder
-    ``games`` (`battlesnake_rl.mabs.dqn.recorded`). The move that was made has to be better than all
-    others by ``margin`` (in learned rewards); ``weight`` is what this counts beside the loss of the
-    values.
+    of each batch. The move that was made has to be better than all others by ``margin`` (in learned
+    rewards); ``weight`` is what this counts beside the loss of the values.
     """
 
-    games: str | None = None
     moves: int = 0
     positions: int = 200
     share: float = 0.25
@@ -57,11 +54,6 @@ class Demonstrations:
             raise ValueError(
                 "demonstrations.moves, margin and weight must be at least 0, and positions at "
                 f"least 1, got {dict(settings)}"
-            )
-        if wanted.games is not None and (wanted.moves or not isinstance(wanted.games, str)):
-            raise ValueError(
-                "demonstrations.games must be a folder of recorded games, without moves of the "
-                f"search, got {dict(settings)}"
             )
         if not 0 < wanted.share < 1:
             raise ValueError(f"demonstrations.share must be between 0 and 1, got {wanted.share!r}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from ray.rllib.utils.metrics import (
     TIMERS,
 )
 
-from battlesnake_rl.mabs.dqn import demonstrations, recorded
+from battlesnake_rl.mabs.dqn import demonstrations
 from battlesnake_rl.mabs.dqn.batched import Batched, BatchedConfig
 from battlesnake_rl.mabs.dqn.demonstrations import Demonstrations
 from battlesnake_rl.mabs.dqn.learner import DEMONSTRATED, SnakeDQNLearner
@@ -52,7 +51,7 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
     ``(base, exponent)``, gives each game a fixed epsilon instead of the schedule ``epsilon``;
     ``reward_scale`` multiplies the rewards that are learned from (not those reported), so that TD
     errors stay below 1: above, the Huber loss learns the median, which ignores rare deaths;
-    ``demonstrations`` are the search's, or others', games to learn from
+    ``demonstrations`` are the search's games to learn from
     (`battlesnake_rl.mabs.dqn.demonstrations`).
     """
 
@@ -125,8 +124,7 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
             )
         if not self.reward_scale > 0:
             raise ValueError(f"reward_scale must be a positive number, got {self.reward_scale!r}")
-        if Demonstrations.of(self.demonstrations).games is not None:
-            recorded.check(self.env_config)
+        Demonstrations.of(self.demonstrations)
         known = {"no_local_replay_buffer", "type", "capacity", "alpha", "beta"}
         if unknown := sorted(set(self.replay_buffer_config) - known):
             raise ValueError(
@@ -198,11 +196,9 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
             "reward_scale": self.config.reward_scale,
             "seed": self.config.seed or 0,
         }
-        if wanted.games is not None:
-            return recorded.learn(Path(wanted.games), self.config.env_config, **arguments)
-        if wanted.moves:
-            return demonstrations.play(wanted, self.config.env_config, **arguments)
-        return None
+        if not wanted.moves:
+            return None
+        return demonstrations.play(wanted, self.config.env_config, **arguments)
 
     def training_step(self) -> None:
         """Play one fragment on every runner, then train on as many transitions as are owed."""

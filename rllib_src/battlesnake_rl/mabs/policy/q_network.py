@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from gymnasium.spaces import Box
 from ray.rllib.algorithms.dqn.dqn_learner import (
@@ -340,19 +339,6 @@ class SnakeQModule(WithMean, TorchRLModule, QNetAPI, TargetNetworkAPI):  # type:
         if mask is not None:
             q_values = q_values.masked_fill(~mask.bool(), -torch.inf)
         return {QF_PREDS: q_values, Columns.ACTIONS: q_values.argmax(-1)}
-
-    def _forward_exploration(
-        self, batch: dict[str, Tensor], t: int = 0, **kwargs: Any
-    ) -> dict[str, Tensor]:
-        """For RLlib's own runners: now and then any allowed move (`model_config`: ``epsilon``)."""
-        outputs = self._forward(batch)
-        steps, values = zip(*self.model_config["epsilon"], strict=True)
-        epsilon = float(np.interp(t, steps, values))
-        allowed = torch.isfinite(outputs[QF_PREDS]).float()
-        exploring = torch.rand(len(allowed), device=allowed.device) < epsilon
-        random_moves = torch.multinomial(allowed, 1).squeeze(-1)
-        outputs[Columns.ACTIONS] = torch.where(exploring, random_moves, outputs[Columns.ACTIONS])
-        return outputs
 
     def _forward_train(self, batch: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Q-values now, and of both networks in the next state, forbidden moves at -infinity."""
