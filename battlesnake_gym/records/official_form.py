@@ -99,7 +99,7 @@ def _read_frame(line: dict[str, Any]) -> tuple[State, dict[str, Point]]:
     frame = board_json.read({**line, "you": None})[1]
     you = json_fields.child(line, "you", "")
     body = json_fields.points(you, "body", "you")
-    if not body or you.get("id") in {snake.id for snake in frame.snakes}:
+    if not body or you.get("id") in [snake.id for snake in frame.snakes]:
         return frame, {}
     return frame, {json_fields.string(you, "id", "you"): body[0]}
 

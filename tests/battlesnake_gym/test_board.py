@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from battlesnake_gym import rules
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board, BoardError
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake
+from tests.junk import JUNK, places, replaced
 
 
 def cells(*points: tuple[int, int]) -> list[dict[str, int]]:
@@ -204,33 +205,7 @@ def test_an_error_names_place_value_and_remedy(
         Board.from_api(replaced(request(), path, value))
 
 
-def replaced(body: Any, path: tuple[str | int, ...], value: object) -> Any:
-    if not path:
-        return value
-    parent = body
-    for key in path[:-1]:
-        parent = parent[key]
-    parent[path[-1]] = value
-    return body
-
-
-def paths(value: Any, above: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    below: dict[str | int, Any] = {}
-    if isinstance(value, dict):
-        below = value
-    elif isinstance(value, list):
-        below = dict(enumerate(value))
-    return [above, *(path for key, item in below.items() for path in paths(item, (*above, key)))]
-
-
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
-    max_leaves=5,
-)
-
-
-@given(st.sampled_from(paths(request())), ANYTHING)
+@given(st.sampled_from([(), *places(request())]), JUNK)
 @settings(max_examples=400)
 def test_whatever_is_sent_is_read_or_refused(path: tuple[str | int, ...], value: object) -> None:
     try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from battlesnake_gym.records.replay import Replay, ReplayError
 from battlesnake_gym.rules import RULESETS, Game, Settings
 from battlesnake_gym.snakes import Decision, Reason
 from tests.battlesnake_gym import hostile_replays
+from tests.junk import JUNK, places, replaced
 
 
 def record(seed: int, *, ruleset: str, map_id: str, snakes: int = 3, wild: float = 0.05) -> Replay:
@@ -391,6 +391,12 @@ def test_a_game_that_cannot_be_followed(tmp_path: Path, later: str, message: str
         Replay.load(official(tmp_path, ". . .\n. A .\n. . .\n. . B", later))
 
 
+def test_a_you_without_a_name_is_refused(tmp_path: Path) -> None:
+    you = {"id": [], "body": [{"x": 0, "y": 3}]}
+    with pytest.raises(ReplayError, match=r"line 3: you\.id must be a text, got \[\]"):
+        Replay.load(official(tmp_path, START, NEXT, you=you))
+
+
 def test_a_missing_turn_is_noticed(tmp_path: Path) -> None:
     path = official(tmp_path, START, NEXT)
     path.write_text(path.read_text().replace('"turn": 1', '"turn": 2'))
@@ -447,36 +453,14 @@ def test_what_load_would_refuse_is_kept_and_told(
     assert Replay.load(path) == replay
 
 
-NUMBERS = st.sampled_from([0, -1, 1, 2**31, 2**63, 10**30, -(10**30), 1.5, 1e308])
-JUNK = st.recursive(
-    st.none() | st.booleans() | NUMBERS | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
-    max_leaves=4,
-)
-
-
-def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The ways to all fields within a JSON value."""
-    pairs = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, inner in pairs:
-        yield (*way, key)
-        if isinstance(inner, dict | list):
-            yield from places(inner, (*way, key))
-
-
 @pytest.mark.parametrize("form", ["ours", "official"])
 @given(data=st.data())
 @settings(max_examples=40)
 def test_whatever_a_file_holds_it_is_read_or_refused(form: str, data: st.DataObject) -> None:
     lines = json.loads(json.dumps(FUZZED[form]))
     for _ in range(data.draw(st.integers(1, 3))):
-        *way, last = data.draw(st.sampled_from(sorted(places(lines), key=str)))
-        place = lines
-        for key in way:
-            place = place[key]
-        place[last] = data.draw(JUNK)
-        with contextlib.suppress(TypeError):
-            list(places(lines))
+        place = data.draw(st.sampled_from(sorted(places(lines), key=str)))
+        lines = replaced(lines, place, data.draw(JUNK))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "game.jsonl"
         path.write_text("\n".join(json.dumps(line) for line in lines))

@@ -19,6 +19,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_server.live.app import create_app, from_environment
 from battlesnake_server.live.sparing import Sparing
+from tests.junk import JUNK, Place, places, replaced
 
 Body = dict[str, Any]
 
@@ -184,35 +185,25 @@ def crowd(count: int) -> Callable[[Body], Any]:
     )
 
 
-def paths(value: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The ways to all fields within a JSON value."""
-    pairs = value.items() if isinstance(value, dict) else enumerate(value)
-    below = [((*above, key), inner) for key, inner in pairs]
-    return [way for way, _ in below] + [
-        deeper
-        for way, inner in below
-        if isinstance(inner, dict | list)
-        for deeper in paths(inner, way)
-    ]
-
-
 REQUEST = Board.new(11, 11, 4, game=Game(seed=5, id="junk")).to_api("snake_0")
-NEEDED = {("game",), ("game", "id"), ("you",), ("you", "id"), ("you", "body"), ("board",)}
+NEEDED: set[Place] = {
+    ("game",),
+    ("game", "id"),
+    ("you",),
+    ("you", "id"),
+    ("you", "body"),
+    ("board",),
+}
 NEEDED |= {("board", "width"), ("board", "height")}
-UNNEEDED = [way for way in paths(REQUEST) if way not in NEEDED and way[:2] != ("you", "body")]
-JUNK = st.sampled_from([None, True, -1, 500.5, 10**400, "", "soon", [], [7], {}, {"x": 1}])
+UNNEEDED = [way for way in places(REQUEST) if way not in NEEDED and way[:2] != ("you", "body")]
 
 
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(way=st.sampled_from(UNNEEDED), junk=JUNK)
 def test_what_a_move_does_not_need_is_passed_over(
-    client: FlaskClient, way: tuple[Any, ...], junk: Any
+    client: FlaskClient, way: Place, junk: Any
 ) -> None:
-    body = copy.deepcopy(REQUEST)
-    place: Any = body
-    for key in way[:-1]:
-        place = place[key]
-    place[way[-1]] = junk
+    body = replaced(REQUEST, way, junk)
     answer = client.post("/move", json=body)
     assert answer.status_code == 200, answer.get_json()
     assert answer.get_json()["move"] in Board.from_api(body, unread=[]).safe_moves()

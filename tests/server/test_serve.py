@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_server.commands import serve as module
+from tests.junk import JUNK, places, replaced
 from tests.processes import COMMAND, PATIENCE, fetch, free_port, until, wait_for
 
 
@@ -187,49 +188,10 @@ def test_requests_in_pieces_and_in_a_row_are_answered(cautious: str) -> None:
         assert received.count(b"HTTP/1.1 200") == 2
 
 
-LEAVES = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=8)
-    | st.sampled_from(["", "snake_0", "snake_1", "up", [], {}, -1, 0, 10**30])
-)
-VALUES = st.recursive(
-    LEAVES,
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["x", "y", "id", "body", "name"]), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every value in a JSON document."""
-    yield path
-    if isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, inner in items:
-            yield from places(inner, (*path, key))
-
-
-PLACES = [path for path in places(GOOD) if path]
-
-
-def replaced(path: tuple[Any, ...], value: Any) -> Any:
-    body = json.loads(TEXT)
-    parent = body
-    for key in path[:-1]:
-        parent = parent[key]
-    parent[path[-1]] = value
-    return body
-
-
 @settings(max_examples=300, suppress_health_check=list(HealthCheck))
-@given(path=st.sampled_from(PLACES), value=VALUES)
+@given(path=st.sampled_from(list(places(GOOD))), value=JUNK)
 def test_any_damage_is_played_or_refused(engine: Engine, path: tuple[Any, ...], value: Any) -> None:
-    status, answer = engine.post("/move", replaced(path, value))
+    status, answer = engine.post("/move", replaced(GOOD, path, value))
     if status == 200:
         assert answer["move"] in MOVES
     else:

@@ -35,6 +35,7 @@ from battlesnake_server.web import board_matches, human
 from battlesnake_server.web.games_page import PER_PAGE
 from battlesnake_server.web.lab import EXAMPLE
 from battlesnake_server.web.timeline import KEPT_AFTER_THE_END, Broadcast
+from tests.junk import JUNK, places, replaced
 from tests.processes import COMMAND, fetch, free_port, until
 from tests.server import web_site, zoo
 from tests.server.web_site import Pages
@@ -693,23 +694,6 @@ def test_positions_that_cannot_be_asked_about(
     assert words in answer.get_json()["error"]
 
 
-JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=6,
-)
-
-
-def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The ways to all fields within a JSON value."""
-    keys = (
-        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    )
-    for key in keys:
-        yield (*way, key)
-        yield from places(value[key], (*way, key))
-
-
 SENT = {
     "/lab/ask": {"snake": "tree", "milliseconds": 20, "board": request_of(example())},
     "/lab/scenario": {"name": "n", "note": "", "allowed": ["up"], "board": request_of(example())},
@@ -723,13 +707,10 @@ SENT = {
 def test_whatever_a_field_holds_the_answer_is_a_refusal_or_right(
     pages: Pages, address: str, data: st.DataObject
 ) -> None:
-    sent = json.loads(json.dumps(SENT[address]))
+    sent: Any = SENT[address]
     for _ in range(data.draw(st.integers(1, 2))):
-        *way, last = data.draw(st.sampled_from(sorted(places(sent), key=str)))
-        place = sent
-        for key in way:
-            place = place[key]
-        place[last] = data.draw(JUNK)
+        place = data.draw(st.sampled_from(sorted(places(sent), key=str)))
+        sent = replaced(sent, place, data.draw(JUNK))
     text = json.dumps(sent)
     if data.draw(st.booleans()) and address == "/lab/read":
         text = json.dumps({"text": data.draw(st.text())})
