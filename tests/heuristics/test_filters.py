@@ -26,12 +26,6 @@ def vetoed(rule: Filter, text: str, you: str = "a") -> dict[str, float]:
     return {move: rule.badness(view, move) for move in MOVES if rule.badness(view, move)}
 
 
-def test_what_is_alive_is_what_safe_moves_tells(played: list[Board]) -> None:
-    for board in played:
-        if safe := board.safe_moves():
-            assert [MOVES[i] for i in mask(board, ALIVE).nonzero()[0]] == safe
-
-
 KINDS: dict[str, tuple[Filter, ...]] = {
     "none": (),
     "wall": (walls,),

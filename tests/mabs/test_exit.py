@@ -155,17 +155,6 @@ def test_each_champions_games_are_labelled_by_themselves() -> None:
     assert (together.target != alone).any()
 
 
-def test_sigterm_leaves_a_checkpoint_to_resume_from(
-    ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = run_folder / "EXIT"
-    with ending.told_to_stop(lambda: rows(run)):
-        assert train(run_folder, "--num-iters", "1000") == 143
-    done = len(rows(run))
-    assert done < 100
-    assert f"checkpoint_{done:06d}" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     "stage",
     [

@@ -344,29 +344,6 @@ def test_cpu_minutes_end_a_training_and_count_over_all_its_parts(
     assert all(minutes < 0.05 for minutes in trained[2][:-1])
 
 
-def test_sigterm_leaves_a_checkpoint_to_resume_from(
-    ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = run_folder / "DQN-5x5-2"
-
-    before = signal.getsignal(signal.SIGTERM)
-    with ending.told_to_stop(lambda: len(rows(run)) >= 2):
-        assert train(run_folder, "--num-iters", "100000") == 143
-    assert signal.getsignal(signal.SIGTERM) == before
-    done = len(rows(run))
-    assert 2 <= done < 100
-    assert f"checkpoint_{done:06d}" in capsys.readouterr().out
-    assert (run / "model" / "policy.onnx").is_file(), "what was paid for is delivered"
-    # Curves of work that was lost, as after a kill, are dropped when the run goes on.
-    with (run / "progress.csv").open("a") as file:
-        file.write(",".join([str(done + 1), *["9"] * (len(rows(run)[0]) - 1)]) + "\n")
-        file.write(f"{done + 2},9,9")
-    assert train(run_folder, "--num-iters", str(done + 2)) == 0
-    table = rows(run)
-    assert [int(row["training_iteration"]) for row in table] == list(range(1, done + 3))
-    assert float(table[done]["env_steps"]) > float(table[done - 1]["env_steps"])
-
-
 @pytest.fixture
 def words() -> list[str]:
     """What the command is told."""

@@ -199,13 +199,3 @@ def test_an_interrupted_job_goes_on(tmp_path: Path) -> None:
     done = run(folder, num_iters=3)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "resuming from" in done.stdout or "training_iteration=" not in done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_a_mistake_is_the_reason_of_the_failure(tmp_path: Path) -> None:
-    done = run(tmp_path / "job", num_iters=1, map_sise=7)
-    assert done.returncode != 0
-    failure = (tmp_path / "job" / "algo-1" / "output" / "failure").read_text()
-    assert failure == "unknown hyperparameter map_sise; did you mean map_size?"
-    assert f"algo-1 failed: {failure}" in done.stdout
