@@ -6,6 +6,7 @@ error names: ``limits.MOST_TURNS = 200_000``.
 
 from __future__ import annotations
 
+from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board_json import MAX_SIDE
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.rules.state import State
@@ -38,6 +39,16 @@ LARGEST_NUMBER = 1_000_000
 def too_large(what: str, limit: str, most: int) -> BoardError:
     """The error for what exceeds the limit with this name."""
     return BoardError(f"{what}; at most {most} are read (battlesnake_gym.records.limits.{limit})")
+
+
+def check_number(value: int, path: str) -> int:
+    """The number at a JSON path; raises `BoardError` where it is larger than any game has."""
+    if abs(value) > LARGEST_NUMBER:
+        got = json_fields.shown(value)
+        raise BoardError(
+            f"{path} must be between -{LARGEST_NUMBER} and {LARGEST_NUMBER}, got {got}"
+        )
+    return value
 
 
 def check_start(state: State) -> None:

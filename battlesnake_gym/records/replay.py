@@ -38,6 +38,7 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError
+from battlesnake_gym.common.extras import load_module
 from battlesnake_gym.records import limits, official_form
 from battlesnake_gym.records.json_lines import ReplayError as ReplayError
 from battlesnake_gym.records.json_lines import at_line, read_lines, told_when_too_large, write_lines
@@ -130,6 +131,7 @@ class Replay:
         latency: Mapping[str, float] | None = None,
         shouts: Mapping[str, str] | None = None,
         decisions: Mapping[str, Decision] | None = None,
+        problems: Mapping[str, str] | None = None,
     ) -> None:
         """Record a turn: the moves of all living snakes and what is known beside them.
 
@@ -143,6 +145,7 @@ class Replay:
             latency=dict(latency or {}),
             shouts=dict(shouts or {}),
             decisions=dict(decisions or {}),
+            problems=dict(problems or {}),
         )
         board = self._last.copy()
         turn.play(board)
@@ -228,6 +231,18 @@ class Replay:
         """
         replay, rest = Replay.begin(path)
         deque(rest, maxlen=0)
+        return replay
+
+    @staticmethod
+    def fetch(source: str, *, ruleset: str = "", map: str = "") -> Replay:
+        """The game with this id or address, of arena.battlesnake.com, an engine or our arena.
+
+        ``ruleset`` and ``map`` are for a game whose engine does not say them and whose frames do
+        not show them. Needs the packages of the extra ``server``; raises `ReplayError` for what is
+        no game, cannot be fetched or is not over.
+        """
+        fetched_games = load_module("battlesnake_server.replays.fetched_games", "server")
+        replay: Replay = fetched_games.fetch(source, ruleset=ruleset, board_map=map)
         return replay
 
     @staticmethod
@@ -406,13 +421,7 @@ def _read_memory(memory: Mapping[str, Any], key: str) -> Any:
 
 def _bounded(parent: Mapping[str, Any], key: str, path: str) -> int:
     """A whole number that may be counted up to."""
-    value, most = json_fields.integer(parent, key, path), limits.LARGEST_NUMBER
-    if not -most <= value <= most:
-        got = json_fields.shown(value)
-        raise BoardError(
-            f"{json_fields.join(path, key)} must be between -{most} and {most}, got {got}"
-        )
-    return value
+    return limits.check_number(json_fields.integer(parent, key, path), json_fields.join(path, key))
 
 
 def _read_snakes(parent: Mapping[str, Any], path: str) -> list[Snake]:

@@ -12,24 +12,35 @@ from .standard import setup
 
 
 def update(game: Game, state: State) -> None:
-    """Standard food; trails fade, new ones are laid, and those of the turn before appear.
-
-    A new trail waits for one turn above the board, at ``y + height``, which snakes can see too.
-    """
+    """Standard food; trails fade, new ones are laid, and those of the turn before appear."""
     standard_food(game, state)
+    state.hazards = trails(state)
+
+
+def trails(state: State) -> list[Point]:
+    """The hazards after a turn: ``state`` has the snakes after it and the hazards before it."""
     height = state.height
     hazards: list[Point] = []
     for (x, y), layers in Counter(state.hazards).items():
         if y < height:
             hazards += [(x, y)] * (layers - 1)
+    hazards += waiting(state)
+    heads = {snake.head for snake in living(state)}
+    laid = [(x, y - height) for x, y in state.hazards if y >= height]
+    return hazards + [cell for cell in laid if cell not in heads]
+
+
+def waiting(state: State) -> list[Point]:
+    """The trails that this turn lays: they wait above the board, at ``y + height``, for the next.
+
+    Snakes can see them there, except on platforms that show what is on the board alone.
+    """
+    cells: list[Point] = []
     for snake in living(state):
         x, y = snake.body[-1]
         if snake.body[-2:] != [(x, y), (x, y)]:
-            hazards += [(x, y + height)] * snake.length
-    heads = {snake.head for snake in living(state)}
-    waiting = [(x, y - height) for x, y in state.hazards if y >= height]
-    hazards += [cell for cell in waiting if cell not in heads]
-    state.hazards = hazards
+            cells += [(x, y + state.height)] * snake.length
+    return cells
 
 
 SNAIL_MODE = Map("snail_mode", "fading trails behind the tails", setup, update)

@@ -35,8 +35,10 @@ def main(argv: list[str] | None = None) -> int:
         return refuse(PROG, search.NOT_COMPILED)
     signal.signal(signal.SIGTERM, _leave)
     try:
-        reach = addresses.from_options(options)
-        path = fetched_games.found(options.game, reach, options.folder)
+        path = fetched_games.found(
+            options.game, addresses.from_options(options), options.folder,
+            ruleset=options.ruleset, board_map=options.map,
+        )  # fmt: skip
         with tqdm(unit="turn", disable=options.quiet or None) as bar:
             analysis = analyse(path, options.milliseconds, options.jobs, _progress(bar))
         names = {snake.id: snake.name or snake.id for snake in Replay.begin(path)[0].first.snakes}
@@ -124,7 +126,7 @@ def parser() -> Parser:
     )
     add = parser.add_argument
     add("game", metavar="GAME", help="a recorded game of ours or of the official command line, or "
-        "the id or address of a game of the official engine, or of our arena")  # fmt: skip
+        "the id or address of a game of arena.battlesnake.com, an engine or our arena")  # fmt: skip
     add(
         "--milliseconds",
         type=milliseconds,
@@ -137,5 +139,5 @@ def parser() -> Parser:
         "(default: here)")  # fmt: skip
     add("--quiet", action="store_true", help="print nothing")
     add_json(parser)
-    addresses.add_options(parser)
+    fetched_games.add_options(parser)
     return parser

@@ -65,7 +65,8 @@ def _lessons(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, Lesson
     alone = not folder.is_dir()
     if alone:
         reach = addresses.from_options(options)
-        paths = [fetched_games.found(options.game, reach)]
+        rules = {"ruleset": options.ruleset, "board_map": options.map}
+        paths = [fetched_games.found(options.game, reach, **rules)]
     else:
         paths = find_files(folder)
     for path in paths:
@@ -212,5 +213,5 @@ def parser() -> Parser:
         "name in the game is another; `battlesnake-gym snakes`")  # fmt: skip
     who.add_argument("--policy", metavar="FILE", help="the policy.onnx that it is")
     who.add_argument("--url", metavar="URL", help="where it answers now")
-    addresses.add_options(parser)
+    fetched_games.add_options(parser)
     return parser

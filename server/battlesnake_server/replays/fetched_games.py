@@ -1,229 +1,257 @@
-"""Games of the official engine: fetched by id or address, and kept as replays of our own form.
+"""Games of engines: fetched by id or address, and kept as replays of our own form.
 
-``GET /games/ID`` describes the game, ``GET /games/ID/frames`` gives its positions a page at a time;
-our arena answers the same two. The engine gives no moves: they are found as for a file of the
-official command line (`battlesnake_gym.records.official_form`).
+``GET /games/ID`` describes the game, ``GET /games/ID/frames`` gives its positions a page at a time
+(`battlesnake_gym.records.engine_form` reads them), the websocket ``/games/ID/events`` says when a
+game that is being played is over. The rules are those of the description; where it has none, those
+of ``/games/ID/move-request``, of ``/games/ID/details``, or what the frames show.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import contextlib
 import json
-import re
-from collections.abc import Iterator, Mapping
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 
-from battlesnake_gym.boards import board_json, json_fields
-from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
+from battlesnake_gym import rules
+from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.json_fields import BoardError
-from battlesnake_gym.records import limits, official_form
-from battlesnake_gym.records.json_lines import ReplayError, at_line
+from battlesnake_gym.common.nearest import unknown
+from battlesnake_gym.records import engine_form, limits, shown_rules
+from battlesnake_gym.records.engine_form import Frames
+from battlesnake_gym.records.json_lines import ReplayError
 from battlesnake_gym.records.replay import Replay
-from battlesnake_gym.rules.state import Snake, State
+from battlesnake_gym.rules.maps import known_maps
+from battlesnake_server import addresses
 from battlesnake_server.addresses import Reach
 from battlesnake_server.arena.players import open_client
+from battlesnake_server.replays import game_addresses
 
-OFFICIAL = "https://engine.battlesnake.com"
 PAGE = 100
 """Positions that are asked for at a time."""
 
-SECONDS = 30.0
-"""For each answer."""
+LARGEST_GAME = 4 * limits.LARGEST_FILE
+"""Bytes of all pages; each answer may have as many as a file, and a file's number of values."""
 
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_ADDRESS = re.compile(r"(https?://[^/]+)(?:/games?|/g)/([\w-]+)(?:/.*)?")
-_BOARD = re.compile(r"https?://(?:play|board|www)\.battlesnake\.com/")
+SECONDS, LONGEST = 30.0, 300.0
+"""For each answer, and for a whole game that is over."""
+
+SILENCE, LONGEST_GAME = 60.0, 7200.0
+"""How long a game that is being played may be silent, and last: 5,000 turns of a second."""
+
+PAUSE = 1.0
+"""Before a game that is being played is asked for again."""
+
+TOKEN = "BATTLESNAKE_TOKEN"
+"""The environment variable with an API token of arena.battlesnake.com, sent there alone."""
 
 
-def found(source: str, reach: Reach, folder: Path = Path()) -> Path:
+class NoGameError(ReplayError):
+    """What an engine answers where it has no such game, or is no engine."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of commands that take the address of a game, for `found`."""
+    parser.add_argument("--ruleset", default="", metavar="NAME", help="what is played, for a game "
+        "that is fetched where neither engine nor frames show it")  # fmt: skip
+    parser.add_argument("--map", default="", metavar="NAME", help="its map, with --ruleset")
+    addresses.add_options(parser)
+
+
+def found(
+    source: str, reach: Reach, folder: Path = Path(), *, ruleset: str = "", board_map: str = ""
+) -> Path:
     """The file of a recorded game: ``source`` itself, or fetched by id or address into ``folder``.
 
-    A game that was fetched before is not fetched again. Raises `ReplayError` for what is neither
-    file nor game, or cannot be fetched.
+    A game that was fetched before is not fetched again, unless ``ruleset`` names its rules; one
+    that is being played is waited for. Raises `ReplayError` for what is neither file nor game, or
+    cannot be fetched.
     """
+    chosen = bool(ruleset or board_map)
     if Path(source).exists():
+        if chosen:
+            raise ReplayError(f"{source} has its own rules; leave out --ruleset and --map")
         return Path(source)
-    engine, game_id = _address(source)
-    path = folder / f"{game_id}.jsonl.gz"
-    if not path.exists():
-        try:
-            replay = asyncio.run(fetch(engine, game_id, reach.naming(engine)))
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise ReplayError(
-                f"{engine}/games/{game_id} cannot be fetched: {error or 'no answer in time'}"
-            ) from error
+    path = folder / f"{game_addresses.engines(source)[1]}.jsonl.gz"
+    if chosen or not path.exists():
+        replay = fetch(
+            source, reach.naming(source), ruleset=ruleset, board_map=board_map, wait=True
+        )
+        sys.stderr.write(f"{path}: {replay.game.ruleset}, rules {replay.info['rules']}\n")
         replay.save(path)
     return path
 
 
-def _address(source: str) -> tuple[str, str]:
-    """The engine and the id of a game that is not a file."""
-    if _ID.fullmatch(source):
-        return OFFICIAL, source
-    match = _ADDRESS.fullmatch(source)
-    if match is None:
-        raise ReplayError(
-            f"there is no file {source!r}, and it is not a game of an engine; give a recorded "
-            f"game, an id, or an address like {OFFICIAL}/games/ID"
-        )
-    return OFFICIAL if _BOARD.match(source) else match[1], match[2]
+def fetch(
+    source: str,
+    reach: Reach | None = None,
+    *,
+    ruleset: str = "",
+    board_map: str = "",
+    wait: bool = False,
+) -> Replay:
+    """The game with this id or address.
+
+    ``ruleset`` and ``board_map`` are taken instead of what the engine says. With ``wait`` a game
+    that is being played is waited for. Raises `ReplayError` for what cannot be fetched or read.
+    """
+    chosen = _chosen(ruleset, board_map)
+    engines, game_id = game_addresses.engines(source)
+    reach = reach or Reach().naming(source)
+    failed: dict[str, BaseException] = {}
+    for engine in engines:
+        fetching = Fetching(f"{engine}/games/{game_id}", game_id, reach, chosen, wait)
+        try:
+            return asyncio.run(fetching.run())
+        except NoGameError as error:
+            failed[str(error)] = error
+        except BoardError as error:
+            raise ReplayError(f"{fetching.address}: {error}") from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            why = f"{fetching.address} cannot be fetched: {error or 'no answer in time'}"
+            failed[why] = error
+    raise ReplayError("; ".join(failed)) from next(iter(failed.values()))
 
 
-async def fetch(engine: str, game_id: str, reach: Reach) -> Replay:
-    """The game from the engine at this address; raises `ReplayError` where it cannot be read."""
-    address = f"{engine}/games/{game_id}"
-    frames: list[dict[str, Any]] = []
-    async with open_client(reach) as client:
-        game, size = await _get(client, address, limits.LARGEST_FILE)
-        while True:
-            asked = f"{address}/frames?offset={len(frames)}&limit={PAGE}"
-            answer, more = await _get(client, asked, limits.LARGEST_FILE - size)
-            size += more
-            page = json_fields.items(answer, "frames", "")
-            frames += [dict(json_fields.mapping(frame, "frames[]")) for frame in page]
-            if len(page) < PAGE:
-                return read(game, frames, game_id)
+def _chosen(ruleset: str, board_map: str) -> dict[str, Any] | None:
+    """The rules that the caller names, as a ``game`` object; None for none."""
+    if not ruleset and board_map:
+        raise ReplayError("--map needs --ruleset")
+    if not ruleset:
+        return None
+    if ruleset not in rules.RULESETS:
+        raise ReplayError(unknown("ruleset", ruleset, rules.RULESETS))
+    if board_map and board_map not in known_maps():
+        raise ReplayError(unknown("map", board_map, known_maps(), "battlesnake-gym maps"))
+    return shown_rules.game(ruleset, board_map or "standard")
 
 
-async def _get(
-    client: aiohttp.ClientSession, address: str, most: int
-) -> tuple[dict[str, Any], int]:
-    """What the engine answers, its keys in lower case, and how many bytes that were."""
-    async with (
-        asyncio.timeout(SECONDS),
-        client.get(address, allow_redirects=False) as response,
-    ):
-        if response.status != 200:
-            raise ReplayError(f"{address} answers {response.status}; is the id right?")
+@dataclass(slots=True)
+class Fetching:
+    """One game being fetched from ``address``, ``ENGINE/games/ID``."""
+
+    address: str
+    name: str
+    reach: Reach
+    chosen: Mapping[str, Any] | None
+    wait: bool
+    _read: int = 0
+
+    async def run(self) -> Replay:
+        """The whole game."""
+        async with open_client(self.reach) as client:
+            if self.wait:
+                await self._until_over(client)
+            async with asyncio.timeout(LONGEST):
+                status, frames, said = engine_form.read_description(
+                    await self._get(client), self.name
+                )
+                if status in ("running", "pending"):
+                    raise ReplayError(
+                        f"{self.name}: the game is still being played; wait for its end"
+                    )
+                page = PAGE
+                while page == PAGE:
+                    asked = f"/frames?offset={len(frames.positions)}&limit={PAGE}"
+                    shown = json_fields.items(await self._get(client, asked), "frames", "")
+                    for frame in shown:
+                        frames.add(frame)
+                    page = len(shown)
+                return frames.replay(*await self._rules(client, frames, said))
+
+    async def _rules(
+        self, client: aiohttp.ClientSession, frames: Frames, said: dict[str, Any] | None
+    ) -> tuple[Mapping[str, Any] | None, str]:
+        """The rules as a ``game`` object, and who says so; None where no one does."""
+        if self.chosen is not None:
+            return self.chosen, "as given by --ruleset"
+        if said is not None:
+            return said, "as the engine says"
+        for first in (snake for frame in frames.positions[:1] for snake in frame.snakes[:1]):
+            turn = frames.positions[0].turn
+            asked = f"/move-request?turn={turn}&you={quote(first.id, safe='')}"
+            game = json_fields.child(await self._maybe(client, asked), "game", "move-request")
+            if json_fields.child(game, "ruleset", "move-request.game").get("name"):
+                return game, "as its snakes were sent them"
+        mode = str((await self._maybe(client, "/details")).get("game_type"))
+        known = shown_rules.of_mode(mode)
+        return known, f"those of {mode}" if known else ""
+
+    async def _maybe(self, client: aiohttp.ClientSession, asked: str) -> Mapping[str, Any]:
+        """What the engine answers; nothing where it does not."""
+        try:
+            return await self._get(client, asked, lower=False)
+        except (ReplayError, aiohttp.ClientError, TimeoutError):
+            return {}
+
+    async def _get(
+        self, client: aiohttp.ClientSession, asked: str = "", *, lower: bool = True
+    ) -> Mapping[str, Any]:
+        """The JSON object that the engine answers, its keys in lower case unless they matter."""
+        address = self.address + asked
         content = bytearray()
-        async for piece in response.content.iter_chunked(1 << 16):
-            content += piece
-            if len(content) > most:
-                raise ReplayError(f"{address}: the game has more than {limits.LARGEST_FILE} bytes")
-    try:
-        answer = _lowered(json.loads(content))
-        return dict(json_fields.mapping(answer, "answer")), len(content)
-    except (ValueError, RecursionError) as error:
-        raise ReplayError(f"{address} does not answer with a JSON object") from error
+        async with (
+            asyncio.timeout(SECONDS),
+            client.get(address, headers=_token(address), allow_redirects=False) as response,
+        ):
+            if response.status != 200:
+                raise NoGameError(f"{address} answers {response.status}; is the id right?")
+            async for piece in response.content.iter_chunked(1 << 16):
+                content += piece
+                if len(content) > limits.LARGEST_FILE or self._read + len(content) > LARGEST_GAME:
+                    raise ReplayError(f"{address}: the game has more than {LARGEST_GAME} bytes")
+        self._read += len(content)
+        if sum(content.count(mark) for mark in (b",", b"[", b"{")) > limits.MOST_VALUES:
+            raise ReplayError(f"{address} answers with more than {limits.MOST_VALUES} values")
+        try:
+            return json_fields.mapping(
+                json.loads(content, object_pairs_hook=_lowered if lower else None), "answer"
+            )
+        except (ValueError, RecursionError) as error:
+            raise NoGameError(f"{address} does not answer with a JSON object") from error
+
+    async def _until_over(self, client: aiohttp.ClientSession) -> None:
+        """Wait while the game is being played, as its events say, or asked again in silence."""
+        told = False
+        async with asyncio.timeout(LONGEST_GAME):
+            while await self._status(client) in ("running", "pending"):
+                if not told:
+                    sys.stderr.write(f"{self.name} is being played; waiting for its end\n")
+                    told = True
+                with contextlib.suppress(aiohttp.ClientError, TimeoutError, ValueError):
+                    async with client.ws_connect(
+                        f"{self.address}/events", max_msg_size=limits.LONGEST_LINE
+                    ) as events:
+                        while _goes_on(await events.receive(SILENCE)):
+                            pass
+                await asyncio.sleep(PAUSE)
+
+    async def _status(self, client: aiohttp.ClientSession) -> str:
+        return engine_form.read_description(await self._get(client), self.name)[0]
 
 
-def _lowered(value: Any) -> Any:
-    """The value with all keys in lower case: engines write them as ``Frames`` and ``frames``."""
-    if isinstance(value, dict):
-        return {str(key).lower(): _lowered(item) for key, item in value.items()}
-    return [_lowered(item) for item in value] if isinstance(value, list) else value
+def _goes_on(message: aiohttp.WSMessage) -> bool:
+    """Whether more events may follow this one."""
+    if message.type != aiohttp.WSMsgType.TEXT:
+        return False
+    return bool(json_fields.mapping(json.loads(message.data), "event").get("Type") == "frame")
 
 
-def read(answer: dict[str, Any], frames: list[dict[str, Any]], name: str) -> Replay:
-    """The game that an engine sent, keys in lower case; ``name`` is how errors call it."""
-    with at_line(name, 0):
-        sent = json_fields.child(answer, "game", "")
-        if sent.get("status") == "running":
-            raise BoardError("the game is still being played; wait for its end")
-        if not frames:
-            raise BoardError("the game has no frames")
-        head = _head(sent)
-        width, height = (json_fields.integer(sent, key, "game") for key in ("width", "height"))
-    meter = limits.Meter()
-    positions: list[State] = []
-    heads: dict[str, tuple[int, int]] = {}
-    for number, frame in enumerate(frames, 1):
-        with at_line(name, number):
-            positions.append(_position(frame, width, height))
-            meter.count(positions[-1])
-            heads |= _last_heads(frame)
-    with at_line(name, 1):
-        game = board_json.read_game(head, UNKNOWN_SEED, len(positions[0].snakes) < 2)
-        replay = Replay(Board.from_state(positions[0], game), info={"fetched": name})
-    for number, turn in enumerate(_turns(replay.first, positions[1:], heads, name), 2):
-        with at_line(name, number):
-            replay.append(turn.moves, after=turn.after, guessed=turn.guessed, latency=turn.latency)
-    return replay
+def _lowered(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object with its keys in lower case: engines write ``Frames`` and ``frames``."""
+    return {key.lower(): value for key, value in pairs}
 
 
-def _turns(
-    first: Board, frames: list[State], heads: dict[str, tuple[int, int]], name: str
-) -> Iterator[official_form.FoundTurn]:
-    board = first
-    for number, frame in enumerate(frames, 2):
-        with at_line(name, number):
-            turn = official_form.find_turn(board, frame, heads)
-        board = turn.after
-        yield turn
-
-
-def _head(sent: Mapping[str, Any]) -> dict[str, Any]:
-    """The game as it is in a request of the API."""
-    ruleset = json_fields.child(sent, "ruleset", "game")
-    numbers = {
-        key: int(ruleset[key.lower()])
-        for key in ("foodSpawnChance", "minimumFood", "hazardDamagePerTurn", "shrinkEveryNTurns")
-        if str(ruleset.get(key.lower(), "")).lstrip("-").isdecimal()
-    }
-    settings: dict[str, Any] = {k: v for k, v in numbers.items() if k != "shrinkEveryNTurns"}
-    if "shrinkEveryNTurns" in numbers:
-        settings["royale"] = {"shrinkEveryNTurns": numbers["shrinkEveryNTurns"]}
-    return {
-        "id": json_fields.string(sent, "id", "game", ""),
-        "ruleset": {
-            "name": ruleset.get("name") or sent.get("rulesetname") or "standard",
-            "settings": settings,
-        },
-        "map": ruleset.get("map") or sent.get("map") or "standard",
-        "timeout": json_fields.integer(sent, "snaketimeout", "game", 500),
-        "source": json_fields.string(sent, "source", "game", ""),
-    }
-
-
-def _position(frame: dict[str, Any], width: int, height: int) -> State:
-    """The position with the living snakes."""
-    snakes = [
-        Snake(
-            id=json_fields.string(snake, "id", "snakes[]"),
-            body=json_fields.points(snake, "body", "snakes[]"),
-            health=json_fields.integer(snake, "health", "snakes[]"),
-            name=json_fields.string(snake, "name", "snakes[]", ""),
-            latency=str(snake.get("latency") or ""),
-            shout=str(snake.get("shout") or ""),
-            customizations={
-                key: str(snake[theirs])
-                for key, theirs in (("color", "color"), ("head", "headtype"), ("tail", "tailtype"))
-                if snake.get(theirs)
-            },
-        )
-        for snake in _snakes(frame)
-        if not snake.get("death")
-    ]
-    state = State(
-        turn=json_fields.integer(frame, "turn", ""),
-        width=width,
-        height=height,
-        snakes=snakes,
-        food=json_fields.points({"food": frame.get("food") or []}, "food", ""),
-        hazards=json_fields.points({"hazards": frame.get("hazards") or []}, "hazards", ""),
-    )
-    limits.check_start(state)
-    for snake in snakes:
-        if not snake.body:
-            raise BoardError(f"snakes[].body of {snake.id!r} is empty")
-    return state
-
-
-def _last_heads(frame: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """Where the heads of snakes lie that went out on this very turn."""
-    return {
-        str(snake.get("id")): body[0]
-        for snake in _snakes(frame)
-        if (death := snake.get("death")) and death.get("turn") == frame.get("turn")
-        if (body := json_fields.points(snake, "body", "snakes[]"))
-    }
-
-
-def _snakes(frame: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        dict(json_fields.mapping(snake, "snakes[]"))
-        for snake in json_fields.items(frame, "snakes", "")
-    ]
+def _token(address: str) -> dict[str, str]:
+    """The header with your API token, for the arena that gave it and for no other address."""
+    token = os.environ.get(TOKEN, "") if address.startswith(f"{game_addresses.ARENA}/") else ""
+    return {"Authorization": f"Bearer {token}"} if token else {}

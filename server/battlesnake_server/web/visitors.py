@@ -15,7 +15,7 @@ from flask import Flask, Response, current_app, jsonify, redirect, request
 
 COOKIE = "arena"
 COOKIE_SECONDS = 30 * 24 * 3600
-MORE = "start games, steer, ask snakes and have games analysed"
+MORE = "start or fetch games, steer, ask snakes and have games analysed"
 WITHOUT_TOKEN = (
     "looking is free, but only who opened the address with the token that was printed at the start "
     f"may {MORE}"

@@ -6,6 +6,7 @@ into a test or a board. ``battlesnake-gym watch`` opens this part alone.
 
 from __future__ import annotations
 
+import argparse
 import functools
 import json
 import threading
@@ -16,13 +17,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-from flask import Blueprint, Flask, Response, abort, current_app, render_template
+from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, url_for
 
+from battlesnake_gym.boards import json_fields
 from battlesnake_gym.common.command_line import Parser, refuse
 from battlesnake_gym.records.replay import ReplayError
-from battlesnake_server import frames
-from battlesnake_server.addresses import listen
-from battlesnake_server.replays import film, positions
+from battlesnake_server import addresses, frames
+from battlesnake_server.addresses import Reach, listen
+from battlesnake_server.replays import fetched_games, film, game_addresses, positions
 from battlesnake_server.replays.library import Entry, Library, TooLittleMemoryError
 from battlesnake_server.replays.what_if import WhatIfBusyError
 from battlesnake_server.web import pages
@@ -41,6 +43,7 @@ WAITING_SECONDS = 2.0
 UNREAD = "not read yet: others took long; reload this page"
 
 _reading = threading.Lock()
+_fetching = threading.Lock()
 
 blueprint = Blueprint("watch", __name__)
 
@@ -62,23 +65,28 @@ class ReplayCard:
     error: str = ""
 
 
-def mount(app: Flask, roots: Sequence[Path], prefix: str = "/replays") -> None:
-    """Let the games under ``roots`` be a part of a site."""
+def mount(
+    app: Flask, roots: Sequence[Path], prefix: str = "/replays", reach: Reach | None = None
+) -> None:
+    """Let the games under ``roots`` be a part of a site, which fetches others within ``reach``."""
     app.extensions["library"] = Library(roots)
+    app.extensions["reach"] = reach or Reach()
     app.register_blueprint(blueprint, url_prefix=prefix)
 
 
-def create_app(roots: Sequence[Path], token: str | None = None) -> Flask:
+def create_app(
+    roots: Sequence[Path], token: str | None = None, reach: Reach | None = None
+) -> Flask:
     """The application that shows the games under ``roots`` and nothing else.
 
-    With a ``token`` only who has it may have them analysed. Raises ``ValueError`` where a root does
-    not exist.
+    With a ``token`` only who has it may have them analysed, or others fetched. Raises
+    ``ValueError`` where a root does not exist.
     """
     for root in roots:
         if not root.exists():
             raise ValueError(f"there is no file or folder {str(root)!r}; check the path")
     app = pages.application("Replays", token=token)
-    mount(app, roots, prefix="")
+    mount(app, roots, "", reach)
     return app
 
 
@@ -134,6 +142,27 @@ def analysis(key: str) -> Response:
 def analyse(key: str) -> Response:
     """Have the game analysed, in the background."""
     return pages.analyse(_entry(key).path)
+
+
+@blueprint.post("/fetch")
+def fetch() -> Response:
+    """Fetch the game with the id or address ``game`` into the first folder, and show it."""
+    roots = [root for root in _library().roots if root.is_dir()]
+    if not roots:
+        return refusal("no folder is shown here, so there is none to keep a game in", 409)
+    if not _fetching.acquire(blocking=False):
+        return refusal("another game is being fetched; try again in some seconds", 503)
+    try:
+        source = json_fields.string(pages.body(), "game", "")
+        path = roots[0] / f"{game_addresses.engines(source)[1]}.jsonl.gz"
+        if not path.exists():
+            fetched_games.fetch(source, current_app.extensions["reach"]).save(path)
+    except (ValueError, OSError) as error:
+        return refusal(error)
+    finally:
+        _fetching.release()
+    key = next(entry.key for entry in _library().entries() if entry.path == path)
+    return jsonify(page=url_for("watch.show", key=key))
 
 
 def cards(entries: Sequence[Entry]) -> list[ReplayCard]:
@@ -198,7 +227,9 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         token = token_for(arguments.host, arguments.allow_host)
-        app = create_app(arguments.paths, token)
+        reach = addresses.from_options(arguments)
+        paths = [_path(source, arguments, reach) for source in arguments.paths]
+        app = create_app(paths, token, reach)
         listener = listen(arguments.host, arguments.port)
     except ValueError as error:
         return refuse("battlesnake-gym watch", error)
@@ -214,6 +245,13 @@ def main(argv: list[str] | None = None) -> int:
     )
 
 
+def _path(source: str, options: argparse.Namespace, reach: Reach) -> Path:
+    """The file or folder of this name, or the file of the game with this id or address."""
+    if Path(source).exists() or not game_addresses.is_address(source):
+        return Path(source)
+    return fetched_games.found(source, reach, ruleset=options.ruleset, board_map=options.map)
+
+
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
@@ -221,14 +259,16 @@ def parser() -> Parser:
         description="Show recorded games in the browser: play, step, scrub, and look into what the "
         "snakes thought.",
         epilog="Reads our replays and the output files of the official command line (.jsonl, "
-        ".jsonl.gz). Example: battlesnake-gym watch replays",
+        ".jsonl.gz), and games of arena.battlesnake.com. Example: battlesnake-gym watch replays",
     )
     add = parser.add_argument
-    add("paths", type=Path, nargs="+", metavar="FILE_OR_FOLDER", help="recorded games")
+    add("paths", nargs="+", metavar="FILE_OR_FOLDER", help="recorded games, folders of them, and "
+        "games by id or address, which are fetched and kept here")  # fmt: skip
     add("--host", default="127.0.0.1", help="address to listen on")
     add("--allow-host", action="append", default=[], metavar="NAME",
         help="a host name by which the pages may be asked for, besides addresses and this "
         "machine's own")  # fmt: skip
     add("--port", type=int, default=DEFAULT_PORT, help="0: any free one")
     add("--no-browser", action="store_true", help="only serve; open no browser")
+    fetched_games.add_options(parser)
     return parser

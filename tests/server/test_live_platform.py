@@ -1,0 +1,330 @@
+"""Games of arena.battlesnake.com by their addresses, from a stand-in that answers as it does."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask, request
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records import limits
+from battlesnake_gym.records.json_lines import ReplayError
+from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.rules.state import OFFSETS, Game
+from battlesnake_server.addresses import Reach
+from battlesnake_server.commands import analyse
+from battlesnake_server.replays import fetched_games, game_addresses
+from battlesnake_server.replays.game_addresses import ARENA, OLD, engines
+from battlesnake_server.web import pages, watch
+from tests.server import web_site
+from tests.server.live_platform import TOKEN, Kept, Platform, played
+
+ID = "1c3a5f0e-8f0b-4a5e-9f6b-0123456789ab"
+SAYS = [("move-request",), ("details",), ()]
+GAMES = [
+    (mode, size, snakes)
+    for mode, snakes in [
+        ("Standard", 4), ("Royale", 3), ("Constrictor", 2), ("Snail Mode", 4), ("Solo", 1),
+    ]
+    for size in (7, 11, 19, 11, 11)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (f"https://arena.battlesnake.com/games/{ID}", [ARENA]),
+        (f"http://www.arena.battlesnake.com/games/{ID}?turn=12&autoplay=true", [ARENA]),
+        (f"arena.battlesnake.com/games/{ID}", [ARENA]),
+        (f"https://arena.battlesnake.com/api/games/{ID}", [ARENA]),
+        (f"https://arena.battlesnake.com/api/games/{ID}/details", [ARENA]),
+        (f"https://arena.battlesnake.com/api/games/{ID}/frames?offset=0", [ARENA]),
+        (f"wss://arena.battlesnake.com/api/games/{ID}/events", [ARENA]),
+        (f"https://board.battlesnake.com/?engine=https://arena.battlesnake.com/api&game={ID}",
+         [ARENA]),
+        (f"https://board.battlesnake.com/?game={ID}&engine=https%3A%2F%2Fengine.battlesnake.com",
+         [OLD]),
+        (f"https://board.battlesnake.com?game={ID}", [ARENA, OLD]),
+        (f"https://play.battlesnake.com/game/{ID}/", [OLD, ARENA]),
+        (f"https://engine.battlesnake.com/games/{ID}/frames", [OLD]),
+        (ID, [ARENA, OLD]),
+        (f"http://10.1.2.3:80/games/{ID}", ["http://10.1.2.3:80", "http://10.1.2.3:80/api"]),
+        (f"http://localhost:3000/api/games/{ID}", ["http://localhost:3000/api"]),
+        (f"http://127.0.0.1:8085/arena/game/{ID}",
+         ["http://127.0.0.1:8085/arena", "http://127.0.0.1:8085/arena/api"]),
+    ],
+)  # fmt: skip
+def test_addresses(source: str, expected: list[str]) -> None:
+    assert engines(source) == (expected, ID)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["game.jsonl", "https://arena.battlesnake.com/games", "https://board.battlesnake.com/",
+     "ftp://arena.battlesnake.com/games/x", "http://[/games/x", "file:///games/x"],
+)  # fmt: skip
+def test_what_is_no_address(source: str) -> None:
+    with pytest.raises(ReplayError, match="is not a game of an engine"):
+        engines(source)
+
+
+@pytest.fixture(scope="module")
+def platform() -> Platform:
+    """All modes and sizes, the rules from each source, the dead listed and not."""
+    return Platform(
+        *(
+            Kept(played(mode, size, snakes, seed), mode, seed % 4 > 0, SAYS[seed % 3],
+                 "500" if seed % 2 else "timeout")
+            for seed, (mode, size, snakes) in enumerate(GAMES)
+        )
+    )  # fmt: skip
+
+
+@pytest.fixture
+def site(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The stand-in in the place of the arena, and of the old engine one that has nothing."""
+    monkeypatch.setenv(fetched_games.TOKEN, TOKEN)
+    with platform.serving() as address:
+        monkeypatch.setattr(game_addresses, "ARENA", f"{address}/api")
+        monkeypatch.setattr(game_addresses, "OLD", f"{address}/old")
+        yield address
+
+
+def fetch(source: str, **options: Any) -> Replay:
+    return fetched_games.fetch(source, REACH, **options)
+
+
+REACH = Reach(frozenset({"loopback"}))
+
+
+def test_every_game_is_the_game_that_was_played(site: str, platform: Platform) -> None:
+    assert len(platform.games) == 25
+    for game_id, kept in platform.games.items():
+        found = Replay.fetch(f"{site}/games/{game_id}")
+        assert (found.game.ruleset, found.game.id) == (kept.replay.game.ruleset, game_id)
+        assert found.game.settings == kept.replay.game.settings
+        for mine, theirs in zip(found.boards(), kept.replay.boards(), strict=True):
+            assert mine.turn == theirs.turn
+            assert sorted(mine.food) == sorted(theirs.food)
+            assert sorted(mine.hazards) == sorted(theirs.hazards)
+            for one, other in zip(mine.snakes, theirs.snakes, strict=True):
+                assert (one.id, one.name, one.alive) == (other.id, other.name, other.alive)
+                if kept.dead or one.alive:
+                    assert (one.body, one.health) == (other.body, other.health)
+                    assert one.eliminated_cause == other.eliminated_cause
+        for turn, theirs_turn in zip(found.turns, kept.replay.turns, strict=True):
+            for who in [snake for snake in turn.moves if snake not in turn.guessed]:
+                assert turn.moves[who] == theirs_turn.moves[who]
+            known = {who: time for who, time in theirs_turn.latency.items() if who in turn.latency}
+            assert {**turn.latency, **known} == turn.latency
+            assert turn.problems == {
+                who: why for who, why in theirs_turn.problems.items() if who in turn.problems
+            }
+            if kept.dead:
+                assert (turn.problems, turn.shouts) == (theirs_turn.problems, theirs_turn.shouts)
+    told = {Replay.fetch(f"{site}/games/{game_id}").info["rules"] for game_id in platform.games}
+    modes = {f"those of {mode}" for mode, _, _ in GAMES}
+    assert told == {"as its snakes were sent them", "found in its frames", *modes}
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["https://arena.battlesnake.com/games/{}", "https://arena.battlesnake.com/api/games/{}",
+     "https://board.battlesnake.com/?engine=https://arena.battlesnake.com/api&game={}",
+     "https://board.battlesnake.com/?game={}", "{}", "https://play.battlesnake.com/game/{}"],
+)  # fmt: skip
+def test_every_form_leads_to_the_game(site: str, platform: Platform, form: str) -> None:
+    game_id = next(iter(platform.games))
+    assert fetch(form.format(game_id)).game.id == game_id
+    with pytest.raises(ReplayError, match="answers 404"):
+        fetch(form.format(ID))
+
+
+@contextlib.contextmanager
+def alone(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Platform, str]]:
+    """A platform in the place of the arena with this game, and the game's id."""
+    platform = Platform(kept)
+    with platform.serving() as address:
+        monkeypatch.setattr(game_addresses, "ARENA", f"{address}/api")
+        monkeypatch.setattr(game_addresses, "OLD", f"{address}/old")
+        yield platform, kept.replay.game.id
+
+
+def test_rules_are_not_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = played("Standard", 7, 4, 1, least=1)
+    short.turns = short.turns[:5]
+    cut = Kept(Replay(short.first, short.turns), "Tag", says=())
+    with alone(cut, monkeypatch) as (_, game_id):
+        with pytest.raises(ReplayError, match="5 turns without hazards may be standard or royale"):
+            fetch(game_id)
+        assert fetch(game_id, ruleset="royale").game.ruleset == "royale"
+        with pytest.raises(ReplayError, match="not 'constrictor', as no snake grows unfed"):
+            fetch(game_id, ruleset="constrictor")
+        cut.mode, cut.says = "Constrictor", ("details",)
+        monkeypatch.setenv(fetched_games.TOKEN, TOKEN)
+        with pytest.raises(ReplayError, match="not 'constrictor', as no snake grows unfed"):
+            fetch(game_id)
+        for options, words in [
+            ({"ruleset": "standrad"}, "did you mean standard"),
+            ({"ruleset": "standard", "board_map": "snail"}, "unknown map 'snail'"),
+            ({"board_map": "snail_mode"}, "--map needs --ruleset"),
+        ]:
+            with pytest.raises(ReplayError, match=words):
+                fetch(game_id, **options)
+    path = tmp_path / "own.jsonl"
+    short.save(path)
+    assert analyse.main([str(path), "--ruleset", "solo"]) == 2
+
+
+def test_a_game_that_is_played_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = Kept(played("Standard", 7, 4, 3), "Standard", status="running", shown=3)
+    monkeypatch.setattr(fetched_games, "PAUSE", 0.01)
+    with alone(kept, monkeypatch) as (_, game_id):
+        with pytest.raises(ReplayError, match="still being played"):
+            fetch(game_id)
+        assert fetch(game_id, wait=True).deaths() == kept.replay.deaths()
+    assert f"{game_id} is being played; waiting for its end" in capsys.readouterr().err
+
+
+def test_a_failed_game_is_read_as_far_as_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Kept(played("Royale", 11, 3, 4), "Royale", status="failed", shown=20)
+    with alone(kept, monkeypatch) as (_, game_id):
+        found = fetch(game_id)
+        assert (len(found.turns), found.last.is_over()) == (19, False)
+        kept.shown = 0
+        with pytest.raises(ReplayError, match="the game has no frames"):
+            fetch(game_id)
+
+
+def circling(turns: int) -> Replay:
+    """One snake on a round of 100 cells, with food before it now and then."""
+    rows = [[(x, y) for x in range(1, 10)][:: 1 if y % 2 else -1] for y in range(9, -1, -1)]
+    cells = [(0, y) for y in range(10)] + [cell for row in rows for cell in row]
+    board = Board.new(11, 11, 1, game=Game("solo", id=ID))
+    board.snakes[0].body = [cells[3], cells[2], cells[1]]
+    replay = Replay(board)
+    replay.first.food = []
+    replay = Replay(replay.first)
+    ways = {offset: move for move, offset in OFFSETS.items()}
+    for turn in range(turns):
+        (x, y), (to_x, to_y) = cells[(turn + 3) % 100], cells[(turn + 4) % 100]
+        move = ways[(to_x - x, to_y - y)]
+        after = replay.last
+        after.advance({"snake_0": move})
+        after.food = [cells[(turn + 5) % 100]] if turn % 90 == 80 else []
+        replay.append({"snake_0": move}, after=after, latency={"snake_0": 40.0})
+    return replay
+
+
+def test_a_game_of_5000_turns_comes_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Kept(circling(5000), "Solo")
+    with alone(kept, monkeypatch) as (platform, game_id):
+        found = fetch(game_id)
+    assert len(found.turns) == 5000
+    assert found.last.snakes[0].body == kept.replay.last.snakes[0].body
+    assert sum("/frames" in asked for asked in platform.asked) == 51
+
+
+HUGE = "[" + "[]," * 1_600_000 + "[]]"
+CROWD = ",".join(
+    f'{{"ID": "{number}", "Health": 1, "Body": [{{"X": 1, "Y": 1}}]}}' for number in range(99)
+)
+
+
+@pytest.mark.parametrize(
+    ("frames", "words"),
+    [
+        (HUGE, "more than 3000000 values"),
+        ("[" * 200_000, "does not answer with a JSON object"),
+        ('[{"Turn": 0, "Snakes": [{"ID": "a", "Health": 1, "Body": []}]}]', "body of 'a' is empty"),
+        ('[{"Turn": 0, "Food": [{"X": 9999, "Y": 0}]}]', "more than 1000 off the board"),
+        ('[{"Turn": 0, "Snakes": [{"ID": "a", "Health": 1e9, "Body": [{"X": 1, "Y": 1}]}]}]',
+         "health must be between"),
+        ('[{"Turn": 0}, {"Turn": 2}]', "turn must be 1, got 2"),
+        (f'[{{"Turn": {"9" * 5000}}}]', "does not answer with a JSON object"),
+        ('"x"', "frames must be a list"),
+        (f'[{{"Turn": 0, "Snakes": [{CROWD}]}}]', "there are 99 snakes; at most 64"),
+        ('[{"Turn": 0, "Snakes": 7}]', "snakes must be a list"),
+    ],
+    ids=range(10),
+)  # fmt: skip
+def test_a_hostile_answer_is_refused(
+    frames: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Flask("hostile")
+    app.add_url_rule("/api/games/<i>", "game", lambda i: {"Game": {"Width": 11, "Height": 11}})
+    body = f'{{"count": 1, "frames": {frames}}}'
+    app.add_url_rule("/api/games/<i>/frames", "frames", lambda i: body)
+    with web_site.serving(app) as site, pytest.raises(ReplayError, match=words):
+        fetch(f"{site}/api/games/x")
+
+
+def test_an_endless_game_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Flask("endless")
+    app.add_url_rule("/api/games/<i>", "game", lambda i: {"Game": {"Width": 5, "Height": 5}})
+
+    def frames(i: str) -> Any:
+        first = request.args.get("offset", 0, int)
+        return {"frames": [{"Turn": turn} for turn in range(first, first + 100)]}
+
+    app.add_url_rule("/api/games/<i>/frames", "frames", frames)
+    monkeypatch.setattr(limits, "MOST_TURNS", 500)
+    with web_site.serving(app) as site, pytest.raises(ReplayError, match="more than 500 turns"):
+        fetch(f"{site}/api/games/x")
+
+
+def test_the_token_goes_to_the_arena_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(fetched_games.TOKEN, TOKEN)
+    assert fetched_games._token(f"{ARENA}/games/x") == {"Authorization": f"Bearer {TOKEN}"}
+    for address in (f"{OLD}/games/x", "https://arena.battlesnake.com/apikeys", "http://a.b/api/"):
+        assert fetched_games._token(address) == {}
+
+
+# --- where games are shown -----------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("site")
+def test_pages_fetch_a_game(platform: Platform, tmp_path: Path) -> None:
+    game_id = next(iter(platform.games))
+    client = watch.create_app([tmp_path], reach=REACH).test_client()
+    assert "data-fetch" in client.get("/").text
+    answer = client.post("/fetch", json={"game": game_id})
+    assert answer.get_json()["page"] == f"/replay/{game_id}.jsonl.gz"
+    assert client.get(answer.get_json()["page"]).status_code == 200
+    for source in (ID, "x", str(tmp_path), ""):
+        assert client.post("/fetch", json={"game": source}).status_code == 400
+    assert client.post("/fetch", data={"game": game_id}).status_code == 400
+    closed = watch.create_app([tmp_path], "secret").test_client()
+    assert "data-fetch" not in closed.get("/").text
+    assert closed.post("/fetch", json={"game": game_id}).status_code == 403
+    near = watch.create_app([tmp_path]).test_client()
+    assert "loopback address" in near.post("/fetch", json={"game": ID}).get_json()["error"]
+
+
+@pytest.mark.usefixtures("site")
+def test_commands_fetch_a_game(
+    platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    game_id = next(iter(platform.games))
+    page = f"https://arena.battlesnake.com/games/{game_id}"
+    near = ["--allow-addresses", "loopback"]
+    assert analyse.main([page, "--milliseconds", "1", *near]) == 0
+    assert (tmp_path / f"{game_id}.jsonl.gz").exists()
+    shown: list[str] = []
+
+    def show(app: Flask, listener: socket.socket, what: str, **options: Any) -> int:
+        listener.close()
+        shown.append(options["path"])
+        return 0
+
+    monkeypatch.setattr(pages, "show", show)
+    assert watch.main([page, "--port", "0", *near]) == 0
+    assert shown == [f"replay/{game_id}.jsonl.gz"]
