@@ -144,14 +144,6 @@ def test_an_engine_s_address_is_checked(tmp_path: Path) -> None:
             fetched_games.found(f"{named}/games/{UUID}", Reach(), tmp_path)
 
 
-def test_ids_and_addresses() -> None:
-    official = (fetched_games.OFFICIAL, UUID)
-    assert fetched_games._address(UUID) == official
-    assert fetched_games._address(f"https://play.battlesnake.com/game/{UUID}") == official
-    assert fetched_games._address(f"https://engine.battlesnake.com/games/{UUID}/frames") == official
-    assert fetched_games._address("http://10.1.2.3:80/games/g-1") == ("http://10.1.2.3:80", "g-1")
-
-
 def finished(seed: int = 3) -> Replay:
     """A whole game of three snakes that go where they can."""
     draw = random.Random(seed)
