@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake, State
 from battlesnake_gym.snakes import Decision
-from battlesnake_heuristics.search.search import CORES, STOP, Search, Statistics, Weights
+from battlesnake_heuristics.search.search import CORES, STOP, Gauge, Search, Statistics, Weights
 
 pytest.importorskip("battlesnake_heuristics.search._search")
 
@@ -473,3 +473,38 @@ def test_searches_at_once_get_by_with_the_cores_that_are_free() -> None:
 def test_there_is_at_least_one_core() -> None:
     with pytest.raises(ValueError, match="count must be 1 or more, got 0"):
         CORES.use(0)
+
+
+@pytest.mark.parametrize(
+    ("cores", "got", "threads"),
+    [
+        (2, lambda threads: 0.97 * threads, 2),  # all that is seen is given
+        (2, lambda threads: 0.3, 1),  # a quota, which no other thread adds to
+        (16, lambda threads: min(threads, 3.9), 4),
+        (2, lambda threads: [0.66, 1.0][threads - 1], 2),  # beside two programs that never rest
+    ],
+)
+def test_as_many_threads_as_are_given_time(
+    cores: int, got: Callable[[int], float], threads: int
+) -> None:
+    gauge, used = Gauge(cores), []
+    for _ in range(3 * Gauge.MANY):
+        used.append(gauge.threads)
+        gauge.observe(got(gauge.threads))
+    assert used[0] == cores
+    assert used.count(threads) >= 0.85 * len(used)
+    assert gauge.pace == (pytest.approx(0.75 * 0.3) if threads == 1 else 0)
+
+
+def test_near_its_end_a_search_keeps_to_its_pace() -> None:
+    board = Board.new(11, 11, 2, game=Game(seed=7))
+    board.you_id = board.snakes[0].id
+    search = Search()
+    search(board, 0.05)
+    try:
+        CORES.use(1, share=0.2)
+        worked = time.process_time()
+        search(board, 0.1)
+        assert time.process_time() - worked < 0.05
+    finally:
+        CORES.use(1)

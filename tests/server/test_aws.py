@@ -88,6 +88,9 @@ def test_a_snake_is_made_published_changed_and_taken_away(
     assert fetch_json(f"{url}/move", body)["move"] == "right", "the next request plays it"
     assert fetch_json(url)["color"] == "#040506"
 
+    account.play(make("left", color="#010203", author="jane"))
+    assert fetch_json(f"{url}/move", body)["move"] == "left", "what is deployed last plays"
+
     assert undeploy.undeploy(account.account, "battlesnake") == []
     assert not any(left(account.session).values())
 

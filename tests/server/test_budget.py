@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from battlesnake_server.live.budget import RoundTrip, budget, margin
+from battlesnake_server.live.budget import REMEMBERED, Overruns, RoundTrip, budget, margin
 
 
 @pytest.mark.parametrize("timeout", [0.02, 0.1, 0.5, 2.0, 15.0])
@@ -51,3 +51,16 @@ def test_a_latency_without_an_answer_of_ours_says_nothing() -> None:
     trip = RoundTrip()
     trip.observe("400")
     assert trip.seconds is None
+
+
+def test_the_worst_overrun_of_late_is_left_to_the_next_thought() -> None:
+    overruns = Overruns()
+    overruns.observe(5.0)
+    assert overruns.reserve(0.4) == 0, "the first says nothing"
+    for late in (0.02, 0.07, 0.001, -0.3):
+        overruns.observe(late)
+    assert overruns.reserve(0.4) == 0.07
+    assert overruns.reserve(0.1) == pytest.approx(0.03), "but never most of a thought"
+    for _ in range(REMEMBERED):
+        overruns.observe(0.001)
+    assert overruns.reserve(0.4) == 0.001

@@ -6,12 +6,15 @@ import base64
 import importlib
 import json
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_server.live.fallback import FALLBACK
 
 Event = dict[str, Any]
 Handler = Callable[[Event, object], Event]
@@ -157,6 +160,31 @@ def test_broken_requests_are_refused(
     answer = handler(event(method, path, body), None)
     assert answer["statusCode"] == status
     assert json.loads(answer["body"])["error"]
+
+
+@pytest.mark.parametrize(
+    ("event", "name"), [(http_api, "timeEpoch"), (rest_api, "requestTimeEpoch")]
+)
+def test_a_move_began_when_the_gateway_was_asked(
+    monkeypatch: pytest.MonkeyPatch, event: Callable[..., Event], name: str, board: Board
+) -> None:
+    """Whether the snake or the fallback answers shows what was left of a minute."""
+    monkeypatch.setenv("BATTLESNAKE_SNAKE", "cautious")
+    module = importlib.import_module("battlesnake_server.live.lambda_handler")
+    handler = module.handler_of({"REASONS": True})
+    board.game = replace(board.game, timeout=10_000)
+    asked = event("POST", "/move", json.dumps(board.to_api("snake_0")))
+    for waited, late in ((0.0, False), (9.5, True), (-3600, False), (3600, False)):
+        asked["requestContext"][name] = round(1000 * (time.time() - waited))
+        answer = json.loads(handler(asked, None)["body"])
+        first = answer["decision"]["reasons"][0]
+        assert (first["rule"] == FALLBACK) == late, (waited, answer)
+
+
+def test_a_move_is_played_before_the_first_one_is_asked_for(handler: Handler) -> None:
+    text = handler(http_api("GET", "/metrics"), None)["body"]
+    assert 'battlesnake_moves_total{chosen_by="strategy"} 1.0' in text
+    assert "battlesnake_games_alive 0.0" in text
 
 
 def test_a_wrong_configuration_fails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,24 +1,26 @@
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import Decision
-from battlesnake_heuristics.search.search import Search
+from battlesnake_heuristics.search.search import STOP, Search
 from battlesnake_server.http.hub import Client
+from battlesnake_server.http.threads import STEPS_BACK
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.live.seats import LoadEstimate
 from battlesnake_server.live.sessions import Session
-from battlesnake_server.live.thinker import Thinker, usable_cores
+from battlesnake_server.live.thinker import CORES, Thinker
 
 TIMEOUT = 60.0
 """Seconds of a move; time enough, however busy the machine is."""
@@ -277,13 +279,54 @@ def test_a_quick_strategy_plays_one_move_at_a_time(metrics: Metrics, position: B
     assert decide(thinker, session, position)[0].move == "left", "and goes on afterwards"
 
 
-def test_a_container_has_the_cores_of_its_share(tmp_path: Path) -> None:
-    share = tmp_path / "cpu.max"
-    bound = usable_cores(share)
-    assert bound >= 1, "no file: no container"
-    share.write_text("max 100000\n")
-    assert usable_cores(share) == bound
-    share.write_text("50000 100000\n")
-    assert usable_cores(share) == 1
-    share.write_text("100000000 100000\n")
-    assert usable_cores(share) == bound
+class Slow(Search):
+    """A search that ends ``late`` seconds after its time, or as soon as it is told to give up."""
+
+    def __init__(self, late: float) -> None:
+        super().__init__()
+        self.late, self.given = late, [0.0]
+
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
+        assert seconds is not None
+        self.given.append(seconds)
+        end, told = time.perf_counter() + seconds + self.late, STOP.get()
+        assert told is not None
+        while time.perf_counter() < end:
+            if told():
+                raise InterruptedError
+            time.sleep(0.001)
+        return Decision("left")
+
+
+def test_a_search_that_is_late_gives_up_and_its_game_is_free(
+    metrics: Metrics, hurried: Board
+) -> None:
+    search, thinker = Slow(TIMEOUT), Thinker(metrics, seats=1)
+    session = Session(search)
+    decision, seconds = decide(thinker, session, hurried)
+    assert decision.reasons[0].note == LATE
+    assert session.thinking is None
+    search.late = -SHORT
+    assert decide(thinker, session, hurried)[0].move == "left"
+    assert seconds < 0.5 * TIMEOUT
+
+
+def test_how_late_thoughts_end_is_left_to_the_next_ones(metrics: Metrics, hurried: Board) -> None:
+    search, thinker = Slow(0.01), Thinker(metrics, seats=1)
+    for _ in range(3):
+        decide(thinker, Session(search), hurried)
+    assert search.given[3] < search.given[2] - 0.009, "the next game knows what the last one saw"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have a niceness on Linux only")
+def test_only_thoughts_beyond_the_cores_stand_back(metrics: Metrics, position: Board) -> None:
+    all_there, niceness = threading.Barrier(CORES + 1), []
+
+    def strategy(board: Board, seconds: float | None = None) -> Decision:
+        niceness.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        all_there.wait(TIMEOUT)
+        return Decision("left")
+
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    at_once(Thinker(metrics, stands_back=True), strategy, position, CORES + 1)
+    assert sorted(niceness) == [own] * CORES + [min(19, own + STEPS_BACK)]

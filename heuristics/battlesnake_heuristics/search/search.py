@@ -13,9 +13,11 @@ import contextlib
 import dataclasses
 import logging
 import math
+import statistics
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -93,45 +95,121 @@ class Positions(NamedTuple):
     visited: int
 
 
+class Gauge:
+    """With how many of ``cores`` threads to think: with those that the system gives time to.
+
+    A process may see more cores than it is given time on: functions on AWS Lambda do, and shared
+    machines. So where ``cores`` threads got less than ``ENOUGH`` of their time, as many are tried
+    as it would have been enough for, and kept for a while if they get as much together. Beside
+    other busy programs they get less, and all are kept. ``share`` is what one thread got, at first
+    what is known of it.
+    """
+
+    FEW, MANY = 8, 100
+    """Thoughts to judge by, and until the other way is tried again."""
+
+    ENOUGH, AS_MUCH = 0.75, 0.85
+
+    def __init__(self, cores: int, share: float = 1.0) -> None:
+        self.cores = self.threads = cores
+        self.share = share
+        self._got: list[float] = []
+        self._span, self._all = self.FEW, 0.0
+
+    def observe(self, got: float) -> None:
+        """The last thought, with ``threads``, took ``got`` seconds of processor in a second."""
+        self._got.append(got)
+        if len(self._got) < self._span:
+            return
+        usual = statistics.median(self._got)
+        self._got = []
+        if self.threads == 1:
+            self.share = usual
+        if self.threads < self.cores and self._span == self.FEW:
+            self._span = self.MANY
+            if usual < self.AS_MUCH * self._all:
+                self.threads = self.cores
+            return
+        self._span = self.FEW
+        if self.threads < self.cores:
+            self.threads = self.cores
+        elif usual < self.ENOUGH * self.cores:
+            self.threads, self._all = max(1, round(usual)), usual
+
+    @property
+    def pace(self) -> float:
+        """Of a core, what a search is to take near its end, so that its answer is not stopped."""
+        return CALM * self.share if self.threads == 1 and self.share < WHOLE else 0.0
+
+
+WHOLE = 0.9
+"""From this share of a core on it counts as a whole one."""
+
+CALM = 0.75
+"""Of its share, what a search takes near its end: the rest is for the answer."""
+
+LONG_ENOUGH = 0.05
+"""Seconds of a thought that says how much processor there is."""
+
+LEAVING_SECONDS = 0.005
+"""How long the answer waits for what the other threads have counted."""
+
+
 class Cores:
     """The cores that searches against the clock share; a search takes those that are free.
 
     All search the same position and write into one table, each at a depth of its own, so that the
     one that answers finds there what the others know already (lazy SMP, as in Stockfish). A search
-    that begins while no core is free has one all the same.
+    that begins while no core is free has one all the same, and one that has all has no more threads
+    than its `Gauge` says.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._free = 1
-        self._pool: ThreadPoolExecutor | None = None
+        self._taken = 0
+        self._gauge = Gauge(1)
+        self._pool = ThreadPoolExecutor(1, "search")
 
-    def use(self, count: int) -> None:
-        """Use ``count`` cores from now on (1 at first); call it while no search runs.
+    def use(self, count: int, share: float = 1.0) -> None:
+        """Use ``count`` cores from now on (1 at first).
 
-        Raises ``ValueError`` for less than one.
+        ``share`` is what the process is given of a core, where that is less than one: then a search
+        is careful not to be stopped by the system when its answer is due.
+
+        Raises ``ValueError`` for less than one core.
         """
         if count < 1:
             raise ValueError(f"count must be 1 or more, got {count}")
-        self._free = count
-        self._pool = ThreadPoolExecutor(count, "search") if count > 1 else None
+        self._pool = ThreadPoolExecutor(count, "search")
+        self._gauge = Gauge(count, share)
+
+    @property
+    def _free(self) -> int:
+        return self._gauge.cores - self._taken
 
     def think(self, question: tuple[Any, ...]) -> tuple[tuple[Any, ...], Positions]:
         """What the C code answers, and how many positions the other cores looked at."""
         with self._lock:
-            taken = max(1, self._free)
-            self._free -= taken
+            alone, gauge = self._taken == 0, self._gauge
+            taken = gauge.threads if alone else max(1, self._free)
+            self._taken += taken
         done = threading.Event()
+        _search.use_pace(gauge.pace)
+        began, worked = time.perf_counter(), time.process_time()
         try:
             others = [self._help(question, 1 + n, done) for n in range(1, taken)]
             try:
                 found = _search.think(*(*question, 1, STOP.get()))
             finally:
                 done.set()
-            counts = [other.result() for other in others]
+            # One that the system keeps waiting just now must not keep the answer waiting.
+            counts = [other.result() for other in wait(others, LEAVING_SECONDS).done]
         finally:
             with self._lock:
-                self._free += taken
+                self._taken -= taken
+        seconds = time.perf_counter() - began
+        if alone and seconds > LONG_ENOUGH:
+            gauge.observe((time.process_time() - worked) / seconds)
         return found, Positions(*map(sum, zip(Positions(0, 0), *counts, strict=True)))
 
     def _help(
@@ -146,7 +224,6 @@ class Cores:
                 return Positions(0, 0)
             return Positions(found[3], found[4])
 
-        assert self._pool is not None
         return self._pool.submit(help_out)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -32,3 +34,10 @@ def publish(bundle: str | Path, function: str = DEFAULT_NAME, session: Any = Non
     waiter = functions.get_waiter("function_updated")
     waiter.wait(FunctionName=function, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
     return str(answer["CodeSha256"])
+
+
+def plays(bundle: str | Path, function: str, session: Any) -> bool:
+    """Whether the code of the Lambda function is this bundle."""
+    digest = hashlib.sha256(Path(bundle).read_bytes()).digest()
+    found = session.client("lambda").get_function_configuration(FunctionName=function)
+    return bool(found["CodeSha256"] == base64.b64encode(digest).decode())

@@ -10,7 +10,7 @@ from pathlib import Path
 from battlesnake_gym.common.command_line import Parser
 from battlesnake_gym.snakes import is_bundle
 from battlesnake_server.aws import layer
-from battlesnake_server.aws.publishing import DEFAULT_NAME
+from battlesnake_server.aws.publishing import DEFAULT_NAME, plays, publish
 from battlesnake_server.aws.stacks import Account, check_name
 from battlesnake_server.bundle import Bundle, check_looks
 
@@ -91,6 +91,9 @@ def deploy(account: Account, options: argparse.Namespace) -> str:
         return account.quick_create(bucket, template, options.name, values)
     sys.stderr.write(f"{options.name}: making the stack, which takes some minutes\n")
     outputs = account.make_stack(options.name, template, values)
+    # CloudFormation does not know what was published since it made the stack.
+    if not plays(options.bundle, options.name, account.session):
+        publish(options.bundle, options.name, account.session)
     return outputs["SnakeUrl"]
 
 

@@ -38,7 +38,7 @@ def rehearse(options: argparse.Namespace) -> None:
         account = RehearsedAccount()
     except ModuleNotFoundError as error:
         raise StackError(
-            f"{error.name} is missing; install the extra: pip install '.[sagemaker-local]'"
+            f"{error.name} is missing; install the extra: pip install '.[rehearsal]'"
         ) from error
     with account:
         url = account.deploy(options)

@@ -104,6 +104,9 @@ def parser() -> Parser:
     )
     who = parser.add_mutually_exclusive_group()
     who.add_argument(
+        "bundle", nargs="?", metavar="SNAKE", help="the same as --snake: serve mine.zip"
+    )
+    who.add_argument(
         "--snake",
         metavar="NAME",
         help="a named snake (`battlesnake-gym snakes`), or a bundle: mine.zip",
@@ -127,7 +130,12 @@ def parser() -> Parser:
         "over the policy's values; read only what you would run",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address")
-    parser.add_argument("--port", type=int, default=8000, help="port")
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=os.environ.get("PORT") or 8000,
+        help="port (default: PORT of the environment, which hosts of containers set, or 8000)",
+    )
     parser.add_argument("--color", help=f"#rrggbb (default: {DEFAULTS['COLOR']})")
     parser.add_argument("--head", help=f"name of the head (default: {DEFAULTS['HEAD']})")
     parser.add_argument("--tail", help=f"name of the tail (default: {DEFAULTS['TAIL']})")
@@ -150,7 +158,7 @@ def parser() -> Parser:
 def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
     """What was typed, and the environment for what was not."""
     typed = {
-        "SNAKE": arguments.snake,
+        "SNAKE": arguments.bundle or arguments.snake,
         "POLICY": arguments.policy,
         "FILTERS": _filters(arguments.heuristics),
         "RULES": arguments.rules,
@@ -161,7 +169,7 @@ def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
         "PONDER": arguments.ponder,
     }
     config = from_environment()
-    if arguments.snake or arguments.policy:  # another snake has no use for this one's policy
+    if typed["SNAKE"] or typed["POLICY"]:  # another snake has no use for this one's policy
         config = {
             key: config[key] for key in config.keys() - {"SNAKE", "POLICY", "FILTERS", "RULES"}
         }

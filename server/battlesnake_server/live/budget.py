@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 
 DEFAULT_TIMEOUT = 0.5
 """Seconds; what engines mean when they send no timeout, or 0."""
@@ -18,6 +19,34 @@ LONGEST_MARGIN = 0.05
 
 FORGETTING = 0.8
 """After a slow round trip the estimate falls to this share (of the excess) with every turn."""
+
+REMEMBERED = 32
+"""Thoughts whose ends are remembered: where a host stops a process for a part of every tenth of a
+second, one of so many ends at the worst moment."""
+
+MOST_RESERVED = 0.3
+"""Share of a thought that is left for its overrun, at most; one long pause is no rule."""
+
+
+class Overruns:
+    """How much later than they should thoughts ended lately, in seconds.
+
+    The first, which loads what no other has to, says nothing about the next ones.
+    """
+
+    def __init__(self) -> None:
+        self._late = deque([0.0], REMEMBERED)
+        self._first = True
+
+    def observe(self, late: float) -> None:
+        """A thought ended ``late`` seconds after its time; one that ended earlier says nothing."""
+        if late >= 0 and not self._first:
+            self._late.append(late)
+        self._first = False
+
+    def reserve(self, seconds: float) -> float:
+        """What to leave of ``seconds``, so that the next thought ends within them."""
+        return min(max(self._late), MOST_RESERVED * seconds)
 
 
 class RoundTrip:
@@ -56,6 +85,16 @@ class RoundTrip:
 def margin(timeout: float) -> float:
     """The part of ``timeout`` (seconds) that is never thought away."""
     return min(LONGEST_MARGIN, MARGIN * timeout)
+
+
+def grace(timeout: float, round_trip: float | None) -> float:
+    """Seconds after its budget for which a thought is waited for: half of what else is kept back.
+
+    >>> grace(0.5, 0.1)
+    0.025
+    """
+    unknown = FIRST_ROUND_TRIP * timeout if round_trip is None else 0.0
+    return (margin(timeout) + unknown) / 2
 
 
 def budget(timeout: float, round_trip: float | None) -> float:

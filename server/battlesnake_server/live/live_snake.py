@@ -16,7 +16,7 @@ from battlesnake_server.live.fallback import is_ordinary
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.live.ponderer import Ponderer
 from battlesnake_server.live.sessions import Key, Sessions
-from battlesnake_server.live.thinker import CORES, Thinker
+from battlesnake_server.live.thinker import CORES, GIVEN, Thinker
 from battlesnake_server.strategies import is_quick
 
 LONGEST_TIMEOUT = 10_000
@@ -49,7 +49,7 @@ class LiveSnake:
         self.metrics = Metrics(games_alive=self.sessions.count_games)
         self._thinker = Thinker(self.metrics, quick=self.quick, stands_back=True)
         self._ponderer = Ponderer()
-        search.CORES.use(CORES)
+        search.CORES.use(CORES, GIVEN)
 
     def start(self, key: Key) -> None:
         """A game begins: build its strategy before the first move asks for it."""

@@ -4,43 +4,31 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
-import sys
 import threading
 import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from pathlib import Path
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision
-from battlesnake_heuristics.search.search import STOP
+from battlesnake_heuristics.search.search import STOP, Search
 from battlesnake_server.http.hub import Client
 from battlesnake_server.http.threads import Threads, stand_back
-from battlesnake_server.live.budget import DEFAULT_TIMEOUT, budget, margin
+from battlesnake_server.live.budget import DEFAULT_TIMEOUT, Overruns, budget, grace
 from battlesnake_server.live.fallback import LATE, is_ordinary, safe_move
 from battlesnake_server.live.live_metrics import Metrics
+from battlesnake_server.live.processor import given_cores
 from battlesnake_server.live.seats import BUSY_SECONDS, NoSeatError, Seats
 from battlesnake_server.live.sessions import Session
 
 LEAST_BUDGET = 0.002
 """Seconds; with less than this no strategy is even started."""
 
-CPU_SHARE = Path("/sys/fs/cgroup/cpu.max")
+GIVEN = given_cores()
 
-
-def usable_cores(share: Path = CPU_SHARE) -> int:
-    """The cores that this process may use: those it is bound to, within its container's share."""
-    bound = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    try:
-        quota, period = share.read_text().split()
-        return max(1, min(bound, int(quota) // int(period)))
-    except (OSError, ValueError):  # no container, or "max"
-        return bound
-
-
-CORES = usable_cores()
+CORES = max(1, int(GIVEN))
+"""Threads that think at once without taking time from each other."""
 
 SEATS = 4 * CORES
 """Strategies that think at once. More than there are cores, so that a search that takes all its
@@ -68,11 +56,14 @@ class Thinker:
     ``quick`` ones answer in milliseconds on ordinary boards, and run where they are asked. All
     else runs in threads of their own, so that a slow one can be left behind. With more games than
     seats the time is shared: by how many asked at once recently, so that the first to come leave
-    something to the others; the fallback answers those without a seat in time. A thread cannot be
-    stopped: a strategy that overruns goes on without a seat, and its game is answered by the
-    fallback until it is done. A search gives up by itself when it learns that its client has left.
+    something to the others; the fallback answers those without a seat in time. How late thoughts
+    ended lately is left to the next ones as a reserve. A thread cannot be stopped: a strategy that
+    overruns goes on without a seat, and its game is answered by the fallback until it is done. Only
+    a search gives up by itself, when its time is over or its client has left, and its game is free
+    at once.
 
-    ``stands_back`` is for servers: threads that read and answer come before strategies.
+    ``stands_back`` is for servers: threads that read and answer come before strategies that are
+    more than there are cores.
 
     Boards larger than any game's share one seat, for which no request waits; it is free again only
     when the strategy is done, for no strategy knows how long it takes on them.
@@ -87,9 +78,10 @@ class Thinker:
         stands_back: bool = False,
     ) -> None:
         self._quick = quick
-        self._threads = Threads(
-            "thinker", MOST_THREADS, begin=stand_back if stands_back else lambda: None
-        )
+        self._threads = Threads("thinker", MOST_THREADS)
+        self._crowd = Threads("thinker-beside", MOST_THREADS, begin=stand_back)
+        self._near = threading.Semaphore(CORES if stands_back else MOST_THREADS)
+        self._overruns = Overruns()
         self._metrics = metrics
         self._seats = Seats(seats, long=CORES, most_waiting=MOST_WAITING)
         self._outsized = threading.Semaphore(1)
@@ -107,8 +99,10 @@ class Thinker:
         with session.lock:
             session.round_trip.observe(board.you.latency)
             seconds = budget(timeout, session.round_trip.seconds)
-        grace = margin(timeout) / 2
-        decision = self._think(session, board, arrived + seconds, grace, client or Client())
+            patience = grace(timeout, session.round_trip.seconds)
+        reserve = self._overruns.reserve(seconds)
+        deadline, patience = arrived + seconds - reserve, patience + reserve
+        decision = self._think(session, board, deadline, patience, client or Client())
         spent = time.perf_counter() - arrived
         with session.lock:
             session.round_trip.answered(spent)
@@ -116,16 +110,16 @@ class Thinker:
         return decision
 
     def _think(
-        self, session: Session, board: Board, deadline: float, grace: float, client: Client
+        self, session: Session, board: Board, deadline: float, patience: float, client: Client
     ) -> Decision:
-        """Ask the strategy to be done at ``deadline``, and give up ``grace`` seconds later."""
+        """Ask the strategy to be done at ``deadline``, and give up ``patience`` seconds later."""
         try:
             if not is_ordinary(board):
-                decision = self._think_outsized(session, board, deadline, grace, client)
+                decision = self._think_outsized(session, board, deadline, patience, client)
             elif self._quick:
                 decision = self._think_here(session, board, deadline)
             else:
-                decision = self._think_aside(session, board, deadline, grace, client)
+                decision = self._think_aside(session, board, deadline, patience, client)
             if decision.move not in MOVES:
                 raise ValueError(f"move must be one of {', '.join(MOVES)}, got {decision.move!r}")
         except NOT_IN_TIME:
@@ -152,15 +146,19 @@ class Thinker:
             session.playing.release()
 
     def _think_aside(
-        self, session: Session, board: Board, deadline: float, grace: float, client: Client
+        self, session: Session, board: Board, deadline: float, patience: float, client: Client
     ) -> Decision:
         """Ask a strategy in a thread of its own, and wait for it until its time is over."""
         with self._seats.take(deadline, LEAST_BUDGET, client) as seconds:
+            until = time.perf_counter() + seconds
             work = self._start(session, board, seconds, client)
-            return work.result(max(0.0, deadline + grace - time.perf_counter()))
+            try:
+                return _result(work, session, deadline + patience)
+            finally:
+                self._overruns.observe(time.perf_counter() - until)
 
     def _think_outsized(
-        self, session: Session, board: Board, deadline: float, grace: float, client: Client
+        self, session: Session, board: Board, deadline: float, patience: float, client: Client
     ) -> Decision:
         """Ask a strategy in a thread of its own, unless another outsized board is thought about."""
         seconds = min(deadline - time.perf_counter(), BUSY_SECONDS)
@@ -172,7 +170,7 @@ class Thinker:
             self._outsized.release()
             raise
         work.add_done_callback(lambda done: self._outsized.release())
-        return work.result(max(0.0, deadline + grace - time.perf_counter()))
+        return _result(work, session, deadline + patience)
 
     def _start(
         self, session: Session, board: Board, seconds: float, client: Client
@@ -183,7 +181,12 @@ class Thinker:
                 raise OutOfTimeError
             work: Future[Decision] = Future()
             session.thinking = work
-        self._threads.submit(functools.partial(_ask, work, session, board, seconds, client))
+        ask = functools.partial(_ask, work, session, board, seconds, client)
+        if self._near.acquire(blocking=False):
+            work.add_done_callback(lambda done: self._near.release())
+            self._threads.submit(ask)
+        else:
+            self._crowd.submit(ask)
         return work
 
     def _fall_back(self, board: Board, why: str) -> Decision:
@@ -191,24 +194,35 @@ class Thinker:
         return safe_move(board, why)
 
 
+def _result(work: Future[Decision], session: Session, until: float) -> Decision:
+    """What came of the ``work``; a search that is late is told to give up, and left behind."""
+    try:
+        return work.result(max(0.0, until - time.perf_counter()))
+    except FutureTimeoutError:
+        if isinstance(session.strategy, Search):
+            _let_go(session, work)
+        raise
+
+
 def _ask(
     work: Future[Decision], session: Session, board: Board, seconds: float, client: Client
 ) -> None:
-    """Have the strategy do the ``work``; a search gives up where the client leaves meanwhile."""
-    before = STOP.set(lambda: client.gone)
+    """Have the strategy do the ``work``; a search gives up where it or its client leaves."""
+    before = STOP.set(lambda: client.gone or session.thinking is not work)
     try:
         decision = session.strategy(board, seconds)
     except BaseException as error:
-        _let_go(session)
+        _let_go(session, work)
         work.set_exception(error)
     else:
-        _let_go(session)
+        _let_go(session, work)
         work.set_result(decision)
     finally:
         STOP.reset(before)
 
 
-def _let_go(session: Session) -> None:
+def _let_go(session: Session, work: Future[Decision]) -> None:
     """Keep nothing of a move that is done: sessions outlive it by minutes."""
     with session.lock:
-        session.thinking = None
+        if session.thinking is work:
+            session.thinking = None

@@ -4,6 +4,7 @@
 #include "codes.h"
 
 int search_cpu_clock;
+double search_pace;
 
 static const Code *const PLAIN[] = {&small_plain, &medium_plain, &large_plain};
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

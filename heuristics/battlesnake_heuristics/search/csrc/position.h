@@ -41,6 +41,7 @@ typedef struct {
     uint8_t refutation[MAX_DEPTH + 2][4][MAX_SNAKES]; /* by ply and our move: what answered it best */
     int64_t evaluated, visited;
     double deadline;
+    double calm_left, calm_worked;          /* seconds left and worked when it began to pace itself */
     clockid_t clock;                        /* what seconds are measured by */
     int stopped, interrupted;
 } Search;

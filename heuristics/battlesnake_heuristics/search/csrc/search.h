@@ -74,5 +74,6 @@ typedef struct {
 } Outcome;
 
 extern int search_cpu_clock; /* 1: seconds are CPU time of this process */
+extern double search_pace;   /* of a core, near the deadline; not positive: a search never rests */
 
 #endif

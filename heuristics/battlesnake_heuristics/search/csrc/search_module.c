@@ -257,6 +257,18 @@ static PyObject *use_cpu_clock(PyObject *module, PyObject *args) {
     return PyBool_FromLong(before);
 }
 
+PyDoc_STRVAR(use_pace_doc,
+"use_pace(share)\n"
+"--\n\n"
+"Let searches against the clock take no more than this share of a core in the last tenth of a\n"
+"second before they end; 0: all they get, as at first.");
+
+static PyObject *use_pace(PyObject *module, PyObject *args) {
+    (void)module;
+    if (!PyArg_ParseTuple(args, "d:use_pace", &search_pace)) return NULL;
+    Py_RETURN_NONE;
+}
+
 static int check_moves(const Question *ask, const Py_buffer *moves) {
     Py_ssize_t turns = moves->len / ask->snakes;
     if (turns > MAX_DEPTH || moves->len % ask->snakes)
@@ -335,6 +347,7 @@ static PyMethodDef methods[] = {{"think", think, METH_VARARGS, think_doc},
                                 {"play_game", play_game, METH_VARARGS, play_game_doc},
                                 {"values_by", values_by, METH_VARARGS, values_by_doc},
                                 {"use_cpu_clock", use_cpu_clock, METH_VARARGS, use_cpu_clock_doc},
+                                {"use_pace", use_pace, METH_VARARGS, use_pace_doc},
                                 {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_search",
