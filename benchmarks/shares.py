@@ -162,7 +162,10 @@ def median_positions(answers: list[str]) -> float:
 
 @contextlib.contextmanager
 def limited(share: float, period: int) -> Iterator[Any]:
-    """A control group with this share of a core; what lets the calling process join it."""
+    """A control group with this share of a core; what lets the calling process join it.
+
+    Its weight is high, so that it is given its share however busy the machine is otherwise.
+    """
     if not share:
         yield None
         return
@@ -173,8 +176,10 @@ def limited(share: float, period: int) -> Iterator[Any]:
     if first:
         (group / "cpu.cfs_period_us").write_text(str(period * 1000))
         (group / "cpu.cfs_quota_us").write_text(str(quota))
+        (group / "cpu.shares").write_text("100000")
     else:
         (group / "cpu.max").write_text(f"{quota} {period * 1000}")
+        (group / "cpu.weight").write_text("10000")
     try:
         yield lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
     finally:

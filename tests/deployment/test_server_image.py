@@ -96,9 +96,10 @@ def test_the_steps_of_the_image_make_a_snake_that_plays(
     assert only(stages[""], "ENV") == "PATH=/snake/bin:$PATH"
     environment = {"PATH": f"{tmp_path}/snake/bin:{os.environ['PATH']}"}
     environment |= {"BATTLESNAKE_SNAKE": "minimax", "BATTLESNAKE_COLOR": "#112233"}
-    command = json.loads(only(stages[""], "CMD").replace("8000", port))
+    environment["PORT"] = port
+    command = json.loads(only(stages[""], "CMD"))
     with served(command, port, env=environment, cwd=tmp_path) as address:
-        check = only(stages[""], "HEALTHCHECK").partition("CMD ")[2].replace("8000", port)
+        check = only(stages[""], "HEALTHCHECK").partition("CMD ")[2]
         subprocess.run(json.loads(check), env=environment, check=True, cwd=tmp_path)
         assert fetch_json(address)["color"] == "#112233"
         board = Board.new(11, 11, 2, game=Game(seed=1, id="image", timeout=5000))

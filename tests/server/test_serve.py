@@ -516,6 +516,7 @@ def test_development_reloads_and_shows_its_games(tmp_path: Path) -> None:
         (["--heuristics", "luck"], "unknown filter 'luck'"),
         (["--snake", "random", "--color", "red"], "'red' is not a colour"),
         (["--snake", "nobody"], "unknown snake 'nobody'"),
+        (["nobody.zip"], "nobody.zip"),
         (["--policy", "nowhere.onnx"], "nowhere.json: No such file"),
         (["--snake", "random", "--heuristics", "walls"], "need a policy"),
     ],
