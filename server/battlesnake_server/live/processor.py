@@ -51,8 +51,6 @@ def _quota(group: Path) -> Iterator[float]:
         quota, period = (group / "cpu.max").read_text().split()
         yield int(quota) / int(period)
     with suppress(OSError, ValueError):
-        quota, period = (
-            int((group / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period")
-        )
-        if quota > 0:
-            yield quota / period
+        microseconds = int((group / "cpu.cfs_quota_us").read_text())
+        if microseconds > 0:
+            yield microseconds / int((group / "cpu.cfs_period_us").read_text())
