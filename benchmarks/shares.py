@@ -94,7 +94,8 @@ def asked(
     if options.memory:
         memory = str(round(MEMORY_OF_A_CORE * share))
         environment["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"] = memory
-    answers, seconds = [], []
+    answers: list[str] = []
+    seconds: list[float] = []
     with limited(share, options.period) as join:
         process = subprocess.Popen(
             [sys.executable, "-c", program],

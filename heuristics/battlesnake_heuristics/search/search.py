@@ -194,7 +194,7 @@ class Cores:
             taken = gauge.threads if alone else max(1, self._free)
             self._taken += taken
         done = threading.Event()
-        _search.use_pace(gauge.pace)
+        _search.use_pace(gauge.pace if alone else 0.0)
         began, worked = time.perf_counter(), time.process_time()
         try:
             others = [self._help(question, 1 + n, done) for n in range(1, taken)]
