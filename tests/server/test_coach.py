@@ -61,6 +61,9 @@ def test_the_last_saving_move_is_found() -> None:
     assert found.kind == "bit itself, trapped before"
     assert found.cost > 0.1
     assert lesson(lost(), "b", Analyst(positions=100)) is None
+    stopped = lesson(lost(), "a", Analyst(positions=20_000), seconds=0)
+    assert stopped is not None
+    assert (stopped.board, stopped.walked) == (None, 1)
 
 
 def test_the_coach_tells_keeps_and_asks_again(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from battlesnake_gym.records.json_lines import ReplayError
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules.state import OFFSETS, Game
 from battlesnake_server.addresses import Reach
-from battlesnake_server.commands import analyse
+from battlesnake_server.commands import analyse, coach
 from battlesnake_server.replays import fetched_games, game_addresses
 from battlesnake_server.replays.game_addresses import ARENA, OLD, engines
 from battlesnake_server.web import pages, watch
@@ -328,3 +329,34 @@ def test_commands_fetch_a_game(
     monkeypatch.setattr(pages, "show", show)
     assert watch.main([page, "--port", "0", *near]) == 0
     assert shown == [f"replay/{game_id}.jsonl.gz"]
+
+
+@pytest.mark.usefixtures("site")
+def test_the_coach_reads_the_last_games_of_a_ladder_snake(
+    platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    kept = next(kept for kept in platform.games.values() if kept.replay.deaths())
+    name = kept.replay.last.snake(kept.replay.deaths()[0][1]).name
+    monkeypatch.setattr(platform, "ladder", {ID: name})
+    near = ["--milliseconds", "1", "--allow-addresses", "loopback"]
+    began = time.process_time()
+    assert coach.main(["--snake", name, "--last", "20", *near]) in (0, 1)
+    assert time.process_time() - began < 60
+    out = capsys.readouterr().out
+    assert out.startswith(f"{name}: 1 games, out in 1\ntime a move: half within ")
+    assert "allowed: 500 ms" in out
+    late = sum(name in {kept.replay.first.snake(who).name for who in turn.problems}
+               for turn in kept.replay.turns)  # fmt: skip
+    assert f"late moves: {late}" in out
+    assert "wins given away" in out
+    monkeypatch.delenv(fetched_games.TOKEN)
+    assert coach.main(["--snake", name, "--last", "20", *near]) == 2
+    assert "set BATTLESNAKE_TOKEN" in capsys.readouterr().err
+    assert coach.main(["--snake", "nobody", "--last", "2", *near]) == 2
+    assert coach.main(["--last", "2"]) == 2
+    page = f"https://arena.battlesnake.com/games/{kept.replay.game.id}"
+    began = time.process_time()
+    assert coach.main([page, *near]) in (0, 1)
+    assert time.process_time() - began < 60

@@ -7,6 +7,8 @@ fatal collision. `puzzle` asks the other way round whether a position has exactl
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
 
 from battlesnake_gym.boards.board import Board
@@ -36,7 +38,7 @@ class Lesson:
     """How a snake lost a game.
 
     ``died`` is the turn of its death and ``cause`` that of the rules; ``turn`` is the last one on
-    which a move would have saved it (None: there was none in the last `LONGEST_WALK`), ``board``
+    which a move would have saved it (None: there was none in the last ``walked`` turns), ``board``
     the position then, ``played`` what it did, ``choices`` the moves that were there.
     """
 
@@ -48,6 +50,7 @@ class Lesson:
     played: str = ""
     choices: tuple[Choice, ...] = ()
     recorded: Decision | None = None
+    walked: int = LONGEST_WALK
 
     @property
     def saving(self) -> tuple[Choice, ...]:
@@ -94,8 +97,11 @@ _WORDS = {
 }
 
 
-def lesson(replay: Replay, snake_id: str, analyst: Analyst) -> Lesson | None:
-    """How this snake lost; None where it did not die."""
+def lesson(
+    replay: Replay, snake_id: str, analyst: Analyst, seconds: float = math.inf
+) -> Lesson | None:
+    """How this snake lost; None where it did not die. The walk ends after ``seconds`` of CPU."""
+    until = time.process_time() + seconds
     snake = replay.last.snake(snake_id)
     if snake.alive:
         return None
@@ -111,6 +117,8 @@ def lesson(replay: Replay, snake_id: str, analyst: Analyst) -> Lesson | None:
         )  # fmt: skip
         if found.saving and not _lost(choices[0]):
             return found
+        if time.process_time() > until:
+            return Lesson(snake_id, died, cause, walked=died - board.turn)
     return Lesson(snake_id, died, cause)
 
 

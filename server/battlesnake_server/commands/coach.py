@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import re
 import sys
 import textwrap
@@ -14,19 +15,25 @@ from typing import Any
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.json_fields import plain
-from battlesnake_gym.common.command_line import Parser, add_json, refuse, write_json
+from battlesnake_gym.common.command_line import Parser, add_json, positive, refuse, write_json
 from battlesnake_gym.records.recordings import find_files
 from battlesnake_gym.records.replay import Replay, ReplayError
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.handwritten.pipeline import explain
 from battlesnake_heuristics.judge import scenarios
 from battlesnake_heuristics.judge.analysis import Analyst
-from battlesnake_heuristics.judge.coaching import LONGEST_WALK, Lesson, lesson
+from battlesnake_heuristics.judge.coaching import Lesson, lesson
 from battlesnake_heuristics.search import search
 from battlesnake_server import addresses
 from battlesnake_server.commands.analyse import milliseconds
 from battlesnake_server.commands.scenarios_command import asker, report
 from battlesnake_server.replays import fetched_games
+
+WALKING = 40.0
+"""CPU-seconds of looking for the saving move of one game, or of all of ``--last``."""
+
+MOST_LATE = 10
+"""Late moves that are listed."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -38,6 +45,12 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if not search.COMPILED:
             raise ValueError(search.NOT_COMPILED)
+        if (options.game is None) == (options.last is None):
+            raise ValueError("give a GAME, or --snake NAME --last N for the games of a ladder")
+        if options.last is not None:
+            if not options.snake or options.json or options.ruleset or options.map:
+                raise ValueError("--last needs --snake, and takes no --json, --ruleset or --map")
+            return _last(options)
         lessons = list(_lessons(options))
         if not lessons:
             if options.json:
@@ -58,6 +71,55 @@ def main(argv: list[str] | None = None) -> int:
         return refuse("battlesnake-gym coach", error)
 
 
+def _last(options: argparse.Namespace) -> int:
+    """The last games of a snake of the ladder: how it lost, its time, what the champion plays."""
+    reach = addresses.from_options(options)
+    name, ids = fetched_games.last_games(options.snake, options.last, reach)
+    games: list[tuple[Path, Replay, str]] = []
+    for game_id in ids:
+        try:
+            path = fetched_games.found(game_id, reach)
+            replay = Replay.load(path)
+            games.append((path, replay, replay.snake_id(name)))
+        except ReplayError as error:
+            sys.stderr.write(f"skipped: {error}\n")
+    lost = [game for game in games if not game[1].last.snake(game[2]).alive]
+    sys.stdout.write(f"{plain(name, 40)}: {len(games)} games, out in {len(lost)}\n{pace(games)}\n")
+    analyst = Analyst(seconds=options.milliseconds / 1000)
+    walks = [
+        (path, replay, lesson(replay, snake_id, analyst, WALKING / max(1, len(lost))))
+        for path, replay, snake_id in lost
+        if not replay.game.solo
+    ]
+    lessons = [(path, replay, found) for path, replay, found in walks if found is not None]
+    if not lessons:
+        return 0
+    for path, _, found in lessons:
+        where = f", lost by {found.played} on turn {found.turn}" if found.board else ""
+        sys.stdout.write(f"{path.name}: {found.kind} on turn {found.died}{where}\n")
+    sys.stdout.write("\n" + kinds([found for _, _, found in lessons]))
+    options.game, options.strategy = Path(name), options.strategy or "champion"
+    return _practise(lessons, options)
+
+
+def pace(games: list[tuple[Path, Replay, str]]) -> str:
+    """How long the snakes of these games took for a move, beside the time that there was."""
+    times, late = [], []
+    for path, replay, snake_id in games:
+        for number, turn in enumerate(replay.turns, replay.first.turn):
+            if turn.problems.get(snake_id) == "timeout":
+                late.append(f"{path.name.partition('.')[0]} turn {number}")
+            elif turn.latency.get(snake_id, 0) > 0:  # 0: no move was made
+                times.append(turn.latency[snake_id])
+    allowed = ", ".join(sorted({f"{replay.game.timeout} ms" for _, replay, _ in games}))
+    lines = [f"late moves: {len(late)}" + "".join(f"\n  {where}" for where in late[:MOST_LATE])]
+    if times:
+        half, most = (sorted(times)[int(len(times) * share)] for share in (0.5, 0.95))
+        lines.insert(0, f"time a move: half within {half:g} ms, 95 % within {most:g} ms, longest "
+                     f"{max(times):g} ms; allowed: {allowed}")  # fmt: skip
+    return "\n".join(lines)
+
+
 def _lessons(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, Lesson]]:
     """What there is to learn from each game that the snake lost."""
     analyst = Analyst(seconds=options.milliseconds / 1000)
@@ -72,15 +134,25 @@ def _lessons(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, Lesson
     for path in paths:
         try:
             replay = Replay.load(path)
-            snake_id = replay.snake_id(options.snake)
+            snake_id = replay.snake_id(options.snake or _loser(options, replay))
         except ReplayError as error:
             if alone:
                 raise
             sys.stderr.write(f"skipped: {error}\n")
             continue
-        found = None if replay.game.solo else lesson(replay, snake_id, analyst)
+        seconds = WALKING if alone else math.inf
+        found = None if replay.game.solo else lesson(replay, snake_id, analyst, seconds)
         if found is not None:
             yield path, replay, found
+
+
+def _loser(options: argparse.Namespace, replay: Replay) -> str:
+    """Whose game it is where no one is named: the last one to go out, which becomes ``--snake``."""
+    if Path(options.game).is_dir() or not replay.deaths():
+        raise ReplayError("--snake must name whose games these are")
+    last = replay.deaths()[-1][1]
+    options.snake = replay.last.snake(last).name or last
+    return last
 
 
 def to_json(path: Path, found: Lesson) -> dict[str, Any]:
@@ -102,7 +174,7 @@ def tell(path: Path, replay: Replay, found: Lesson, name: str) -> str:
     who = plain(replay.last.snake(found.snake_id).name or found.snake_id, 40)
     head = f"{path.name}: {who} {found.kind} on turn {found.died}\n"
     if found.board is None:
-        return head + f"  No move of the last {LONGEST_WALK} turns would have saved it.\n\n"
+        return head + f"  No move of the last {found.walked} turns would have saved it.\n\n"
     board = found.board.copy()
     board.you_id = found.snake_id
     saved = ", ".join(f"{choice.move} ({choice.chance:.0%})" for choice in found.saving)
@@ -195,9 +267,13 @@ def parser() -> Parser:
         "Example: battlesnake-gym coach replays --snake mine",
     )
     add = parser.add_argument
-    add("game", metavar="GAME", help="a lost game, or a folder of games; also an id or address "
-        "(see `battlesnake-gym analyse --help`)")  # fmt: skip
-    add("--snake", required=True, metavar="NAME", help="whose game it was, by name or id")
+    add("game", metavar="GAME", nargs="?", help="a lost game, or a folder of games; also an id "
+        "or address (see `battlesnake-gym analyse --help`)")  # fmt: skip
+    add("--snake", metavar="NAME", help="whose game it was, by name or id (default, for one game: "
+        "the last snake to go out)")  # fmt: skip
+    add("--last", type=positive, metavar="N", help="instead of a GAME: the last N games of this "
+        "snake of arena.battlesnake.com; its list of games needs the environment variable "
+        "BATTLESNAKE_TOKEN, an API token of your account")  # fmt: skip
     add(
         "--milliseconds",
         type=milliseconds,

@@ -14,7 +14,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,47 @@ def fetch(
     raise ReplayError("; ".join(failed)) from next(iter(failed.values()))
 
 
+def last_games(snake: str, last: int, reach: Reach) -> tuple[str, list[str]]:
+    """The name of a snake of arena.battlesnake.com and the ids of its ``last`` games, newest first.
+
+    ``snake`` is its id, or its name on a ladder. Raises `ReplayError` for a snake that is not
+    there, a name that several have, and where the list needs a token (`TOKEN`).
+    """
+
+    async def ask() -> tuple[str, list[str]]:
+        async with open_client(reach) as client, asyncio.timeout(LONGEST):
+            arena = Fetching(game_addresses.ARENA, snake, reach, None, wait=False)
+            named = {snake: ""} if game_addresses.is_id(snake) else await _named(arena, client)
+            if len(named) != 1:
+                ids = ", ".join(named) or "none"
+                raise ReplayError(f"{snake!r} is on ladders {len(named)} times; give an id ({ids})")
+            (snake_id,) = named
+            games = await arena.get_list(client, f"/games?snake_id={snake_id}&limit={last}")
+            over = [game for game in games if game.get("status") == "finished"]
+            listed = (one for game in over for one in json_fields.items(game, "snakes", ""))
+            names = [one.get("name") for one in listed if one.get("id") == snake_id]
+            return str(named[snake_id] or next(iter(names), snake)), [str(g["id"]) for g in over]
+
+    try:
+        return asyncio.run(ask())
+    except (BoardError, KeyError, AttributeError) as error:
+        raise ReplayError(f"the games of {snake!r} cannot be read: {error}") from error
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise ReplayError(f"the games of {snake!r} cannot be fetched: {error}") from error
+
+
+async def _named(arena: Fetching, client: aiohttp.ClientSession) -> dict[str, str]:
+    """The snakes of this name on all ladders: names by id."""
+    found = {}
+    for ladder in await arena.get_list(client, "/leaderboards"):
+        ranks = await arena.get(client, f"/leaderboards/{ladder['id']}/rankings", lower=False)
+        for row in (*json_fields.items(ranks, "ranked", ""),
+                    *json_fields.items(ranks, "placement", "")):  # fmt: skip
+            if row.get("snake_name") == arena.name:
+                found[str(row["battlesnake_id"])] = arena.name
+    return found
+
+
 def _chosen(ruleset: str, board_map: str) -> dict[str, Any] | None:
     """The rules that the caller names, as a ``game`` object; None for none."""
     if not ruleset and board_map:
@@ -153,7 +194,7 @@ class Fetching:
                 await self._until_over(client)
             async with asyncio.timeout(LONGEST):
                 status, frames, said = engine_form.read_description(
-                    await self._get(client), self.name
+                    await self.get(client), self.name
                 )
                 if status in ("running", "pending"):
                     raise ReplayError(
@@ -162,7 +203,7 @@ class Fetching:
                 page = PAGE
                 while page == PAGE:
                     asked = f"/frames?offset={len(frames.positions)}&limit={PAGE}"
-                    shown = json_fields.items(await self._get(client, asked), "frames", "")
+                    shown = json_fields.items(await self.get(client, asked), "frames", "")
                     for frame in shown:
                         frames.add(frame)
                     page = len(shown)
@@ -189,20 +230,36 @@ class Fetching:
     async def _maybe(self, client: aiohttp.ClientSession, asked: str) -> Mapping[str, Any]:
         """What the engine answers; nothing where it does not."""
         try:
-            return await self._get(client, asked, lower=False)
+            return await self.get(client, asked, lower=False)
         except (ReplayError, aiohttp.ClientError, TimeoutError):
             return {}
 
-    async def _get(
+    async def get(
         self, client: aiohttp.ClientSession, asked: str = "", *, lower: bool = True
     ) -> Mapping[str, Any]:
         """The JSON object that the engine answers, its keys in lower case unless they matter."""
+        answer = await self._ask(client, asked, _lowered if lower else None)
+        return json_fields.mapping(answer, f"the answer of {self.address}{asked}")
+
+    async def get_list(self, client: aiohttp.ClientSession, asked: str) -> list[dict[str, Any]]:
+        """The JSON objects in the list that the engine answers."""
+        answer = {"answer": await self._ask(client, asked, None)}
+        return [dict(json_fields.mapping(one, "answer[]")) for one in
+                json_fields.items(answer, "answer", "")]  # fmt: skip
+
+    async def _ask(
+        self, client: aiohttp.ClientSession, asked: str, hook: Callable[..., Any] | None
+    ) -> Any:
         address = self.address + asked
         content = bytearray()
         async with (
             asyncio.timeout(SECONDS),
             client.get(address, headers=_token(address), allow_redirects=False) as response,
         ):
+            if response.status == 401:
+                raise NoGameError(
+                    f"{address} answers 401; set {TOKEN} to an API token of your account there"
+                )
             if response.status != 200:
                 raise NoGameError(f"{address} answers {response.status}; is the id right?")
             async for piece in response.content.iter_chunked(1 << 16):
@@ -213,11 +270,9 @@ class Fetching:
         if sum(content.count(mark) for mark in (b",", b"[", b"{")) > limits.MOST_VALUES:
             raise ReplayError(f"{address} answers with more than {limits.MOST_VALUES} values")
         try:
-            return json_fields.mapping(
-                json.loads(content, object_pairs_hook=_lowered if lower else None), "answer"
-            )
+            return json.loads(content, object_pairs_hook=hook)
         except (ValueError, RecursionError) as error:
-            raise NoGameError(f"{address} does not answer with a JSON object") from error
+            raise NoGameError(f"{address} does not answer with JSON") from error
 
     async def _until_over(self, client: aiohttp.ClientSession) -> None:
         """Wait while the game is being played, as its events say, or asked again in silence."""
@@ -236,7 +291,7 @@ class Fetching:
                 await asyncio.sleep(PAUSE)
 
     async def _status(self, client: aiohttp.ClientSession) -> str:
-        return engine_form.read_description(await self._get(client), self.name)[0]
+        return engine_form.read_description(await self.get(client), self.name)[0]
 
 
 def _goes_on(message: aiohttp.WSMessage) -> bool:

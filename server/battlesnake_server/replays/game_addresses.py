@@ -30,7 +30,7 @@ def engines(source: str) -> tuple[list[str], str]:
 
     ``GET ENGINE/games/ID`` describes the game there. Raises `ReplayError` for what is neither.
     """
-    if _ID.fullmatch(source):
+    if is_id(source):
         return [ARENA, OLD], source
     bare = re.match(r"(www\.)?\w+\.battlesnake\.com/", source)
     try:
@@ -49,6 +49,11 @@ def engines(source: str) -> tuple[list[str], str]:
         f"there is no file {shown(source)}, and it is not a game of an engine; give a recorded "
         "game, an id, or an address like https://arena.battlesnake.com/games/ID"
     )
+
+
+def is_id(source: str) -> bool:
+    """Whether it is an id of arena.battlesnake.com."""
+    return bool(_ID.fullmatch(source))
 
 
 def is_address(source: str) -> bool:
