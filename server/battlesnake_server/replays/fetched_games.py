@@ -272,7 +272,7 @@ class Fetching:
         try:
             return json.loads(content, object_pairs_hook=hook)
         except (ValueError, RecursionError) as error:
-            raise NoGameError(f"{address} does not answer with JSON") from error
+            raise NoGameError(f"{address} does not answer with a JSON object or list") from error
 
     async def _until_over(self, client: aiohttp.ClientSession) -> None:
         """Wait while the game is being played, as its events say, or asked again in silence."""
