@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 DEMO ?= demo
 MINUTES ?= 3
 
-.PHONY: help demo site notebooks test test-all test-python system-packages lint build sanitize clean
+.PHONY: help demo site notebooks test test-all test-python system-packages lint build wheels sanitize clean
 
 help:
 	@echo "make demo      set up, train three minutes, export, serve, play; then look at the games"
@@ -16,6 +16,7 @@ help:
 	@echo "make notebooks  run all notebooks again, and keep what they show"
 	@echo "make lint      ruff, mypy and the count of words alone"
 	@echo "make build     compile the engine and the search again after a change in a csrc folder"
+	@echo "make wheels    the source distribution and a wheel for each kind of machine, into dist"
 	@echo "make sanitize  a million random turns and 5,000 searches under AddressSanitizer and UBSan"
 
 # A stamp for each set of packages: a second call installs nothing.
@@ -82,6 +83,13 @@ test-python:
 	$(OTHER)/bin/pytest -n auto --dist loadfile -m "not slow" \
 		tests/battlesnake_gym tests/heuristics tests/server tests/mabs \
 		battlesnake_gym heuristics server rllib_src/battlesnake_rl/mabs
+
+# Without the packages that training needs.
+wheels: | $(BIN)/python
+	$(INSTALL) build ziglang abi3audit
+	rm -rf dist
+	$(BIN)/python tools/build_wheels.py dist
+	$(BIN)/abi3audit --strict dist/*.whl
 
 sanitize:
 	tools/sanitize.sh

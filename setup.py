@@ -37,13 +37,13 @@ build_check = runpy.run_path(str(HERE / "battlesnake_gym/engine/build_check.py")
 def extension(name: str) -> Extension:
     """Compile all of the folder ``csrc`` in the package of ``name``."""
     folder = HERE / package_folders[name.rpartition(".")[0]] / "csrc"
-    shared: Path = build_check["SHARED"]
-    headers = {shared, *folder.glob("*.h")}
+    shared: list[Path] = build_check["SHARED"]
+    headers = {*shared, *folder.glob("*.h")}
     return Extension(
         name,
         sources=sorted(str(path.relative_to(HERE)) for path in folder.glob("*.c")),
         depends=sorted(str(path.relative_to(HERE)) for path in headers),
-        include_dirs=[str(shared.parent.relative_to(HERE))],
+        include_dirs=[str(shared[0].parent.relative_to(HERE))],
         # -O3: with Python's own -O2 the observation loops are three times slower.
         # No contraction: sums of doubles come out as in Python where a processor could fuse them.
         extra_compile_args=["-std=gnu11", "-O3", "-ffp-contract=off"],

@@ -18,7 +18,7 @@ REMEDY = "`make build` in a clone of the project, or install the package again w
 SUFFIXES = (".so", ".pyd", ".dylib")
 """How compiled modules end, on any platform."""
 
-SHARED = Path(__file__).parent / "csrc" / "bits.h"
+SHARED = [Path(__file__).parent / "csrc" / name for name in ("bits.h", "processor.h")]
 """What all C files may include, those of other packages too."""
 
 _reasons: dict[str, str] = {}
@@ -30,7 +30,7 @@ def hash_of_sources(csrc: Path) -> str:
     if not files:
         return ""
     found = hashlib.sha256()
-    for path in ({SHARED.name: SHARED} | files).values():
+    for path in ({path.name: path for path in SHARED} | files).values():
         found.update(f"{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
     return found.hexdigest()
 

@@ -442,9 +442,13 @@ __attribute__((target("avx2"))) static void observe_avx2(
     observe(observation, layout, before, record, out);
 }
 
-__attribute__((target("avx512f,avx512bw,avx512vl,prefer-vector-width=512"))) static void
-observe_avx512(const Observation *observation, const Layout *layout, const Record *before,
-               const Record *record, uint8_t *out) {
+#ifdef __clang__
+#define WIDE __attribute__((target("avx512f,avx512bw,avx512vl"), min_vector_width(512)))
+#else
+#define WIDE __attribute__((target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")))
+#endif
+WIDE static void observe_avx512(const Observation *observation, const Layout *layout,
+                                const Record *before, const Record *record, uint8_t *out) {
     bool planes = observation->values == VALUES_PLANES && observation->frames == 1;
     if (!planes || !is_whole(observation, record)) {
         observe(observation, layout, before, record, out);
@@ -462,9 +466,8 @@ bool observe_by(const char *vectors) {
     bool best = !strcmp(vectors, "best");
     Observe *found = best || !strcmp(vectors, "plain") ? observe_plain : NULL;
 #ifdef X86_VECTORS
-    bool avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-    if (__builtin_cpu_supports("avx2") && (best || !strcmp(vectors, "avx2"))) found = observe_avx2;
-    if (avx512 && (best || !strcmp(vectors, "avx512"))) found = observe_avx512;
+    if (processor_has(HAS_AVX2) && (best || !strcmp(vectors, "avx2"))) found = observe_avx2;
+    if (processor_has(HAS_AVX512) && (best || !strcmp(vectors, "avx512"))) found = observe_avx512;
 #endif
     if (found) chosen = found;
     return found;

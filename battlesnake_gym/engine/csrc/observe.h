@@ -3,6 +3,7 @@
 #define BATTLESNAKE_OBSERVE_H
 
 #include "engine.h"
+#include "processor.h"
 
 /* Which planes there are; the numbers of observations._VALUES. */
 enum { VALUES_PLANES, VALUES_51S, VALUES_NUM, VALUES_REACH, NUM_VALUES };
@@ -93,8 +94,7 @@ void observe_game(const Observation *observation, const Layout *layout, const Re
  * before hardly touched, as far as this can be foreseen: a processor does not. */
 void fetch_planes(const Observation *observation, const Record *record, uint8_t *out);
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define X86_VECTORS 1
+#ifdef X86_VECTORS
 /* The `planes` of every living snake on one board of at least 64 cells; those of seat s begin at
  * out + s * stride. `before` as above. For AVX-512 F, BW and VL. */
 void paint_planes_avx512(const Layout *layout, const Record *before, const Record *record,

@@ -1,4 +1,5 @@
 #include "rand.h"
+#include "processor.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -55,7 +56,7 @@ static inline void sum_words(uint64_t seed, size_t j, size_t count, uint64_t *re
 
 /* The shuffle for a food needs about a hundred of them: twice as fast with registers twice as wide,
  * where the processor has them. */
-#if defined(__x86_64__) && defined(__GNUC__)
+#ifdef X86_VECTORS
 __attribute__((target("avx2"))) static void sum_words_avx2(uint64_t seed, size_t j, size_t count,
                                                            uint64_t *restrict outputs) {
     sum_words(seed, j, count, outputs);
@@ -64,8 +65,8 @@ __attribute__((target("avx2"))) static void sum_words_avx2(uint64_t seed, size_t
 
 static void early_outputs(uint32_t seed, uint32_t first, uint32_t last, uint64_t *ring) {
     size_t j = first - 1, count = last - first + 1;
-#if defined(__x86_64__) && defined(__GNUC__)
-    if (count >= 8 && __builtin_cpu_supports("avx2")) {
+#ifdef X86_VECTORS
+    if (count >= 8 && processor_has(HAS_AVX2)) {
         sum_words_avx2(seed, j, count, ring + first);
         return;
     }

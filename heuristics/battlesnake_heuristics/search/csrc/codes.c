@@ -2,17 +2,15 @@
 #include <string.h>
 
 #include "codes.h"
+#include "processor.h"
 
 int search_cpu_clock;
 double search_pace;
 
 static const Code *const PLAIN[] = {&small_plain, &medium_plain, &large_plain};
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#ifdef X86_VECTORS
 static const Code *const AVX2[] = {&small_avx2, &medium_avx2, &large_avx2};
-static int has_avx2(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-           __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
-}
+static int has_avx2(void) { return processor_has(HAS_AVX2); }
 #else
 #define AVX2 PLAIN
 static int has_avx2(void) { return 0; }

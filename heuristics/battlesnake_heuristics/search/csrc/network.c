@@ -1,4 +1,5 @@
 #include "network.h"
+#include "processor.h"
 
 #include <stddef.h>
 
@@ -28,7 +29,7 @@ static int32_t value_plain(const Layers *layers, const int16_t *inputs, int pair
     return out;
 }
 
-#if defined(__x86_64__)
+#ifdef X86_VECTORS
 #include <immintrin.h>
 #include <string.h>
 
@@ -133,11 +134,9 @@ VNNI static int32_t value_vnni(const Layers *layers, const int16_t *inputs, int 
 #endif
 
 NetworkCode network_code(int code) {
-#if defined(__x86_64__)
-    if (code == CODE_AVX2 && __builtin_cpu_supports("avx2")) return value_avx2;
-    if (code == CODE_VNNI && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
-        return value_vnni;
+#ifdef X86_VECTORS
+    if (code == CODE_AVX2 && processor_has(HAS_AVX2)) return value_avx2;
+    if (code == CODE_VNNI && processor_has(HAS_VNNI)) return value_vnni;
 #endif
     return code == CODE_PLAIN ? value_plain : NULL;
 }

@@ -1,0 +1,125 @@
+"""Builds the source distribution and a wheel for each kind of machine: ``make wheels``.
+
+The C code is compiled by Zig's C compiler, which brings the libraries of all these systems along; a
+wheel serves Python 3.11 and all later ones. No Python of another system is needed: what modules ask
+of it is in its stable ABI, whose names are those of this Python's headers and of `abi3info`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+import setuptools  # noqa: F401  (it brings distutils along)
+from abi3info import DATAS, FUNCTIONS
+
+from distutils.core import run_setup  # isort: skip
+
+ROOT = Path(__file__).parents[1]
+ZIG = (sys.executable, "-m", "ziglang")
+
+TARGETS = {
+    "manylinux_2_17_x86_64": "x86_64-linux-gnu.2.17",
+    "manylinux_2_17_aarch64": "aarch64-linux-gnu.2.17",
+    "musllinux_1_2_x86_64": "x86_64-linux-musl",
+    "musllinux_1_2_aarch64": "aarch64-linux-musl",
+    "macosx_11_0_arm64": "aarch64-macos.11.0",
+    "macosx_11_0_x86_64": "x86_64-macos.11.0",
+    "win_amd64": "x86_64-windows-gnu",
+}
+"""The platform of each wheel, and Zig's name for it with the oldest version that it runs on."""
+
+WINDOWS_CONFIG = """\
+#define MS_WIN64
+#define MS_WINDOWS
+#define NT_THREADS
+#define HAVE_DECLSPEC_DLL
+#define Py_ENABLE_SHARED
+#define SIZEOF_INT 4
+#define SIZEOF_LONG 4
+#define SIZEOF_LONG_LONG 8
+#define SIZEOF_VOID_P 8
+#define SIZEOF_SIZE_T 8
+#define SIZEOF_TIME_T 8
+#define SIZEOF_WCHAR_T 2
+#define SIZEOF_PID_T 4
+"""
+"""What Python's headers must know of Windows; other lines of ``pyconfig.h`` are about its build."""
+
+
+def main() -> None:
+    """Build all that is asked for into a folder."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("dist"))
+    parser.add_argument("--only", nargs="+", choices=TARGETS, default=list(TARGETS))
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        plain = build_plain(arguments.folder, Path(scratch))
+        headers = windows_headers(Path(scratch))
+        for platform in arguments.only:
+            compile_into(plain, platform, headers)
+            pack(plain, platform, arguments.folder)
+
+
+def build_plain(folder: Path, scratch: Path) -> Path:
+    """The source distribution, and the wheel that it makes without a compiler, unpacked."""
+    build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", scratch / "plain", ROOT)
+    subprocess.run(build, check=True, env=os.environ | {"CC": "false"}, stdout=subprocess.DEVNULL)
+    (sdist,), (wheel,) = (scratch / "plain").glob("*.gz"), (scratch / "plain").glob("*.whl")
+    shutil.copy(sdist, folder)
+    subprocess.run((sys.executable, "-m", "wheel", "unpack", "-d", scratch, wheel), check=True)
+    (unpacked,) = scratch.glob("battlesnake_gym-*")
+    return unpacked
+
+
+def windows_headers(scratch: Path) -> Path:
+    """Python's headers as Windows needs them, and what links with any ``python3.dll``."""
+    headers = scratch / "include"
+    shutil.copytree(sysconfig.get_path("include"), headers)
+    (headers / "pyconfig.h").write_text(WINDOWS_CONFIG)
+    names = [one.name for one in FUNCTIONS] + [f"{one.name} DATA" for one in DATAS]
+    (headers / "python3.def").write_text("LIBRARY python3.dll\nEXPORTS\n" + "\n".join(names))
+    words = ("dlltool", "-m", "i386:x86-64", "-d", headers / "python3.def")
+    subprocess.run((*ZIG, *words, "-l", headers / "python3.lib"), check=True)
+    return headers
+
+
+def compile_into(unpacked: Path, platform: str, windows: Path) -> None:
+    """Put the compiled parts for a platform into the wheel's folder, in place of those before."""
+    on_windows = platform.startswith("win")
+    for old in (*unpacked.rglob("*.abi3.so"), *unpacked.rglob("*.pyd")):
+        old.unlink()
+    for part in run_setup(str(ROOT / "setup.py"), stop_after="init").ext_modules:
+        target = unpacked / part.name.replace(".", "/")
+        target = target.with_suffix(".pyd" if on_windows else ".abi3.so")
+        include = windows if on_windows else sysconfig.get_path("include")
+        command = [*ZIG, "cc", "-target", TARGETS[platform], "-shared", "-s", "-o", target]
+        command += [f"-I{folder}" for folder in (include, *part.include_dirs)]
+        command += [f"-D{name}={value}" for name, value in part.define_macros]
+        command += [*part.extra_compile_args, *part.sources]
+        if on_windows:
+            command.append(windows / "python3.lib")
+        if platform.startswith("macosx"):
+            command += ["-undefined", "dynamic_lookup"]
+        subprocess.run(command, check=True, cwd=ROOT)
+        for rest in (*target.parent.glob("*.lib"), *target.parent.glob("*.pdb")):
+            rest.unlink()
+
+
+def pack(unpacked: Path, platform: str, folder: Path) -> None:
+    """Make the wheel of what lies in its folder."""
+    (facts,) = unpacked.glob("*.dist-info/WHEEL")
+    kept = [line for line in facts.read_text().splitlines() if line and line[:4] != "Tag:"]
+    facts.write_text("\n".join([*kept, f"Tag: cp311-abi3-{platform}", ""]))
+    subprocess.run((sys.executable, "-m", "wheel", "pack", "-d", folder, unpacked), check=True)
+
+
+if __name__ == "__main__":
+    main()
