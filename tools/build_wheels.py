@@ -8,6 +8,7 @@ of it is in its stable ABI, whose names are those of this Python's headers and o
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import shutil
 import subprocess
@@ -16,10 +17,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-import setuptools  # noqa: F401  (it brings distutils along)
 from abi3info import DATAS, FUNCTIONS
-
-from distutils.core import run_setup  # isort: skip
 
 ROOT = Path(__file__).parents[1]
 ZIG = (sys.executable, "-m", "ziglang")
@@ -96,7 +94,9 @@ def compile_into(unpacked: Path, platform: str, windows: Path) -> None:
     on_windows = platform.startswith("win")
     for old in (*unpacked.rglob("*.abi3.so"), *unpacked.rglob("*.pyd")):
         old.unlink()
-    for part in run_setup(str(ROOT / "setup.py"), stop_after="init").ext_modules:
+    importlib.import_module("setuptools")  # which brings distutils along
+    distutils = importlib.import_module("distutils.core")
+    for part in distutils.run_setup(str(ROOT / "setup.py"), stop_after="init").ext_modules:
         target = unpacked / part.name.replace(".", "/")
         target = target.with_suffix(".pyd" if on_windows else ".abi3.so")
         include = windows if on_windows else sysconfig.get_path("include")

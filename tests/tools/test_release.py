@@ -94,7 +94,7 @@ def test_auditors_have_no_objection(dist: Path) -> None:
     done = run(Path(sys.executable).with_name("abi3audit"), "--strict", *wheels)
     assert done.returncode == 0, done.stdout + done.stderr
     for wheel in wheels:
-        if "linux" in wheel.name:
+        if "manylinux" in wheel.name:  # of musl's it can say nothing on a glibc system
             done = run(Path(sys.executable).with_name("auditwheel"), "show", wheel)
             tag = wheel.stem.rpartition("-")[2]
             assert f'tag: "{tag}"' in " ".join(done.stdout.split()), done.stdout + done.stderr
