@@ -96,8 +96,7 @@ def test_an_unknown_reward_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_ppo_learns_the_game_that_winner_learns() -> None:
     (_, winner), (_, ppo) = (configured("--experiment", name) for name in ("winner", "winner-ppo"))
-    assert (winner.gamma, winner.env_config["opponents"]) == (ppo.gamma, {"past": 0.34})
-    assert winner.env_config | {"opponents": {"past": 0.2}} == ppo.env_config
+    assert winner.env_config | {"opponents": {}} == ppo.env_config
 
 
 def settings(config: Any) -> dict[str, str]:
@@ -110,10 +109,10 @@ def test_with_nothing_named_it_trains_by_the_default_experiment() -> None:
 
     (name, plain), (_, named) = configured(), configured("--experiment", DEFAULT_EXPERIMENT)
     assert settings(plain) == settings(named)
-    assert name == "PPO-11x11-2"
+    assert name == "DISTIL-11x11-2"
     assert f"the experiment {DEFAULT_EXPERIMENT}" in str(BattlesnakeLauncher.__doc__)
     name, four = configured("--num-agents", "4", "--map-size", "7", "--ruleset", "wrapped")
-    assert name == "PPO-7x7-4"
+    assert name == "DISTIL-7x7-4"
     changed = {"num_snakes": 4, "width": 7, "height": 7, "ruleset": "wrapped"}
     assert four.env_config == named.env_config | changed
 
@@ -121,19 +120,22 @@ def test_with_nothing_named_it_trains_by_the_default_experiment() -> None:
 @pytest.mark.parametrize(
     ("given", "before", "algorithm", "line"),
     [
-        ({}, {}, "PPO", "the experiment winner-ppo: neither"),
-        ({"rl.training.config.lr": 1e-4, "num_agents": 4}, {}, "PPO", "winner-ppo"),
+        ({}, {}, "DISTIL", "the experiment winner-distil: no algorithm is named$"),
+        ({"rl.training.config.lr": 1e-4, "num_agents": 4}, {}, "DISTIL", "winner-distil"),
+        ({"rl.training.config.gamma": 0.9}, {}, "PPO", "and DISTIL has no rl.*gamma$"),
+        ({"rewards": "survival"}, {}, "PPO", "winner-ppo: .* DISTIL has no rewards$"),
         ({"algorithm": "APEX"}, {}, None, "^$"),
         ({"rl.training.config.n_step": 5}, {}, "DQN", r"only DQN and APEX have .*config\.n_step$"),
         ({"rl.training.config.replay_buffer_config.capacity": 9}, {}, "DQN", "have .*capacity$"),
         ({"rl.training.config.demonstrations.moves": 9}, {}, "DQN", "demonstrations"),
-        ({"rl.training.config.symmetries": False}, {}, "PPO", "winner-ppo"),
+        ({"rl.training.config.symmetries": False}, {}, "DISTIL", "winner-distil"),
         ({}, {"num_agents": 4}, "DQN", "the run that is resumed is one of DQN"),
         ({}, {"algorithm": "DQN"}, "DQN", "the run that is resumed is one of DQN"),
-        ({}, {"algorithm": "PPO"}, "PPO", "winner-ppo"),
+        ({}, {"algorithm": "PPO"}, "PPO", "winner-ppo: .* is one of PPO$"),
+        ({}, {"algorithm": "DISTIL"}, "DISTIL", "winner-distil"),
     ],
 )
-def test_what_only_dqn_has_trains_dqn(
+def test_what_is_given_decides_what_is_trained(
     given: dict[str, Any], before: dict[str, Any], algorithm: str | None, line: str
 ) -> None:
     from battlesnake_rl.mabs.train import BattlesnakeLauncher

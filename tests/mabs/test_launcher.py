@@ -112,8 +112,8 @@ def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
     ("words", "line"),
     [
         (["--name", "DQN-5x5-2"], "trains DQN: no algorithm is named, and the run that is resumed"),
-        (["--name", "DQN-5x5-2", "--no-resume"], "trains by the experiment winner-ppo"),
-        ([], "trains by the experiment winner-ppo"),
+        (["--name", "DQN-5x5-2", "--no-resume"], "trains by the experiment winner-distil"),
+        ([], "trains by the experiment winner-distil"),
     ],
 )
 def test_a_run_is_resumed_as_what_it_is_and_the_command_says_so(

@@ -49,7 +49,7 @@ def exported(ray_with_games: None, tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-@pytest.mark.parametrize("name", ["DQN", "PPO", "RLLIB_PPO"])
+@pytest.mark.parametrize("name", ["DQN", "PPO", "DISTIL", "RLLIB_PPO"])
 def test_everybody_begins_with_its_weights(
     exported: Callable[..., Path], tmp_path: Path, name: str
 ) -> None:
@@ -80,7 +80,7 @@ def test_everybody_begins_with_its_weights(
     ("words", "message"),
     [
         (["--algorithm", "DQN"], ""),
-        (["--algorithm", "PPO"], "has no policy.weight: DQN and APEX go on from each other's"),
+        (["--algorithm", "PPO"], "was trained on another board or with another model_config"),
         (["--map-size", "11"], "was trained on another board or with another model_config"),
         (["--frames", "2"], "give the observation that it was trained on"),
         (["--start-from", "nowhere"], "nowhere is neither a checkpoint nor a folder with one"),
@@ -105,7 +105,7 @@ def test_expert_iteration_begins_with_no_policy(capsys: pytest.CaptureFixture[st
     wanted = ["--algorithm", "EXIT", "--start-from", "policy.onnx", "--num-iters", "1", "--check"]
     assert main(wanted) == 2
     error = capsys.readouterr().err
-    assert "start_from needs PPO, DQN, APEX or RLLIB_PPO, got EXIT" in error
+    assert "start_from needs PPO, DISTIL, DQN, APEX or RLLIB_PPO, got EXIT" in error
 
 
 @pytest.fixture

@@ -392,6 +392,11 @@ def unheld(board: Board) -> str:
     return ""
 
 
+def is_compiled() -> bool:
+    """Whether the compiled part is there, without which there is no `Search`."""
+    return _search is not None
+
+
 def use_cpu_clock(on: bool) -> bool:
     """Whether the seconds of this search are CPU time of the process from now on; what was."""
     return _search is not None and _search.use_cpu_clock(on)

@@ -16,6 +16,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from battlesnake_gym.common import own_files
 from battlesnake_gym.common.nearest import unknown
+from battlesnake_rl.mabs.distil.distil import DISTILConfig
 from battlesnake_rl.mabs.dqn.apex import APEXConfig
 from battlesnake_rl.mabs.dqn.batched import BatchedConfig
 from battlesnake_rl.mabs.dqn.dqn import DQNConfig
@@ -86,6 +87,7 @@ ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
     "DQN": DQNConfig,
     "APEX": APEXConfig,
     "PPO": PPOConfig,
+    "DISTIL": DISTILConfig,
     "RLLIB_PPO": _rllib_ppo,
     "EXIT": _exit,
 }
@@ -104,7 +106,7 @@ def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) 
     begun = _begin(name)
     for key in ("curriculum", "opponents"):
         if env_config.get(key) and not isinstance(begun, BatchedConfig):
-            raise ValueError(f"{key} needs PPO, DQN or APEX, got {name}; leave it out")
+            raise ValueError(f"{key} needs PPO, DISTIL, DQN or APEX, got {name}; leave it out")
     config = begun.environment(ENV_NAME, env_config=whole(env_config)).learners(
         num_gpus_per_learner=int(torch.cuda.is_available())
     )
@@ -150,15 +152,15 @@ def _begin(name: str) -> AlgorithmConfig:
 
 
 def take_network(config: AlgorithmConfig, reference: str) -> None:
-    """Let PPO, DQN or APEX train the class of ``FILE.py:CLASS``.
+    """Let PPO, DISTIL, DQN or APEX train the class of ``FILE.py:CLASS``.
 
     Raises:
         ValueError: another algorithm, or no such class.
     """
     if not isinstance(config, BatchedConfig):
         raise ValueError(
-            f"network needs PPO, DQN or APEX, got {config.algo_class.__name__}, whose network has "
-            "a value head; for that give rl_module_spec in Python"
+            f"network needs PPO, DISTIL, DQN or APEX, got {config.algo_class.__name__}, whose "
+            "network has a value head; for that give rl_module_spec in Python"
         )
     own_files.named(reference, "network")
     file, _, name = reference.rpartition(":")

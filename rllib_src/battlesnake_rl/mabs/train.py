@@ -14,6 +14,7 @@ from ray.tune.registry import register_env
 from battlesnake_gym.common.command_line import Parser
 from battlesnake_gym.engine import build_check, engine
 from battlesnake_gym.rules import MOVES
+from battlesnake_heuristics.search.search import is_compiled
 from battlesnake_rl.launcher.launch.expected_speed import Speed
 from battlesnake_rl.launcher.launch.hyperparameters import (
     CONFIG_PREFIX,
@@ -26,6 +27,7 @@ from battlesnake_rl.launcher.runs import checkpoints
 from battlesnake_rl.launcher.runs.curves import PLAYED
 from battlesnake_rl.launcher.runs.training_run import CSV_COLUMNS
 from battlesnake_rl.mabs import algorithms, experiments, starter_pack
+from battlesnake_rl.mabs.distil.distil import DISTILConfig
 from battlesnake_rl.mabs.dqn.apex import APEX
 from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
 from battlesnake_rl.mabs.export import export_checkpoint
@@ -50,7 +52,7 @@ from battlesnake_rl.mabs.ppo.ppo import PPO, PPOConfig
 POLICY, OPPONENTS = "policy", "opponents"
 """Data channels of a job: what to go on from, the frozen policies and bundles to play with."""
 
-DEFAULT_EXPERIMENT = "winner-ppo"
+DEFAULT_EXPERIMENT, PPO_EXPERIMENT = "winner-distil", "winner-ppo"
 """What is trained where neither an experiment nor an algorithm is named."""
 
 
@@ -107,8 +109,9 @@ class BattlesnakeHyperparameters(Hyperparameters):
 class BattlesnakeLauncher(SageMakerRayLauncher):
     """Train a snake: all snakes of a game share one policy and learn from each other.
 
-    With neither --experiment nor --algorithm it trains by the experiment winner-ppo, PPO in duels,
-    whose values replace the defaults below; or by DQN, where a setting is given that only DQN has.
+    With neither --experiment nor --algorithm it trains by the experiment winner-distil, whose
+    values replace the defaults below: a policy learns, in duels, what the champion's search
+    prefers. Where a setting is given that only PPO or DQN has, it trains by winner-ppo or by DQN.
 
     The run goes to RUNS/NAME: progress.csv, tensorboard/, checkpoints/, and at the end
     model/policy.onnx with policy.json. Give --num-iters or --minutes. Examples:
@@ -196,12 +199,11 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             return experiments.read(name), ""
         if "algorithm" in given:
             return {}, ""
-        if reason := _reason_for_dqn(given, before):
-            return {"algorithm": "DQN"}, f"trains DQN: no algorithm is named, and {reason}"
-        return experiments.read(DEFAULT_EXPERIMENT), (
-            f"trains by the experiment {DEFAULT_EXPERIMENT}: neither an experiment nor an "
-            "algorithm is named"
-        )
+        name, reason = _default(given, before)
+        why = f"no algorithm is named{reason and f', and {reason}'}"
+        if name is None:
+            return {"algorithm": "DQN"}, f"trains DQN: {why}"
+        return experiments.read(name), f"trains by the experiment {name}: {why}"
 
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
         """DQN and PPO wait for their runners and gain nothing by them; the others use all CPUs."""
@@ -312,15 +314,23 @@ def _export_champion(checkpoint: Path, model_dir: Path, strength: str) -> Delive
     return Delivered(strength, str(champion), f"battlesnake-gym runs {model_dir.parent}")
 
 
-def _reason_for_dqn(given: Mapping[str, Any], before: Mapping[str, Any]) -> str:
-    """Why what is ``given`` trains DQN though it names no algorithm; or ""."""
-    dqns = rllib_settings.honoured(DQNConfig()) - rllib_settings.honoured(PPOConfig())
-    for name in given:
-        if name.removeprefix(CONFIG_PREFIX).partition(".")[0] in dqns:
-            return f"only DQN and APEX have {name}"
-    if before and before.get("algorithm", "DQN") == "DQN":
-        return "the run that is resumed is one of DQN"
-    return ""
+def _default(given: Mapping[str, Any], before: Mapping[str, Any]) -> tuple[str | None, str]:
+    """Which experiment fits what is ``given`` (None: DQN), and why it is not the first of them."""
+    resumed = before and before.get("algorithm", "DQN")
+    if resumed in ("DQN", "PPO"):
+        name = None if resumed == "DQN" else PPO_EXPERIMENT
+        return name, f"the run that is resumed is one of {resumed}"
+    distils, ppos, dqns = map(rllib_settings.honoured, (DISTILConfig(), PPOConfig(), DQNConfig()))
+    settings = {name: name.removeprefix(CONFIG_PREFIX).partition(".")[0] for name in given}
+    for name, setting in settings.items():
+        if setting in dqns - ppos - distils:
+            return None, f"only DQN and APEX have {name}"
+    for name, setting in settings.items():
+        if setting == "rewards" or setting in ppos - distils:
+            return PPO_EXPERIMENT, f"DISTIL has no {name}"
+    if not is_compiled():
+        return PPO_EXPERIMENT, "DISTIL needs the search in C, which is not compiled here"
+    return DEFAULT_EXPERIMENT, ""
 
 
 def _beginning(given: str | None) -> str | None:

@@ -20,7 +20,9 @@ from ray.rllib.utils.metrics import (
     ENV_RUNNER_SAMPLING_TIMER,
     EVALUATION_RESULTS,
     LEARNER_RESULTS,
+    LEARNER_UPDATE_TIMER,
     NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    SYNCH_WORKER_WEIGHTS_TIMER,
     TIMERS,
     WEIGHTS_SEQ_NO,
 )
@@ -37,6 +39,9 @@ from battlesnake_rl.mabs.policy.q_network import NETWORK, WithMean
 
 RECENT_GAMES = "recent_games"
 NEXT_PAST_SELF = "next_past_self"
+
+WAIT_SECONDS = 1.0
+"""Longest wait for runners before looking after failed ones again."""
 
 ASK_AGAIN_SECONDS = 5.0
 """Time between two questions to runners that were lost whether they are back."""
@@ -60,7 +65,8 @@ class BatchedConfig:
     """What runner, learner and module must be; what the loops ask of the module."""
     rllibs: ClassVar[type[AlgorithmConfig]]
     also_honoured: ClassVar[str] = ""
-    """RLlib's class that this one extends, and what it honours beside `rllib_settings`."""
+    passed_over: ClassVar[str] = ""
+    """RLlib's class that this one extends, and what it honours beside `rllib_settings`, or not."""
 
     def _begin(self: Any) -> None:
         """Our runner, network and defaults."""
@@ -164,6 +170,33 @@ class Batched(Measured):
             )
         self.metrics.aggregate(metrics, key=ENV_RUNNER_RESULTS)
         return list(fragments)
+
+    def _take(self: Any) -> list[Any]:
+        """What runners have finished meanwhile; they have been asked for more."""
+        group = self.env_runner_group
+        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
+            # With a tag, since new weights are asynchronous requests too.
+            group.foreach_env_runner_async("sample_fragment", tag="fragment")
+            done = group.fetch_ready_async_reqs(tags="fragment", timeout_seconds=WAIT_SECONDS)
+        fragments, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
+        if infos:
+            self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)
+        return list(fragments)
+
+    def _learn(self: Any, fragments: list[Any]) -> None:
+        """Let the learner learn from ``fragments``, if there are any, and play with what it has."""
+        if not fragments:
+            return
+        env_steps = self.num_env_steps_sampled
+        with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
+            learned = self.learner_group.foreach_learner(
+                lambda learner: learner.learn(fragments, env_steps)
+            )
+            for one in learned:
+                one.get()  # which raises what a learner of another process has
+        self._report_updates()
+        with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
+            self._sync_weights()
 
     def _report_updates(self: Any) -> None:
         """Take over what the learners have to say of the updates, at least one, since the last."""

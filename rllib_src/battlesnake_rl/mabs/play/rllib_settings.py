@@ -125,7 +125,7 @@ def fields(config: AlgorithmConfig) -> dict[str, Any]:
 def honoured(config: AlgorithmConfig) -> frozenset[str]:
     """The fields that a configuration of ours goes by: RLlib's, and its own."""
     own = fields(type(config)()).keys() - fields(config.rllibs()).keys() - OURS.keys()
-    return HONOURED | set(config.also_honoured.split()) | own
+    return (HONOURED | set(config.also_honoured.split()) | own) - set(config.passed_over.split())
 
 
 def check(config: AlgorithmConfig) -> None:

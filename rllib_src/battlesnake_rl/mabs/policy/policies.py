@@ -121,6 +121,12 @@ def played_weights(module: Mapping[str, Any]) -> Weights:
     }
 
 
+def value_head(checkpoint: Path) -> Weights:
+    """The arrays of the value head that an actor-critic has beside the network; of others none."""
+    weights = _read_weights(checkpoint)
+    return {name: np.array(one) for name, one in weights.items() if name.startswith("value.")}
+
+
 def build_network(
     weights: Weights, shape: Sequence[int], actions: int, trunk: Mapping[str, Any]
 ) -> nn.Module:

@@ -15,21 +15,36 @@ from torch import nn
 
 from battlesnake_gym import policy_file
 from battlesnake_gym.env.vector import VectorBattlesnake
-from battlesnake_rl.mabs.policy.policies import Weights, find, load_network, policy_identity
+from battlesnake_rl.mabs.policy.policies import (
+    Weights,
+    find,
+    load_network,
+    policy_identity,
+    value_head,
+)
+
+SHARPNESS = 20.0
+"""A policy that begins as DQN's: by how much a logit is higher for 1 more of a Q-value."""
 
 
 def take(config: AlgorithmConfig, path: str) -> None:
     """Let ``config`` begin with the policy in ``path`` (`policies.find`).
+
+    A checkpoint brings the settings of its network with it.
 
     Raises:
         ValueError: there is none, or the algorithm does not train a network of ours.
     """
     if not hasattr(config, "start_from"):
         raise ValueError(
-            "start_from needs PPO, DQN, APEX or RLLIB_PPO, got "
+            "start_from needs PPO, DISTIL, DQN, APEX or RLLIB_PPO, got "
             f"{config.algo_class.__name__}; leave it, and a data channel with a policy, out"
         )
-    config.start_from = str(find(Path(path)).absolute())
+    found = find(Path(path)).absolute()
+    config.start_from = str(found)
+    if found.suffix != ".onnx":
+        settings = policy_identity(found)["network"]
+        config.rl_module(model_config={**config.model_config, **settings})
 
 
 def check(network: nn.Module, environment: VectorBattlesnake, path: Path) -> None:
@@ -50,10 +65,12 @@ def check(network: nn.Module, environment: VectorBattlesnake, path: Path) -> Non
 def read(path: Path) -> Weights:
     """The arrays of the policy in ``path`` (`policies.find`), by name.
 
-    Of a checkpoint it is what would be exported: the strongest weights, or their mean.
+    Of a checkpoint it is what would be exported, the strongest weights or their mean, and, of an
+    actor-critic, the last value head beside it.
     """
     if path.suffix != ".onnx":
-        return {name: one.numpy() for name, one in load_network(path).state_dict().items()}
+        network = {name: one.numpy() for name, one in load_network(path).state_dict().items()}
+        return value_head(path) | network
     import onnx
     from onnx import numpy_helper
 
@@ -69,12 +86,15 @@ def fill(network: nn.Module, weights: Weights, path: Path) -> None:
         ValueError: one is missing, or of another shape.
     """
     wanted = network.state_dict()
+    if "policy.weight" in wanted and "advantage.weight" in weights:
+        heads = {f"policy.{end}": weights[f"advantage.{end}"] for end in ("weight", "bias")}
+        weights = weights | {name: SHARPNESS * one for name, one in heads.items()}
     try:
         network.load_state_dict({name: torch.tensor(weights[name]) for name in wanted})
     except KeyError as error:
         raise ValueError(
-            f"start_from: {path} has no {error.args[0]}: DQN and APEX go on from each other's "
-            "policies, PPO and RLLIB_PPO too, and a network of your own from its checkpoint"
+            f"start_from: {path} has no {error.args[0]}: PPO, RLLIB_PPO and DISTIL go on from all "
+            "our policies, DQN and APEX from each other's, your own network from its checkpoint"
         ) from None
     except RuntimeError as error:
         raise ValueError(
@@ -87,6 +107,9 @@ def begin(learner: Any, weights: Weights, path: Path) -> None:
     for module in learner.module.values():
         one = module.unwrapped()
         fill(getattr(one, "network", one), weights, path)
+        if isinstance(head := getattr(one, "value", None), nn.Linear) and "value.bias" in weights:
+            value = {end: torch.tensor(weights[f"value.{end}"]) for end in head.state_dict()}
+            head.load_state_dict(value)
         if hasattr(one, "get_target_network_pairs"):
             for trained, target in one.get_target_network_pairs():
                 target.load_state_dict(trained.state_dict())

@@ -7,7 +7,9 @@ corrected for by V-trace (Espeholt et al. 2018, https://arxiv.org/abs/1802.01561
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,14 +20,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
-from ray.rllib.utils.metrics import (
-    ENV_RUNNER_RESULTS,
-    ENV_RUNNER_SAMPLING_TIMER,
-    LEARNER_UPDATE_TIMER,
-    NUM_ENV_STEPS_SAMPLED_LIFETIME,
-    SYNCH_WORKER_WEIGHTS_TIMER,
-    TIMERS,
-)
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from ray.rllib.utils.schedules.scheduler import Scheduler
 from torch import Tensor
 from torch.nn.functional import mse_loss
@@ -33,14 +28,14 @@ from torch.nn.functional import mse_loss
 from battlesnake_rl.mabs.dqn.batched import Batched, BatchedConfig
 from battlesnake_rl.mabs.dqn.learner import QuietLearner
 from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
-from battlesnake_rl.mabs.policy import symmetry
+from battlesnake_rl.mabs.policy import symmetry, warm_start
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, judged
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK
 
-WAIT_SECONDS = 1.0
-"""Longest wait for runners before looking after failed ones again."""
 OLD_LOG_CHANCES, ADVANTAGES, TARGETS = "old_log_chances", "advantages", "targets"
 """Columns (B,) of a batch: of the moves made, and the value's target."""
+START = "start"
+"""Column (B, 4) of a batch: how likely each move is by the policy that training began with."""
 
 LOSSES = ("total_loss", "policy_loss", "vf_loss", "entropy", "mean_kl_loss")
 """What is reported of the updates, under RLlib's names."""
@@ -188,13 +183,16 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         super().build()
         self._unreported: list[Tensor] = []
         self._moves_learned = 0
-        self._entropy_coeff = Scheduler(
-            fixed_value_or_schedule=self.config.entropy_coeff, framework="torch"
+        self._start: Any = None
+        self._entropy_coeff, self._start_coeff = (
+            Scheduler(fixed_value_or_schedule=one, framework="torch")
+            for one in (self.config.entropy_coeff, self.config.start_coeff)
         )
 
     def learn(self, rollouts: list[Rollout], env_steps: int) -> None:
         """``num_epochs`` over all moves of ``rollouts`` in batches of about ``minibatch_size``."""
         self._entropy_coeff.update(timestep=env_steps)
+        self._start_coeff.update(timestep=env_steps)
         parts = [self._columns(rollout) for rollout in rollouts]
         columns = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         better = columns[ADVANTAGES]
@@ -229,6 +227,8 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         trust: NDArray[np.float32] | float = 1.0
         if rollout.weights_seq_no < self._weights_seq_no:
             trust = self._look_again(rollout, columns)
+        if self.config.start_from is not None and self._start_coeff.get_current_value() > 0:
+            columns[START] = self._likely_at_start(columns)
         better = advantages(rollout, self.config.gamma, self.config.lambda_, trust)
         made = rollout.acted
         columns[ADVANTAGES] = self._tensor(better[made])
@@ -254,6 +254,17 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         trust[rollout.acted] = ratio.cpu().numpy()
         return trust
 
+    def _likely_at_start(self, columns: dict[str, Tensor]) -> Tensor:
+        """The policy (M, 4) of the network that training began with."""
+        if self._start is None:
+            self._start = copy.deepcopy(self.module[DEFAULT_MODULE_ID].unwrapped())
+            path = Path(self.config.start_from)
+            warm_start.fill(self._start.network, warm_start.read(path), path)
+        with torch.no_grad():
+            pieces = columns[Columns.OBS].split(self.config.minibatch_size)
+            logits = torch.cat([self._start.judge(piece)[0] for piece in pieces])
+        return logits.masked_fill(~columns[ACTION_MASK], -torch.inf).softmax(-1)
+
     def _forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         outputs: dict[str, Tensor] = self.module.forward_train({DEFAULT_MODULE_ID: batch})[
             DEFAULT_MODULE_ID
@@ -263,7 +274,10 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Tensor], fwd_out: dict[str, Tensor]
     ) -> Tensor:
-        """Clipped surrogate loss, squared error of the value and entropy; a number."""
+        """Clipped surrogate loss, squared error of the value and entropy; a number.
+
+        Near the start of training's policy a cross-entropy to that one is added.
+        """
         logits = fwd_out[Columns.ACTION_DIST_INPUTS]
         change = _log_chances(logits, batch[Columns.ACTIONS]) - batch[OLD_LOG_CHANCES]
         ratio, better = change.exp(), batch[ADVANTAGES]
@@ -274,6 +288,9 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         entropy = -(log_all.exp() * log_all).sum(-1).mean()
         coefficient = self._entropy_coeff.get_current_value()
         loss: Tensor = policy_loss + config.vf_loss_coeff * vf_loss - coefficient * entropy
+        if START in batch:
+            apart = -(batch[START] * log_all).sum(-1).mean()
+            loss = loss + self._start_coeff.get_current_value() * apart
         kl = (ratio - 1 - change).mean()
         self._unreported.append(torch.stack((loss, policy_loss, vf_loss, entropy, kl)).detach())
         return loss
@@ -300,7 +317,8 @@ class PPOConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
     A rollout is ``rollout_fragment_length`` turns of ``num_envs_per_env_runner`` games, of every
     runner; all of it is learned from ``num_epochs`` times, in batches of about ``minibatch_size``
     moves. ``clip_param``, ``lambda_``, ``vf_loss_coeff``, ``entropy_coeff`` (a number, or a
-    schedule like ``lr``'s) are RLlib's. With ``lag`` runners do not wait for the learner.
+    schedule like ``lr``'s) are RLlib's. ``start_coeff``, another one, keeps the policy near that of
+    ``start_from``. With ``lag`` runners do not wait for the learner.
     """
 
     runner_base = PPORunner
@@ -311,7 +329,7 @@ class PPOConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
     also_honoured = "num_epochs minibatch_size"
     own: ClassVar[tuple[str, ...]] = (
         *("lambda_", "clip_param", "vf_loss_coeff", "entropy_coeff", "num_epochs"),
-        *("minibatch_size", "adam_epsilon", "symmetries", "lag"),
+        *("minibatch_size", "adam_epsilon", "symmetries", "lag", "start_coeff"),
     )
 
     def __init__(self, algo_class: type | None = None) -> None:
@@ -320,18 +338,18 @@ class PPOConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
         self.rl_module(model_config=TRUNK | {"channels": (32, 32, 32), "bfloat16": "auto"})
         self.num_envs_per_env_runner = 256
         self.rollout_fragment_length = 32
-        self.gamma = 0.995
+        self.gamma = 0.998
         self.lambda_ = 0.95
-        self.lr: Any = [[0, 5e-4], [6_000_000, 2e-4], [18_000_000, 5e-5]]
+        self.lr: Any = [[0, 5e-4], [6_000_000, 1e-4], [18_000_000, 3e-5]]
         self.adam_epsilon = 1e-5
         self.grad_clip = 0.5
         self.clip_param = 0.2
         self.vf_loss_coeff = 0.25
-        self.entropy_coeff: Any = [[0, 0.01], [6_000_000, 0.003], [18_000_000, 0.001]]
+        self.entropy_coeff: Any = [[0, 0.02], [2_000_000, 0.01], [6_000_000, 0.002]]
         self.num_epochs = 2
         self.minibatch_size = 1024
-        self.symmetries = True
         self.lag = False
+        self.start_coeff: Any = [[0, 0.5], [500_000, 0.0]]
 
     def training(self, **settings: Any) -> PPOConfig:
         """As RLlib's, with PPO's own settings."""
@@ -350,11 +368,10 @@ class PPOConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
         for name, most in (("lambda_", 1), ("clip_param", 1), ("vf_loss_coeff", np.inf)):
             if not isinstance(value := getattr(self, name), int | float) or not 0 <= value <= most:
                 raise ValueError(f"{name} must be a number from 0 to {most}, got {value!r}")
-        Scheduler.validate(
-            fixed_value_or_schedule=self.entropy_coeff,
-            setting_name="entropy_coeff",
-            description="entropy coefficient",
-        )
+        for name in ("entropy_coeff", "start_coeff"):
+            Scheduler.validate(
+                fixed_value_or_schedule=getattr(self, name), setting_name=name, description=name
+            )
         if self.num_learners > 1:
             raise ValueError(f"PPO has one learner, got num_learners={self.num_learners}")
         if self.lag and not self.num_env_runners and not self.in_evaluation:
@@ -373,28 +390,4 @@ class PPO(Batched, Algorithm):  # type: ignore[misc]
 
     def training_step(self) -> None:
         """Learn from what has been played."""
-        rollouts = self._take() if self.config.lag else self._sample()
-        if not rollouts:
-            return
-        env_steps = self.num_env_steps_sampled
-        with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
-            learned = self.learner_group.foreach_learner(
-                lambda learner: learner.learn(rollouts, env_steps)
-            )
-            for one in learned:
-                one.get()  # which raises what a learner of another process has
-        self._report_updates()
-        with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
-            self._sync_weights()
-
-    def _take(self) -> list[Rollout]:
-        """What runners have finished meanwhile; they have been asked for more."""
-        group = self.env_runner_group
-        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
-            # With a tag, since new weights are asynchronous requests too.
-            group.foreach_env_runner_async("sample_fragment", tag="rollout")
-            done = group.fetch_ready_async_reqs(tags="rollout", timeout_seconds=WAIT_SECONDS)
-        rollouts, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
-        if infos:
-            self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)
-        return list(rollouts)
+        self._learn(self._take() if self.config.lag else self._sample())

@@ -1,0 +1,1 @@
+"""DISTIL: a policy learns to prefer what the search prefers."""

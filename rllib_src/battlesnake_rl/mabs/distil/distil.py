@@ -1,0 +1,331 @@
+"""DISTIL: a policy without a search learns what the search says, in positions that it gets into.
+
+The policy plays its games as it is, and the search values every move of every position
+(DAgger: Ross, Gordon and Bagnell 2011, https://arxiv.org/abs/1011.0686; in some games the search
+plays itself, so that good play is seen too). From one memory of positions the network learns to
+prefer what the search prefers (cross-entropy to its values' softmax) and the chance that it gives.
+PPO goes on from it (``start_from``), since policy and value are those of PPO.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
+from torch import Tensor
+from torch.nn.functional import mse_loss
+
+from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
+from battlesnake_gym.rules import MOVES
+from battlesnake_heuristics.search.evaluation import chance, shipped
+from battlesnake_heuristics.search.search import (
+    LARGEST_SIDE,
+    NOT_COMPILED,
+    Search,
+    is_compiled,
+)
+from battlesnake_rl.mabs.dqn.batched import Batched, BatchedConfig
+from battlesnake_rl.mabs.dqn.learner import QuietLearner
+from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
+from battlesnake_rl.mabs.play.environment import DEFAULTS, env_options
+from battlesnake_rl.mabs.policy import symmetry
+from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, judged
+from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK
+
+UNIT = 1.0
+"""Cells (a tenth of a logit) by which a move is worse that is wanted e times less often."""
+
+WORST = 60.0
+"""No move counts as worse than the best by more cells."""
+
+WORSE, CHANCE = "worse", "chance"
+"""Columns of a batch, as in `Labelled`."""
+
+LOSSES = ("total_loss", "policy_loss", "vf_loss", "best_moves")
+"""What is reported of the updates; the last is how often the policy's best move is the search's."""
+
+
+@dataclass(slots=True)
+class Labelled:
+    """Positions as the policy sees them, and what the search says about each move.
+
+    ``frames`` uint8 (M, C, H, W); ``action_mask`` bool (M, 4); ``worse`` float16 (M, 4): by how
+    many cells a move is worse than the best (0), up to `WORST`, as which forbidden ones count;
+    ``chance`` float32 (M,): of a win, from -1 to 1.
+    """
+
+    frames: NDArray[np.uint8]
+    action_mask: NDArray[np.bool_]
+    worse: NDArray[np.float16]
+    chance: NDArray[np.float32]
+    env_steps: int = 0
+    """Turns of games that were played for them."""
+
+    num_env_steps = property(lambda self: self.env_steps)
+    num_agent_steps = property(lambda self: len(self.worse))
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All arrays, as columns of a batch."""
+        return {
+            Columns.OBS: self.frames,
+            ACTION_MASK: self.action_mask,
+            WORSE: self.worse,
+            CHANCE: self.chance,
+        }
+
+
+class DistilRunner(BatchedEnvRunner):
+    """Plays by chance, as the policy says, and asks the search about every position."""
+
+    def make_env(self) -> None:
+        """Build the games and the search."""
+        super().make_env()
+        self._search = Search(evaluation=shipped(), nodes=self.config.positions, exact=True)
+
+    def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
+        """Play ``num_turns`` turns of all games; with an ``epsilon`` of 0 greedily, unasked."""
+        assert self.env is not None
+        asks = bool(epsilon.any())
+        led = np.arange(self.env.num_games) < self.config.led_by_search * self.env.num_games
+        parts: list[tuple[NDArray[Any], ...]] = []
+        steps = 0
+        for _ in range(num_turns):
+            observations, action_mask, alive, _ = self._position
+            acts = alive & self._opponents.learning
+            frames, mask = observations[acts], action_mask[acts]
+            preferred = np.where(mask, self.preferences(self._module, frames), -np.inf)
+            if asks:
+                preferred += self._random.gumbel(size=preferred.shape)
+            moves = preferred.argmax(-1)
+            if asks:
+                worse, chances, known = self._ask(np.argwhere(acts), mask)
+                moves = np.where(led[np.nonzero(acts)[0]] & known, worse.argmin(-1), moves)
+                parts.append((frames[known], mask[known], worse[known], chances[known]))
+            actions = np.zeros(alive.shape, np.uint8)
+            actions[acts] = moves
+            steps += int(self._step(actions).acted.any(-1).sum())
+        columns = [np.concatenate(one) for one in zip(*parts, strict=True)] if parts else []
+        labels = Labelled(*(columns or [np.zeros(0)] * 4), env_steps=steps)  # type: ignore[arg-type]
+        self._count(labels)
+        return labels
+
+    def _ask(
+        self, seats: NDArray[np.int64], allowed: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.float16], NDArray[np.float32], NDArray[np.bool_]]:
+        """What the search says of the moves of ``seats`` (game and seat, (M, 2)), and of which."""
+        assert self.env is not None
+        rules = replace(self.env.game, seed=UNKNOWN_SEED)
+        worse = np.full(allowed.shape, WORST, np.float16)
+        chances, known = np.zeros(len(seats), np.float32), np.zeros(len(seats), np.bool_)
+        board, of_game = None, -1
+        for row, (game, seat) in enumerate(seats.tolist()):
+            if of_game != game:
+                board, of_game = Board.from_state(self.env.games.state(game), rules), game
+            assert board is not None
+            board.you_id = board.snakes[seat].id
+            scores = self._search(board).scores
+            values = np.array([scores.get(move, -math.inf) for move in MOVES])
+            values[~allowed[row]] = -math.inf
+            best = values.max()
+            known[row] = np.isfinite(best)
+            if known[row]:
+                worse[row] = np.minimum(best - values, WORST)
+                chances[row] = 2 * chance(best) - 1
+        return worse, chances, known
+
+    @property
+    def _module(self) -> Any:
+        return self.module[DEFAULT_MODULE_ID]
+
+    @staticmethod
+    def preferences(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """The logits of a module's policy: (B, C, H, W) uint8 to (B, 4)."""
+        return judged(module, frames)[0]
+
+    def _epsilons(self) -> NDArray[np.float64]:
+        """By chance in all games."""
+        assert self.env is not None
+        return np.ones(self.env.num_games)
+
+
+class DistilLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
+    """Learns from a memory of the newest positions; `report` sums up the last updates."""
+
+    def build(self) -> None:
+        """Module, optimizer and an empty memory, which no checkpoint keeps."""
+        super().build()
+        self._unreported: list[Tensor] = []
+        self._memory: dict[str, NDArray[Any]] = {}
+        self._added = 0
+        self._due = 0.0
+        self._observation = env_options(self.config.env_config).encoder
+
+    def learn(self, labels: list[Labelled], env_steps: int) -> None:
+        """Take ``labels`` into the memory and learn from it, ``epochs`` times as many positions."""
+        for one in labels:
+            self._add(one.arrays)
+            self._due += self.config.epochs * len(one.worse) / self.config.minibatch_size
+        known = min(self._added, self.config.in_memory)
+        while self._due >= 1 or not self._unreported:
+            self._due -= 1
+            rows = self._random.integers(known, size=self.config.minibatch_size)
+            batch = {name: column[rows] for name, column in self._memory.items()}
+            self._update(batch)
+        self._weights_seq_no += 1
+        self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
+        self.module[DEFAULT_MODULE_ID].unwrapped().update_mean()
+
+    def _add(self, columns: dict[str, NDArray[Any]]) -> None:
+        """Put positions in place of the oldest."""
+        size = self.config.in_memory
+        if not self._memory:
+            self._memory = {
+                name: np.empty((size, *one.shape[1:]), one.dtype) for name, one in columns.items()
+            }
+        rows = (self._added + np.arange(len(columns[WORSE]))) % size
+        for name, one in columns.items():
+            self._memory[name][rows] = one
+        self._added += len(rows)
+
+    def _update(self, batch: dict[str, NDArray[Any]]) -> None:
+        """One step on one batch, its boards lying in one of the eight ways."""
+        if self.config.symmetries:
+            way = int(self._random.integers(symmetry.WAYS))
+            back = np.argsort(symmetry.ACTIONS[way])
+            batch[Columns.OBS] = symmetry.turned_frames(batch[Columns.OBS], way, self._observation)
+            batch |= {name: batch[name][:, back] for name in (WORSE, ACTION_MASK)}
+        tensors = {name: self._tensor(column) for name, column in batch.items()}
+        outputs = self.module.forward_train({DEFAULT_MODULE_ID: tensors})[DEFAULT_MODULE_ID]
+        loss = self.compute_loss_for_module(
+            module_id=DEFAULT_MODULE_ID, config=self.config, batch=tensors, fwd_out=outputs
+        )
+        gradients = self.compute_gradients({DEFAULT_MODULE_ID: loss})
+        self.apply_gradients(self.postprocess_gradients(gradients))
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: dict[str, Tensor], fwd_out: dict[str, Tensor]
+    ) -> Tensor:
+        """Cross-entropy to what the search prefers, and squared error of the value; a number."""
+        logits = fwd_out[Columns.ACTION_DIST_INPUTS]
+        said = logits.log_softmax(-1).masked_fill(~batch[ACTION_MASK], 0.0)
+        policy_loss = -(wanted(batch[WORSE]) * said).sum(-1).mean()
+        vf_loss = mse_loss(fwd_out[Columns.VF_PREDS], batch[CHANCE])
+        loss: Tensor = policy_loss + config.vf_loss_coeff * vf_loss
+        best = (batch[WORSE].gather(-1, logits.argmax(-1, keepdim=True)) == 0).float().mean()
+        self._unreported.append(torch.stack((loss, policy_loss, vf_loss, best)).detach())
+        return loss
+
+    def report(self) -> Any:
+        """Counts, and means over all updates since the last report, at least one."""
+        means = torch.stack(self._unreported).mean(0)
+        seen = dict(zip(LOSSES, means.unbind(), strict=True))
+        self.metrics.log_dict(seen, key=DEFAULT_MODULE_ID, window=1)
+        self._log_norms()
+        updates = len(self._unreported)
+        self._log_counts(updates, updates * self.config.minibatch_size)
+        self._unreported.clear()
+        return self.metrics.reduce()
+
+
+def wanted(worse: Tensor) -> Tensor:
+    """How often each move is wanted, float [B, 4], from by how much it is worse (`Labelled`).
+
+    >>> wanted(torch.tensor([[0.0, 1.0, 60.0, 60.0]])).round(decimals=2).tolist()
+    [[0.7300000190734863, 0.27000001072883606, 0.0, 0.0]]
+    """
+    return torch.softmax(-worse.float() / UNIT, -1)
+
+
+class DISTILConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
+    """RLlib's configuration with our runner, learner and network, and DISTIL's settings.
+
+    The search looks at ``positions`` positions for each label and plays a ``led_by_search`` part of
+    the games itself. The learner keeps the newest ``in_memory`` labels, and learns from ``epochs``
+    times as many as come in, in batches of ``minibatch_size``; ``vf_loss_coeff`` weighs the value.
+    """
+
+    runner_base = DistilRunner
+    learner_base = DistilLearner
+    module_base = SnakeActor
+    module_apis = (SnakeActor,)
+    rllibs = AlgorithmConfig
+    also_honoured = "minibatch_size"
+    passed_over = "gamma"
+    own: ClassVar[tuple[str, ...]] = (
+        *("positions", "led_by_search", "in_memory", "epochs", "vf_loss_coeff"),
+        *("minibatch_size", "adam_epsilon", "symmetries"),
+    )
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        super().__init__(algo_class=algo_class or DISTIL)
+        self._begin()
+        self.rl_module(model_config=TRUNK | {"channels": (32, 32, 32), "bfloat16": "auto"})
+        self.num_envs_per_env_runner = 64
+        self.rollout_fragment_length = 16
+        self.lr: Any = [[0, 1e-3], [400_000, 1e-4]]
+        self.adam_epsilon = 1e-5
+        self.grad_clip = 0.5
+        self.positions = 500
+        self.led_by_search = 0.2
+        self.in_memory = 300_000
+        self.epochs = 16.0
+        self.vf_loss_coeff = 0.5
+        self.minibatch_size = 1024
+        self.symmetries = True
+
+    def training(self, **settings: Any) -> DISTILConfig:
+        """As RLlib's, with DISTIL's own settings."""
+        for name in self.own:
+            if name in settings:
+                setattr(self, name, settings.pop(name))
+        super().training(**settings)
+        return self
+
+    def validate(self) -> None:
+        """Refuse what this algorithm cannot do, before anything starts."""
+        super().validate()
+        if not is_compiled():
+            raise ValueError(f"DISTIL: {NOT_COMPILED}, or choose another algorithm")
+        if self.env_config["rewards"] != DEFAULTS["rewards"]:
+            raise ValueError(
+                f"rewards is {self.env_config['rewards']!r}, but DISTIL learns what the search "
+                "prefers, whatever is rewarded; leave it out, or take PPO"
+            )
+        if (side := max(self.env_config["width"], self.env_config["height"])) > LARGEST_SIDE:
+            raise ValueError(
+                f"map_size is {side}, but DISTIL's search holds {LARGEST_SIDE} at most; take PPO"
+            )
+        for name in ("positions", "in_memory", "minibatch_size"):
+            if type(value := getattr(self, name)) is not int or value < 1:
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        for name, most in (("led_by_search", 1.0), ("epochs", math.inf), ("vf_loss_coeff", 1e6)):
+            if type(value := getattr(self, name)) not in (int, float) or not 0 <= value <= most:
+                raise ValueError(f"{name} must be a number from 0 to {most:g}, got {value!r}")
+        if self.num_learners > 1:
+            raise ValueError(f"DISTIL has one learner, got num_learners={self.num_learners}")
+
+
+class DISTIL(Batched, Algorithm):  # type: ignore[misc]
+    """Runners play and ask, and the learner learns meanwhile."""
+
+    config: DISTILConfig
+
+    @classmethod
+    def get_default_config(cls) -> AlgorithmConfig:
+        """Our configuration."""
+        return DISTILConfig()
+
+    def training_step(self) -> None:
+        """Learn from what has been labelled."""
+        self._learn(self._take() if self.config.num_env_runners else self._sample())

@@ -1,0 +1,217 @@
+"""DISTIL: labels, the memory, turned boards, learning, refusals, and PPO that goes on from it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.algorithms import built
+from tests.mabs.conftest import SMALL
+
+pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+
+TINY = {"channels": (8,), "strides": (2,), "width": 16}
+
+
+@pytest.fixture
+def made(ray_with_games: None) -> Callable[..., Any]:
+    """A function that makes a configuration which trains in seconds."""
+    from battlesnake_rl.mabs import algorithms
+
+    def make(name: str = "DISTIL", **env_config: Any) -> Any:
+        games = {key: value for key, value in SMALL.items() if key != "rewards"}
+        config = algorithms.configure(name, games | {"observation": "reach"} | env_config)
+        config.env_runners(num_envs_per_env_runner=8, rollout_fragment_length=8)
+        config.training(minibatch_size=32)
+        if name == "DISTIL":
+            config.training(positions=30, in_memory=500)
+        config.reporting(min_time_s_per_iteration=0)
+        config.rl_module(model_config=config.model_config | TINY)
+        config.ladder_share = 0.0
+        return config.debugging(seed=7, log_level="ERROR")
+
+    return make
+
+
+def test_labels_are_what_the_search_says_of_each_position(made: Any) -> None:
+    from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
+    from battlesnake_gym.rules import MOVES
+    from battlesnake_heuristics.search.evaluation import chance, shipped
+    from battlesnake_heuristics.search.search import Search
+    from battlesnake_rl.mabs.distil.distil import WORST
+
+    config = made(action_mask="forbidden").env_runners(rollout_fragment_length=1)
+    config.led_by_search = 0.0
+    search = Search(evaluation=shipped(), nodes=30, exact=True)
+    with built(config) as algorithm:
+        runner = algorithm.env_runner
+        for _ in range(12):
+            runner.sample()
+        observations, mask, alive, _ = runner._position
+        rules = replace(runner.env.game, seed=UNKNOWN_SEED)
+        wanted = []
+        for game, seat in np.argwhere(alive).tolist():
+            board = Board.from_state(runner.env.games.state(game), rules)
+            board.you_id = board.snakes[seat].id
+            scores = search(board).scores
+            allowed = {
+                a: scores[m] for a, m in enumerate(MOVES) if mask[game, seat, a] and m in scores
+            }
+            if allowed:
+                best = max(allowed.values())
+                worse = [min(best - allowed[a], WORST) if a in allowed else WORST for a in range(4)]
+                wanted.append((observations[game, seat].copy(), worse, 2 * chance(best) - 1))
+        (labels,) = runner.sample()
+    assert len(wanted) > 8
+    frames, worse, chances = (np.array(one) for one in zip(*wanted, strict=True))
+    np.testing.assert_array_equal(labels.frames, frames)
+    np.testing.assert_allclose(labels.worse, worse, rtol=1e-3)
+    np.testing.assert_allclose(labels.chance, chances, rtol=1e-5)
+    assert (labels.worse[~labels.action_mask] == WORST).all()
+
+
+def test_in_games_that_the_search_leads_its_best_move_is_played(made: Any) -> None:
+    config = made().env_runners(rollout_fragment_length=1)
+    config.led_by_search = 0.5
+    with built(config) as algorithm:
+        runner, played = algorithm.env_runner, []
+        step = runner._step
+        runner._step = lambda actions: (played.append(actions.copy()), step(actions))[1]
+        runner.sample()
+        alive = runner._position[2].copy()
+        (labels,) = runner.sample()
+    led = np.nonzero(alive)[0] < 4
+    assert len(labels.worse) == len(led)
+    chosen = played[-1][alive]
+    worse = np.take_along_axis(labels.worse, chosen[:, None].astype(int), 1)[:, 0]
+    assert (worse[led] == 0).all()
+    assert (worse[~led] > 0).any()
+
+
+@pytest.mark.parametrize("way", range(8))
+def test_labels_turn_with_their_boards(made: Any, way: int) -> None:
+    from battlesnake_rl.mabs.policy import symmetry
+
+    with built(made()) as algorithm:
+        (labels,) = algorithm.env_runner.sample()
+        learner, seen = algorithm.learner_group._learner, []
+        learner.module.forward_train = lambda batch: seen.append(batch) or 1 / 0
+        learner._random = type("Way", (), {"integers": staticmethod(lambda n: way)})
+        with pytest.raises(ZeroDivisionError):
+            learner._update(dict(labels.arrays))
+        (batch,) = seen[0].values()
+        columns = {
+            "obs": labels.frames,
+            "new_obs": labels.frames,
+            "actions": labels.worse.argmin(-1),
+        }
+        mask = {"mask": labels.action_mask}
+        wanted = symmetry.turned(columns | mask, way, "mask", learner._observation)
+    np.testing.assert_array_equal(batch["obs"], wanted["obs"])
+    np.testing.assert_array_equal(batch["action_mask"], wanted["mask"])
+    worse = batch["worse"].numpy()
+    assert (np.take_along_axis(worse, wanted["actions"][:, None], 1) == 0).all()
+
+
+def test_the_memory_keeps_the_newest(made: Any) -> None:
+    with built(made()) as algorithm:
+        learner = algorithm.learner_group._learner
+        for first in range(0, 1300, 130):
+            numbers = np.arange(first, first + 130, dtype=np.float32)
+            learner._add({"worse": np.zeros((130, 4), np.float16), "chance": numbers})
+        kept = learner._memory["chance"]
+    np.testing.assert_array_equal(np.sort(kept), np.arange(800, 1300))
+
+
+def test_it_comes_to_prefer_what_the_search_prefers(made: Any) -> None:
+    with built(made(width=7, height=7).training(lr=3e-3)) as algorithm:
+        results = [algorithm.train()["learners"]["default_policy"] for _ in range(20)]
+    assert results[-1]["policy_loss"] < 0.8 * results[0]["policy_loss"]
+    assert results[-1]["best_moves"] > results[0]["best_moves"] + 0.05
+
+
+def test_several_runners_ask_for_one_learner(made: Any) -> None:
+    config = made().env_runners(num_env_runners=2)
+    config.reporting(min_sample_timesteps_per_iteration=300)
+    with built(config) as algorithm:
+        results = [algorithm.train() for _ in range(2)][-1]
+        learned = results["learners"]["default_policy"]["num_module_steps_trained_lifetime"]
+        asked = results["env_runners"]["num_agent_steps_sampled_lifetime"]["default_agent"]
+    assert learned == pytest.approx(16 * asked, abs=64)
+    assert asked > 600
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.training(positions=0), "positions must be a positive integer, got 0"),
+        (
+            lambda c: c.training(led_by_search=2),
+            "led_by_search must be a number from 0 to 1, got 2",
+        ),
+        (lambda c: c.training(epochs="x"), "epochs must be a number from 0 to inf, got 'x'"),
+        (lambda c: c.training(gamma=0.9), "gamma is not used"),
+        (lambda c: c.environment(env_config={"rewards": "survival"}), "rewards is 'survival', but"),
+        (lambda c: c.environment(env_config={"width": 26, "height": 26}), "map_size is 26, but"),
+        (lambda c: c.learners(num_learners=2), "DISTIL has one learner, got num_learners=2"),
+        (lambda c: c.environment(env_config={"width": 7, "height": 9}), "symmetries needs square"),
+    ],
+)
+def test_what_is_not_honoured_is_refused(made: Any, change: Any, message: str) -> None:
+    config = made()
+    with pytest.raises(ValueError, match=message):
+        change(config).validate()
+
+
+def test_ppo_goes_on_from_it_with_policy_and_value_and_stays_near_at_first(
+    made: Any, tmp_path: Path
+) -> None:
+    from battlesnake_rl.mabs.policy import warm_start
+    from battlesnake_rl.mabs.policy.actor_critic import judged
+    from battlesnake_rl.mabs.ppo.ppo import START
+
+    with built(made()) as algorithm:
+        for _ in range(3):
+            algorithm.train()
+        module = algorithm.learner_group._learner.module["default_policy"]
+        value = {name: one.clone() for name, one in module.value.state_dict().items()}
+        policy = algorithm._weights_to_export()
+    weights = policy | {f"value.{name}": one.numpy() for name, one in value.items()}
+    config = made("PPO").training(start_coeff=[[0, 0.5], [100, 0.0]])
+    config.start_from = str(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warm_start, "read", lambda path: weights)
+        with built(config) as algorithm:
+            learner = algorithm.learner_group._learner
+            begun = learner.module["default_policy"]
+            for name, one in begun.value.state_dict().items():
+                assert torch.equal(one, value[name])
+            (rollout,) = algorithm.env_runner.sample()
+            columns = learner._columns(rollout)
+            logits = np.where(rollout.action_mask, judged(begun, rollout.frames)[0], -np.inf)
+            likely = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+            np.testing.assert_allclose(columns[START], likely, atol=1e-2)
+            for _ in range(5):
+                learner.learn([rollout], 0)
+            again = learner._columns(rollout)
+            np.testing.assert_array_equal(columns[START], again[START])
+            learner.learn([rollout], 100)
+            assert START not in learner._columns(rollout)
+
+
+def test_ppo_begins_with_the_moves_of_a_policy_by_dqn(made: Any) -> None:
+    from battlesnake_rl.mabs.policy import warm_start
+    from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
+    from battlesnake_rl.mabs.policy.q_network import TRUNK, DuelingQNetwork
+
+    torch.manual_seed(1)
+    settings = TRUNK | TINY
+    theirs, ours = DuelingQNetwork((16, 7, 7), **settings), PolicyNetwork((16, 7, 7), 4, **settings)
+    weights = {name: one.numpy() for name, one in theirs.state_dict().items()}
+    warm_start.fill(ours, weights, Path("policy.onnx"))
+    frames = torch.randint(0, 256, (50, 16, 7, 7), dtype=torch.uint8)
+    assert torch.equal(theirs(frames).argmax(-1), ours(frames).argmax(-1))
