@@ -136,13 +136,22 @@ def test_the_end_spends_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(40):
         bench.iterate(seconds=10.0, elo=1000)
     before = len(bench.asked)
-    results = bench.iterate(seconds=55.0, elo=1100, at_end=True)
+    results = bench.iterate(seconds=1e4, elo=1100, at_end=True)
     assert results["elo"] == 1100
     assert 0.045 < results["ladder_share"] <= 0.05
     # The strongest so far and the last play the same games for as long.
     again, last = bench.asked[before:]
     assert again["seed"] == last["seed"]
     assert again["cpu_seconds"] == last["cpu_seconds"] > strength.LEAST_SECONDS
+
+
+@pytest.mark.parametrize(("seconds", "spent"), [(50.0, 2.5), (100.0, 25.0), (400.0, 60.0)])
+def test_the_figure_at_the_end_of_a_short_training_is_worth_more_than_its_share(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, spent: float
+) -> None:
+    bench = Bench(monkeypatch)
+    bench.iterate(seconds=seconds, elo=1100, at_end=True)
+    assert sum(asked["cpu_seconds"] for asked in bench.asked) == pytest.approx(spent)
 
 
 def test_a_lucky_best_is_found_out_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

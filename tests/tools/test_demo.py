@@ -1,4 +1,4 @@
-"""Every page that shows how to train shows the demonstration's command."""
+"""Every page that shows how to train shows the demonstration's command and one figure."""
 
 from __future__ import annotations
 
@@ -38,6 +38,14 @@ def test_the_pages_train_as_the_demonstration_does(monkeypatch: pytest.MonkeyPat
     for page in PAGES:
         (line,) = re.findall(r"^battlesnake-gym train (.*) --name first$", text(page), re.M)
         assert line == settings, page
+
+
+def test_the_pages_give_one_figure_which_is_the_median_of_the_table() -> None:
+    pattern = r"after three CPU minutes\s+it has (\d+) Elo"
+    (figure,) = {tuple(re.findall(pattern, text(page), re.I)) for page in PAGES}
+    rows = re.findall(r"^\| as it is, seed \d \| 3 \| (\d+) ", text("README.md"), re.M)
+    assert figure == (sorted(rows)[1],)
+    assert len(rows) == 3
 
 
 def text(page: str) -> str:

@@ -42,6 +42,10 @@ FOR_THE_END = 0.3
 """The part of the games' time that is left for the end, where the strongest and the last weights
 play again: the best of many short measurements was lucky too."""
 
+LONG_ENOUGH, END_SHARE, END_SECONDS = 60.0, 0.25, 60.0
+"""After as many CPU seconds of training the games at the end may take a quarter of that time, up to
+a minute, so that two measurements are within some 50 Elo."""
+
 INTERVAL = 40.0
 """Elo to either side at which a measurement is precise enough."""
 
@@ -346,12 +350,15 @@ class Strength:
         """Play, if there is time for it; returns what an iteration reports of the strength.
 
         ``weights`` gives those that would be exported now, and ``player`` makes a policy of any.
-        ``at_end`` what is left of the time is spent, if that is enough to say anything.
+        ``at_end`` what is left of the time is spent, if that is enough to say anything, and after
+        a training of `LONG_ENOUGH` more than that.
         """
         record = self.record
         record.training_seconds = self._trained_before + self._clock() - self._began
         share = self._share if at_end else self._share * (1 - FOR_THE_END)
         owed = share * record.training_seconds - record.ladder_seconds
+        if at_end and self._share and record.training_seconds >= LONG_ENOUGH:
+            owed = max(owed, min(END_SECONDS, END_SHARE * record.training_seconds))
         wanted = LEAST_SECONDS if at_end else max(LEAST_SECONDS, GROWTH * record.ladder_seconds)
         if owed >= wanted:
             best = record.best if at_end and owed >= 2 * LEAST_SECONDS else None
