@@ -63,8 +63,8 @@ def test_labels_are_what_the_search_says_of_each_position(made: Any) -> None:
             }
             if allowed:
                 best = max(allowed.values())
-                worse = [min(best - allowed[a], WORST) if a in allowed else WORST for a in range(4)]
-                wanted.append((observations[game, seat].copy(), worse, 2 * chance(best) - 1))
+                row = [min(best - allowed[a], WORST) if a in allowed else WORST for a in range(4)]
+                wanted.append((observations[game, seat].copy(), row, 2 * chance(best) - 1))
         (labels,) = runner.sample()
     assert len(wanted) > 8
     frames, worse, chances = (np.array(one) for one in zip(*wanted, strict=True))
@@ -80,7 +80,12 @@ def test_in_games_that_the_search_leads_its_best_move_is_played(made: Any) -> No
     with built(config) as algorithm:
         runner, played = algorithm.env_runner, []
         step = runner._step
-        runner._step = lambda actions: (played.append(actions.copy()), step(actions))[1]
+
+        def noted(actions: Any) -> Any:
+            played.append(actions.copy())
+            return step(actions)
+
+        runner._step = noted
         runner.sample()
         alive = runner._position[2].copy()
         (labels,) = runner.sample()
@@ -99,7 +104,12 @@ def test_labels_turn_with_their_boards(made: Any, way: int) -> None:
     with built(made()) as algorithm:
         (labels,) = algorithm.env_runner.sample()
         learner, seen = algorithm.learner_group._learner, []
-        learner.module.forward_train = lambda batch: seen.append(batch) or 1 / 0
+
+        def noted(batch: Any) -> Any:
+            seen.append(batch)
+            raise ZeroDivisionError
+
+        learner.module.forward_train = noted
         learner._random = type("Way", (), {"integers": staticmethod(lambda n: way)})
         with pytest.raises(ZeroDivisionError):
             learner._update(dict(labels.arrays))
@@ -209,7 +219,7 @@ def test_ppo_begins_with_the_moves_of_a_policy_by_dqn(made: Any) -> None:
     from battlesnake_rl.mabs.policy.q_network import TRUNK, DuelingQNetwork
 
     torch.manual_seed(1)
-    settings = TRUNK | TINY
+    settings: dict[str, Any] = {**TRUNK, **TINY}
     theirs, ours = DuelingQNetwork((16, 7, 7), **settings), PolicyNetwork((16, 7, 7), 4, **settings)
     weights = {name: one.numpy() for name, one in theirs.state_dict().items()}
     warm_start.fill(ours, weights, Path("policy.onnx"))

@@ -115,8 +115,8 @@ class DistilRunner(BatchedEnvRunner):
             actions = np.zeros(alive.shape, np.uint8)
             actions[acts] = moves
             steps += int(self._step(actions).acted.any(-1).sum())
-        columns = [np.concatenate(one) for one in zip(*parts, strict=True)] if parts else []
-        labels = Labelled(*(columns or [np.zeros(0)] * 4), env_steps=steps)  # type: ignore[arg-type]
+        columns: list[Any] = [np.concatenate(one) for one in zip(*parts, strict=True)]
+        labels = Labelled(*(columns or [np.zeros(0)] * 4), steps)
         self._count(labels)
         return labels
 
@@ -328,4 +328,4 @@ class DISTIL(Batched, Algorithm):  # type: ignore[misc]
 
     def training_step(self) -> None:
         """Learn from what has been labelled."""
-        self._learn(self._take() if self.config.num_env_runners else self._sample())
+        self._learn_from(self._take() if self.config.num_env_runners else self._sample())

@@ -183,7 +183,7 @@ class Batched(Measured):
             self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)
         return list(fragments)
 
-    def _learn(self: Any, fragments: list[Any]) -> None:
+    def _learn_from(self: Any, fragments: list[Any]) -> None:
         """Let the learner learn from ``fragments``, if there are any, and play with what it has."""
         if not fragments:
             return

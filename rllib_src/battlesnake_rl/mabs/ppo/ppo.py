@@ -261,7 +261,7 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
             path = Path(self.config.start_from)
             warm_start.fill(self._start.network, warm_start.read(path), path)
         with torch.no_grad():
-            pieces = columns[Columns.OBS].split(self.config.minibatch_size)
+            pieces = torch.split(columns[Columns.OBS], self.config.minibatch_size)
             logits = torch.cat([self._start.judge(piece)[0] for piece in pieces])
         return logits.masked_fill(~columns[ACTION_MASK], -torch.inf).softmax(-1)
 
@@ -390,4 +390,4 @@ class PPO(Batched, Algorithm):  # type: ignore[misc]
 
     def training_step(self) -> None:
         """Learn from what has been played."""
-        self._learn(self._take() if self.config.lag else self._sample())
+        self._learn_from(self._take() if self.config.lag else self._sample())
