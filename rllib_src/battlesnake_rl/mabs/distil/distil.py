@@ -116,7 +116,8 @@ class DistilRunner(BatchedEnvRunner):
             actions[acts] = moves
             steps += int(self._step(actions).acted.any(-1).sum())
         columns: list[Any] = [np.concatenate(one) for one in zip(*parts, strict=True)]
-        labels = Labelled(*(columns or [np.zeros(0)] * 4), steps)
+        labels = Labelled(*(columns or [np.zeros(0)] * 4))
+        labels.env_steps = steps
         self._count(labels)
         return labels
 
