@@ -77,6 +77,7 @@ def run_all(paths: Iterable[Path]) -> None:
         (folder / "my_snake.py").unlink(missing_ok=True)  # a notebook writes it
         for name in ("IPYTHONDIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
             os.environ[name] = str(folder / ".jupyter")  # the user's settings are not outputs
+        watch_commands(folder / ".jupyter")
         for path in paths:
             notebook = run(json.loads(path.read_text()), folder)
             written = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
@@ -84,6 +85,31 @@ def run_all(paths: Iterable[Path]) -> None:
                 sys.exit(f"{path.name} would have {len(written.encode())} bytes, over {LARGEST}")
             write_atomically(path, partial(Path.write_text, data=written))
             print(f"{path.name}: {len(written.encode())} bytes", flush=True)  # noqa: T201
+
+
+RAISE = """
+import subprocess
+
+shell = get_ipython()
+run_command = shell.system
+
+
+def system(command):
+    run_command(command)
+    if code := shell.user_ns["_exit_code"]:
+        raise subprocess.CalledProcessError(code, command)
+
+
+shell.system = system
+"""
+"""What IPython runs first, so that a command (``!command``) that ends with an error is one."""
+
+
+def watch_commands(settings: Path) -> None:
+    """Let the kernels whose ``IPYTHONDIR`` is ``settings`` fail where a command of a cell fails."""
+    startup = settings / "profile_default" / "startup"
+    startup.mkdir(parents=True, exist_ok=True)
+    (startup / "commands.py").write_text(RAISE)
 
 
 def run(notebook: Notebook, folder: Path) -> Notebook:

@@ -7,12 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from battlesnake_heuristics.search.evaluation import SHIPPED
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 Test = Callable[[Path], None]
@@ -41,17 +43,28 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def tools() -> Iterator[None]:
+    """What runs the notebooks is in no package."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(NOTEBOOKS.parent / "tools")
+        yield
+
+
 def execute(path: Path, *replacements: tuple[str, str]) -> str:
     """Run a notebook in its folder; returns what its cells printed and returned, as text.
 
     Each replacement makes it smaller: what stands there once, and what shall.
     """
+    from run_notebooks import watch_commands
+
     text = path.read_text()
     for old, new in replacements:
         assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {path.name}"
         text = text.replace(old, new)
     path.write_text(text)
     settings = path.parent / ".jupyter"
+    watch_commands(settings)
     command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, f"--nbmake-timeout={SECONDS_A_CELL}", path.name],
@@ -115,11 +128,14 @@ def test_tuning(workplace: Path) -> None:
 def test_policy_training(workplace: Path) -> None:
     few = r": 0.02, \"rl.training.config.moves\": 500"
     quick = "--games 20 --milliseconds 25", "--games 2 --milliseconds 5"
-    changes = ("minutes = 6", "minutes = 0.05"), (": search_minutes", few), quick
+    # So short a search leaves no champion of its own: the package's is packed.
+    champion = "{found}/model/champion.evaluation", str(SHIPPED)
+    changes = ("minutes = 6", "minutes = 0.05"), (": search_minutes", few), quick, champion
     said = execute(workplace / "2_policy_training.ipynb", *changes)
     assert said.count("algo-1 | training_iteration=1 ") == 2
     assert re.search(r"episode_reward_mean +-?\d", said), said  # CloudWatch's
     assert re.search(r"^trained +\d+\.\d ± ", said, re.MULTILINE), said
+    assert re.search(r"^searcher +\d+\.\d ± ", said, re.MULTILINE), said
     for made in ("runs/sagemaker/curve.png", "replays/sagemaker.gif"):
         assert (workplace / made).stat().st_size > 0, said
     check_published(said)
@@ -219,11 +235,8 @@ def test_deploy_and_compete(workplace: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_outputs_are_of_the_code_that_stands_there(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outputs_are_of_the_code_that_stands_there(path: Path) -> None:
     """As `make notebooks` leaves them: small, and without what only one machine knows."""
-    monkeypatch.syspath_prepend(NOTEBOOKS.parent / "tools")
     from run_notebooks import LARGEST, is_current
 
     written = path.read_text()
@@ -239,8 +252,22 @@ def test_outputs_are_of_the_code_that_stands_there(
         assert all(output["output_type"] != "error" for output in cell["outputs"])
 
 
-def test_code_that_was_changed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(NOTEBOOKS.parent / "tools")
+def test_a_command_that_fails_fails_its_notebook(tmp_path: Path) -> None:
+    import nbformat
+
+    notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "", "language": "python"}
+    notebook.cells = [nbformat.v4.new_code_cell("!echo ran; exit STATUS")]  # type: ignore[no-untyped-call]
+    path = tmp_path / "one.ipynb"
+    nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+    before = path.read_text()
+    assert execute(path, ("STATUS", "0")).split() == ["ran"]
+    path.write_text(before)
+    with pytest.raises(AssertionError, match="returned non-zero exit status 3"):
+        execute(path, ("STATUS", "3"))
+
+
+def test_code_that_was_changed_is_found() -> None:
     from run_notebooks import is_current
 
     notebook = json.loads(FILES[0].read_text())
