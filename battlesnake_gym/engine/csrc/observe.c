@@ -37,6 +37,8 @@ typedef uint8_t LooseBlock __attribute__((vector_size(BLOCK), aligned(1), may_al
 /* The number of cells in whole blocks. */
 INLINE int span_of(int cells) { return (cells + BLOCK - 1) & -BLOCK; }
 
+static Vectors reach_by = WITHOUT_VECTORS; /* as the code chosen at the end of this file */
+
 /* One plane of a game, as large as its board. */
 typedef struct {
     _Alignas(BLOCK) uint8_t cells[MAX_CELLS + BLOCK];
@@ -47,7 +49,7 @@ typedef struct {
     int cells, span; /* of the board; span: in whole blocks */
     Plane food, hazards, all_bodies;
     Plane bodies[MAX_SNAKES]; /* of the living */
-    uint8_t reach[MAX_SNAKES * REACH_PLANES * MAX_CELLS]; /* as reach_planes gives them */
+    uint8_t reach[MAX_SNAKES * REACH_PLANES * (MAX_CELLS + BLOCK)]; /* planes of `span` */
 } Scene;
 
 /* Where the board's cell (x, y) goes in a plane: base + y * step_y + x * step_x. */
@@ -181,7 +183,6 @@ INLINE void make_scene(int values, const Layout *layout, const Record *record, i
     if (news & NEW_HAZARDS)
         make_layers(record_hazards(layout, record), scene->span, starter ? 50 : A_LAYER,
                     scene->hazards.cells);
-    if (values == VALUES_REACH) reach_planes(layout, record, scene->reach);
 }
 
 /* -- one snake -------------------------------------------------------------------------------- */
@@ -248,13 +249,6 @@ INLINE void paint_planes(const Record *before, const Record *record, const Scene
     if (new_board || length != length_value(was->length))
         fill_plane(length, size, planes + LENGTH_PLANE * size);
     paint_snakes(record, scene, own, size, planes);
-}
-
-/* What a seat reaches, in planes of `size` bytes, which may be more than the board has cells. */
-INLINE void paint_reach(const Scene *scene, int own, int size, uint8_t *planes) {
-    const uint8_t *from = scene->reach + own * REACH_PLANES * scene->cells;
-    for (int plane = 0; plane < REACH_PLANES; plane++)
-        memcpy(planes + plane * size, from + plane * scene->cells, (size_t)scene->cells);
 }
 
 INLINE void paint_starter_planes(const Record *record, const Scene *scene, int news, int own,
@@ -328,7 +322,6 @@ INLINE void paint(int values, const Record *before, const Record *record, const 
         paint_starter_planes(record, scene, news, seat, size, planes);
     else
         paint_planes(before, record, scene, news, seat, size, planes);
-    if (values == VALUES_REACH) paint_reach(scene, seat, size, planes + PLANES * size);
 }
 
 /* Whether the planes of a game are those of its board, unchanged. */
@@ -342,6 +335,10 @@ INLINE void paint_view(int values, const Observation *observation, const Record 
                        const Scene *scene, int seat, uint8_t *out) {
     uint8_t board[MAX_PLANES * (MAX_CELLS + BLOCK)];
     paint(values, NULL, record, scene, ALL_NEW, seat, scene->span, board);
+    if (values == VALUES_REACH) {
+        int reach = REACH_PLANES * scene->span;
+        memcpy(board + PLANES * scene->span, scene->reach + seat * reach, (size_t)reach);
+    }
     Placement placement = placement_of(observation, record, seat);
     int size = observation->rows * observation->columns;
     int outside = is_starter(values) ? OUTSIDE : 0;
@@ -371,6 +368,9 @@ INLINE void observe_values(int values, const Observation *observation, const Lay
     Scene scene;
     make_scene(values, layout, record, news, &scene);
     clear_the_dead(layout, before, record, size, out);
+    if (values == VALUES_REACH && !whole)
+        reach_planes(reach_by, layout, record, (size_t)(REACH_PLANES * scene.span), scene.span,
+                     scene.reach);
     for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
         uint8_t *seen = out + size * (size_t)seat;
@@ -383,6 +383,8 @@ INLINE void observe_values(int values, const Observation *observation, const Lay
         else
             paint_view(values, observation, record, &scene, seat, seen);
     }
+    if (values == VALUES_REACH && whole)
+        reach_planes(reach_by, layout, record, size, scene.cells, out + PLANES * scene.cells);
 }
 
 /* -- memory ----------------------------------------------------------------------------------- */
@@ -449,14 +451,17 @@ __attribute__((target("avx2"))) static void observe_avx2(
 #endif
 WIDE static void observe_avx512(const Observation *observation, const Layout *layout,
                                 const Record *before, const Record *record, uint8_t *out) {
-    bool planes = observation->values == VALUES_PLANES && observation->frames == 1;
-    if (!planes || !is_whole(observation, record)) {
+    bool reach = observation->values == VALUES_REACH;
+    bool planes = observation->values == VALUES_PLANES || reach;
+    if (!planes || observation->frames > 1 || !is_whole(observation, record)) {
         observe(observation, layout, before, record, out);
         return;
     }
     size_t size = observation_size(observation);
     clear_the_dead(layout, before, record, size, out);
     paint_planes_avx512(layout, before, record, out, size);
+    int cells = record->width * record->height;
+    if (reach) reach_planes(WITH_AVX512, layout, record, size, cells, out + PLANES * cells);
 }
 #endif
 
@@ -470,6 +475,11 @@ bool observe_by(const char *vectors) {
     if (processor_has(HAS_AVX512) && (best || !strcmp(vectors, "avx512"))) found = observe_avx512;
 #endif
     if (found) chosen = found;
+#ifdef X86_VECTORS
+    reach_by = chosen == observe_avx512 ? WITH_AVX512
+              : chosen == observe_avx2 ? WITH_AVX2
+                                       : WITHOUT_VECTORS;
+#endif
     return found;
 }
 

@@ -11,10 +11,13 @@ enum { REACH_PLANES = 6 };
 /* What a cell shows: the most on the coming turn, less for each turn later. */
 enum { SOONEST = 255, TURN_LATER = 8, LATEST = 15 };
 
-typedef void ReachFunction(const Layout *layout, const Record *record, uint8_t *out);
+typedef enum { WITHOUT_VECTORS, WITH_AVX2, WITH_AVX512 } Vectors;
 
-/* Writes the planes of all seats, those of the living, one seat's after the other's: planes of as many
- * bytes as the board has cells. */
+typedef void ReachFunction(Vectors vectors, const Layout *layout, const Record *record,
+                           size_t stride, int size, uint8_t *out);
+
+/* Writes the planes of all living seats, `size` bytes each, those of seat s at out + s * stride: as many
+ * as the board has cells, if those are 64 or more, or as fill whole words of 64. */
 ReachFunction reach_planes;
 
 /* The same for boards of up to 128, 384 and 640 cells. */

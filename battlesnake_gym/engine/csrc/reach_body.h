@@ -1,44 +1,251 @@
 /* Who reaches which cells first, and how soon, on boards of up to 64 * WORDS cells: the planes that
  * battlesnake_gym/see/observations.py defines. Included behind view_body.h by the files that define REACH,
- * the name of the whole. */
+ * the name of the whole.
+ *
+ * A seat's four moves make four races that differ in its own first cells alone, so they are run side by
+ * side, a lane for each. When a cell is reached is kept as LEVELS sets, the bits of a number that its
+ * byte then shows: they cost less than a byte for each cell. */
 #include "reach.h"
 
-static void show(Bits cells, int turn, uint8_t *plane) {
-    int value = SOONEST - TURN_LATER * (turn - 1);
-    for (int i = 0; i < WORDS; i++)
-        for (uint64_t rest = cells.w[i]; rest; rest &= rest - 1)
-            plane[64 * i + __builtin_ctzll(rest)] = (uint8_t)(value > LATEST ? value : LATEST);
+#pragma GCC diagnostic ignored "-Wpsabi" /* all that hand over lanes are inlined */
+
+typedef uint64_t Lanes __attribute__((vector_size(32)));
+typedef struct {
+    Lanes w[WORDS];
+} Four;
+
+static const Rules plain; /* a position does not say by which rules it is played */
+
+/* A cell shows level << 3 | 7; 31 on the coming turn, one less for each later one, at least 1. */
+enum { LEVELS = 5, FIRST_LEVEL = 31 };
+_Static_assert(SOONEST == (FIRST_LEVEL << 3 | 7) && TURN_LATER == 1 << 3 && LATEST == (1 << 3 | 7), "");
+
+ALWAYS Lanes in_all(uint64_t word) { return (Lanes){0} + word; }
+
+/* As bits_beside, on a board without a way around; off the board too. */
+ALWAYS Four four_beside(const Four *cells, const View *view, int width) {
+    Four to;
+    for (int i = 0; i < WORDS; i++) {
+        Lanes here = cells->w[i], east = here & ~in_all(view->east.w[i]);
+        Lanes west = here & ~in_all(view->west.w[i]);
+        to.w[i] = east << 1 | west >> 1 | here << width | here >> width;
+        if (i > 0) {
+            Lanes below = cells->w[i - 1];
+            to.w[i] |= (below & ~in_all(view->east.w[i - 1])) >> 63 | below >> (64 - width);
+        }
+        if (i + 1 < WORDS) {
+            Lanes above = cells->w[i + 1];
+            to.w[i] |= (above & ~in_all(view->west.w[i + 1])) << 63 | above << (64 - width);
+        }
+    }
+    return to;
 }
 
-/* `own` spreads from the cells of `front`; what it reaches before all others is shown in `mine`, what
- * another one does in `theirs`, if that is not NULL. */
-static void show_reach(const View *view, int own, Bits front, uint8_t *mine, uint8_t *theirs) {
-    Race race;
-    race_begin(&race, view, own, front);
-    for (int turn = 1; race_settle(&race, view); turn++) {
-        for (int i = 0; i < race.count; i++) {
-            uint8_t *plane = race.seats[i] == own ? mine : theirs;
-            if (plane) show(race.won[i], turn, plane);
-        }
-        race_spread(&race, view, turn + 1);
+/* Where the living snakes start, and whom they do not beat to a cell: all bits of words that are. */
+typedef struct {
+    int count, seats[MAX_SNAKES];
+    Bits fronts[MAX_SNAKES];
+    uint64_t yields[MAX_SNAKES][MAX_SNAKES];
+} Start;
+
+static void get_ready(const View *view, Start *start) {
+    const Snake *snakes = view->record->snakes;
+    start->count = 0;
+    for (unsigned rest = view->record->alive_mask; rest; rest &= rest - 1)
+        start->seats[start->count++] = __builtin_ctz(rest);
+    for (int i = 0; i < start->count; i++) {
+        start->fronts[i] = view->exits[start->seats[i]];
+        for (int j = 0; j < start->count; j++)
+            start->yields[i][j] =
+                -(uint64_t)(snakes[start->seats[j]].length >= snakes[start->seats[i]].length);
     }
 }
 
-void REACH(const Layout *layout, const Record *record, uint8_t *out) {
-    static const Rules plain; /* a position does not say by which rules it is played */
+/* As race_settle and race_spread: from the fronts of one turn to those of turn `next`. */
+ALWAYS void race_on(const View *view, const Start *start, int count, int next, Four *fronts,
+                    Four *won, Four *settled) {
+    const Bits *closed = taken(view, next);
+    Four open;
+    for (int word = 0; word < WORDS; word++) {
+        for (int i = 0; i < count; i++) {
+            Lanes lost = {0};
+            for (int j = 0; j < count; j++)
+                if (j != i) lost |= fronts[j].w[word] & in_all(start->yields[i][j]);
+            won[i].w[word] = fronts[i].w[word] & ~lost;
+            settled->w[word] |= fronts[i].w[word];
+        }
+        open.w[word] = in_all(view->everything.w[word] & ~closed->w[word]) & ~settled->w[word];
+    }
+    for (int i = 0; i < count; i++) {
+        fronts[i] = four_beside(&won[i], view, view->record->width);
+        for (int word = 0; word < WORDS; word++) fronts[i].w[word] &= open.w[word];
+    }
+}
+
+ALWAYS void note_levels(const Four *won, int turn, Four levels[LEVELS]) {
+    int level = turn < FIRST_LEVEL ? FIRST_LEVEL + 1 - turn : 1;
+    for (int bit = 0; bit < LEVELS; bit++) {
+        Lanes is_in = in_all(-(uint64_t)(level >> bit & 1));
+        for (int word = 0; word < WORDS; word++) levels[bit].w[word] |= won->w[word] & is_in;
+    }
+}
+
+ALWAYS bool is_any(const Four *cells) {
+    Lanes any = {0};
+    for (int word = 0; word < WORDS; word++) any |= cells->w[word];
+    return (any[0] | any[1] | any[2] | any[3]) != 0;
+}
+
+/* The snakes' first cells; snake `own` goes in each lane another way, if it is one of them. */
+ALWAYS void line_up(const View *view, const Start *start, int own, Four *fronts) {
+    for (int i = 0; i < start->count; i++)
+        for (int word = 0; word < WORDS; word++)
+            fronts[i].w[word] = in_all(start->fronts[i].w[word]);
+    if (own == NOWHERE) return;
+    int targets[4];
+    Bits to[4];
+    move_targets(&plain, view->record, start->seats[own], targets);
+    for (int move = 0; move < 4; move++) to[move] = bits_of(targets[move]);
+    for (int word = 0; word < WORDS; word++)
+        fronts[own].w[word] &= (Lanes){to[0].w[word], to[1].w[word], to[2].w[word], to[3].w[word]};
+}
+
+/* What snake `own` wins first in each of its lanes. */
+ALWAYS void race_of_moves(const View *view, const Start *start, int count, int own,
+                          Four levels[LEVELS]) {
+    Four fronts[MAX_SNAKES], won[MAX_SNAKES], settled = {0}, seen[LEVELS] = {0};
+    line_up(view, start, own, fronts);
+    for (int turn = 1; is_any(&fronts[own]); turn++) {
+        race_on(view, start, count, turn + 1, fronts, won, &settled);
+        note_levels(&won[own], turn, seen);
+    }
+    memcpy(levels, seen, sizeof seen);
+}
+
+/* What each snake wins first when all go wherever they like: in every lane the same. */
+ALWAYS void race_of_all(const View *view, const Start *start, int count,
+                        Four levels[MAX_SNAKES][LEVELS]) {
+    Four fronts[MAX_SNAKES], won[MAX_SNAKES], settled = {0}, any;
+    line_up(view, start, NOWHERE, fronts);
+    memset(levels, 0, (size_t)count * sizeof *levels);
+    int turn = 1;
+    do {
+        race_on(view, start, count, turn + 1, fronts, won, &settled);
+        any = fronts[0];
+        for (int i = 0; i < count; i++) {
+            note_levels(&won[i], turn, levels[i]);
+            for (int word = 0; word < WORDS; word++) any.w[word] |= fronts[i].w[word];
+        }
+        turn++;
+    } while (is_any(&any));
+}
+
+/* Four cells at a time: their bits as a matrix, turned around (Hacker's Delight, 7-3). */
+ALWAYS uint64_t turned(uint64_t x) {
+    uint64_t t = (x ^ (x >> 7)) & 0x00AA00AA00AA00AAull;
+    x ^= t ^ (t << 7);
+    t = (x ^ (x >> 14)) & 0x0000CCCC0000CCCCull;
+    x ^= t ^ (t << 14);
+    t = (x ^ (x >> 28)) & 0x00000000F0F0F0F0ull;
+    return x ^ t ^ (t << 28);
+}
+
+/* Shows 64 cells. */
+ALWAYS void show_word(const uint64_t levels[LEVELS], uint8_t *plane) {
+    uint64_t any = 0, shown[8];
+    for (int bit = 0; bit < LEVELS; bit++) any |= levels[bit];
+    for (int k = 0; k < 8; k++) {
+        uint64_t rows = (any >> 8 * k & 255) * 0x010101;
+        for (int bit = 0; bit < LEVELS; bit++)
+            rows |= (levels[bit] >> 8 * k & 255) << 8 * (3 + bit);
+        shown[k] = turned(rows);
+    }
+    memcpy(plane, shown, 64);
+}
+
+#ifdef X86_VECTORS
+#include <immintrin.h>
+__attribute__((target("avx512f,avx512bw"), always_inline)) static inline void show_word_avx512(
+    const uint64_t levels[LEVELS], uint8_t *plane) {
+    uint64_t any = 0;
+    for (int bit = 0; bit < LEVELS; bit++) any |= levels[bit];
+    __m512i shown = _mm512_maskz_set1_epi8(any, 7);
+    for (int bit = 0; bit < LEVELS; bit++)
+        shown = _mm512_or_si512(shown, _mm512_maskz_set1_epi8(levels[bit], (char)(8 << bit)));
+    _mm512_storeu_si512(plane, shown);
+}
+#endif
+
+typedef void ShowWord(const uint64_t levels[LEVELS], uint8_t *plane);
+
+/* Shows one lane of `levels` in `size` bytes, at least 64; the last 64 overlap those before. */
+ALWAYS void show_lane(ShowWord show_word, const Four levels[LEVELS], int lane, int cells, int size,
+                      uint8_t *plane) {
+    for (int i = 0; 64 * i < cells; i++) {
+        uint64_t word[LEVELS];
+        int start = smallest(64 * i, size - 64), back = 64 * i - start;
+        for (int bit = 0; bit < LEVELS; bit++) {
+            word[bit] = levels[bit].w[i][lane];
+            if (back) word[bit] = word[bit] << back | levels[bit].w[i - 1][lane] >> (64 - back);
+        }
+        show_word(word, plane + start);
+    }
+}
+
+ALWAYS void reach_all(ShowWord show, const Layout *layout, const Record *record, size_t stride,
+                      int size, uint8_t *out) {
     View view;
     view_begin(&view, layout, &plain, record);
     look(&view);
-    for (int seat = 0; seat < record->num_snakes; seat++, out += REACH_PLANES * view.cells) {
-        if (!record->snakes[seat].alive) continue;
-        int targets[4];
-        move_targets(&plain, record, seat, targets);
-        memset(out, 0, (size_t)(REACH_PLANES * view.cells));
-        show_reach(&view, seat, view.exits[seat], out, out + view.cells);
-        for (int move = 0; move < 4; move++) {
-            Bits target = bits_and(bits_of(targets[move]), view.exits[seat]);
-            if (bits_any(target))
-                show_reach(&view, seat, target, out + (2 + move) * view.cells, NULL);
-        }
+    Start start;
+    get_ready(&view, &start);
+    int count = start.count;
+    if (!count) return;
+    Four levels[MAX_SNAKES][LEVELS], every[LEVELS] = {0}, ways[LEVELS];
+    /* For the usual numbers of snakes, code of their own. */
+    if (WORDS == 2 && count == 2) race_of_all(&view, &start, 2, levels);
+    else if (WORDS == 2 && count == 4) race_of_all(&view, &start, 4, levels);
+    else race_of_all(&view, &start, count, levels);
+    for (int i = 0; i < count; i++)
+        for (int bit = 0; bit < LEVELS; bit++)
+            for (int word = 0; word < WORDS; word++) every[bit].w[word] |= levels[i][bit].w[word];
+    for (int i = 0; i < count; i++) {
+        uint8_t *planes = out + (size_t)start.seats[i] * stride;
+        show_lane(show, levels[i], 0, view.cells, size, planes);
+        for (int bit = 0; bit < LEVELS; bit++)
+            for (int word = 0; word < WORDS; word++) levels[i][bit].w[word] ^= every[bit].w[word];
+        show_lane(show, levels[i], 0, view.cells, size, planes + size);
+        if (WORDS == 2 && count == 2) race_of_moves(&view, &start, 2, i, ways);
+        else if (WORDS == 2 && count == 4) race_of_moves(&view, &start, 4, i, ways);
+        else race_of_moves(&view, &start, count, i, ways);
+        for (int move = 0; move < 4; move++)
+            show_lane(show, ways, move, view.cells, size, planes + (2 + move) * size);
     }
+}
+
+static void reach_plain(const Layout *layout, const Record *record, size_t stride, int size,
+                        uint8_t *out) {
+    reach_all(show_word, layout, record, stride, size, out);
+}
+
+#ifdef X86_VECTORS
+__attribute__((target("avx2"))) static void reach_avx2(const Layout *layout, const Record *record,
+                                                       size_t stride, int size, uint8_t *out) {
+    reach_all(show_word, layout, record, stride, size, out);
+}
+
+__attribute__((target("avx512f,avx512bw,avx512vl"))) static void reach_avx512(
+    const Layout *layout, const Record *record, size_t stride, int size, uint8_t *out) {
+    reach_all(show_word_avx512, layout, record, stride, size, out);
+}
+#else
+#define reach_avx2 reach_plain
+#define reach_avx512 reach_plain
+#endif
+
+void REACH(Vectors vectors, const Layout *layout, const Record *record, size_t stride, int size,
+           uint8_t *out) {
+    (vectors == WITH_AVX512 ? reach_avx512
+     : vectors == WITH_AVX2 ? reach_avx2
+                            : reach_plain)(layout, record, stride, size, out);
 }

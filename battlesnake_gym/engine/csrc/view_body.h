@@ -6,6 +6,8 @@
 #include "engine.h"
 #include "bits.h"
 
+#define ALWAYS static inline __attribute__((always_inline))
+
 enum { NOWHERE = -1 };
 
 static inline Bits bits_of(int cell) {
@@ -28,7 +30,7 @@ typedef struct {
     Bits exits[MAX_SNAKES];    /* of living snakes */
 } View;
 
-static Bits spread(const View *view, Bits cells) {
+ALWAYS Bits spread(const View *view, Bits cells) {
     return bits_beside(cells, view->everything, view->west, view->east, view->record->width,
                        view->record->height, view->rules->wrapped);
 }
@@ -37,17 +39,38 @@ static const Bits *taken(const View *view, int turns) {
     return &view->taken[turns < view->horizon ? turns : view->horizon];
 }
 
-/* Who lies where for how long: a cell of age a is free from turn length - a on. */
-static void fill_taken(View *view) {
+/* For each cell the turns until it is free, 0 where it is now; in a form that compilers make vectors of. */
+ALWAYS void count_turns(const View *view, uint16_t *restrict turns) {
     const Record *record = view->record;
-    const uint16_t *marks = record_marks(view->layout, record);
+    const uint16_t *restrict marks = record_marks(view->layout, record);
+    int cells = view->cells;
+    memset(turns, 0, (size_t)(cells + 3) * sizeof *turns);
+    for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
+        int seat = __builtin_ctz(rest);
+        const Snake *snake = &record->snakes[seat];
+        uint16_t head = (uint16_t)((seat << CLOCK_BITS) + record->clock), extent = snake->extent;
+        uint16_t length = (uint16_t)(snake->length < CLOCK_MASK ? snake->length : CLOCK_MASK);
+        for (int cell = 0; cell < cells; cell++) {
+            uint16_t age = (uint16_t)(head - marks[cell]);
+            turns[cell] |= age < extent ? (uint16_t)(length - age) : 0;
+        }
+    }
+}
+
+/* Who lies where for how long: a cell of age a is free from turn length - a on. */
+ALWAYS void fill_taken(View *view) {
+    const Record *record = view->record;
+    uint16_t turns[MAX_CELLS + 3];
     int last = view->horizon;
     memset(view->taken, 0, (size_t)(last + 1) * sizeof *view->taken);
-    for (int cell = 0; cell < view->cells; cell++) {
-        int seat = mark_owner(record, marks[cell]);
-        if (seat < 0) continue;
-        int until = record->snakes[seat].length - mark_age(record, marks[cell]) - 1;
-        bits_add(&view->taken[until < last ? until : last], cell);
+    count_turns(view, turns);
+    for (int four = 0; four < view->cells; four += 4) {
+        uint64_t any;
+        memcpy(&any, turns + four, sizeof any);
+        if (!any) continue;
+        for (int cell = four; cell < four + 4; cell++)
+            if (turns[cell])
+                bits_add(&view->taken[turns[cell] <= last ? turns[cell] - 1 : last], cell);
     }
     if (record->any_hazards && view->rules->hazard_damage > 0) {
         const uint8_t *hazards = record_hazards(view->layout, record);
@@ -68,16 +91,21 @@ static void view_begin(View *view, const Layout *layout, const Rules *rules,
     view->ready = false;
 }
 
-static void look(View *view) {
+ALWAYS void look(View *view) {
     if (view->ready) return;
     view->ready = true;
     const Record *record = view->record;
     const uint8_t *food = record_food(view->layout, record);
     view->everything = view->west = view->east = view->food = (Bits){{0}};
-    for (int cell = 0; cell < view->cells; cell++) {
-        bits_add(&view->everything, cell);
-        if (food[cell]) bits_add(&view->food, cell);
+    for (int i = 0; 64 * i < view->cells; i++)
+        view->everything.w[i] = ~0ull >> (64 - smallest(64, view->cells - 64 * i));
+    for (int eight = 0; eight < view->cells; eight += 8) {
+        uint64_t any;
+        memcpy(&any, food + eight, sizeof any); /* which may read beyond the plane: PLANE_SLACK */
+        for (int cell = eight; any; any >>= 8, cell++)
+            if (any & 255) bits_add(&view->food, cell);
     }
+    view->food = bits_and(view->food, view->everything);
     for (int y = 0; y < record->height; y++) {
         bits_add(&view->west, y * record->width);
         bits_add(&view->east, y * record->width + record->width - 1);
