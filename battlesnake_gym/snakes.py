@@ -13,13 +13,18 @@ import importlib.metadata
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from battlesnake_gym.common import own_files
 from battlesnake_gym.common.nearest import unknown
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from battlesnake_gym.boards.board import Board
+    from battlesnake_gym.see.observations import Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +122,32 @@ def play(
         yield decisions
 
 
+class Policy(Protocol):
+    """A trained network, which answers for any number of snakes at once."""
+
+    @property
+    def observation(self) -> Observation:
+        """What it is shown."""
+        ...
+
+    @property
+    def action_mask(self) -> str:
+        """The kind of mask it was trained with."""
+        ...
+
+    def shape(self, width: int, height: int) -> tuple[int, int, int]:
+        """(C, H, W) of one observation of a board."""
+        ...
+
+    def q_values(self, batch: NDArray[np.uint8], /) -> NDArray[np.float32]:
+        """The value of every move, float32 [B, 4], for observations uint8 [B, C, H, W]."""
+        ...
+
+    def check_size(self, width: int, height: int) -> None:
+        """Raise ``ValueError`` where it was not trained for boards of this size."""
+        ...
+
+
 Factory = Callable[[int], Strategy]
 """Builds a fresh strategy from a seed."""
 
@@ -126,6 +157,9 @@ IN_ENGINE = ("random", "safe-random", "hungry", "cautious", "hunter", "territory
 SNAKE_FILES = "battlesnake_gym.snake_files"
 """The group of entry points that play files: each is named as those files end, and makes a factory
 of a path."""
+
+SHIPPED = "shipped"
+"""The policy that comes with the package."""
 
 _factories: dict[str, Factory] = {}
 _in_engine: set[str] = set()
@@ -158,8 +192,8 @@ def names() -> list[str]:
 def make(name: str, seed: int = 0) -> Strategy:
     """Build a fresh strategy; the same seed plays the same moves.
 
-    ``minimax@400`` is the search ``minimax`` with 400 positions a move (`Bounded`), and
-    ``mine.zip`` the snake of that bundle. Raises ``ValueError`` with the nearest name where
+    ``minimax@400`` is the search ``minimax`` with 400 positions a move (`Bounded`), and what is in
+    a file plays too (`file_of`). Raises ``ValueError`` with the nearest name where
     ``name`` is unknown.
     """
     return factory(name)(seed)
@@ -172,6 +206,36 @@ def is_bundle(name: str) -> bool:
     (True, True, False)
     """
     return name.endswith((".zip", "snake.json"))
+
+
+def file_of(name: str) -> str | None:
+    """The file that plays as ``name``; None for a registered name, and for one that means nothing.
+
+    It is a bundle, a ``.onnx`` file, that of a run in its folder, or "shipped": the package's own.
+
+    >>> file_of("my.onnx"), file_of("shipped"), file_of("hungry")
+    ('my.onnx', 'shipped', None)
+    """
+    if is_bundle(name) or name.endswith(".onnx") or name == SHIPPED:
+        return name
+    own_files.load()
+    if name in _factories or not Path(name).is_dir():
+        return None
+    there = [*Path(name).glob("policy.onnx"), *Path(name, "model").glob("policy.onnx")]
+    if not there:
+        raise ValueError(
+            f"{name} holds no policy.onnx, nor does its folder model; a run writes it at its end, "
+            "and `battlesnake-gym export` makes one of a checkpoint"
+        )
+    return str(there[0])
+
+
+def policy(name: str) -> Policy | None:
+    """The policy that plays all alone as ``name``: the one of a file; None for other strategies.
+
+    Raises as `make` does.
+    """
+    return getattr(factory(name), "policy", None) if file_of(name) else None
 
 
 @contextlib.contextmanager
@@ -203,12 +267,12 @@ def description(name: str) -> str:
 
 def factory(name: str) -> Factory:
     """What `make` builds the strategies of ``name`` with; raises as `make` does."""
-    if is_bundle(name):
-        return _bundled(name)
+    if file := file_of(name):
+        return _of_file(file)
     own_files.load()
     base, at, positions = name.rpartition("@") if "@" in name else (name, "", "")
     if is_bundle(base):
-        return functools.partial(_bounded, base, _bundled(base), positions)
+        return functools.partial(_bounded, base, _of_file(base), positions)
     if not _factories:
         raise ValueError(
             f"no snake {base!r}: none are registered, since the project is not installed; "
@@ -220,8 +284,8 @@ def factory(name: str) -> Factory:
     return functools.partial(_bounded, base, found, positions) if at else found
 
 
-def _bundled(path: str) -> Factory:
-    """What plays the bundle in ``path``; the packages of the extra ``server`` do."""
+def _of_file(path: str) -> Factory:
+    """What plays the file ``path``; the packages of the extra ``server`` do."""
     for entry in importlib.metadata.entry_points(group=SNAKE_FILES):
         if not path.endswith(entry.name):
             continue
@@ -229,7 +293,7 @@ def _bundled(path: str) -> Factory:
             opened: Factory = entry.load()(path)
         except ModuleNotFoundError as error:
             raise ValueError(
-                f"{path}: a bundle is played with the extra 'server', and {error.name!r} is missing"
+                f"{path} is played with the extra 'server', and {error.name!r} is missing"
             ) from error
         return opened
     raise ValueError(f"{path}: no installed package plays such a file; install battlesnake-gym")

@@ -34,7 +34,14 @@ class Batch:
     def import_words(self, game: int, seed: int, words: bytes) -> None: ...
     def layout(self) -> dict[str, int]: ...
     def observe_into(
-        self, values: int, view: int, frames: int, rows: int, columns: int, out: NDArray[np.uint8]
+        self,
+        place: int,
+        values: int,
+        view: int,
+        frames: int,
+        rows: int,
+        columns: int,
+        out: NDArray[np.uint8],
     ) -> None: ...
     def action_mask_into(self, parts: bytes, out: NDArray[np.bool_]) -> None: ...
     def named_choices(self, kinds: NDArray[np.uint8], out: NDArray[np.uint8], /) -> None:

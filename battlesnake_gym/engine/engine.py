@@ -158,19 +158,26 @@ class FastGames(Batch, GameArrays):
         self.import_words(game, rules.seed, packing.pack(state))
         self._ids[game] = [snake.id for snake in state.snakes]
 
-    def observe(self, observation: Observation, out: NDArray[np.uint8]) -> None:
+    def observe(
+        self,
+        observation: Observation,
+        out: NDArray[np.uint8],
+        place: int = 0,
+        shape: tuple[int, int, int] | None = None,
+    ) -> None:
         """Keep what every snake sees in ``out``, uint8 [N, S, C, H, W], from now on.
 
-        (C, H, W) is ``observation.shape`` of the largest width and height. It is written now, and
-        is up to date after every later `step`, `reset` and `load`, until another array is handed
-        in. Only what a turn has changed is written then, so write nothing else into ``out``
-        meanwhile (if you did, call `observe` again, which writes all of it).
+        (C, H, W) is ``shape``, by default ``observation.shape`` of the largest width and height;
+        with more rows and columns, boards are in their middle. It is written now, and is up to date
+        after every later `step`, `reset` and `load`, until another array is handed in for the same
+        ``place`` (0 to 7). Only what a turn has changed is written then, so write nothing else into
+        ``out`` meanwhile (if you did, call `observe` again, which writes all of it).
 
         The seats of dead snakes are all zero. Stacked frames are those of the turns played since
         this call, or since the game's last `reset` or `load`; older ones are zero.
         """
-        shape = observation.shape(*self._largest[:2])
-        self.observe_into(*observation.codes, observation.frames, *shape[1:], out)
+        shape = shape or observation.shape(*self._largest[:2])
+        self.observe_into(place, *observation.codes, observation.frames, *shape[1:], out)
 
     def action_mask(self, kind: str, out: NDArray[np.bool_]) -> None:
         """Write the moves that ``kind`` (see `masks`) leaves into ``out``, bool [N, S, 4]."""

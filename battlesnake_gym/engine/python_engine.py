@@ -38,7 +38,7 @@ class SlowGames(GameArrays):
         self._sizes = sizes.tolist()
         self._games = [game] * num_games
         self._states = [State(0, width, height, []) for width, height, _ in self._sizes]
-        self._seen: tuple[Observation, NDArray[np.uint8]] | None = None
+        self._seen: dict[int, tuple[Observation, NDArray[np.uint8]]] = {}
         self._make_arrays()
 
     def reset(self, seeds: NDArray[np.int64], which: NDArray[np.bool_] | None = None) -> None:
@@ -99,11 +99,17 @@ class SlowGames(GameArrays):
         self._show(game, ate=[])
         self._paint(game, anew=True)
 
-    def observe(self, observation: Observation, out: NDArray[np.uint8]) -> None:
+    def observe(
+        self,
+        observation: Observation,
+        out: NDArray[np.uint8],
+        place: int = 0,
+        shape: tuple[int, int, int] | None = None,
+    ) -> None:
         """Keep what every snake sees in ``out``; see `engine.FastGames.observe`."""
-        shape = observation.shape(*self._largest[:2])
+        shape = shape or observation.shape(*self._largest[:2])
         _check_array("out", out, np.uint8, (self.num_games, self.num_snakes, *shape))
-        self._seen = observation, out
+        self._seen[place] = observation, out
         for i in range(self.num_games):
             self._paint(i, anew=True)
 
@@ -118,13 +124,11 @@ class SlowGames(GameArrays):
 
     def _paint(self, i: int, anew: bool = False) -> None:
         """Bring the observations of one game up to date; ``anew`` begins their history."""
-        if not self._seen:
-            return
-        observation, out = self._seen
-        if anew:
-            out[i] = 0
-        for seat, snake in enumerate(self._states[i].snakes):
-            observation.encode(self._states[i], snake.id, out[i, seat])
+        for observation, out in self._seen.values():
+            if anew:
+                out[i] = 0
+            for seat, snake in enumerate(self._states[i].snakes):
+                observation.encode(self._states[i], snake.id, out[i, seat])
 
     def _rules(self, seed: int) -> Game:
         game = self.game
@@ -142,7 +146,7 @@ class SlowGames(GameArrays):
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the arrays that are shown, and what `observe` was given."""
-        return {k: v for k, v in self.__dict__.items() if k not in self._arrays} | {"_seen": None}
+        return {k: v for k, v in self.__dict__.items() if k not in self._arrays} | {"_seen": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

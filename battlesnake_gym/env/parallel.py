@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from pettingzoo import ParallelEnv  # type: ignore[import-untyped]
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.config import EnvConfig, Sizes
+from battlesnake_gym.env.learned import Chooses
+from battlesnake_gym.env.rivals import Opponent, Rivals, check_opponents, check_past
 from battlesnake_gym.env.single_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
 from battlesnake_gym.rules import MOVES
 
@@ -33,8 +35,9 @@ AgentInfos = dict[str, dict[str, Any]]
 class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
     """One game with an agent for every snake: ``snake_0``, ``snake_1``, ...
 
-    The arguments are the fields of `config.EnvConfig`; food comes from the official engine's stream
-    unless ``food="fast"`` is given.
+    ``opponents`` play the last seats by themselves, as in `single.BattlesnakeEnv`, and are no
+    agents. The other arguments are the fields of `config.EnvConfig`; food comes from the official
+    engine's stream unless ``food="fast"`` is given.
 
     An agent terminates when its snake is out or the game is over, and is in that step's
     dictionaries for the last time. Its info: ``action_mask`` int8 [4], 1 for allowed; ``cause``,
@@ -58,13 +61,23 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
         width: Sizes = EnvConfig.width,
         height: Sizes = EnvConfig.height,
         *,
+        opponents: Sequence[Opponent] = (),
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
         sizes = {"num_snakes": num_snakes, "width": width, "height": height}
-        self._game = OneGame(sizes | options, render_mode)
+        self.opponents = check_opponents(opponents)
+        self._game = OneGame(sizes | options, render_mode, "opponents")
+        self._rivals = Rivals(self._game.vector)
+        self._rivals.get_ready(self.opponents)
         self.render_mode = render_mode
-        self.possible_agents = [f"snake_{seat}" for seat in range(self._game.vector.num_snakes)]
+        seats = self._game.vector.num_snakes
+        if len(opponents) >= seats:
+            raise ValueError(
+                f"opponents are {len(opponents)} of {seats} snakes; leave at least one seat to an "
+                "agent, or give a larger num_snakes"
+            )
+        self.possible_agents = [f"snake_{seat}" for seat in range(seats - len(opponents))]
         self.agents: list[str] = []
         self._random: np.random.Generator | None = None
         space = self._game.vector.single_observation_space
@@ -79,6 +92,11 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
     def board(self) -> Board:
         """The position as a `Board`, without the seed that decides the food to come."""
         return self._game.board()
+
+    def remember(self, policy: Chooses) -> None:
+        """As `vector_env.BattlesnakeVectorEnv.remember`."""
+        check_past(self.opponents)
+        self._rivals.remember(policy)
 
     def observation_space(self, agent: str) -> Box:
         """The space of the agent's observations."""
@@ -101,8 +119,12 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
             self._random = np.random.default_rng(seed)
         states = (options or {}).get("states")
         self._game.reset(self._random, {"states": states})
-        living = np.flatnonzero(self._game.infos["alive"][0])
-        self.agents = [self.possible_agents[seat] for seat in living]
+        living = self._game.infos["alive"][0]
+        self._rivals.leave(np.ones(1, np.bool_))
+        for seat, opponent in enumerate(self.opponents, len(self.possible_agents)):
+            if living[seat]:
+                self._rivals.seat(0, seat, opponent, int(self._random.integers(2**31)))
+        self.agents = [a for a in self.possible_agents if living[self._seat(a)]]
         if self.render_mode == "human":
             self.render()
         return self._observations(), self._infos()
@@ -144,7 +166,8 @@ class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
                     f"actions names {agent!r}, which is not in the game; "
                     f"give actions for {', '.join(self.agents)}"
                 )
-        taken = np.zeros(len(self.possible_agents), np.uint8)
+        taken = np.zeros(self._game.vector.num_snakes, np.uint8)
+        self._rivals.move(taken[None], self._game.infos["alive"])
         for agent in self.agents:
             if agent not in actions:
                 raise ValueError(f"actions has none for {agent!r}; give one to every living agent")

@@ -22,7 +22,8 @@ from gymnasium.spaces import Discrete
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.config import EnvConfig, Sizes
-from battlesnake_gym.env.rivals import Opponent, Rivals, check_opponents, seat_count
+from battlesnake_gym.env.learned import Chooses
+from battlesnake_gym.env.rivals import Opponent, Rivals, check_opponents, check_past, seat_count
 from battlesnake_gym.env.single_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
 from battlesnake_gym.rules import MOVES, State
 
@@ -32,8 +33,9 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
 
     ``opponents``: who else plays. Without ``num_snakes`` all of them do; with it, each game draws
     ``num_snakes - 1`` from them (the same one may be drawn twice). Seats, the learner's too, are
-    dealt anew for each game. Those of `snakes.IN_ENGINE` are played by the engine; other strategies
-    are given the board without the seed, and no time limit.
+    dealt anew for each game. A policy is named by its file or its run, or as "shipped"; "past"
+    plays by what `remember` was given. Strategies are given the board without the seed, and no time
+    limit.
 
     ``width``, ``height`` and ``options`` are the fields of `config.EnvConfig`; food comes from the
     official engine's stream unless ``food="fast"`` is given. Alone, the game is ``solo``.
@@ -66,11 +68,17 @@ class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         sizes = {"num_snakes": seats, "width": width, "height": height}
         self._game = OneGame(sizes | options, render_mode, "opponents")
         self._rivals = Rivals(self._game.vector)
+        self._rivals.get_ready(self.opponents)
         self.render_mode = render_mode
         self.observation = self._game.vector.observation
         self.observation_space = self._game.vector.single_observation_space
         self.action_space = Discrete(len(MOVES))
         self.seat = 0
+
+    def remember(self, policy: Chooses) -> None:
+        """As `vector_env.BattlesnakeVectorEnv.remember`; ``env.unwrapped`` of `make` has it."""
+        check_past(self.opponents)
+        self._rivals.remember(policy)
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None

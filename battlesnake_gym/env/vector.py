@@ -21,6 +21,7 @@ from battlesnake_gym.config import EnvConfig, Sizes
 from battlesnake_gym.engine.engine import FastGames, make_games
 from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, State, is_over, known_maps
 from battlesnake_gym.see import masks
+from battlesnake_gym.see.observations import Observation
 from battlesnake_gym.see.rewards import TurnOfGames, get_seats, reversals
 
 Infos = dict[str, npt.NDArray[Any]]
@@ -104,6 +105,11 @@ class VectorBattlesnake:
         )
         self.num_games = num_games
         self.num_snakes = int(np.max(num_snakes))
+        sizes = np.broadcast_arrays(width, height, np.empty(num_games))[:2]
+        self.board_sizes: frozenset[tuple[int, int]] = frozenset(
+            zip(*(side.tolist() for side in sizes), strict=True)
+        )
+        """The (width, height) of the games' boards."""
         largest = int(np.max(width)), int(np.max(height))
         self.single_observation_space: Box = self.observation.space(*largest)
         self.single_action_space: Discrete[np.int64] = Discrete(len(MOVES))
@@ -116,13 +122,13 @@ class VectorBattlesnake:
 
         # What Python does for the engine, worked out once: every step asks.
         self._observe_here = isinstance(self.games, FastGames) and not self.observation.in_engine
-        self._mask_here = not masks.in_engine(self.action_mask)
         self._need_positions = self.rewards.looks_at_positions
 
         seats = num_games, self.num_snakes
         self._seen = np.zeros((*seats, *self.observation.shape(*largest)), np.uint8)
+        self._seen_as: dict[tuple[Observation, tuple[int, ...]], npt.NDArray[np.uint8]] = {}
         self._look()
-        self._masks = np.ones((*seats, len(MOVES)), np.bool_)
+        self._masks = self._allowed = np.ones((*seats, len(MOVES)), np.bool_)
         self._actions = np.zeros(seats, np.uint8)
         self._alive = np.zeros(seats, np.bool_)
         self._ended = np.ones(num_games, np.bool_)
@@ -275,6 +281,39 @@ class VectorBattlesnake:
             return None
         return self._states[(game + int(self._begun[game]) - 1) % len(self._states)]
 
+    def seen_as(
+        self, observation: Observation, shape: tuple[int, int, int]
+    ) -> npt.NDArray[np.uint8]:
+        """What all seats see by another observation, uint8 [N, S, *shape]; write nothing into it.
+
+        It is up to date from the first call on. Raises ``ValueError`` for one that the engine does
+        not know, and for an eighth.
+        """
+        if observation == self.observation and shape == self._seen.shape[2:]:
+            return self._seen
+        if (observation, shape) not in self._seen_as:
+            seen = np.zeros((self.num_games, self.num_snakes, *shape), np.uint8)
+            self.games.observe(observation, seen, len(self._seen_as) + 1, shape)
+            self._seen_as[observation, shape] = seen
+        return self._seen_as[observation, shape]
+
+    def write_mask(self, kind: str, out: npt.NDArray[np.bool_]) -> None:
+        """Write the moves that ``kind`` (see `masks`) leaves into ``out``, bool [N, S, 4]."""
+        if masks.in_engine(kind) or not isinstance(self.games, FastGames):
+            self.games.action_mask(kind, out)
+            return
+        out[:] = True
+        for i in range(self.num_games):
+            state = self.games.state(i)
+            for seat, snake in enumerate(state.snakes):
+                if snake.alive:
+                    out[i, seat] = masks.action_mask(self.game, state, snake.id, kind)
+
+    @property
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        """The last ``infos["action_mask"]``."""
+        return self._allowed
+
     def __getstate__(self) -> dict[str, Any]:
         """A copy goes on from here; arrays that were handed out stay with the original."""
         return {name: value for name, value in self.__dict__.items() if name != "_observations"}
@@ -284,6 +323,10 @@ class VectorBattlesnake:
         seen = self._seen.copy()
         self._look()
         self._seen[:] = seen  # older frames too, which the engine does not know
+        for place, ((observation, shape), other) in enumerate(self._seen_as.items(), 1):
+            seen = other.copy()
+            self.games.observe(observation, other, place, shape)
+            other[:] = seen
 
     def _look(self) -> None:
         """Let the engine keep `_seen` up to date, where it knows the observation."""
@@ -316,13 +359,11 @@ class VectorBattlesnake:
 
     def _infos(self, acted: npt.NDArray[np.bool_], reset: npt.NDArray[np.bool_]) -> Infos:
         games = self.games
-        if self._mask_here:
-            self._mask_by_python()
-        else:
-            games.action_mask(self.action_mask, self._masks)
+        self.write_mask(self.action_mask, self._masks)
         mask = self._masks
         if self.observation.relative:
             mask = self.observation.relative_mask(mask, games.facing)
+        self._allowed = mask
         return {
             "action_mask": mask,
             "alive": self._alive,
@@ -335,16 +376,6 @@ class VectorBattlesnake:
             "turn": games.turn,
             "seed": self._seeds,
         }
-
-    def _mask_by_python(self) -> None:
-        self._masks[:] = True
-        for i in range(self.num_games):
-            state = self.games.state(i)
-            for seat, snake in enumerate(state.snakes):
-                if snake.alive:
-                    self._masks[i, seat] = masks.action_mask(
-                        self.game, state, snake.id, self.action_mask
-                    )
 
     def _take(self, actions: npt.NDArray[np.integer[Any]]) -> None:
         """Check the actions and put them into the array that the engine reads."""

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,15 @@ from gymnasium.vector.utils import batch_space
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.config import TRAINED, EnvConfig
-from battlesnake_gym.env.rivals import Opponent, Rivals, check_opponents, engine_code, seat_count
+from battlesnake_gym.env.learned import Chooses
+from battlesnake_gym.env.rivals import (
+    Opponent,
+    Rivals,
+    check_opponents,
+    check_past,
+    engine_code,
+    seat_count,
+)
 from battlesnake_gym.env.vector import VectorBattlesnake
 
 Bytes = npt.NDArray[np.uint8]
@@ -126,8 +134,8 @@ class BattlesnakeVectorEnv(_VectorEnv):
     This is what ``gymnasium.make_vec("battlesnake_gym:Battlesnake-v0", ...)`` makes. Arguments are
     those of `single.BattlesnakeEnv`: ``opponents`` (all of them play, or ``num_snakes - 1`` drawn
     from them), and the fields of `config.EnvConfig`. Opponents of `snakes.IN_ENGINE` are played by
-    the engine, all others board by board in Python. Seats and opponents are dealt anew for each
-    game; who sits where follows from the game's seed alone.
+    the engine, policies all at once, all others board by board in Python. Seats and opponents are
+    dealt anew for each game; who sits where follows from the game's seed alone.
 
     An episode ends when the learner's snake is out or the game is over. ``autoreset_mode``:
     NEXT_STEP (the step that ends an episode returns its last observation, the next one begins a new
@@ -161,9 +169,20 @@ class BattlesnakeVectorEnv(_VectorEnv):
         self._rivals = Rivals(self.games)
         codes = [engine_code(one, self.games) for one in self.opponents]
         self._engine_codes = np.array(codes, np.uint8)
+        self._rivals.get_ready(self.opponents)
         self._numbers = np.arange(num_envs)
         self._seats = np.zeros(num_envs, np.intp)
         self._actions = np.zeros((num_envs, num_snakes), np.uint8)
+
+    def remember(self, policy: Chooses) -> None:
+        """Let the opponent "past" play by ``policy`` in some of the games that begin from now on.
+
+        ``policy`` is given observations uint8 [B, C, H, W] and masks bool [B, 4] and answers
+        actions [B]; hand over a copy of what goes on learning. Of many, ten are kept, spread over
+        all of training. Raises ``ValueError`` where "past" is no opponent.
+        """
+        check_past(self.opponents)
+        self._rivals.remember(policy)
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -347,9 +366,10 @@ def _draws(seeds: npt.NDArray[np.int64], count: int, purpose: int) -> npt.NDArra
 
 
 def win_rate(
-    choose: Callable[[Bytes, Flags], npt.NDArray[np.integer[Any]]],
+    choose: Chooses,
     opponents: Sequence[Opponent] = ("safe-random",),
     *,
+    past: Chooses | None = None,
     games: int = 200,
     seed: int = 0,
     **options: Any,
@@ -357,10 +377,13 @@ def win_rate(
     """The share of ``games`` games that ``choose`` wins: it lives when all opponents are out.
 
     ``choose`` is given the observations uint8 [games, C, H, W] and action masks bool [games, 4] of
-    all games, and answers actions [games]. ``options`` are those of `BattlesnakeVectorEnv`;
-    ``max_turns`` is that of `config.TRAINED` unless given, so that every game ends.
+    all games, and answers actions [games], as does ``past``, the opponent "past". ``options`` are
+    those of `BattlesnakeVectorEnv`; ``max_turns`` is that of `config.TRAINED` unless given, so that
+    every game ends.
     """
     envs = BattlesnakeVectorEnv(games, opponents, **{"max_turns": TRAINED.max_turns, **options})
+    if past is not None:
+        envs.remember(past)
     observations, infos = envs.reset(seed=seed)
     won, playing = np.zeros(games, np.bool_), np.ones(games, np.bool_)
     while playing.any():

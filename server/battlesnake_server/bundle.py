@@ -35,7 +35,7 @@ from battlesnake_heuristics.handwritten.pipeline import Filter, Node
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_server.onnx_policy import Policy
-from battlesnake_server.strategies import PolicySnake, choose
+from battlesnake_server.strategies import PolicyFactory, PolicySnake, as_it_is, choose
 
 FORMAT = 1
 FACTS = "snake.json"
@@ -135,6 +135,8 @@ class Bundle:
     def _without_name(self, chosen: list[Filter], nodes: tuple[Node, ...]) -> Factory:
         if POLICY in self.files:
             policy = self._policy()
+            if not chosen and not nodes:
+                return PolicyFactory(policy)
             return lambda seed: PolicySnake(policy, chosen, nodes)
         evaluation = Evaluation.read(self.files[EVALUATION], self.path / EVALUATION)
         return lambda seed: search.Search(evaluation=evaluation)
@@ -147,21 +149,12 @@ class Bundle:
 
 def open_factory(path: str) -> Factory:
     """What plays the bundle in ``path``; a file that has not changed is loaded once a process."""
-    return _loaded(*_as_it_is(path))
+    return _loaded(*as_it_is(path))
 
 
 def looks_of(snake: str | None) -> dict[str, str]:
     """How the snake wants to look, where it is a bundle."""
-    return _read(*_as_it_is(snake)).looks if snake and snakes.is_bundle(snake) else {}
-
-
-def _as_it_is(path: str) -> tuple[str, int, int]:
-    """The file, and what differs once it has changed."""
-    try:
-        state = Path(path).stat()
-    except OSError:
-        return path, 0, 0  # `Bundle.open` says what is wrong
-    return str(Path(path).resolve()), state.st_mtime_ns, state.st_size
+    return _read(*as_it_is(snake)).looks if snake and snakes.is_bundle(snake) else {}
 
 
 @functools.lru_cache(maxsize=1)

@@ -21,6 +21,7 @@ from battlesnake_gym import policy_file
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.board_json import MAX_SIDE
 from battlesnake_gym.boards.json_fields import shown
+from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.policy_file import PolicyError as PolicyError
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.see import observations
@@ -71,6 +72,12 @@ class Policy:
         """The rulesets it was trained for."""
         names = self.metadata.get("rulesets", [self.metadata["training"]["env_config"]["ruleset"]])
         return tuple(names)
+
+    @property
+    def action_mask(self) -> str:
+        """The kind of mask it was trained with."""
+        trained = self.metadata.get("training", {}).get("env_config", {})
+        return str(trained.get("action_mask", EnvConfig.action_mask))
 
     def shape(self, width: int, height: int) -> tuple[int, int, int]:
         """(C, H, W) of one observation of a board.

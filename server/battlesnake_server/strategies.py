@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -29,7 +31,7 @@ STRONGEST = "champion" if search.COMPILED else "lookahead"
 SHIPPED = Path(str(resources.files("battlesnake_server"))) / "default_policy" / "policy.onnx"
 """The policy that comes with the package and answers to `SHIPPED_NAME`; its card lies beside it."""
 
-SHIPPED_NAME = "shipped"
+SHIPPED_NAME = snakes.SHIPPED
 
 CAREFUL = tuple(rule.name for rule in SAFE)
 """The filters of a careful snake: those of ``--heuristics`` without names."""
@@ -75,6 +77,36 @@ class PolicySnake:
         if self._rules:
             return own_rules.ruled(by_move, board, self._rules, self._filters)
         return filtered(by_move, board, self._filters)
+
+
+@dataclass(frozen=True)
+class PolicyFactory:
+    """Builds the snakes of a ``policy`` alone, which many games may ask for all at once instead."""
+
+    policy: Policy
+
+    def __call__(self, seed: int) -> PolicySnake:
+        """A snake for one game."""
+        return PolicySnake(self.policy)
+
+
+def open_factory(path: str) -> PolicyFactory:
+    """What plays a policy's file, or as `SHIPPED_NAME`; one that has not changed is loaded once."""
+    return _loaded(*as_it_is(str(SHIPPED) if path == SHIPPED_NAME else path))
+
+
+def as_it_is(path: str) -> tuple[str, int, int]:
+    """The file, and what differs once it has changed."""
+    try:
+        state = Path(path).stat()
+    except OSError:
+        return path, 0, 0  # whoever opens it says what is wrong
+    return str(Path(path).resolve()), state.st_mtime_ns, state.st_size
+
+
+@functools.lru_cache(maxsize=64)
+def _loaded(path: str, *state: int) -> PolicyFactory:
+    return PolicyFactory(Policy.load(path))
 
 
 class ShippedPolicySnake:

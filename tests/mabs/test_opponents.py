@@ -22,9 +22,9 @@ def seated(
 
     Those of ``past`` are functions from boards to values.
     """
+    from battlesnake_gym.env.past_selves import PastSelves
     from battlesnake_rl.mabs.play.environment import make_vector
     from battlesnake_rl.mabs.play.opponents import Opponents
-    from battlesnake_rl.mabs.play.past_selves import PastSelves
 
     selves = PastSelves(lambda function: function)
     for function in past:
@@ -87,7 +87,7 @@ def test_everybody_makes_its_own_moves() -> None:
         ({"nobody": 0.5}, "unknown opponent 'nobody'; `battlesnake-gym snakes` lists"),
         ({"past": 1.5}, "the share of 'past' must be between 0 and 1"),
         ({"past": 0.5, "hungry": 0.5}, "must leave the learner some seats"),
-        (["past"], "opponents must be like"),
+        ([0.3], "opponents must be like"),
     ],
 )
 def test_impossible_opponents_are_refused(shares: Any, words: str) -> None:
@@ -127,7 +127,7 @@ def test_a_past_self_keeps_its_seats_until_the_game_is_over_and_hears_how_it_wen
 
 
 def test_hard_past_selves_are_drawn_more_often_and_all_of_training_is_kept() -> None:
-    from battlesnake_rl.mabs.play.past_selves import KEPT, PastSelves
+    from battlesnake_gym.env.past_selves import KEPT, PastSelves
 
     selves = PastSelves(lambda weights: lambda frames: np.full((1, 4), weights, np.float32))
     for number in range(1, 101):
@@ -196,6 +196,19 @@ def test_a_frozen_policy_plays_by_its_values(frozen: Callable[..., str]) -> None
     expected[:, 0] = MOVES.index("right")
     np.testing.assert_array_equal(actions[frozen_seats], expected[frozen_seats])
     assert (actions[names == "past"] == MOVES.index("up")).all()
+
+
+def test_a_list_of_opponents_shares_the_seats_evenly_and_policies_see_their_own() -> None:
+    from battlesnake_rl.mabs.play.environment import whole
+
+    pytest.importorskip("onnxruntime", reason="needs the extra server")
+    shares = whole({"opponents": ["shipped", "past"]})["opponents"]
+    assert shares == {"shipped": 1 / 3, "past": 1 / 3}
+    opponents, frames, infos = seated(shares, games=40, past=[lambda boards: boards[:, 0, 0, :4]])
+    unset = 77
+    actions = np.full(infos["alive"].shape, unset, np.uint8)
+    opponents.move(frames, infos["action_mask"], infos["alive"], actions)
+    np.testing.assert_array_equal(actions == unset, opponents.learning)
 
 
 @pytest.mark.parametrize("other", [{"width": 5}, {"observation": "centred"}])

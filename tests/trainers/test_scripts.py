@@ -49,7 +49,7 @@ def test_it_is_short(script: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.rllib
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", [one for one in SCRIPTS if one != "self_play.py"])
 def test_it_learns(script: str, tmp_path: Path) -> None:
     one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
     ran = run(sys.executable, FOLDER / script, cwd=tmp_path, env=one_thread)
@@ -58,3 +58,12 @@ def test_it_learns(script: str, tmp_path: Path) -> None:
     win = float(rate)
     half_width = 1.96 * math.sqrt(win * (1 - win) / GAMES)
     assert win - half_width > 0.5, f"{win} of {GAMES} games may be chance"
+
+
+@pytest.mark.rllib
+def test_it_plays_against_its_past(tmp_path: Path) -> None:
+    few_seconds = os.environ | {"OMP_NUM_THREADS": "1", "MINUTES": "0.1"}
+    ran = run(sys.executable, FOLDER / "self_play.py", cwd=tmp_path, env=few_seconds)
+    assert ran.returncode == 0, ran.stderr
+    (rate,) = re.findall(r"win rate (\d\.\d+) against itself", ran.stdout)
+    assert 0.2 < float(rate) < 0.8

@@ -229,7 +229,7 @@ static void batch_dealloc(PyObject *self) {
     Batch *batch = (Batch *)self;
     PyTypeObject *type = Py_TYPE(self);
     let_go(&batch->actions);
-    let_go(&batch->out);
+    for (int i = 0; i < MAX_SHOWN; i++) let_go(&batch->shown[i].out);
     free(batch->memory);
     free(batch->sizes);
     freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
@@ -306,17 +306,18 @@ static PyObject *raise_halt(const Batch *batch, Py_ssize_t game) {
 
 /* ---- what the snakes see ---- */
 
-/* Where the observations of a game are kept, or NULL. */
-static uint8_t *seen_at(const Batch *batch, Py_ssize_t game) {
-    if (!batch->out.object) return NULL;
-    size_t size = observation_size(&batch->observation) * (size_t)batch->layout.max_snakes;
-    return (uint8_t *)batch->out.view.buf + (size_t)game * size;
+/* Where the observations of a game are kept. */
+static uint8_t *shown_at(const Batch *batch, const Shown *shown, Py_ssize_t game) {
+    size_t size = observation_size(&shown->observation) * (size_t)batch->layout.max_snakes;
+    return (uint8_t *)shown->out.view.buf + (size_t)game * size;
 }
 
-/* After a game has begun anew, or its position was put in. */
-static void show_game(const Batch *batch, Py_ssize_t game) {
-    uint8_t *out = seen_at(batch, game);
-    if (out) observe_game(&batch->observation, &batch->layout, NULL, batch_record(batch, game), out);
+/* Writes all, or with `before`, the record of a turn ago, what is new. */
+static void show_game(const Batch *batch, const Record *before, Py_ssize_t game) {
+    for (const Shown *shown = batch->shown; shown < batch->shown + MAX_SHOWN; shown++)
+        if (shown->out.object)
+            observe_game(&shown->observation, &batch->layout, before, batch_record(batch, game),
+                         shown_at(batch, shown, game));
 }
 
 /* ---- play ---- */
@@ -327,24 +328,24 @@ static void fetch_ahead(const Batch *batch, Py_ssize_t game) {
     enum { AHEAD = 8, PLANES_AHEAD = 1, CACHE = 1 << 20 };
     if (game + AHEAD < batch->num_games)
         __builtin_prefetch(cold_food(batch_cold(batch, game + AHEAD)), 1);
-    if (batch->out.object && batch->out.view.len > CACHE && game + PLANES_AHEAD < batch->num_games)
-        fetch_planes(&batch->observation, batch_record(batch, game + PLANES_AHEAD),
-                     seen_at(batch, game + PLANES_AHEAD));
+    const Shown *first = batch->shown;
+    if (first->out.object && first->out.view.len > CACHE && game + PLANES_AHEAD < batch->num_games)
+        fetch_planes(&first->observation, batch_record(batch, game + PLANES_AHEAD),
+                     shown_at(batch, first, game + PLANES_AHEAD));
 }
 
 /* One turn of a game, and what its snakes see then, while the record is at hand. */
 static void step_one(const Batch *batch, Py_ssize_t game, const uint8_t *actions) {
     const Layout *layout = &batch->layout;
     Record *record = batch_record(batch, game);
-    uint8_t *out = seen_at(batch, game);
     union {
         Record record;
         char bytes[sizeof(Record) + MAX_SNAKES * sizeof(Snake)];
     } before;
     fetch_ahead(batch, game);
-    if (out) memcpy(&before, record, layout->marks); /* all that is before the planes */
+    memcpy(&before, record, layout->marks); /* all that is before the planes */
     step_game(layout, &batch->rules, record, batch_cold(batch, game), actions);
-    if (out) observe_game(&batch->observation, layout, &before.record, record, out);
+    show_game(batch, &before.record, game);
 }
 
 /* The first action above NO_MOVE of a snake that is to move, as its index, or -1. */
@@ -436,7 +437,7 @@ static PyObject *batch_reset(PyObject *self, PyObject *const *args, Py_ssize_t n
             Game game = batch_game(batch, i);
             const int32_t *size = batch->sizes[i];
             if (start_game(&game, size[0], size[1], size[2], seeds[i]) < 0 && failed < 0) failed = i;
-            show_game(batch, i);
+            show_game(batch, NULL, i);
         }
         end_work(batch, thread);
     }
@@ -489,7 +490,7 @@ static const char *load_words(Batch *batch, Py_ssize_t index, int64_t seed, cons
     if (!refusal) {
         memcpy(batch_record(batch, index), game.record, record_size);
         memcpy(batch_cold(batch, index), game.cold, cold_size);
-        show_game(batch, index);
+        show_game(batch, NULL, index);
     }
     free(memory);
     return refusal;
@@ -533,7 +534,8 @@ static PyObject *batch_observe(PyObject *self, PyObject *args) {
     Batch *batch = (Batch *)self;
     Observation observation;
     PyObject *out_object;
-    if (!PyArg_ParseTuple(args, "iiiiiO", &observation.values, &observation.view,
+    int place;
+    if (!PyArg_ParseTuple(args, "iiiiiiO", &place, &observation.values, &observation.view,
                           &observation.frames, &observation.rows, &observation.columns,
                           &out_object)) {
         return NULL;
@@ -546,6 +548,10 @@ static PyObject *batch_observe(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "observation does not fit the boards of these games");
         return NULL;
     }
+    if (place < 0 || place >= MAX_SHOWN) {
+        return PyErr_Format(PyExc_ValueError, "place must be between 0 and %d, got %d",
+                            MAX_SHOWN - 1, place);
+    }
     if (batch->busy) return begin_work(batch, NULL), NULL;
     Py_ssize_t seats = batch->layout.max_snakes;
     ArraySpec spec = {"out", "uint8", 'B', 1, 5,
@@ -554,12 +560,11 @@ static PyObject *batch_observe(PyObject *self, PyObject *args) {
                        observation.rows, observation.columns}};
     KeptArray out = {0};
     if (!get_kept_array(&out, out_object, &spec)) return NULL; /* and the last one is still kept */
-    let_go(&batch->out);
-    batch->out = out;
-    batch->observation = observation;
+    let_go(&batch->shown[place].out);
+    batch->shown[place] = (Shown){out, observation};
     PyThreadState *thread;
     if (begin_work(batch, &thread) < 0) return NULL;
-    for (Py_ssize_t i = 0; i < batch->num_games; i++) show_game(batch, i);
+    for (Py_ssize_t i = 0; i < batch->num_games; i++) show_game(batch, NULL, i);
     end_work(batch, thread);
     Py_RETURN_NONE;
 }
@@ -676,7 +681,7 @@ static PyObject *batch_restore(PyObject *self, PyObject *args) {
     for (Py_ssize_t i = 0; i < batch->num_games; i++, from += record_size + cold_size) {
         memcpy(batch_record(batch, i), from, record_size - REDZONE);
         memcpy(batch_cold(batch, i), from + record_size, cold_size - REDZONE);
-        show_game(batch, i);
+        show_game(batch, NULL, i);
     }
     Py_RETURN_NONE;
 }
@@ -690,7 +695,7 @@ static PyMethodDef METHODS[] = {
     {"import_words", batch_import, METH_VARARGS, "import_words(game, seed, words)"},
     {"layout", batch_layout, METH_NOARGS, "layout() -> dict of byte offsets"},
     {"observe_into", batch_observe, METH_VARARGS,
-     "observe_into(values, view, frames, rows, columns, out): now and after every call"},
+     "observe_into(place, values, view, frames, rows, columns, out): now and after every call"},
     {"action_mask_into", batch_action_mask, METH_VARARGS, "action_mask_into(parts, out)"},
     {"named_choices", batch_named_choices, METH_VARARGS, "named_choices(kinds, out)"},
     {"named_moves", batch_named_moves, METH_VARARGS, "named_moves(kinds, out)"},

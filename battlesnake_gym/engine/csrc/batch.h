@@ -16,6 +16,15 @@ typedef struct {
     Py_buffer view;
 } KeptArray;
 
+/* What the snakes see, and how they see it; nothing where nothing is kept. */
+typedef struct {
+    KeptArray out;
+    Observation observation;
+} Shown;
+
+/* Trainers show one; policies that sit opposite may want others. */
+enum { MAX_SHOWN = 8 };
+
 typedef struct {
     PyObject_HEAD
     Layout layout;
@@ -27,8 +36,7 @@ typedef struct {
     char *colds;   /* num_games * layout.cold_size bytes */
     int busy;      /* set while a call works without the GIL */
     KeptArray actions;
-    KeptArray out; /* what the snakes see, up to date after every call; or nothing */
-    Observation observation; /* and how they see it */
+    Shown shown[MAX_SHOWN]; /* what is shown of the games, up to date after every call */
 } Batch;
 
 static inline Record *batch_record(const Batch *batch, Py_ssize_t game) {

@@ -13,6 +13,7 @@ from ray.tune.registry import register_env
 
 from battlesnake_gym.common.command_line import Parser
 from battlesnake_gym.engine import build_check, engine
+from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.search.search import is_compiled
 from battlesnake_rl.launcher.launch.expected_speed import Speed
@@ -40,9 +41,9 @@ from battlesnake_rl.mabs.play.opponents import (
     absolute,
     is_file,
     path_of,
+    shares_of,
     thought_per_step,
 )
-from battlesnake_rl.mabs.play.past_selves import PastSelves
 from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
 from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, build, network_settings
@@ -72,8 +73,10 @@ class BattlesnakeHyperparameters(Hyperparameters):
     curriculum: list[list[int]] | None = option(  # noqa: RUF009  (it makes a field)
         None, "smaller boards at first: [[env_steps, side], ...], up to the map size"
     )
-    opponents: dict[str, float] | None = option(  # noqa: RUF009  (it makes a field)
-        None, 'parts of the seats for others, like {"past": 0.3, "policy:FILE.onnx": 0.2}'
+    opponents: dict[str, float] | list[str] | None = option(  # noqa: RUF009  (it makes a field)
+        None,
+        'parts of the seats for others, like {"past": 0.3, "runs/mine": 0.2}, or a list, '
+        'like ["shipped", "my.onnx"]: each as often as the learner',
     )
     start_from: str | None = option(
         None,
@@ -166,7 +169,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "width": hyperparameters.map_size,
                 "height": hyperparameters.map_size,
                 "curriculum": hyperparameters.curriculum or [],
-                "opponents": _opponents(hyperparameters.opponents or {}),
+                "opponents": _opponents(shares_of(hyperparameters.opponents or {})),
                 "ruleset": hyperparameters.ruleset,
                 "map": hyperparameters.map,
                 "observation": hyperparameters.observation,

@@ -28,6 +28,7 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
+from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
 from battlesnake_rl.mabs.dqn.transitions import Turns, build_fragment
@@ -45,11 +46,10 @@ from battlesnake_rl.mabs.play.episodes import (
 from battlesnake_rl.mabs.play.game_metrics import EXTREMES, GameStatistics
 from battlesnake_rl.mabs.play.memory import keep_freed_memory, leave_new_memory_unfilled
 from battlesnake_rl.mabs.play.opponents import Opponents
-from battlesnake_rl.mabs.play.past_selves import PastSelves
 from battlesnake_rl.mabs.policy.policies import Values
 
 PAST_SELVES = "past_selves"
-"""Part of the state: `battlesnake_rl.mabs.play.past_selves.PastSelves`."""
+"""Part of the state: `battlesnake_gym.env.past_selves.PastSelves`."""
 
 
 class Stepped(NamedTuple):

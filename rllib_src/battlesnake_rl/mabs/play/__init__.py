@@ -1,1 +1,1 @@
-"""What training plays: environments, opponents, past selves, and counts of games."""
+"""What training plays: environments, opponents, and counts of games."""

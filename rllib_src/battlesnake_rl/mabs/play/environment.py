@@ -10,6 +10,7 @@ from battlesnake_gym.config import TRAINED, EnvConfig, check_names
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.see import observations
 from battlesnake_rl.mabs.play.opponents import check as check_opponents
+from battlesnake_rl.mabs.play.opponents import shares_of
 
 ENV_NAME = "battlesnake"
 """Under this name the environment is registered with RLlib."""
@@ -26,7 +27,7 @@ DEFAULTS: dict[str, Any] = {
 
 ``curriculum``: ``[[env_steps, side], ...]``, from how many turns of training on games are played on
 which square boards; none: always on ``width`` x ``height``. ``opponents``: the parts of the seats
-that others than the learner take (`battlesnake_rl.mabs.play.opponents`).
+that others than the learner take, or a list of them (`battlesnake_rl.mabs.play.opponents`).
 """
 
 
@@ -60,6 +61,7 @@ def whole(env_config: Mapping[str, Any]) -> dict[str, Any]:
     """
     check_names(env_config, DEFAULTS)
     values = DEFAULTS | dict(env_config)
+    values["opponents"] = shares_of(values["opponents"])
     frames, seen = values.pop("frames", None), values["observation"]
     if frames is not None:
         named = {"name": seen} if isinstance(seen, str) else observations.get(seen).to_dict()

@@ -16,14 +16,12 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.nearest import unknown
 from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.env.learned import PAST
+from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.env.rivals import Rivals
 from battlesnake_gym.env.vector import VectorBattlesnake
-from battlesnake_rl.mabs.play.past_selves import PastSelves
 from battlesnake_rl.mabs.policy import policies
 from battlesnake_rl.mabs.policy.policies import Values
-
-PAST = "past"
-"""Who plays by earlier weights of the policy that learns."""
 
 FROZEN = "policy:"
 """Before the path of a policy (a ``.onnx`` file, a checkpoint or a run) that plays as it is."""
@@ -37,8 +35,9 @@ MEASURED_SECONDS = 0.1
 class Opponents:
     """Who sits where in N games with S seats; drawn anew for each game.
 
-    ``shares``: name of an opponent (`PAST`, `FROZEN` with a path, a bundle, or a named snake) to
-    the part of the seats it takes; the learner has the rest, and at least one seat of every game.
+    ``shares``: name of an opponent (`PAST`, what `battlesnake_gym.snakes.make` knows, or `FROZEN`
+    with a path, whose policy sees what the learner sees) to the part of the seats it takes; the
+    learner has the rest, and at least one seat of every game.
     All seats of `PAST` in a game have the same one of the ``past`` selves, until the game is over;
     as long as there is none, they are the learner's.
 
@@ -57,9 +56,6 @@ class Opponents:
         self.names = ("", *shares)
         """Who may sit somewhere, the learner ("") first."""
         self._frozen = {name: _frozen(name, vector) for name in shares if name.startswith(FROZEN)}
-        for name in shares:
-            if snakes.is_bundle(name):
-                snakes.factory(name)  # which refuses one that is missing or damaged
         self._chances = [1 - sum(shares.values()), *shares.values()]
         self._vector = vector
         self._random = random
@@ -68,6 +64,7 @@ class Opponents:
         self._self = np.zeros(vector.num_games, dtype=np.int64)
         self._out_on = np.full(self._who.shape, np.inf)
         self._rivals = Rivals(vector)
+        self._rivals.get_ready([one for one in shares if one != PAST and one not in self._frozen])
 
     @property
     def learning(self) -> NDArray[np.bool_]:
@@ -177,12 +174,12 @@ def _frozen(name: str, vector: VectorBattlesnake) -> Values:
 
 
 def is_file(name: str) -> bool:
-    """Whether an opponent is a frozen policy or a bundle, and not a name.
+    """Whether an opponent is a file, and not a name.
 
-    >>> is_file("policy:runs/first"), is_file("mine.zip"), is_file("hungry"), is_file("past")
+    >>> is_file("policy:runs/first"), is_file("mine.zip"), is_file("hungry"), is_file("shipped")
     (True, True, False, False)
     """
-    return name.startswith(FROZEN) or snakes.is_bundle(name)
+    return name.startswith(FROZEN) or snakes.file_of(name) not in (None, snakes.SHIPPED)
 
 
 def path_of(name: str) -> str:
@@ -211,6 +208,17 @@ def _whole(path: str, folder: Path | None) -> str:
     return str(Path(path).absolute())
 
 
+def shares_of(opponents: Any) -> Any:
+    """The parts of the seats: of a list all as much as the learner.
+
+    >>> shares_of(["shipped", "past"])
+    {'shipped': 0.3333333333333333, 'past': 0.3333333333333333}
+    """
+    if isinstance(opponents, list) and all(isinstance(name, str) for name in opponents):
+        return dict.fromkeys(opponents, 1 / (len(opponents) + 1))
+    return opponents
+
+
 def check(shares: Any) -> None:
     """Refuse opponents that there are not, and shares that leave the learner no seat.
 
@@ -218,11 +226,13 @@ def check(shares: Any) -> None:
         ValueError: saying which.
     """
     if not isinstance(shares, Mapping):
-        raise ValueError(f'opponents must be like {{"past": 0.3, "hungry": 0.1}}, got {shares!r}')
+        raise ValueError(
+            f'opponents must be like {{"past": 0.3, "hungry": 0.1}} or ["past"], got {shares!r}'
+        )
     for name, share in shares.items():
         # Named snakes are loaded where they are asked for, not wherever games are made.
-        if name != PAST and not is_file(name) and name not in snakes.names():
-            known = [PAST, f"{FROZEN}PATH", "BUNDLE.zip", *snakes.names()]
+        known = [PAST, snakes.SHIPPED, *snakes.names()]
+        if name not in known and not is_file(name):
             raise ValueError(unknown("opponent", name, known, "battlesnake-gym snakes"))
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
             raise ValueError(f"the share of {name!r} must be between 0 and 1, got {share!r}")
@@ -241,6 +251,7 @@ def thought_per_step(shares: Mapping[str, float], width: int, height: int, seats
         name: share
         for name, share in shares.items()
         if name != PAST and not name.startswith(FROZEN) and not snakes.engine_code(name)
+        if not snakes.policy(name)  # which is asked for all its seats at once
     }
     others = sum(shares.values())
     # Where no other seat would be the learner's, one is.

@@ -29,13 +29,13 @@ FORGETTING = 0.99
 class PastSelves:
     """Past selves and how the learner does against them.
 
-    ``build`` makes of a module's weights a function from frames (B, C, H, W) to values (B, 4).
+    ``build`` makes of what `add` is given, such as a module's weights, a function that plays.
     """
 
-    def __init__(self, build: Callable[[Any], Callable[[Any], Any]]) -> None:
+    def __init__(self, build: Callable[[Any], Callable[..., Any]]) -> None:
         self._build = build
         self._weights: list[Any] = []
-        self._values: list[Callable[[Any], Any]] = []
+        self._values: list[Callable[..., Any]] = []
         self._outlived: list[float] = []
         self._met: list[float] = []
         self._numbers: list[int] = []
@@ -93,11 +93,10 @@ class PastSelves:
             self._outlived[index] = FORGETTING * self._outlived[index] + outlived
             self._met[index] = FORGETTING * self._met[index] + 1
 
-    def values(self, number: int, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """What one of them thinks of the moves; for one given up, the next older one answers."""
+    def values(self, number: int, *seen: NDArray[Any]) -> Any:
+        """What one of them answers to ``seen``; for one given up, the next older one answers."""
         kept = max((n for n in self._numbers if n <= number), default=self._numbers[0])
-        answer: NDArray[np.float32] = self._values[self._numbers.index(kept)](frames)
-        return answer
+        return self._values[self._numbers.index(kept)](*seen)
 
     def get_state(self) -> dict[str, Any]:
         """Everything, in numbers."""
