@@ -122,7 +122,7 @@ def play(
         yield decisions
 
 
-class Policy(Protocol):
+class BatchPolicy(Protocol):
     """A trained network, which answers for any number of snakes at once."""
 
     @property
@@ -230,7 +230,7 @@ def file_of(name: str) -> str | None:
     return str(there[0])
 
 
-def policy(name: str) -> Policy | None:
+def policy(name: str) -> BatchPolicy | None:
     """The policy that plays all alone as ``name``: the one of a file; None for other strategies.
 
     Raises as `make` does.

@@ -31,11 +31,11 @@ class Learned:
     mask of its training leaves. Raises ``ValueError`` where it does not play boards of these sizes.
     """
 
-    def __init__(self, name: str, policy: snakes.Policy, vector: VectorBattlesnake) -> None:
+    def __init__(self, name: str, policy: snakes.BatchPolicy, vector: VectorBattlesnake) -> None:
         for size in vector.board_sizes:
             policy.check_size(*size)
         self._name, self._vector = name, vector
-        self._policy: snakes.Policy | None = policy
+        self._policy: snakes.BatchPolicy | None = policy
         self._shape = policy.shape(*map(max, zip(*vector.board_sizes, strict=True)))
         self._mask = np.ones((vector.num_games, vector.num_snakes, 4), np.bool_)
         vector.seen_as(policy.observation, self._shape)
@@ -54,7 +54,7 @@ class Learned:
         return observation.absolute_actions(actions, facing) if observation.relative else actions
 
     @property
-    def policy(self) -> snakes.Policy:
+    def policy(self) -> snakes.BatchPolicy:
         """What is asked; a copy reads it from its file again."""
         if self._policy is None:
             self._policy = snakes.policy(self._name)
