@@ -235,7 +235,8 @@ def policy(name: str) -> BatchPolicy | None:
 
     Raises as `make` does.
     """
-    return getattr(factory(name), "policy", None) if file_of(name) else None
+    found: BatchPolicy | None = getattr(factory(name), "policy", None) if file_of(name) else None
+    return found
 
 
 @contextlib.contextmanager

@@ -95,7 +95,7 @@ class Rivals:
         """
         if name not in self._learned:
             policy = snakes.policy(name)
-            self._learned[name] = policy and Learned(name, policy, self._vector)
+            self._learned[name] = Learned(name, policy, self._vector) if policy else None
             self._learned_at[name] = np.zeros_like(self._codes, np.bool_)
         return self._learned[name]
 
