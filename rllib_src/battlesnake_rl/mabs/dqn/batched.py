@@ -27,13 +27,13 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
+from battlesnake_gym.env.learned import PAST
 from battlesnake_rl.mabs.dqn.runner import PAST_SELVES, BatchedEnvRunner
 from battlesnake_rl.mabs.measure.measured import Measured
 from battlesnake_rl.mabs.measure.strength import SHARE
 from battlesnake_rl.mabs.play import rllib_settings
 from battlesnake_rl.mabs.play.environment import ENV_NAME, env_options
 from battlesnake_rl.mabs.play.game_metrics import RecentGames, average_games
-from battlesnake_rl.mabs.play.opponents import PAST
 from battlesnake_rl.mabs.policy.policies import Values, Weights, values_of
 from battlesnake_rl.mabs.policy.q_network import NETWORK, WithMean
 
