@@ -193,8 +193,8 @@ def make(name: str, seed: int = 0) -> Strategy:
     """Build a fresh strategy; the same seed plays the same moves.
 
     ``minimax@400`` is the search ``minimax`` with 400 positions a move (`Bounded`), and what is in
-    a file plays too (`file_of`). Raises ``ValueError`` with the nearest name where
-    ``name`` is unknown.
+    a file plays too: `file_of`, or a ``.py`` of your own that registers one snake. Raises
+    ``ValueError`` with the nearest name where ``name`` is unknown.
     """
     return factory(name)(seed)
 
@@ -270,6 +270,8 @@ def factory(name: str) -> Factory:
     """What `make` builds the strategies of ``name`` with; raises as `make` does."""
     if file := file_of(name):
         return _of_file(file)
+    if name.endswith(".py"):
+        return _registered_in(Path(name).resolve())
     own_files.load()
     base, at, positions = name.rpartition("@") if "@" in name else (name, "", "")
     if is_bundle(base):
@@ -283,6 +285,19 @@ def factory(name: str) -> Factory:
         raise ValueError(unknown("snake", base, names(), "battlesnake-gym snakes"))
     found = _factories[base]
     return functools.partial(_bounded, base, found, positions) if at else found
+
+
+@functools.cache
+def _registered_in(path: Path) -> Factory:
+    """The one snake that a Python file registers; it takes no other's name."""
+    with set_apart() as found:
+        own_files.module(path, "the snake")
+    if len(found) != 1:
+        raise ValueError(
+            f"{path} registers {' and '.join(found) or 'no new snake'}; a file that plays "
+            f"registers one, and {own_files.VARIABLE} makes all names of a file known"
+        )
+    return next(iter(found.values()))
 
 
 def _of_file(path: str) -> Factory:

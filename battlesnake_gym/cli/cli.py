@@ -167,6 +167,10 @@ def main(argv: list[str] | None = None) -> int:
             module = load(name)
         return int(module.main(rest) or 0)
     except (MissingExtraError, OwnFileError) as error:
+        if isinstance(error, MissingExtraError) and {"-h", "--help"} & {*rest}:
+            sys.stdout.write(f"usage: {PROG} {name} [options]\n\n{COMMANDS[name].help}\n\n"
+                             f"Its options are shown once it can run: {error}\n")  # fmt: skip
+            return 0
         return refuse(f"{PROG} {name}", error)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # pressed again while this process ends

@@ -20,6 +20,9 @@ from battlesnake_gym.common.nearest import nearest, unknown
 LONGEST_LINE = 200
 """Characters of the line that answers a mistake."""
 
+LONGEST_SEARCH = 60_000
+"""Milliseconds of a search for one move."""
+
 COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
 """The colours that `painted` knows, and their numbers in a terminal."""
 
@@ -155,6 +158,15 @@ def positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be 1 or more, got {value}")
+    return value
+
+
+def milliseconds(text: str) -> float:
+    """An option that is a search's time for a move, in milliseconds."""
+    value = float(text)
+    if not 0 < value <= LONGEST_SEARCH:
+        wanted = f"must be above 0 and at most {LONGEST_SEARCH}"
+        raise argparse.ArgumentTypeError(f"{wanted}, got {text}")
     return value
 
 

@@ -16,7 +16,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     chosen = options.names or snakes.names()
     known = snakes.names()
-    if strangers := [n for n in chosen if n not in known and not snakes.is_bundle(n)]:
+    files = [n for n in chosen if snakes.is_bundle(n) or n.endswith(".py")]
+    if strangers := [n for n in chosen if n not in (*known, *files)]:
         return command_line.refuse(
             "battlesnake-gym snakes",
             unknown("snake", strangers[0], snakes.names(), "battlesnake-gym snakes"),

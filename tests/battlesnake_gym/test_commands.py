@@ -38,6 +38,15 @@ def test_help_tells_defaults_once_and_no_format_signs(name: str) -> None:
     assert all(option.count("(default:") < 2 for option in options)
 
 
+def test_help_needs_no_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, cli.COMMANDS["rollout"].module, None)
+    assert cli.main(["rollout", "x", "--help"]) == 0
+    assert "usage: battlesnake-gym rollout" in capsys.readouterr().out
+    assert cli.main(["rollout", "x"]) == 2
+
+
 TABLES = [
     "snakes", "maps", "doctor", "snakes random hungry --duels 1", "maps royale",
 ]  # fmt: skip

@@ -65,6 +65,19 @@ OWN: dict[str, Any] = {
 }
 
 
+def test_a_file_that_registers_one_snake_plays_by_its_path(tmp_path: Path) -> None:
+    """It may have the name of another, which stays what it is."""
+    one = 'from battlesnake_gym import snakes\nsnakes.register("hungry", lambda seed: str)\n'
+    built_in = snakes.factory("hungry")
+    for name, text in (("one", one), ("two", one + one.replace("hungry", "me")), ("none", "")):
+        (tmp_path / f"{name}.py").write_text(text)
+    assert snakes.make(str(tmp_path / "one.py")) is str
+    assert snakes.factory("hungry") is built_in
+    for name, told in (("two", "hungry and me"), ("none", "no new snake"), ("lost", "is no file")):
+        with pytest.raises(ValueError, match=told):
+            snakes.make(str(tmp_path / f"{name}.py"))
+
+
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file is named by the variable; what it registers goes again."""

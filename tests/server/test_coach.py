@@ -108,6 +108,17 @@ def test_a_folder_is_told_by_kinds_of_death(
     assert len(scenarios.load(tmp_path / "kept.txt")) == 2
 
 
+def test_a_name_that_no_game_has_is_refused(
+    game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 0 says that the snake masters all, which no one has seen here."""
+    assert coach.main([str(tmp_path), "--snake", "minne"]) == 2
+    assert "unknown snake 'minne'; did you mean mine?" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert coach.main([str(tmp_path / "empty"), "--snake", "mine"]) == 2
+    assert "holds no recorded game" in capsys.readouterr().err
+
+
 def test_the_coach_tells_in_json(
     game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -230,6 +230,12 @@ def test_a_single_game_opens_at_once(
     assert opened[0] in capsys.readouterr().out
 
 
+def test_what_is_no_game_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "any.py").write_text("print(1)")
+    assert watch.main([str(tmp_path / "any.py"), "--port=0", "--no-browser"]) == 2
+    assert "any.py, line 1 is not JSON" in capsys.readouterr().err
+
+
 def read_whole(address: str) -> None:
     """Read a game piece by piece: what is wrong further on is told with the piece that has it."""
     since, more = 0, True

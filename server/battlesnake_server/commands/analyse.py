@@ -14,7 +14,7 @@ from typing import Any, Never
 from tqdm import tqdm
 
 from battlesnake_gym.boards.json_fields import plain
-from battlesnake_gym.common.command_line import Parser, add_json, refuse, write_json
+from battlesnake_gym.common.command_line import Parser, add_json, milliseconds, refuse, write_json
 from battlesnake_gym.records.replay import Replay, ReplayError
 from battlesnake_heuristics.judge.analysis import Mark
 from battlesnake_heuristics.judge.game_analysis import Analysis, analyse, path_of
@@ -97,14 +97,6 @@ def _progress(bar: tqdm[Never]) -> Callable[[Analysis], None]:
 def _leave(number: int, frame: FrameType | None) -> None:
     """Asked to end: what was found is kept on the way out."""
     sys.exit(128 + number)
-
-
-def milliseconds(text: str) -> float:
-    """The time for each snake and turn, as an option."""
-    value = float(text)
-    if not 1 <= value <= 60_000:
-        raise argparse.ArgumentTypeError(f"must be between 1 and 60000, got {text}")
-    return value
 
 
 def jobs(text: str) -> int:

@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 from tqdm import tqdm
 
 from battlesnake_gym import rules
-from battlesnake_gym.common.command_line import Parser, positive, refuse
+from battlesnake_gym.common.command_line import Parser, milliseconds, positive, refuse
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_heuristics.judge.sprt import Sprt
 from battlesnake_server import addresses
@@ -311,7 +311,7 @@ def parser() -> Parser:
     add("--positions", type=positive, default=argparse.SUPPRESS, metavar="N",
         help="searching snakes look at N positions a move, without a clock; one that is called "
         "NAME@POSITIONS keeps its own")  # fmt: skip
-    add("--milliseconds", type=float, default=argparse.SUPPRESS, metavar="MS",
+    add("--milliseconds", type=milliseconds, default=argparse.SUPPRESS, metavar="MS",
         help="searching snakes think for MS milliseconds of CPU time a move, however busy the "
         "machine is, and no answer is late")  # fmt: skip
     add("--per-game", type=int, help="snakes in a game; 2 is a round-robin of duels (default: all)",

@@ -15,7 +15,15 @@ from typing import Any
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.json_fields import plain
-from battlesnake_gym.common.command_line import Parser, add_json, positive, refuse, write_json
+from battlesnake_gym.common.command_line import (
+    Parser,
+    add_json,
+    milliseconds,
+    positive,
+    refuse,
+    write_json,
+)
+from battlesnake_gym.common.nearest import unknown
 from battlesnake_gym.records.recordings import find_files
 from battlesnake_gym.records.replay import Replay, ReplayError
 from battlesnake_gym.snakes import Decision
@@ -25,7 +33,6 @@ from battlesnake_heuristics.judge.analysis import Analyst
 from battlesnake_heuristics.judge.coaching import Lesson, lesson
 from battlesnake_heuristics.search import search
 from battlesnake_server import addresses
-from battlesnake_server.commands.analyse import milliseconds
 from battlesnake_server.commands.scenarios_command import asker, report
 from battlesnake_server.replays import fetched_games
 
@@ -131,6 +138,7 @@ def _lessons(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, Lesson
         paths = [fetched_games.found(options.game, reach, **rules)]
     else:
         paths = find_files(folder)
+        _check_name(options, paths)
     for path in paths:
         try:
             replay = Replay.load(path)
@@ -146,9 +154,25 @@ def _lessons(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, Lesson
             yield path, replay, found
 
 
+def _check_name(options: argparse.Namespace, paths: list[Path]) -> None:
+    """Refuse a name that no game of the folder has: where nothing was checked, nothing passes."""
+    if not options.snake:
+        raise ReplayError("--snake must name whose games these are")
+    known: dict[str, None] = {}
+    for path in paths:
+        with contextlib.suppress(ReplayError):
+            for snake in Replay.begin(path)[0].first.snakes:
+                known |= dict.fromkeys((plain(snake.name or snake.id, 40), snake.id))
+                if options.snake in (snake.name, snake.id):
+                    return
+    if not known:
+        raise ReplayError(f"{options.game} holds no recorded game that can be read")
+    raise ReplayError(unknown("snake", options.snake, known))
+
+
 def _loser(options: argparse.Namespace, replay: Replay) -> str:
     """Whose game it is where no one is named: the last one to go out, which becomes ``--snake``."""
-    if Path(options.game).is_dir() or not replay.deaths():
+    if not replay.deaths():
         raise ReplayError("--snake must name whose games these are")
     last = replay.deaths()[-1][1]
     options.snake = replay.last.snake(last).name or last

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, positive, refuse
+from battlesnake_gym.common.command_line import Parser, milliseconds, positive, refuse
 from battlesnake_heuristics.judge.ladder import USUAL, Ladder, Placement, Placing, Rung, load
 from battlesnake_heuristics.judge.sprt import OUTCOMES
 from battlesnake_server import addresses
@@ -248,7 +248,7 @@ def parser() -> Parser:
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--positions", type=positive, metavar="N",
         help="positions a move, if it searches")  # fmt: skip
-    budget.add_argument("--milliseconds", type=float, metavar="MS",
+    budget.add_argument("--milliseconds", type=milliseconds, metavar="MS",
         help=f"milliseconds of CPU time a move (default: {USUAL.milliseconds:g})")  # fmt: skip
     budget.add_argument("--timeout", type=positive, metavar="MS",
         help="milliseconds for an answer of a URL (default: 500)")  # fmt: skip

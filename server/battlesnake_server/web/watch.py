@@ -21,7 +21,7 @@ from flask import Blueprint, Flask, Response, abort, current_app, jsonify, rende
 
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.common.command_line import Parser, refuse
-from battlesnake_gym.records.replay import ReplayError
+from battlesnake_gym.records.replay import Replay, ReplayError
 from battlesnake_server import addresses, frames
 from battlesnake_server.addresses import Reach, listen
 from battlesnake_server.replays import fetched_games, film, game_addresses, positions
@@ -246,9 +246,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _path(source: str, options: argparse.Namespace, reach: Reach) -> Path:
-    """The file or folder of this name, or the file of the game with this id or address."""
-    if Path(source).exists() or not game_addresses.is_address(source):
-        return Path(source)
+    """The file or folder of this name, or the file of the game with this id or address.
+
+    Raises ``ValueError`` for a file that is no recorded game.
+    """
+    path = Path(source)
+    if path.is_file():
+        Replay.begin(path)
+    if path.exists() or not game_addresses.is_address(source):
+        return path
     return fetched_games.found(source, reach, ruleset=options.ruleset, board_map=options.map)
 
 
