@@ -6,15 +6,18 @@ import html
 import io
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from flask import request
 from flask.testing import FlaskClient
 from PIL import Image
 
@@ -23,6 +26,7 @@ from battlesnake_gym.records import official_form
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_server.http.page_server import PageServer
+from battlesnake_server.replays import film
 from battlesnake_server.replays.library import Library
 from battlesnake_server.web import watch
 from tests.battlesnake_gym import hostile_replays
@@ -393,6 +397,29 @@ def test_a_snake_s_thoughts_are_shown(player: Browser) -> None:
     assert player.run("document.getElementById('thoughts').hidden") is True
     player.press("?")
     assert player.run("document.getElementById('help').open") is True
+
+
+def test_an_address_leads_to_its_turn_however_slow_the_pieces(
+    quiet: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And stays: the address was once that of the turn shown while the others were on their way."""
+    replay = Replay(Board.from_text("ruleset=solo\nA . .\n. . ."))
+    while replay.last.turn < 90:
+        replay.append({"a": ["right", "down", "left", "up"][replay.last.turn % 4]})
+    replay.save(tmp_path / "long.jsonl")
+    for name, most in (("FIRST_PIECE", 2000), ("PIECE", 9000)):
+        monkeypatch.setattr(film, name, most)
+    app, slow = watch.create_app([tmp_path]), [0.0]
+    app.before_request(lambda: time.sleep(slow[0]) if "since" in request.args else None)
+    with web_site.serving(app) as address:
+        for milliseconds in (0, 100, 200, 400, 800):
+            slow[0] = milliseconds / 1000
+            for wanted in random.sample(range(replay.last.turn), 2):
+                whole = f"document.getElementById('scrub').max === '{replay.last.turn}'"
+                quiet.open(f"{address}/replay/long.jsonl#turn={wanted}", whole)
+                time.sleep(0.3)  # the address is written a moment later
+                ends = quiet.run("[location.hash, document.getElementById('copy').dataset.copy]")
+                assert [turn(quiet), *ends] == [wanted, *[f"#turn={wanted}"] * 2], milliseconds
 
 
 def test_an_address_leads_to_a_turn(browser: Browser, site: str) -> None:

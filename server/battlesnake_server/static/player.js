@@ -8,6 +8,7 @@
 
 import { Analysis } from "./analysis.js";
 import { BoardView, element } from "./board.js";
+import "./copy.js";
 import { ARROWS, html, thoughts } from "./thoughts.js";
 
 const CAUSES = {
@@ -44,6 +45,7 @@ export class Player {
     this.names = Object.fromEntries(game.snakes.map((snake) => [snake.id, snake.name]));
     this.place = 0; // in frames; a fraction is between two of them
     this.playing = false;
+    this.wanted = null; // the frame that the address asks for, while its piece is still to come
     this.described = null; // the frame that the panels show
     this.steer = null;
     this.shown = () => {};
@@ -68,9 +70,9 @@ export class Player {
   goToAsked() {
     const snake = Number(this.address().get("snake")) - 1;
     if (this.game.snakes[snake]) this.view.select(snake);
-    this.wanted = this.asked();
-    this.go(this.wanted);
-    if (this.wanted <= this.last) this.wanted = null;
+    const asked = this.asked();
+    this.go(asked);
+    if (asked > this.last && this.game.more) this.wanted = asked;
   }
 
   get last() {
@@ -88,7 +90,7 @@ export class Player {
     $("scrub").max = this.last;
     this.described = null;
     if (!update.more) this.drawChart();
-    if (this.wanted && this.wanted <= this.last) this.goToAsked();
+    if (this.wanted !== null && this.wanted <= this.last) this.goToAsked();
     else if (!this.playing) this.show();
   }
 
@@ -139,6 +141,7 @@ export class Player {
 
   go(place) {
     this.pause();
+    this.wanted = null;
     this.analysis.branch = null;
     this.place = Math.min(Math.max(0, Math.round(place)), this.last);
     this.show();
@@ -150,6 +153,7 @@ export class Player {
   }
 
   play() {
+    this.wanted = null;
     this.analysis.branch = null;
     if (this.index === this.last && this.game.over !== false) this.place = 0;
     this.playing = true;
@@ -243,8 +247,12 @@ export class Player {
       frame.snakes.filter((snake) => !snake.death).length < 2;
     const lab = $("as-lab");
     if (lab) lab.href = `${lab.dataset.address}&turn=${frame.turn}` + (you && `&you=${you}`);
+    const written = this.written(frame);
+    $("copy").dataset.copy = written;
     clearTimeout(this.addressing); // browsers forbid many changes of the address a second
-    this.addressing = setTimeout(() => history.replaceState(null, "", this.written(frame)), 200);
+    this.addressing = setTimeout(() => {
+      if (this.wanted === null) history.replaceState(null, "", written);
+    }, 200);
     this.shown(frame, this.index === this.last);
   }
 
