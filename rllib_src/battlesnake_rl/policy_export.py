@@ -49,7 +49,6 @@ def export(
     map: str = EnvConfig.map,
     action_mask: str = EnvConfig.action_mask,
     num_snakes: int = 2,
-    any_size: bool = False,
 ) -> Path:
     """Write ``path`` and, beside it, the same name ending in ``.json``; returns ``path``.
 
@@ -57,10 +56,9 @@ def export(
     Stable-Baselines3 or sb3-contrib; an `RLModule` or the folder of a checkpoint of RLlib's, which
     is unpickled, so take none from strangers; the path of an ONNX file, or an onnxruntime session.
     ``boards`` are the (width, height) that it plays, one or several; ``observation`` is what it was
-    trained on, made for the largest of them; or, where the network takes ``any_size``, for the
-    board at hand. Networks that take floats say by ``scale`` what a byte is multiplied by before
-    (``1 / 255`` for 0 to 1); None hands over the bytes. Stable-Baselines3 scales by itself. The
-    rest says which games it was trained for; where that are several rulesets or boards, it is
+    trained on, made for the largest of them. Networks that take floats say by ``scale`` what a byte
+    is multiplied by before (``1 / 255`` for 0 to 1); None hands over the bytes. Stable-Baselines3
+    scales by itself. The rest says which games it was trained for; where that are several rulesets or boards, it is
     checked, and evaluated unless other games are named, on the first of them.
 
     Raises:
@@ -69,10 +67,7 @@ def export(
     """
     sizes = _sizes(boards)
     rulesets = [ruleset] if isinstance(ruleset, str) else list(ruleset)
-    if any_size:
-        width, height = sizes[0]
-    else:
-        width, height = (max(side) for side in zip(*sizes, strict=True))
+    width, height = (max(side) for side in zip(*sizes, strict=True))
     config = EnvConfig(
         num_snakes=num_snakes,
         width=width,
@@ -93,13 +88,12 @@ def export(
         def check(expected: Values | None) -> None:
             _check_by_playing(_session_values(draft.read_bytes()), expected, config, shape)
 
-        kind = _write(policy, shape, scale, draft, check, any_size)
+        kind = _write(policy, shape, scale, draft, check)
         content = draft.read_bytes()
     write_atomically(path, lambda part: part.write_bytes(content))
     metadata = {
         "observation": encoder.to_dict(),
         "board_sizes": [list(size) for size in sorted(sizes)],
-        "any_size": any_size,
         "rulesets": rulesets,
         "training": {
             "algorithm": kind,
@@ -148,7 +142,6 @@ def _write(
     scale: float | None,
     path: Path,
     check: Callable[[Values | None], None],
-    any_size: bool,
 ) -> str:
     """Write the ONNX file and let ``check`` compare it; returns what it was made of."""
     if hasattr(policy, "get_inputs") and hasattr(policy, "run"):
@@ -199,7 +192,7 @@ def _write(
                 raise PolicyError(
                     f"{kind} must give [batch, 4] for {', '.join(MOVES)}, got {got} of 3"
                 )
-        write_onnx(module, shape, path, any_size)
+        write_onnx(module, shape, path)
 
         def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
             with torch.no_grad():
@@ -213,11 +206,8 @@ def _write(
     return kind
 
 
-def write_onnx(network: Any, shape: Sequence[int], path: Path, any_size: bool = False) -> None:
-    """Write a module of torch's for any number of boards of (C, H, W) ``shape``, uint8.
-
-    With ``any_size`` H and W are those of an example.
-    """
+def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
+    """Write a module of torch's for any number of boards of (C, H, W) ``shape``, uint8."""
     import onnx
     import torch
 
@@ -231,7 +221,7 @@ def write_onnx(network: Any, shape: Sequence[int], path: Path, any_size: bool = 
             (example,),
             input_names=[INPUT],
             output_names=[OUTPUT],
-            dynamic_shapes=(dict.fromkeys((0, 2, 3) if any_size else (0,), torch.export.Dim.AUTO),),
+            dynamic_shapes=({0: torch.export.Dim.AUTO},),
             dynamo=True,
             verbose=False,
         )

@@ -64,6 +64,7 @@ def test_same_seed_same_weights(small_config: Any, remote_runners: int) -> None:
     finals = []
     for seed in (7, 7, 8):
         config = small_config("DQN").env_runners(num_env_runners=remote_runners)
+        config = config.training(symmetries=True)
         algorithm = config.debugging(seed=seed).build_algo()
         algorithm.train()
         algorithm.train()

@@ -36,7 +36,7 @@ def test_every_file_is_an_experiment() -> None:
         named, config = configured("--experiment", name)
         assert named == name
         make_vector(1, config.env_config)
-        described.add(str([config.env_config, config.to_dict().get("demonstrations")]))
+        described.add(str([config.env_config, config.algo_class]))
     assert len(described) == len(names)
 
 
@@ -51,24 +51,6 @@ def test_an_experiment_sets_rewards_masks_and_rllib() -> None:
     assert config.env_config["curriculum"][0] == [0, 7]
 
 
-def test_winner_sees_far_and_its_other_differs_by_demonstrations_alone() -> None:
-    (_, winner), (_, shown) = (
-        configured("--experiment", name) for name in ("winner", "winner-demonstrations")
-    )
-    assert winner.symmetries
-    assert winner.gamma == 0.995
-    assert winner.demonstrations["moves"] == 0
-    assert shown.demonstrations["moves"] == 100_000
-    assert winner.env_config["observation"] == "reach"
-    assert shown.demonstrations["margin"] == winner.demonstrations["margin"]
-    assert winner.env_config == shown.env_config
-    shown.demonstrations = winner.demonstrations
-    ignored = ("rl_module_spec", "_rl_module_spec")
-    one, other = ({k: str(v) for k, v in c.to_dict().items() if k not in ignored}
-                  for c in (winner, shown))  # fmt: skip
-    assert one == other
-
-
 def test_flags_win_over_the_experiment() -> None:
     _, config = configured(
         *("--experiment", "hill-vanilla", "--num-agents", "3"),
@@ -80,11 +62,20 @@ def test_flags_win_over_the_experiment() -> None:
     assert config.env_config["action_mask"] == "none"
 
 
-def test_an_unknown_experiment_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("hill-vanila", "unknown experiment 'hill-vanila'; did you mean hill-vanilla"),
+        ("winner-demonstrations", "is not here any more; take winner-distil"),
+    ],
+)
+def test_an_unknown_experiment_is_refused(
+    name: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     from battlesnake_rl.mabs.train import main
 
-    assert main(["--experiment", "hill-vanila", "--num-iters", "1"]) == 2
-    assert "unknown experiment 'hill-vanila'; did you mean hill-vanilla" in capsys.readouterr().err
+    assert main(["--experiment", name, "--num-iters", "1"]) == 2
+    assert line in capsys.readouterr().err
 
 
 def test_an_unknown_reward_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +118,6 @@ def test_with_nothing_named_it_trains_by_the_default_experiment() -> None:
         ({"algorithm": "APEX"}, {}, None, "^$"),
         ({"rl.training.config.n_step": 5}, {}, "DQN", r"only DQN and APEX have .*config\.n_step$"),
         ({"rl.training.config.replay_buffer_config.capacity": 9}, {}, "DQN", "have .*capacity$"),
-        ({"rl.training.config.demonstrations.moves": 9}, {}, "DQN", "demonstrations"),
         ({"rl.training.config.symmetries": False}, {}, "DISTIL", "winner-distil"),
         ({}, {"num_agents": 4}, "DQN", "the run that is resumed is one of DQN"),
         ({}, {"algorithm": "DQN"}, "DQN", "the run that is resumed is one of DQN"),

@@ -144,7 +144,7 @@ def test_two_learners_learn_as_one(small_config: Any) -> None:
 
     def made(learners: int) -> Any:
         config = small_config("DQN").learners(num_learners=learners)
-        config.training(demonstrations={"moves": 256, "share": 0.25}, grad_clip=None)
+        config.training(grad_clip=None)
         return config.rl_module(model_config=config.model_config | {"bfloat16": False}).build_algo()
 
     def gradients(algorithm: Any) -> list[list[Any]]:
@@ -174,7 +174,6 @@ def test_two_learners_learn_as_one(small_config: Any) -> None:
         np.testing.assert_allclose(errors[1], errors[0], rtol=1e-4)
         (alone,) = gradients(one)
         assert any(gradient.any() for gradient in alone)
-        # 64 transitions with 16 demonstrations, 32 with 8 for each.
         for each in gradients(two):
             for theirs, expected in zip(each, alone, strict=True):
                 np.testing.assert_allclose(theirs, expected, rtol=1e-3, atol=1e-6)

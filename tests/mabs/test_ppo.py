@@ -270,6 +270,7 @@ def test_of_moves_by_older_weights_the_learner_takes_its_own_view(ppo: Any) -> N
         (lambda c: c.multi_agent(policies={"a", "b"}), "policies is not used .*RLLIB_PPO"),
         (lambda c: c.environment("CartPole-v1"), "never steps another environment"),
         (lambda c: c.environment(env_config={"width": 7, "height": 9}), "symmetries needs square"),
+        (lambda c: c.environment(env_config={"observation": "facing"}), "symmetries needs square"),
     ],
 )
 def test_what_is_not_honoured_is_refused(ppo: Any, change: Any, message: str) -> None:

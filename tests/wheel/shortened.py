@@ -103,11 +103,6 @@ RULES = (
     Rule("curl ", looked_at(), "from a machine in the engine's region"),
     Rule("jupyter lab ", looked_at(r"lab (\S+)")),
     Rule(r"\.venv/bin/(pytest|python) ", looked_at(r"((?:tests|benchmarks)/\S+\.py)")),
-    Rule(
-        "python -m battlesnake_rl.mabs.exit.distillation ",
-        also("--moves 30 --positions 20 --fit-minutes 0.005 --minutes 0.0001"),
-        slow=True,
-    ),
     Rule("battlesnake-gym runs .*--web", also("--no-browser"), server=True),
     Rule("battlesnake-gym runs ", also("--help")),
     Rule("battlesnake-gym compare ", also("--help"), "an account of yours"),

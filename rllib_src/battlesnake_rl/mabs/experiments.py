@@ -23,6 +23,8 @@ def read(name: str) -> dict[str, Any]:
     Raises:
         ValueError: there is no such experiment, or it is no table of hyperparameters.
     """
+    if name == "winner-demonstrations":
+        raise ValueError(f"experiment {name} is not here any more; take winner-distil")
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():
         if path.parent == FOLDER:

@@ -7,7 +7,6 @@ Loss and target are those of RLlib's `DQN`; runners, replay and the loop between
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -27,10 +26,8 @@ from ray.rllib.utils.metrics import (
     TIMERS,
 )
 
-from battlesnake_rl.mabs.dqn import demonstrations
 from battlesnake_rl.mabs.dqn.batched import Batched, BatchedConfig
-from battlesnake_rl.mabs.dqn.demonstrations import Demonstrations
-from battlesnake_rl.mabs.dqn.learner import DEMONSTRATED, SnakeDQNLearner
+from battlesnake_rl.mabs.dqn.learner import SnakeDQNLearner
 from battlesnake_rl.mabs.dqn.replay_buffer import Batch, ReplayBuffer
 from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
 from battlesnake_rl.mabs.play import rllib_settings
@@ -50,9 +47,7 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
     each that is sampled; all steps are env steps, turns of single games. New: ``epsilon_ladder``,
     ``(base, exponent)``, gives each game a fixed epsilon instead of the schedule ``epsilon``;
     ``reward_scale`` multiplies the rewards that are learned from (not those reported), so that TD
-    errors stay below 1: above, the Huber loss learns the median, which ignores rare deaths;
-    ``demonstrations`` are the search's games to learn from
-    (`battlesnake_rl.mabs.dqn.demonstrations`).
+    errors stay below 1: above, the Huber loss learns the median, which ignores rare deaths.
     """
 
     runner_base = BatchedEnvRunner
@@ -82,7 +77,6 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
         self.target_network_update_freq = 10_000
         self.num_steps_sampled_before_learning_starts = 5_000
         self.min_sample_timesteps_per_iteration = 5_000
-        self.demonstrations: dict[str, Any] = asdict(Demonstrations())
         self.replay_buffer_config = {
             "no_local_replay_buffer": True,
             # RLlib's validation asks for a type; the replay is always our `ReplayBuffer`.
@@ -98,15 +92,12 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
         epsilon_ladder: Any = NotProvided,
         reward_scale: Any = NotProvided,
         symmetries: Any = NotProvided,
-        demonstrations: Any = NotProvided,
         **kwargs: Any,
     ) -> DQNConfig:
         """As RLlib's, with what is new here."""
         super().training(**kwargs)
         if symmetries is not NotProvided:
             self.symmetries = symmetries
-        if demonstrations is not NotProvided:
-            self.demonstrations = self.demonstrations | demonstrations
         if reward_scale is not NotProvided:
             self.reward_scale = reward_scale
         if epsilon_ladder is not NotProvided:
@@ -124,7 +115,6 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
             )
         if not self.reward_scale > 0:
             raise ValueError(f"reward_scale must be a positive number, got {self.reward_scale!r}")
-        Demonstrations.of(self.demonstrations)
         known = {"no_local_replay_buffer", "type", "capacity", "alpha", "beta"}
         if unknown := sorted(set(self.replay_buffer_config) - known):
             raise ValueError(
@@ -177,7 +167,6 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
         super().setup(config)
         self._steps_owed = 0.0
         self._learning_starts = self.config.num_steps_sampled_before_learning_starts
-        self._demonstrations = self._find_demonstrations()
         self._setup_replay()
 
     def _setup_replay(self) -> None:
@@ -187,18 +176,6 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
             seed=self.config.seed,
             **self.config.replay_arguments(),
         )
-
-    def _find_demonstrations(self) -> ReplayBuffer | None:
-        self._wanted_demonstrations = wanted = Demonstrations.of(self.config.demonstrations)
-        arguments: dict[str, Any] = {
-            "n_step": self.config.n_step,
-            "gamma": self.config.gamma,
-            "reward_scale": self.config.reward_scale,
-            "seed": self.config.seed or 0,
-        }
-        if not wanted.moves:
-            return None
-        return demonstrations.play(wanted, self.config.env_config, **arguments)
 
     def training_step(self) -> None:
         """Play one fragment on every runner, then train on as many transitions as are owed."""
@@ -225,11 +202,6 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
     def _learn(self, batch: Batch) -> NDArray[np.float32]:
         """One update; returns the TD errors of the batch, in its order."""
         self._steps_owed -= len(batch.rows)
-        own = len(batch.rows)
-        if self._demonstrations is not None:
-            share = self._wanted_demonstrations.share
-            also = self._demonstrations.sample(max(round(own * share / (1 - share)), 1))
-            batch = demonstrations.joined(batch, also)
         columns = {
             Columns.OBS: batch.obs,
             Columns.NEXT_OBS: batch.new_obs,
@@ -240,8 +212,6 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
             "n_step": batch.n_step,
             "weights": batch.weights,
         }
-        if self._demonstrations is not None:
-            columns[DEMONSTRATED] = np.arange(len(batch.rows)) >= own
         # RLlib cuts the batch into a piece for each learner: all get their part of everything.
         order = _dealt(len(batch.rows), max(self.config.num_learners, 1))
         dealt = {name: column[order] for name, column in columns.items()}
@@ -254,7 +224,7 @@ class DQN(Batched, rllib_dqn.DQN):  # type: ignore[misc]
             )
         td_errors = np.empty(len(batch.rows), dtype=np.float32)
         td_errors[order] = np.concatenate(list(per_learner))
-        return td_errors[:own]
+        return td_errors
 
     def step(self) -> dict[str, Any]:
         """One iteration, and what the replay holds."""

@@ -42,24 +42,6 @@ from battlesnake_rl.mabs.play.environment import env_options
 from battlesnake_rl.mabs.policy import symmetry
 from battlesnake_rl.mabs.policy.q_network import NEW_ACTION_MASK, SnakeQModule
 
-DEMONSTRATED = "demonstrated"
-"""Batch column (B,) bool: the moves that an expert made. Optional; absent means none."""
-
-
-def margin_loss(q_values: Tensor, actions: Tensor, demonstrated: Tensor, margin: float) -> Tensor:
-    """How far other moves come closer than ``margin`` to the expert's, a mean over its moves.
-
-    Hester et al. 2017, equation 1. ``q_values`` (B, 4), the others (B,).
-
-    >>> q = torch.tensor([[1.0, 0.5, 0.0, 0.95], [0.0, 9.0, 0.0, 0.0]])
-    >>> float(margin_loss(q, torch.tensor([0, 0]), torch.tensor([True, False]), 0.25))
-    0.20000004768371582
-    """
-    played = q_values.gather(-1, actions[:, None])
-    others = torch.full_like(q_values, margin).scatter(-1, actions[:, None], 0.0)
-    short = (q_values + others).max(-1, keepdim=True).values - played
-    return (short.squeeze(-1) * demonstrated).sum() / demonstrated.sum().clamp(min=1)
-
 
 class QuietLearner:
     """Goes before a torch learner of RLlib's of one module: our optimizer, and little said.
@@ -177,11 +159,6 @@ class SnakeDQNLearner(QuietLearner, DQNTorchLearner):  # type: ignore[misc]
         targets = batch[Columns.REWARDS] + config.gamma ** batch["n_step"] * (lives * future)
         loss_of = huber_loss if config.td_error_loss_fn == "huber" else mse_loss
         loss = (batch["weights"] * loss_of(q_values, targets, reduction="none")).mean()
-        if DEMONSTRATED in batch:
-            wanted = config.demonstrations
-            loss = loss + wanted["weight"] * margin_loss(
-                fwd_out[QF_PREDS], batch[Columns.ACTIONS], batch[DEMONSTRATED], wanted["margin"]
-            )
         seen = loss.detach(), q_values.detach(), (q_values.detach() - targets).abs()
         self._unreported.append(seen)
         return loss

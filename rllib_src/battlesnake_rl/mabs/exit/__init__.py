@@ -1,1 +1,1 @@
-"""Expert iteration and distillation: games of the search, labels, fits."""
+"""Expert iteration: games of the search, labels, fits."""

@@ -97,7 +97,7 @@ REMEDIES = {
     "lr_schedule": "give lr a schedule: [[0, 1e-3], [100000, 1e-4]]",
     "framework_str": "networks are torch's",
     "off_policy_estimation_methods": "evaluation plays games",
-    "input_": "set demonstrations, or take RLlib's MARWIL or CQL",
+    "input_": "take DISTIL, or RLlib's MARWIL or CQL",
     "torch_compile_learner": "it gains nothing on these networks",
 }
 """What to do instead, where there is something."""

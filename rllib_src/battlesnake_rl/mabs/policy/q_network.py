@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from battlesnake_gym.common import own_files
-from battlesnake_rl.mabs.policy.pooled_network import around
 
 NETWORK = "network."
 """What the names of the network's weights begin with, in a module's state."""
@@ -35,7 +34,6 @@ MODULE_APIS = (QNetAPI, TargetNetworkAPI)
 
 NEW_ACTION_MASK = "new_action_mask"
 """Batch column (B, 4) bool: the moves allowed in the next state. Optional; absent means all."""
-
 
 OBSERVATIONS, ACTION_MASK = "observations", "action_mask"
 """The parts of an observation, or of the space of them, where the environment masks moves."""
@@ -56,6 +54,18 @@ TRUNK = {
     "head_plane": None,
 }
 """A ``model_config``'s part that is about the trunk, with the defaults."""
+
+
+def around(planes: Tensor, rows: Tensor, columns: Tensor, side: int) -> Tensor:
+    """The cells around (``rows``, ``columns``): (B, side * side * C); zeros off the planes."""
+    margin = side // 2
+    padded = nn.functional.pad(planes.permute(0, 2, 3, 1), (0, 0, *(margin,) * 4))
+    boards, height, width, count = padded.shape
+    window = torch.arange(side, device=planes.device)
+    offsets = (window[:, None] * width + window).flatten()
+    firsts = torch.arange(boards, device=planes.device) * (height * width) + rows * width + columns
+    cells = firsts[:, None] + offsets
+    return padded.reshape(-1, count).index_select(0, cells.flatten()).reshape(boards, -1)
 
 
 def trunk_settings(model_config: Mapping[str, Any]) -> dict[str, Any]:
