@@ -90,9 +90,6 @@ COMMANDS = {
     "runs": Command(
         "battlesnake_server.commands.runs_command", "all training runs: a table, a page, a report"
     ),
-    "compare": Command(
-        "battlesnake_server.commands.compare", "experiments in one table, also from S3"
-    ),
     "evaluate": Command(
         "battlesnake_rl.mabs.evaluate", "measure a checkpoint against opponents", "rllib"
     ),

@@ -58,8 +58,8 @@ def export(
     ``boards`` are the (width, height) that it plays, one or several; ``observation`` is what it was
     trained on, made for the largest of them. Networks that take floats say by ``scale`` what a byte
     is multiplied by before (``1 / 255`` for 0 to 1); None hands over the bytes. Stable-Baselines3
-    scales by itself. The rest says which games it was trained for; where that are several rulesets or boards, it is
-    checked, and evaluated unless other games are named, on the first of them.
+    scales by itself. The rest says which games it was trained for; where that are several rulesets
+    or boards, it is checked, and evaluated unless other games are named, on the first of them.
 
     Raises:
         PolicyError: it is not one of these, does not fit the observation, or answers otherwise

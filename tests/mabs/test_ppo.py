@@ -32,6 +32,10 @@ def ppo(ray_with_games: None) -> Callable[..., Any]:
     return make
 
 
+def turned(config: Any, env_config: dict[str, Any]) -> Any:
+    return config.training(symmetries=True).environment(env_config=env_config)
+
+
 def sampled(algorithm: Any, **how: Any) -> Any:
     (rollout,) = algorithm.env_runner.sample(**how)
     return rollout
@@ -269,8 +273,8 @@ def test_of_moves_by_older_weights_the_learner_takes_its_own_view(ppo: Any) -> N
         (lambda c: c.learners(num_learners=2), "PPO has one learner, got num_learners=2"),
         (lambda c: c.multi_agent(policies={"a", "b"}), "policies is not used .*RLLIB_PPO"),
         (lambda c: c.environment("CartPole-v1"), "never steps another environment"),
-        (lambda c: c.environment(env_config={"width": 7, "height": 9}), "symmetries needs square"),
-        (lambda c: c.environment(env_config={"observation": "facing"}), "symmetries needs square"),
+        (lambda c: turned(c, {"width": 7, "height": 9}), "symmetries needs square"),
+        (lambda c: turned(c, {"observation": "facing"}), "symmetries needs square"),
     ],
 )
 def test_what_is_not_honoured_is_refused(ppo: Any, change: Any, message: str) -> None:

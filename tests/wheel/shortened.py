@@ -105,7 +105,6 @@ RULES = (
     Rule(r"\.venv/bin/(pytest|python) ", looked_at(r"((?:tests|benchmarks)/\S+\.py)")),
     Rule("battlesnake-gym runs .*--web", also("--no-browser"), server=True),
     Rule("battlesnake-gym runs ", also("--help")),
-    Rule("battlesnake-gym compare ", also("--help"), "an account of yours"),
     Rule("battlesnake-gym (deploy|undeploy)\\b", also("--help"), "in an account"),
     Rule("battlesnake-gym (arena|evaluate) foreign.onnx", also("--help"), "another trainer made"),
     Rule("battlesnake-gym train .*--name first", also("--num-iters 1"), slow=True),

@@ -62,7 +62,7 @@ from battlesnake_rl.launcher.launch.resources import (
     check_gpus,
     most_workers,
 )
-from battlesnake_rl.launcher.runs import checkpoints, run_folder, tracking
+from battlesnake_rl.launcher.runs import checkpoints, run_folder
 from battlesnake_rl.launcher.runs.checkpoints import CheckpointError
 from battlesnake_rl.launcher.runs.run_folder import DONE, STOPPED
 from battlesnake_rl.launcher.runs.training_run import (
@@ -97,7 +97,6 @@ class TrainingHyperparameters:
     checkpoint_minutes: float = option(1.0, "time between checkpoints")
     num_workers: int | None = option(None, "runner processes; null: as many as make sense")
     seed: int | None = option(None, "random seed")
-    track: str | None = option(None, "where to log to as well: mlflow, wandb, or mlflow,wandb")
 
 
 @dataclass(frozen=True)
@@ -294,7 +293,6 @@ class SageMakerRayLauncher:
                 self._check_instances(config, settings.plain)
                 say(FINE)
                 return 0
-            tracking.check(settings.plain.track)
             check_driver(os.environ)
             self.check_machine(config)
             if membership.alone and arguments.address is None:
@@ -458,7 +456,6 @@ class SageMakerRayLauncher:
             checkpoint_minutes=plain.checkpoint_minutes,
             columns=self.csv_columns,
             named=self.named_curves,
-            track=plain.track,
             conclude=self.conclude,
             settings=without_cluster(asdict(plain)) | settings.given_config,
             record=self.record,

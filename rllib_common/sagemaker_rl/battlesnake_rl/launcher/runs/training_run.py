@@ -35,7 +35,6 @@ from battlesnake_rl.launcher.runs.run_folder import (
     Record,
     RunFile,
 )
-from battlesnake_rl.launcher.runs.tracking import Tracking
 
 CSV_COLUMNS = {
     ITERATION: ITERATION,
@@ -107,8 +106,6 @@ class TrainingRun:
     columns: Mapping[str, str] = field(default_factory=lambda: CSV_COLUMNS)
     named: Mapping[str, str] = field(default_factory=lambda: NAMED_CURVES)
     """TensorBoard's first curves, and the results they show."""
-    track: str | None = None
-    """Where to log to as well; see `tracking`."""
     trust: bool = False
     """Whether to read whatever the checkpoint holds, programs too."""
     checkpoint_minutes: float = 1.0
@@ -228,9 +225,8 @@ class TrainingRun:
                 settings=self.settings,
                 intermediate=self.job.intermediate_dir,
             )
-            tracked = Tracking(self.track, self.job.name, folder, self.settings, self.named)
-            with closing(drawn) as curves, tracked:
-                self._iterate(algorithm, curves, games, tracked, caught)
+            with closing(drawn) as curves:
+                self._iterate(algorithm, curves, games, caught)
                 self._save(algorithm)
                 self._show_game(algorithm, curves, games, last=True)
             self.stopped_by = caught[0] if caught else 0
@@ -245,7 +241,6 @@ class TrainingRun:
         algorithm: Algorithm,
         curves: Curves,
         games: Games,
-        tracking: Tracking,
         caught: list[int],
     ) -> None:
         before, began, used = self._seconds, time.monotonic(), time.process_time()
@@ -270,9 +265,7 @@ class TrainingRun:
                 if self._left() <= 0 and not caught:
                     self.conclude(algorithm, results)
                 curves.add(results)
-                numbers = dict(flatten(results))
-                tracking.log(numbers, self._iterations)
-                self._show(bar, numbers)
+                self._show(bar, dict(flatten(results)))
                 if time.monotonic() - saved > 60 * self.checkpoint_minutes:
                     self._save(algorithm)
                     self._show_game(algorithm, curves, games)
