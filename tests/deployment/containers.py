@@ -21,6 +21,7 @@ def served(words: list[str], snake: str, port: str, folder: Path) -> Iterator[st
     """A command of an image, in a folder, as it plays a snake; gives its address on the port."""
     programs = Path(sys.executable).parent
     environment = {"PATH": f"{programs}:{os.environ['PATH']}", "BATTLESNAKE_SNAKE": snake}
+    environment["PORT"] = port
     with processes.served(words, port, env=environment, cwd=folder) as address:
         yield address
 
@@ -30,6 +31,6 @@ def container(snake: str, folder: Path) -> Iterator[str]:
     """What Docker and Fargate run: the last CMD of the live snake's image."""
     text = (ROOT / "deployment/server/Dockerfile").read_text()
     port = str(free_port())
-    words = json.loads(re.findall(r"^CMD (.*)$", text, re.MULTILINE)[-1].replace("8000", port))
+    words = json.loads(re.findall(r"^CMD (.*)$", text, re.MULTILINE)[-1])
     with served(words, snake, port, folder) as address:
         yield address

@@ -281,7 +281,7 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
         (["--num-workers", "0"], "at least one runner"),
         (["--rl.training.config.moves", "0"], "moves must be positive"),
         (["--rl.training.config.elo0", "5", "--rl.training.config.elo1", "0"], "below the second"),
-        (["--opponents", '{"past": 0.3}'], "opponents needs PPO, DQN or APEX"),
+        (["--opponents", '{"past": 0.3}'], "opponents needs PPO, DISTIL, DQN or APEX"),
     ],
 )
 def test_mistakes_are_refused_before_any_work(

@@ -81,7 +81,7 @@ map_size: 5
         (["--network", "{file}:corners"], "must be a class of torch.nn.Module"),
         (["--network", "{file}:Nett"], "unknown network 'Nett'; did you mean Net"),
         (["--network", "{file}"], "network must be FILE.py:NAME"),
-        (["--network", "{file}:Net", "--algorithm", "RLLIB_PPO"], "network needs PPO, DQN or APEX"),
+        (["--network", "{file}:Net", "--algorithm", "RLLIB_PPO"], "network needs PPO, DISTIL"),
         (["--algorithm", "IMPALA"], "take PPO with rl.training.config.lag true"),
         (["--algorithm", "{file}:Net"], "must be a subclass of PPO"),
         (["--algorithm", "DQM"], "did you mean DQN.*or give FILE.py:NAME"),

@@ -142,7 +142,7 @@ def test_it_learns_in_seconds_to_turn_to_where_it_is_rewarded(ppo: Any) -> None:
     """Alone on a small board, to eat is all that counts."""
     config = ppo(num_snakes=1, rewards={"ate_food": 1}, ruleset="solo")
     config.env_runners(num_envs_per_env_runner=64, rollout_fragment_length=16)
-    config.training(lr=3e-3, gamma=0.9, minibatch_size=256)
+    config.training(lr=3e-3, gamma=0.9, minibatch_size=256, symmetries=True)
     with built(config) as algorithm:
         first = algorithm.train()["env_runners"]["episode_return_mean"]
         for _ in range(25):

@@ -105,6 +105,7 @@ RULES = (
     Rule(r"\.venv/bin/(pytest|python) ", looked_at(r"((?:tests|benchmarks)/\S+\.py)")),
     Rule("battlesnake-gym runs .*--web", also("--no-browser"), server=True),
     Rule("battlesnake-gym runs ", also("--help")),
+    Rule("battlesnake-gym coach --snake ", also("--help"), "arena.battlesnake.com"),
     Rule("battlesnake-gym (deploy|undeploy)\\b", also("--help"), "in an account"),
     Rule("battlesnake-gym (arena|evaluate) foreign.onnx", also("--help"), "another trainer made"),
     Rule("battlesnake-gym train .*--name first", also("--num-iters 1"), slow=True),
@@ -130,7 +131,7 @@ RULES = (
     Rule(r"battlesnake-gym ladder \S", also("--minutes 0.02"), slow=True),
     Rule(r"(\w+=\S+ )?battlesnake-gym (serve|watch)\b", server=True),
     Rule("battlesnake-gym play ", lambda command: f"echo q | {command}"),
-    Rule("battlesnake-gym (snakes|maps|doctor|scenarios|cost|conformance|ladder|pack)\\b"),
+    Rule("battlesnake-gym (snakes|maps|doctor|scenarios|conformance|ladder|pack)\\b"),
     Rule("export "),
 )
 

@@ -58,7 +58,9 @@ static void rest(Search *search) {
     if (due < SHORTEST_REST) return;
     time.tv_sec = 0;
     time.tv_nsec = (long)(due * 1e9);
+#ifndef __wasi__ /* a page cannot sleep */
     nanosleep(&time, NULL);
+#endif
 }
 
 static int out_of_time(Search *search) {
