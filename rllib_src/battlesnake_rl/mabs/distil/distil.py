@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,11 +36,11 @@ from battlesnake_heuristics.search.search import (
 )
 from battlesnake_rl.mabs.dqn.batched import Batched, BatchedConfig
 from battlesnake_rl.mabs.dqn.learner import QuietLearner
-from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
 from battlesnake_rl.mabs.play.environment import DEFAULTS, env_options
 from battlesnake_rl.mabs.policy import symmetry
-from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, judged
+from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK
+from battlesnake_rl.mabs.ppo.ppo import PPORunner
 
 UNIT = 1.0
 """Cells (a tenth of a logit) by which a move is worse that is wanted e times less often."""
@@ -85,7 +85,7 @@ class Labelled:
         }
 
 
-class DistilRunner(BatchedEnvRunner):
+class DistilRunner(PPORunner):
     """Plays by chance, as the policy says, and asks the search about every position."""
 
     def make_env(self) -> None:
@@ -148,16 +148,6 @@ class DistilRunner(BatchedEnvRunner):
     @property
     def _module(self) -> Any:
         return self.module[DEFAULT_MODULE_ID]
-
-    @staticmethod
-    def preferences(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """The logits of a module's policy: (B, C, H, W) uint8 to (B, 4)."""
-        return judged(module, frames)[0]
-
-    def _epsilons(self) -> NDArray[np.float64]:
-        """By chance in all games."""
-        assert self.env is not None
-        return np.ones(self.env.num_games)
 
 
 class DistilLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
@@ -263,7 +253,7 @@ class DISTILConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
     rllibs = AlgorithmConfig
     also_honoured = "minibatch_size"
     passed_over = "gamma"
-    own: ClassVar[tuple[str, ...]] = (
+    own = (
         *("positions", "led_by_search", "in_memory", "epochs", "vf_loss_coeff"),
         *("minibatch_size", "adam_epsilon", "symmetries"),
     )
@@ -284,14 +274,6 @@ class DISTILConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
         self.vf_loss_coeff = 0.5
         self.minibatch_size = 1024
         self.symmetries = True
-
-    def training(self, **settings: Any) -> DISTILConfig:
-        """As RLlib's, with DISTIL's own settings."""
-        for name in self.own:
-            if name in settings:
-                setattr(self, name, settings.pop(name))
-        super().training(**settings)
-        return self
 
     def validate(self) -> None:
         """Refuse what this algorithm cannot do, before anything starts."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayActorError
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils.metrics import (
     ENV_RUNNER_RESULTS,
@@ -52,6 +52,8 @@ class APEXConfig(DQNConfig):
     other way round.
     """
 
+    own = (*DQNConfig.own, "num_replay_shards", "broadcast_interval")
+
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or APEX)
         self.num_env_runners = 1
@@ -63,21 +65,6 @@ class APEXConfig(DQNConfig):
         self.min_time_s_per_iteration = 2
         # The driver asks failed runners whether they are back; it must not stall for it.
         self.env_runner_health_probe_timeout_s = 1.0
-
-    def training(
-        self,
-        *,
-        num_replay_shards: Any = NotProvided,
-        broadcast_interval: Any = NotProvided,
-        **kwargs: Any,
-    ) -> APEXConfig:
-        """As `DQNConfig.training`, and APEX's own settings."""
-        super().training(**kwargs)
-        if num_replay_shards is not NotProvided:
-            self.num_replay_shards = num_replay_shards
-        if broadcast_interval is not NotProvided:
-            self.broadcast_interval = broadcast_interval
-        return self
 
     def validate(self) -> None:
         """Refuse what this algorithm cannot do, before anything starts."""

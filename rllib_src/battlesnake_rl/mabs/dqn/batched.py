@@ -67,6 +67,8 @@ class BatchedConfig:
     also_honoured: ClassVar[str] = ""
     passed_over: ClassVar[str] = ""
     """RLlib's class that this one extends, and what it honours beside `rllib_settings`, or not."""
+    own: ClassVar[tuple[str, ...]] = ()
+    """Settings of ``training`` that RLlib's has not, or that are kept from it."""
 
     def _begin(self: Any) -> None:
         """Our runner, network and defaults."""
@@ -79,6 +81,12 @@ class BatchedConfig:
         self.ladder_share = SHARE
         self.start_from: str | None = None
         self.symmetries = False
+
+    def training(self: Any, **settings: Any) -> Any:
+        """As RLlib's, with what is ``own``."""
+        for name in set(self.own) & set(settings):
+            setattr(self, name, settings.pop(name))
+        return super().training(**settings)  # type: ignore[misc]
 
     def validate(self: Any) -> None:
         """Refuse what this algorithm cannot do, before anything starts."""

@@ -7,11 +7,11 @@ Loss and target are those of RLlib's `DQN`; runners, replay and the loop between
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn import dqn as rllib_dqn
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
@@ -56,6 +56,7 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
     module_apis = MODULE_APIS
     rllibs = rllib_dqn.DQNConfig
     also_honoured = rllib_settings.DQNS
+    own: ClassVar[tuple[str, ...]] = ("epsilon_ladder", "reward_scale", "symmetries")
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or DQN)
@@ -85,24 +86,6 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
             "alpha": 0.6,
             "beta": 0.4,
         }
-
-    def training(
-        self,
-        *,
-        epsilon_ladder: Any = NotProvided,
-        reward_scale: Any = NotProvided,
-        symmetries: Any = NotProvided,
-        **kwargs: Any,
-    ) -> DQNConfig:
-        """As RLlib's, with what is new here."""
-        super().training(**kwargs)
-        if symmetries is not NotProvided:
-            self.symmetries = symmetries
-        if reward_scale is not NotProvided:
-            self.reward_scale = reward_scale
-        if epsilon_ladder is not NotProvided:
-            self.epsilon_ladder = epsilon_ladder
-        return self
 
     def validate(self) -> None:
         """Refuse what this algorithm cannot do, before anything starts."""

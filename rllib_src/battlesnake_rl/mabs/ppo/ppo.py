@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -327,7 +327,7 @@ class PPOConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
     module_apis = (SnakeActor,)
     rllibs = AlgorithmConfig
     also_honoured = "num_epochs minibatch_size"
-    own: ClassVar[tuple[str, ...]] = (
+    own = (
         *("lambda_", "clip_param", "vf_loss_coeff", "entropy_coeff", "num_epochs"),
         *("minibatch_size", "adam_epsilon", "symmetries", "lag", "start_coeff"),
     )
@@ -350,14 +350,6 @@ class PPOConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
         self.minibatch_size = 1024
         self.lag = False
         self.start_coeff: Any = [[0, 0.5], [500_000, 0.0]]
-
-    def training(self, **settings: Any) -> PPOConfig:
-        """As RLlib's, with PPO's own settings."""
-        for name in self.own:
-            if name in settings:
-                setattr(self, name, settings.pop(name))
-        super().training(**settings)
-        return self
 
     def validate(self) -> None:
         """Refuse what this algorithm cannot do, before anything starts."""
