@@ -19,14 +19,14 @@ from typing import Any
 import draw_gallery
 
 from battlesnake_gym.rules import Snake, tables
-from battlesnake_heuristics.search.evaluation import SHIPPED, Evaluation
+from battlesnake_heuristics.search.evaluation import CELLS_TO_LOGIT, SHIPPED, Evaluation
 from battlesnake_heuristics.search.search import Weights
 from battlesnake_server.frames import looks_of
 
 HERE = Path(__file__).parents[1]
 DOCS = HERE / "docs"
 PAGE = ("index.html", "play.js", "worker.js")
-SHARED = ("board.js", "look.css", "icon.svg")
+SHARED = ("board.js", "copy.js", "look.css", "icon.svg")
 """What the page takes from the live snake's and the arena's pages."""
 
 PYTHON_DOORS = ("batch.c", "module.c", "observe.c", "observe_avx512.c", "masks.c", "tables.c")
@@ -54,7 +54,11 @@ def lay_page(folder: Path) -> None:
     for name in SHARED:
         shutil.copy(HERE / "server/battlesnake_server/static" / name, folder)
     champion = Evaluation.load(SHIPPED)
-    facts = {"LOOKS": looks(), "TRAINED_FOR": champion.facts["trained_for"]}
+    facts = {
+        "CELLS_TO_LOGIT": CELLS_TO_LOGIT,
+        "LOOKS": looks(),
+        "TRAINED_FOR": champion.facts["trained_for"],
+    }
     lines = [f"export const {name} = {json.dumps(value)};\n" for name, value in facts.items()]
     (folder / "facts.js").write_text("".join(lines))
     compile_game(folder / "game.wasm", champion)

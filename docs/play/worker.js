@@ -1,18 +1,24 @@
 // The game and the search, off the page's thread, so that the board never freezes.
 //
-//   in:  {start: {width, height, snakes, seed, ruleset, map}}   begin a game
+//   in:  {start: {width, height, snakes, seed, ruleset, map}, moves}   begin a game, and play these
+//                                                               turns of it: [[a move a seat]]
 //        {turn: {moves: {seat: move}, seconds, positions}}       play a turn; seats without a move
 //                                                               are played by the search
+//        {judge: {start, moves, seat, until, positions}}        value all moves of the snake in this
+//                                                               seat, of the last turns before `until`
 //   out: {words, over, thought}   the game as numbers (see game.c); what the search found, by seat
+//        with {moves} that were played, by seat, and after a start {past}: words of every turn
+//        {judged: [{turn, values}]}
 //        {error}                  in words
 
 import { TRAINED_FOR } from "./facts.js";
 
 const INT32_MIN = -(2 ** 31);
+const JUDGED = 60; // turns before a death that are judged
 let module;
 let trained = false; // whether the learned evaluation was trained for this game
 
-/** The only thing that the compiled code asks of its surroundings: what time it is. */
+/** What the compiled code asks of its surroundings: what time it is. It can also sleep, and never does. */
 function clockTimeGet(_clock, _precision, at) {
   const nanoseconds = BigInt(Math.round(performance.now() * 1e6));
   new DataView(module.memory.buffer).setBigUint64(at, nanoseconds, true);
@@ -20,7 +26,9 @@ function clockTimeGet(_clock, _precision, at) {
 }
 
 async function load() {
-  const imports = { wasi_snapshot_preview1: { clock_time_get: clockTimeGet } };
+  const imports = {
+    wasi_snapshot_preview1: { clock_time_get: clockTimeGet, poll_oneoff: () => 0 },
+  };
   const response = await fetch(new URL("game.wasm", import.meta.url));
   if (!response.ok) throw new Error(`game.wasm: ${response.status} ${response.statusText}`);
   const { instance } = await WebAssembly.instantiate(await response.arrayBuffer(), imports);
@@ -80,9 +88,32 @@ function turn({ moves, seconds, positions }) {
     thought[seat] = think(seat, seconds, positions);
     return thought[seat].move;
   });
+  play(actions);
+  return { thought, moves: actions };
+}
+
+function play(actions) {
+  if (module.over()) throw new Error("these moves are not those of a game");
   bytes(module.actions_at(), actions.length).set(actions);
   module.turn();
-  return thought;
+}
+
+function begin(game, moves = []) {
+  start(game);
+  return [gameWords(), ...moves.map((actions) => { play(actions); return gameWords(); })];
+}
+
+/** Played over again to its end, so that the game can go on afterwards. */
+function judge({ start: game, moves, seat, until, positions }) {
+  const judged = [];
+  start(game);
+  moves.forEach((actions, turn) => {
+    if (turn < until && turn >= until - JUDGED) {
+      judged.push({ turn, values: think(seat, 0, positions).values });
+    }
+    play(actions);
+  });
+  return judged;
 }
 
 const ready = load();
@@ -90,10 +121,12 @@ const ready = load();
 self.onmessage = async ({ data }) => {
   try {
     await ready;
-    let thought = {};
-    if (data.start) start(data.start);
-    if (data.turn) thought = turn(data.turn);
-    self.postMessage({ words: gameWords(), over: Boolean(module.over()), thought });
+    if (data.judge) {
+      self.postMessage({ judged: judge(data.judge) });
+      return;
+    }
+    const found = data.start ? { past: begin(data.start, data.moves), thought: {} } : turn(data.turn);
+    self.postMessage({ ...found, words: gameWords(), over: Boolean(module.over()) });
   } catch (error) {
     self.postMessage({ error: String(error.message ?? error) });
   }

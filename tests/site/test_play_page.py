@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.server
+import random
 import re
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,9 +22,9 @@ from battlesnake_gym.engine.packing import pack
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_heuristics.search.evaluation import shipped
 from battlesnake_heuristics.search.search import Search
-from tests.server.browser import Browser, browser
+from tests.server.browser import Browser, browser, quiet
 
-__all__ = ["browser"]
+__all__ = ["browser", "quiet"]
 
 HERE = Path(__file__).parents[2]
 ASK = """
@@ -164,6 +166,76 @@ def test_a_visitor_plays_a_game(browser: Browser, page: str) -> None:
     browser.run("document.getElementById('new').click()")
     browser.wait("document.body.dataset.turn === '0'", 30)
     assert browser.complaints() == []
+
+
+def linked(page: str, size: str = "11x11", ruleset: str = "standard", rivals: int = 1) -> str:
+    """The address of the beginning of a game against weak rivals, in which chance has no part."""
+    game = f"size={size}&ruleset={ruleset}&rivals={rivals}&strength=gentle&who=play&seed=5"
+    return f"{page}#{game}&moves="
+
+
+def is_turn(turn: int) -> str:
+    return f"document.body.dataset.turn === '{turn}'"
+
+
+def to_the_wall() -> tuple[str, str, str, int]:
+    """Keys of the game of `linked`: two inwards (across, along), one out, its turns."""
+    x, y = Board.new(11, 11, 2, game=Game(seed=5)).snakes[0].head
+    keys = ("ArrowUp", "ArrowDown", y) if y < 5 else ("ArrowDown", "ArrowUp", 10 - y)
+    return "ArrowRight" if x < 5 else "ArrowLeft", *keys
+
+
+def test_keys_pressed_early_count_and_the_way_back_is_ignored(quiet: Browser, page: str) -> None:
+    across, along, _, _ = to_the_wall()
+    back = "ArrowLeft" if across == "ArrowRight" else "ArrowRight"
+    quiet.open(linked(page), is_turn(0))
+    quiet.press(across)
+    quiet.wait(is_turn(1))
+    quiet.press(back, along, across, along)
+    quiet.wait(is_turn(4))
+    assert quiet.run("document.body.dataset.over") == "false"
+
+
+def test_a_lost_game_names_its_move_and_may_be_tried_again(quiet: Browser, page: str) -> None:
+    _, _, out, room = to_the_wall()
+    quiet.look(390, 844)
+    quiet.open(linked(page), is_turn(0))
+    for turn in range(room + 1):
+        quiet.press(out)
+        quiet.wait(is_turn(turn + 1))
+    quiet.wait("!document.getElementById('lost').hidden")
+    assert f"Turn {room} cost most: {out[5:].lower()} left you about 0 %" in quiet.text("#why")
+    assert quiet.run("document.getElementById('new').getBoundingClientRect().bottom") < 844
+    quiet.run("document.getElementById('replay').click()")
+    for turn in (0, room + 1):
+        quiet.wait(f"document.getElementById('turn').textContent === 'Turn {turn}'")
+    quiet.run("document.getElementById('again').click()")
+    quiet.wait(f"{is_turn(room)} && document.body.dataset.over === 'false'")
+    quiet.run("document.getElementById('undo').click()")
+    quiet.wait(is_turn(room - 1))
+
+
+@pytest.mark.parametrize(
+    "game", [("7x7", "wrapped", 1), ("11x11", "royale", 3), ("19x19", "constrictor", 2)]
+)
+def test_a_link_leads_to_the_same_position(
+    quiet: Browser, page: str, game: tuple[str, str, int]
+) -> None:
+    seen = """['board', 'turn', 'size', 'ruleset', 'rivals'].map(id => document.getElementById(id))
+      .map(found => found.value ?? found.innerHTML)"""
+    quiet.open(linked(page, *game), is_turn(0))
+    for _ in range(random.randint(1, 12)):  # those for the way back are ignored
+        quiet.press(random.choice(["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"]))
+        time.sleep(0.2)
+    before = quiet.run(seen)
+    link = quiet.run("document.getElementById('copy').dataset.copy")
+    quiet.open(page + link, "document.body.dataset.turn")
+    assert quiet.run(seen) == before
+
+
+def test_a_damaged_link_is_refused(quiet: Browser, page: str) -> None:
+    quiet.open(linked(page) + "udx")
+    quiet.wait("document.getElementById('status').textContent.includes('damaged')")
 
 
 def test_it_plays_itself_where_one_watches(browser: Browser, page: str) -> None:
