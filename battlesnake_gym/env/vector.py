@@ -105,9 +105,9 @@ class VectorBattlesnake:
         )
         self.num_games = num_games
         self.num_snakes = int(np.max(num_snakes))
-        sizes = np.broadcast_arrays(width, height, np.empty(num_games))[:2]
+        sides = np.broadcast_arrays(width, height, np.empty(num_games))[:2]
         self.board_sizes: frozenset[tuple[int, int]] = frozenset(
-            zip(*(side.tolist() for side in sizes), strict=True)
+            zip(*(side.tolist() for side in sides), strict=True)
         )
         """The (width, height) of the games' boards."""
         largest = int(np.max(width)), int(np.max(height))
@@ -126,7 +126,7 @@ class VectorBattlesnake:
 
         seats = num_games, self.num_snakes
         self._seen = np.zeros((*seats, *self.observation.shape(*largest)), np.uint8)
-        self._seen_as: dict[tuple[Observation, tuple[int, ...]], npt.NDArray[np.uint8]] = {}
+        self._seen_as: dict[tuple[Observation, tuple[int, int, int]], npt.NDArray[np.uint8]] = {}
         self._look()
         self._masks = self._allowed = np.ones((*seats, len(MOVES)), np.bool_)
         self._actions = np.zeros(seats, np.uint8)

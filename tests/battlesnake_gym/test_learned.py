@@ -76,11 +76,11 @@ def test_a_policy_is_shown_its_own_observation_and_takes_its_best_move(observati
         alive = infos["alive"]
         actions = some(infos["action_mask"], random).astype(np.uint8)
         rivals.move(actions, alive)
-        for game in np.flatnonzero(alive[:, 1]):
+        for game in np.flatnonzero(alive[:, 1]).tolist():
             state = games.games.state(game)
             seen = observations.get("reach").encode(state, "snake_1")
             mask = masks.action_mask(games.game, state, "snake_1", "forbidden+head")
-            move = np.where(mask, policy.q_values(seen[None])[0], -np.inf).argmax()
+            move = int(np.where(mask, policy.q_values(seen[None])[0], -np.inf).argmax())
             facing = games.games.facing[game, 1]
             turn = games.observation.absolute_actions(actions[game, 1], facing)
             assert (turn if observation == "facing" else actions[game, 1]) == move
@@ -167,7 +167,7 @@ def test_a_file_a_run_and_a_bundle_of_a_policy_alone_are_policies(left: str, for
 
     path = Path(left)
     packed = path.with_name("snake.zip")
-    facts = {"snake": None, "filters": [], "positions": None, "looks": {}}
+    facts: dict[str, Any] = {"snake": None, "filters": [], "positions": None, "looks": {}}
     files = {one: path.with_name(one).read_bytes() for one in ("policy.onnx", "policy.json")}
     packed.write_bytes(bundle.write(facts, files))
     name = {"run": path.parents[1], "file": path, "bundle": packed}[form]

@@ -326,11 +326,12 @@ def test_cpu_minutes_end_a_training_and_count_over_all_its_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from battlesnake_rl.launcher import ray_launcher
+    from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError
     from battlesnake_rl.launcher.runs import training_run
 
     assert train(run_folder, "--cpu-minutes", "0") == 2
     assert "cpu_minutes must be more than 0, got 0" in capsys.readouterr().err
-    with pytest.raises(ray_launcher.HyperparameterError, match="does not count CPU time"):
+    with pytest.raises(HyperparameterError, match="does not count CPU time"):
         ray_launcher._check_cpu_minutes(1.0, training_run.CSV_COLUMNS)
     run, trained = run_folder / "DQN-5x5-2", []
     for part, minutes in ((0.0, 0.02), (9.0, 0.02), (9.0, 0.05)):
