@@ -155,6 +155,13 @@ def test_several_runners_ask_for_one_learner(made: Any) -> None:
     assert asked > 600
 
 
+def test_an_iteration_waits_for_a_slow_runner(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("battlesnake_rl.mabs.dqn.batched.WAIT_SECONDS", 0.001)
+    with built(made().env_runners(num_env_runners=1)) as algorithm:
+        results = algorithm.train()
+    assert results["env_runners"]["num_env_steps_sampled_lifetime"] > 0
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -180,12 +180,14 @@ class Batched(Measured):
         return list(fragments)
 
     def _take(self: Any) -> list[Any]:
-        """What runners have finished meanwhile; they have been asked for more."""
+        """What runners have finished, at least one of them; they have been asked for more."""
         group = self.env_runner_group
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
-            # With a tag, since new weights are asynchronous requests too.
-            group.foreach_env_runner_async("sample_fragment", tag="fragment")
-            done = group.fetch_ready_async_reqs(tags="fragment", timeout_seconds=WAIT_SECONDS)
+            done: list[Any] = []
+            while not done and group.num_healthy_remote_workers():
+                # With a tag, since new weights are asynchronous requests too.
+                group.foreach_env_runner_async("sample_fragment", tag="fragment")
+                done = group.fetch_ready_async_reqs(tags="fragment", timeout_seconds=WAIT_SECONDS)
         fragments, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
         if infos:
             self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)
@@ -289,7 +291,7 @@ class Batched(Measured):
         """One iteration; the games' sums of all runners become means."""
         results: dict[str, Any] = super().step()
         self._remember_past_self()
-        self._recent_games.average(results[ENV_RUNNER_RESULTS])
+        self._recent_games.average(results.setdefault(ENV_RUNNER_RESULTS, {}))
         if EVALUATION_RESULTS in results:
             average_games(results[EVALUATION_RESULTS][ENV_RUNNER_RESULTS])
         return results
