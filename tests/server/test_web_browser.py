@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -237,8 +238,9 @@ def test_a_human_plays_by_keyboard(quiet: Browser, site: str) -> None:
         quiet.press(key)
         time.sleep(0.15)
     quiet.wait("!document.getElementById('again').hidden")
-    assert quiet.text("#outcome") == "cautious won"
-    assert "hit the wall" in quiet.text("#snakes")
+    # The rival, wherever it began, may have come in the way.
+    assert quiet.text("#outcome") in ("cautious won", "A draw")
+    assert re.search("hit the wall|lost head to head", quiet.text("#snakes"))
     end = quiet.text("#turn")
     quiet.press("ArrowLeft")  # the keys are the viewer's again
     assert quiet.text("#turn") != end
