@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+import time
 from collections import Counter, defaultdict
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
 
 from battlesnake_gym.records.replay import Replay
 from battlesnake_heuristics.judge.match import start_seed
+from battlesnake_server.arena import tournament
 from battlesnake_server.arena.tournament import Fixture, Setup, entrants, play_all, schedule
 
 
@@ -83,3 +88,19 @@ def test_games_are_reproducible_whatever_the_jobs(tmp_path: Path) -> None:
 def test_what_is_done_is_not_played_again() -> None:
     results = play_all(SETUP, 1, 1, done={0, 2})
     assert [result.fixture.number for result in results] == [1]
+
+
+def _die_within_a_word() -> None:
+    assert tournament._channel is not None
+    writer, lock = tournament._channel
+    lock.acquire()
+    os.write(writer.fileno(), b"\0\0\1\0half of it")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_nobody_waits_for_a_process_that_was_killed_while_it_announced() -> None:
+    with tournament.open_pool(1, lambda *_: None) as pool:
+        with pytest.raises(BrokenProcessPool):
+            pool.submit(_die_within_a_word).result()
+        began = time.monotonic()
+    assert time.monotonic() - began < tournament.PATIENCE

@@ -18,8 +18,9 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterat
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext
-from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Lock
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -255,27 +256,36 @@ def _relayed(announce: Announce | None, context: SpawnContext) -> Iterator[tuple
     if announce is None:
         yield (None,)
         return
-    queue = context.SimpleQueue()
-    relay = threading.Thread(target=lambda: [announce(*news) for news in iter(queue.get, None)])
+    news, writer = context.Pipe(duplex=False)
+    relay = threading.Thread(target=_relay, args=(news, announce), daemon=True)
     relay.start()
     try:
-        yield (queue,)
+        yield ((writer, context.Lock()),)
     finally:
-        queue.put(None)
-        relay.join()
+        writer.close()  # the last: the processes have ended, by force even in the middle of a word
+        relay.join(PATIENCE)
 
 
-_queue: SimpleQueue[tuple[str, Board | Turn | None]] | None = None
-"""In the processes of a pool: where they announce."""
+def _relay(news: Connection, announce: Announce) -> None:
+    while True:
+        try:
+            one = news.recv()
+        except (EOFError, OSError):
+            return
+        announce(*one)
+
+
+_channel: tuple[Connection, Lock] | None = None
+"""In the processes of a pool: where they announce, one at a time."""
 
 
 _playing = False
 """In the processes of a pool: whether a game is on."""
 
 
-def _begin_process(queue: SimpleQueue[tuple[str, Board | Turn | None]] | None) -> None:
-    global _queue
-    _queue = queue
+def _begin_process(channel: tuple[Connection, Lock] | None) -> None:
+    global _channel
+    _channel = channel
     signal.signal(signal.SIGTERM, _give_up)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -333,20 +343,27 @@ def play_in_pool(setup: Setup, fixture: Fixture, replays: Path | None = None) ->
     What comes before and after is not disturbed: an event loop that is being closed, a replay.
     """
     global _playing
-    queue = _queue
-    announce = None if queue is None else lambda *news: queue.put(news)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    _playing = True
-    try:
-        return play_fixture(setup, fixture, replays, announce)
-    finally:
-        _playing = False
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    announce = None if _channel is None else _announce_here
+    with _sigterm(signal.SIG_BLOCK):
+        _playing = True
+        try:
+            return play_fixture(setup, fixture, replays, announce)
+        finally:
+            _playing = False
+
+
+def _announce_here(game_id: str, news: Board | Turn | None) -> None:
+    """Announce in the process that started this one; what is half-written would never be read."""
+    assert _channel is not None
+    writer, lock = _channel
+    with _sigterm(signal.SIG_BLOCK), lock:
+        writer.send((game_id, news))
 
 
 @contextlib.contextmanager
-def _can_be_ended() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+def _sigterm(how: signal.Sigmasks) -> Iterator[None]:
+    """Block SIGTERM, or let it through, within the block."""
+    before = signal.pthread_sigmask(how, {signal.SIGTERM})
     try:
         yield
     finally:
@@ -406,7 +423,7 @@ async def _play(
     everybody = entrants(setup.snakes, setup.reach)
     seated = [everybody[snake] for snake in fixture.seats]
     labels = [entrant.label for entrant in seated]
-    with _can_be_ended():
+    with _sigterm(signal.SIG_UNBLOCK):
         async with seat(seated, setup.timeout / 1000, fixture.seed) as players:
             return await play(
                 game, setup.width, setup.height, labels, players, setup.max_turns, tell
@@ -429,7 +446,7 @@ def _play_bounded(
     )
     everybody = entrants(setup.snakes, setup.reach)
     seated = [everybody[snake] for snake in fixture.seats]
-    with _can_be_ended():
+    with _sigterm(signal.SIG_UNBLOCK):
         played = play_game(
             conditions,
             [local_factory(entrant) for entrant in seated],
