@@ -317,15 +317,3 @@ def values_of_runners(algorithm: Any) -> list[dict[str, Any]]:
         }
 
     return list(algorithm.env_runner_group.foreach_env_runner(ask))
-
-
-def test_what_thinking_opponents_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    from battlesnake_rl.mabs.play import opponents
-
-    # The engine plays this one for nothing.
-    assert opponents.thought_per_step({"hungry": 0.5, "past": 0.2}, 7, 7, 2) == 0
-    assert opponents.thought_per_step({"hungry": 0.2, "lookahead": 0.2}, 7, 7, 2) > 0
-    monkeypatch.setattr(opponents, "_seconds_a_move", lambda *_: 0.002)
-    # Of two seats the learner has 1.25: one always, and the other in half of the other half.
-    assert opponents.thought_per_step({"lookahead": 0.5}, 7, 7, 2) == pytest.approx(0.0012)
-    assert opponents.thought_per_step({}, 7, 7, 2) == 0

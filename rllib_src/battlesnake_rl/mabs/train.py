@@ -16,7 +16,6 @@ from battlesnake_gym.engine import build_check, engine
 from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.search.search import is_compiled
-from battlesnake_rl.launcher.launch.expected_speed import Speed
 from battlesnake_rl.launcher.launch.hyperparameters import (
     CONFIG_PREFIX,
     HyperparameterError,
@@ -34,7 +33,7 @@ from battlesnake_rl.mabs.dqn.dqn import DQN, DQNConfig
 from battlesnake_rl.mabs.export import export_checkpoint
 from battlesnake_rl.mabs.measure import shown_game, strength
 from battlesnake_rl.mabs.play import rllib_settings
-from battlesnake_rl.mabs.play.environment import DEFAULTS, ENV_NAME, head_plane, make_vector, whole
+from battlesnake_rl.mabs.play.environment import DEFAULTS, ENV_NAME, head_plane, make_vector
 from battlesnake_rl.mabs.play.game_metrics import GAME_METRICS
 from battlesnake_rl.mabs.play.opponents import (
     Opponents,
@@ -42,7 +41,6 @@ from battlesnake_rl.mabs.play.opponents import (
     is_file,
     path_of,
     shares_of,
-    thought_per_step,
 )
 from battlesnake_rl.mabs.policy import warm_start
 from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
@@ -214,28 +212,6 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             return cpus  # its driver sleeps while they play
         alone = issubclass(config.algo_class, DQN | PPO) and not issubclass(config.algo_class, APEX)
         return 0 if alone else super().default_workers(config, cpus)
-
-    def announce(self, config: AlgorithmConfig) -> str:
-        """How busy learner and runners of DQN and APEX will be, and what to rent instead."""
-        kind = config.algo_class
-        if not issubclass(kind, DQN) or config.num_learners > 0:
-            return ""
-        options = whole(config.env_config)
-        speed = Speed(
-            "APEX" if issubclass(kind, APEX) else "DQN",
-            config.training_intensity,
-            thought_per_step=thought_per_step(
-                options["opponents"], options["width"], options["height"], options["num_snakes"]
-            ),
-        )
-        if config.num_gpus_per_learner:
-            wanted = config.num_env_runners * speed.sampled_per_second
-            times = wanted * speed.replay_ratio / speed.trained_per_second
-            return (
-                f"{config.num_env_runners} runners keep a GPU busy that learns {times:.2g} times "
-                "as fast as a CPU; a faster one waits for them, and they for a slower one"
-            )
-        return f"expected speed (see docs/costs.md): {speed.forecast(config.num_env_runners + 1)}"
 
     def default_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
         """The experiment, or else algorithm, board and snakes."""

@@ -215,10 +215,6 @@ class SageMakerRayLauncher:
             ValueError: something is missing, and what to do about it.
         """
 
-    def announce(self, config: AlgorithmConfig) -> str:
-        """One line to print before training begins, with the runners counted; or ""."""
-        return ""
-
     def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """JSON facts that a checkpoint must share with the experiment that resumes from it.
 
@@ -408,7 +404,7 @@ class SageMakerRayLauncher:
         return config
 
     def _check_instances(self, config: AlgorithmConfig, plain: Any) -> None:
-        """Refuse, or report, what the names of a job's instance types show."""
+        """Refuse more runners than the names of a job's instance types have vCPUs."""
         groups = instance_groups(os.environ)
         cpus = 0
         for group in groups:
@@ -421,8 +417,6 @@ class SageMakerRayLauncher:
         config.num_env_runners = self._workers(config, plain.num_workers, cpus)
         config.num_gpus_per_learner = int(any(has_gpu(group["instance_type"]) for group in groups))
         check_cpus(config, cpus)
-        if line := self.announce(config):
-            say(line)
 
     def _plan(
         self,
@@ -483,7 +477,6 @@ class SageMakerRayLauncher:
             with connected_ray(address) as (cpus, gpus):
                 self._train_on(cpus, gpus, run, plain)
         elif not run.finished:
-            self._announce(run)
             with stop_signals() as caught, started_ray():
                 run.train(caught)
         with stop_signals("the export"):
@@ -515,13 +508,8 @@ class SageMakerRayLauncher:
         check_cpus(run.config, cpus)
         check_gpus(run.config, gpus)
         if not run.finished:
-            self._announce(run)
             with stop_signals() as caught:
                 run.train(caught)
-
-    def _announce(self, run: TrainingRun) -> None:
-        if line := self.announce(run.config):
-            say(line)
 
     def _deliver(self, run: TrainingRun) -> None:
         """What came of it, from the last checkpoint, whether training has ended or was stopped."""

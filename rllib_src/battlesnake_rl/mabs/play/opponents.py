@@ -4,7 +4,6 @@ and named snakes."""
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import snakes
-from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.nearest import unknown
 from battlesnake_gym.config import EnvConfig
 from battlesnake_gym.env.learned import PAST
@@ -27,9 +25,6 @@ FROZEN = "policy:"
 """Before the path of a policy (a ``.onnx`` file, a checkpoint or a run) that plays as it is."""
 
 LEARNER = 0
-
-MEASURED_SECONDS = 0.1
-"""CPU time in which it is measured how long a named snake thinks."""
 
 
 class Opponents:
@@ -240,36 +235,3 @@ def check(shares: Any) -> None:
         raise ValueError(
             f"the opponents' shares must leave the learner some seats, got {dict(shares)}"
         )
-
-
-def thought_per_step(shares: Mapping[str, float], width: int, height: int, seats: int) -> float:
-    """CPU seconds that named snakes think for each agent-step of the learner, measured here.
-
-    On the board with which such games begin. Those that the engine plays cost nothing beside it.
-    """
-    thinking = {
-        name: share
-        for name, share in shares.items()
-        if name != PAST and not name.startswith(FROZEN) and not snakes.engine_code(name)
-        if not snakes.policy(name)  # which is asked for all its seats at once
-    }
-    others = sum(shares.values())
-    # Where no other seat would be the learner's, one is.
-    learning = seats * (1 - others) + others**seats
-    seats_of_others = (seats - learning) / others if others else 0.0
-    return sum(
-        share * seats_of_others / learning * _seconds_a_move(name, width, height, seats)
-        for name, share in thinking.items()
-    )
-
-
-def _seconds_a_move(name: str, width: int, height: int, seats: int) -> float:
-    board = Board.new(width, height, seats)
-    board.you_id = board.snakes[0].id
-    strategy = snakes.make(name, 0)
-    strategy(board)  # the first loads what it needs
-    began, moves = time.process_time(), 0
-    while (spent := time.process_time() - began) < MEASURED_SECONDS:
-        strategy(board)
-        moves += 1
-    return spent / moves

@@ -1,1 +1,1 @@
-"""Before training starts, and around it: settings, folders, sources, data and speed of a job."""
+"""Before training starts, and around it: settings, folders, sources and data of a job."""

@@ -53,8 +53,7 @@ def check(estimator: Any, inputs: Any = None) -> None:
     ``estimator`` is an ``RLEstimator`` of the SageMaker SDK 2 or a ``ModelTrainer`` of 3; its
     session decides which account is checked. ``inputs`` are what ``fit`` (``train``) will be
     given: channels and their addresses in S3. A ``HyperparameterTuner`` is checked with the first
-    value of every range. Takes some seconds, most of them for the training script to start. What
-    that expects is printed: how busy the instances will be, and what to rent instead.
+    value of every range. Takes some seconds, most of them for the training script to start.
 
     Raises:
         PreflightError: the job cannot work, for all the reasons that were found.
