@@ -29,8 +29,6 @@ packages)
     trap 'rm -f "$build"' EXIT
     echo setuptools > "$build"
     compile deployment/server/requirements.txt pyproject.toml "$build" --extra server
-    echo awslambdaric > "$build"
-    compile deployment/server/requirements-aws.txt "$build"
     printf '%s\n' apig-wsgi flask gymnasium numpy onnxruntime prometheus-client > "$build"
     compile deployment/server/requirements-lambda.txt "$build"  # what serving imports: server/battlesnake_server/aws
     printf 'setuptools\nsagemaker-training\n' > "$build"

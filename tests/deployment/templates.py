@@ -31,7 +31,6 @@ PARAMETERS: dict[str, dict[str, str]] = {
         "RepositoryUrl": "https://example.org/battlesnake.git",
     },
     "network": {"BucketName": "battlesnake-test", "RoleName": "battlesnake-Role-1"},
-    "lambda": {"ImageUri": IMAGE},
     "container": {"ImageUri": IMAGE, "VpcId": "vpc-1", "Subnets": "subnet-1,subnet-2"},
 }
 """What has no default, as somebody would type it."""

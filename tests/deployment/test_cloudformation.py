@@ -30,9 +30,9 @@ def test_nothing_is_wrong(name: str) -> None:
 
 
 def test_the_linter_finds_what_is_wrong() -> None:
-    wrong = templates.text("lambda").replace("PackageType: Image", "PackageType: Picture")
+    wrong = templates.text("container").replace("LaunchType: FARGATE", "LaunchType: ROCKET")
     found = lint(wrong, config=ManualArgs(regions=REGIONS))
-    assert any("'Picture' is not one of" in match.message for match in found)
+    assert any("'ROCKET' is not one of" in match.message for match in found)
 
 
 @EVERY
@@ -69,11 +69,10 @@ def test_examples_and_defaults_are_allowed(name: str) -> None:
         ("notebook", "TrainingInstanceTypes", "ml.c5.xlarge,c5.xlarge"),
         ("notebook", "NotebookVolumeSize", "5"),
         ("network", "RoleName", "arn:aws:iam::123456789012:role/x"),
-        ("lambda", "ImageUri", "battlesnake:latest"),
+        ("container", "ImageUri", "battlesnake:latest"),
         ("container", "ImageUri", templates.IMAGE.rpartition(":")[0]),
         ("container", "CertificateArn", "example.org"),
         ("container", "Cpu", "1000"),
-        ("lambda", "Color", "blue"),
         ("snake", "Color", "blue"),
         ("snake", "Head", "a head"),
         ("snake", "Author", "<script>"),
@@ -145,7 +144,6 @@ def test_roles_trust_one_service_each() -> None:
                 assert statement["Condition"] == condition
     assert trusted == {
         "notebook": "sagemaker.amazonaws.com",
-        "lambda": "lambda.amazonaws.com",
         "snake": "lambda.amazonaws.com",
         "container": "ecs-tasks.amazonaws.com",
     }
@@ -212,7 +210,6 @@ def test_what_serves_can_only_read_its_image_and_its_policy() -> None:
         "ecr:BatchGetImage",
         "ecr:GetDownloadUrlForLayer",
     }
-    assert set(allowed("lambda")) == logs
     assert set(allowed("snake")) == logs
     assert set(allowed("container")) == logs | image
 

@@ -17,7 +17,6 @@ ROOT = Path(__file__).parents[2]
 DOCKERFILES = ("deployment/server/Dockerfile", "deployment/training/Dockerfile")
 REQUIREMENTS = {
     "deployment/server/requirements.txt": ("server",),
-    "deployment/server/requirements-aws.txt": (),
     "deployment/server/requirements-lambda.txt": (),
     "deployment/training/requirements.txt": ("rllib", "procgen"),
     "deployment/ray/requirements.txt": (),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -50,6 +51,12 @@ def test_the_image_that_runs_has_no_compiler_and_no_root(stages: dict[str, Steps
     names = [name for name, _ in final]
     assert names.index("USER") < names.index("CMD")
     assert "gcc" not in only(final, "RUN")
+
+
+def test_the_image_for_fargate_has_the_policy_where_the_template_looks() -> None:
+    text = (ROOT / "deployment/server/aws.Dockerfile").read_text()
+    (folder,) = re.findall(r"^COPY \. (\S+)$", text, re.MULTILINE)
+    assert f"{folder}policy.onnx" in (ROOT / "deployment/cloudformation/container.yaml").read_text()
 
 
 def test_the_context_holds_what_the_packages_need(tmp_path: Path) -> None:

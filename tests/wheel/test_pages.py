@@ -241,7 +241,7 @@ def test_python(page: str, environment: Environment, tmp_path: Path) -> None:
     "command",
     [
         "battlesnake-gym fly",
-        "aws cloudformation deploy --template-file deployment/cloudformation/lambda.yaml "
+        "aws cloudformation deploy --template-file deployment/cloudformation/snake.yaml "
         "--parameter-overrides Colour=red",
         'pip install ".[everything]"',
         'pip install "battlesnake-gym[server]"',

@@ -119,13 +119,13 @@ def _check_compiled(file: Path, data: bytes) -> None:
     if data[:5] != b"\x7fELF\x02" or data[18:20] != b"\x3e\x00":
         raise LayerError(
             f"{file.name} is not compiled for Linux on x86-64; deploy from there (AWS CloudShell), "
-            "or take the container of lambda.yaml"
+            "or take container.yaml"
         )
     newest = max(map(int, re.findall(rb"GLIBC_2\.(\d+)", data)), default=0)
     if newest > NEWEST_GLIBC:
         raise LayerError(
             f"{file.name} needs glibc 2.{newest} and Lambda has 2.{NEWEST_GLIBC}; deploy from an "
-            "older Linux (AWS CloudShell), or take the container of lambda.yaml"
+            "older Linux (AWS CloudShell), or take container.yaml"
         )
 
 
