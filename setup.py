@@ -59,7 +59,7 @@ def extension(name: str) -> Extension:
 
 
 class BuildWithDeployment(build_py):
-    """Puts into ``battlesnake_server/deployment`` what ``battlesnake-gym deploy`` reads."""
+    """Puts into ``battlesnake_server/deployment`` what ``battlesnake-gym aws deploy`` reads."""
 
     def run(self) -> None:
         """Build, then copy."""

@@ -225,7 +225,7 @@ def file_of(name: str) -> str | None:
     if not there:
         raise ValueError(
             f"{name} holds no policy.onnx, nor does its folder model; a run writes it at its end, "
-            "and `battlesnake-gym export` makes one of a checkpoint"
+            "and `battlesnake-gym runs export` makes one of a checkpoint"
         )
     return str(there[0])
 

@@ -106,7 +106,7 @@ def main() -> None:
         COMMAND, "train", "--minutes", f"{args.minutes:g}",
         "--runs", args.folder, "--name", training.name, "--no-resume",
     )  # fmt: skip
-    run(COMMAND, "export", training, "--output", policy)
+    run(COMMAND, "runs", "export", training, "--output", policy)
     with contextlib.ExitStack() as servers:
         urls = []
         for name, (color, head, tail) in LOOKS.items():

@@ -32,11 +32,14 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "play": Command("battlesnake_gym.cli.terminal", "play against snakes here in the terminal"),
-    "snakes": Command("battlesnake_heuristics.snakes_command", "list the named snakes"),
-    "maps": Command("battlesnake_gym.cli.maps_command", "list the maps, with pictures in text"),
     "arena": Command(
         "battlesnake_server.commands.arena_command",
-        "let snakes (names, policies, URLs) play",
+        "let snakes (names, files, policies, URLs) play",
+        "server",
+    ),
+    "ladder": Command(
+        "battlesnake_server.commands.ladder_command",
+        "measure a snake's Elo against snakes of known Elo",
         "server",
     ),
     "gauntlet": Command(
@@ -49,21 +52,8 @@ COMMANDS = {
         "a standing league, around the clock",
         "server",
     ),
-    "ladder": Command(
-        "battlesnake_server.commands.ladder_command",
-        "measure a snake's Elo against snakes of known Elo",
-        "server",
-    ),
-    "watch": Command("battlesnake_server.web.watch", "show replays in the browser", "server"),
-    "analyse": Command(
-        "battlesnake_server.commands.analyse", "show chances, mistakes and best moves", "server"
-    ),
-    "coach": Command(
-        "battlesnake_server.commands.coach", "find the move that lost a game, and why", "server"
-    ),
-    "puzzles": Command(
-        "battlesnake_server.web.puzzles", "positions with one saving move", "server"
-    ),
+    "snakes": Command("battlesnake_heuristics.snakes_command", "list the named snakes"),
+    "maps": Command("battlesnake_gym.cli.maps_command", "list the maps, with pictures in text"),
     "serve": Command(
         "battlesnake_server.commands.serve", "run a live snake for the Battlesnake API", "server"
     ),
@@ -72,99 +62,146 @@ COMMANDS = {
         "your snake in one file: rules, network, looks",
         "server",
     ),
-    "deploy": Command(
-        "battlesnake_server.commands.deploy", "put a snake behind a URL on AWS Lambda", "server,aws"
-    ),
-    "undeploy": Command("battlesnake_server.commands.undeploy", "remove it from AWS", "server,aws"),
-    "scenarios": Command(
-        "battlesnake_server.commands.scenarios_command",
-        "test a snake on given situations",
-        "server",
-    ),
     "train": Command(
-        "battlesnake_rl.mabs.train", "train a policy with DQN or APEX on Ray RLlib", "rllib"
-    ),
-    "plot": Command(
-        "battlesnake_rl.mabs.plot", "draw the learning curves of several runs", "rllib"
-    ),
-    "runs": Command(
-        "battlesnake_server.commands.runs_command", "all training runs: a table, a page, a report"
+        "battlesnake_rl.mabs.train", "train a policy on Ray RLlib, by games or a search", "rllib"
     ),
     "evaluate": Command(
         "battlesnake_rl.mabs.evaluate", "measure a checkpoint against opponents", "rllib"
     ),
-    "export": Command(
-        "battlesnake_gym.cli.export_command",
-        "a game as GIF, MP4, PNG, SVG or HTML; a checkpoint as policy.onnx",
+    "runs": Command(
+        "battlesnake_server.commands.runs_command", "all training runs: a table, a page, a report"
     ),
-    "train-procgen": Command(
-        "battlesnake_rl.procgen.train_procgen",
-        "train an agent on a Procgen game",
-        "rllib,procgen",
+    "runs plot": Command(
+        "battlesnake_rl.mabs.plot", "draw the learning curves of several runs", "rllib"
     ),
-    "rollout": Command(
-        "battlesnake_rl.procgen.rollout", "let a trained agent play Procgen", "rllib,procgen"
+    "runs export": Command(
+        "battlesnake_rl.mabs.export", "a run or a checkpoint as policy.onnx", "rllib"
     ),
-    "sagemaker-local": Command(
+    "game watch": Command("battlesnake_server.web.watch", "show replays in the browser", "server"),
+    "game analyse": Command(
+        "battlesnake_server.commands.analyse", "show chances, mistakes and best moves", "server"
+    ),
+    "game coach": Command(
+        "battlesnake_server.commands.coach", "find the move that lost a game, and why", "server"
+    ),
+    "game puzzles": Command(
+        "battlesnake_server.web.puzzles", "positions with one saving move", "server"
+    ),
+    "game scenarios": Command(
+        "battlesnake_server.commands.scenarios_command",
+        "test a snake on given situations",
+        "server",
+    ),
+    "game export": Command(
+        "battlesnake_gym.cli.export_command", "a game as GIF, MP4, PNG, SVG or HTML"
+    ),
+    "game conformance": Command(
+        "battlesnake_gym.cli.conformance", "check the rules against recorded games"
+    ),
+    "aws deploy": Command(
+        "battlesnake_server.commands.deploy", "put a snake behind a URL on AWS Lambda", "server,aws"
+    ),
+    "aws undeploy": Command(
+        "battlesnake_server.commands.undeploy", "remove it from AWS", "server,aws"
+    ),
+    "aws rehearse": Command(
         "battlesnake_rl.launcher.rehearsal.local",
         "rehearse a SageMaker training job here",
         "sagemaker-local",
     ),
-    "conformance": Command(
-        "battlesnake_gym.cli.conformance", "check the rules against recorded games"
+    "procgen train": Command(
+        "battlesnake_rl.procgen.train_procgen",
+        "train an agent on a Procgen game",
+        "rllib,procgen",
+    ),
+    "procgen rollout": Command(
+        "battlesnake_rl.procgen.rollout", "let a trained agent play Procgen", "rllib,procgen"
     ),
     "doctor": Command(
         "battlesnake_gym.cli.doctor", "what is installed, what is missing, how to fix it"
     ),
 }
+"""A name of two words is of a group, which the first screen shows in one line."""
+
+RENAMED = {name.split()[-1]: name for name in COMMANDS if name.startswith(("game", "aws"))} | {
+    "plot": "runs plot",
+    "sagemaker-local": "aws rehearse",
+    "train-procgen": "procgen train",
+    "rollout": "procgen rollout",
+}
+"""What commands were called before; these names go with the next release."""
+
+PICTURES = (".gif", ".mp4", ".png", ".svg", ".html")
+"""How words of ``export`` ended where it was of a game, and not of a checkpoint."""
 
 
-def usage() -> str:
-    """Return the overview that ``--help`` prints."""
-    width = max(map(len, COMMANDS))
-    bold = {name: painted(f"{name:<{width}}", "bold", sys.stdout) for name in COMMANDS}
-    lines = [f"  {bold[name]}  {command.help}" for name, command in COMMANDS.items()]
+def usage(group: str = "") -> str:
+    """Return the overview that ``--help`` prints: of all commands, or of those in a group."""
+    listed = _in_group(group) if group else _on_first_screen()
+    width = max(map(len, listed))
+    lines = [f"  {painted(f'{one:<{width}}', 'bold', sys.stdout)}  {listed[one]}" for one in listed]
+    prog = f"{PROG} {group}".strip()
+    first_games = [
+        "First games:",
+        f"  {PROG} play champion",
+        f"  {PROG} arena hungry cautious --games 4 --replays replays",
+        f"  {PROG} game watch replays",
+    ]
     return "\n".join(
         [
-            f"usage: {PROG} COMMAND [options]",
+            f"usage: {prog} COMMAND [options]",
             "",
             "Battlesnake, learned and served: play, write, train and deploy snakes.",
             "",
             "commands:",
             *lines,
             "",
-            f"'{PROG} COMMAND --help' explains one of them, '{PROG} --version' what is installed.",
-            "First games:",
-            f"  {PROG} play champion",
-            f"  {PROG} arena hungry cautious --games 4 --replays replays",
-            f"  {PROG} watch replays",
+            f"'{prog} COMMAND --help' explains one of them, '{PROG} --version' what is installed.",
+            *([] if group else first_games),
             "",
         ]
     )
 
 
+def _on_first_screen() -> dict[str, str]:
+    """The commands and groups, with what each does or has in it."""
+    listed: dict[str, str] = {}
+    for name, command in COMMANDS.items():
+        first, _, second = name.partition(" ")
+        there = listed.get(first)
+        listed[first] = command.help if not second else f"{there}, {second}" if there else second
+    return listed
+
+
+def _in_group(group: str) -> dict[str, str]:
+    start = f"{group} "
+    return {k.removeprefix(start): v.help for k, v in COMMANDS.items() if k.startswith(start)}
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one subcommand and return its exit status (2 for a wrong call)."""
     arguments = sys.argv[1:] if argv is None else argv
-    if not arguments or arguments[0] in ("-h", "--help"):
-        sys.stdout.write(usage())
-        return 0 if arguments else 2
-    name, *rest = arguments
-    if name == "--version":
+    name, rest = _named(arguments)
+    if name not in COMMANDS and (not rest or rest[0] in ("-h", "--help")):
+        sys.stdout.write(usage(name))
+        return 0 if rest else 2
+    if name == "" and rest[0] == "--version":
         from battlesnake_gym.cli import about
 
         sys.stdout.write(about.report() + "\n")
         return 0
     if name not in COMMANDS:
-        close = nearest(name, [*COMMANDS, "--version", "--help"])
+        known = _in_group(name) or [*_on_first_screen(), *RENAMED, "--version", "--help"]
+        close = nearest(rest[0], known)
+        close = RENAMED.get(close, close)
         hint = f"did you mean {close}?" if close else "--help lists the commands"
-        return refuse(PROG, f"there is no command {name!r}; {hint}")
+        return refuse(f"{PROG} {name}".strip(), f"there is no command {rest[0]!r}; {hint}")
     try:
         with _leaving_at_once(name):
             module = load(name)
         return int(module.main(rest) or 0)
     except (MissingExtraError, OwnFileError) as error:
-        if isinstance(error, MissingExtraError) and {"-h", "--help"} & {*rest}:
+        if isinstance(error, MissingExtraError) and {"-h", "--help", "--help-all"} & {*rest}:
             sys.stdout.write(f"usage: {PROG} {name} [options]\n\n{COMMANDS[name].help}\n\n"
                              f"Its options are shown once it can run: {error}\n")  # fmt: skip
             return 0
@@ -173,6 +210,25 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # pressed again while this process ends
         sys.stderr.write(f"{PROG} {name}: interrupted\n")
         return 130
+
+
+def _named(arguments: list[str]) -> tuple[str, list[str]]:
+    """The command, or the group, or "", that the first words name; and the other words.
+
+    An old name is today's, which is said on stderr.
+    """
+    for count in (2, 1):
+        if (name := " ".join(arguments[:count])) in COMMANDS:
+            return name, arguments[count:]
+    if name in RENAMED:
+        games = name != "export" or any(word.endswith(PICTURES) for word in arguments)
+        today = RENAMED[name] if games else "runs export"
+        sys.stderr.write(f"{PROG}: {name} is called {today} now; "
+                         "the old name goes with the next release\n")  # fmt: skip
+        return today, arguments[1:]
+    if _in_group(name):
+        return name, arguments[1:]
+    return "", arguments
 
 
 def load(name: str) -> ModuleType:

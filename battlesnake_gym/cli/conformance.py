@@ -1,6 +1,6 @@
 """Replays recorded games of the reference engine and compares every position.
 
-Run ``battlesnake-gym conformance DIR``. Each game under DIR is played again from its seed and
+Run ``battlesnake-gym game conformance DIR``. Each game under DIR is played again from its seed and
 moves, by the plain-Python rules, by the compiled engine, or by both. Compared are snakes (bodies,
 health, causes, culprits, turns of elimination), food and hazards with their order, and whether the
 game is over exactly at its end.
@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from battlesnake_gym import rules
 from battlesnake_gym.boards import board_text
-from battlesnake_gym.common.command_line import Parser, add_json, write_json
+from battlesnake_gym.common.command_line import Parser, add_json, positive, write_json
 from battlesnake_gym.engine import engine
 from battlesnake_gym.records import recordings
 from battlesnake_gym.records.recordings import Recording, RecordingError
@@ -448,7 +448,7 @@ def _table(outcomes: list[Agreement]) -> list[str]:
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog="battlesnake-gym conformance",
+        prog="battlesnake-gym game conformance",
         description="Replay recorded games of the reference engine and compare every position.",
     )
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of the recorded games")
@@ -460,7 +460,7 @@ def parser() -> Parser:
     )
     parser.add_argument(
         "--jobs",
-        type=int,
+        type=positive,
         default=os.cpu_count() or 1,
         metavar="N",
         help="number of processes (default: one for each core, %(default)s)",
@@ -475,8 +475,6 @@ def main(argv: list[str] | None = None) -> int:
     arguments = options.parse_args(argv)
     if not arguments.folder.is_dir():
         options.error(f"DIR must be a folder, got {str(arguments.folder)!r}")
-    if arguments.jobs < 1:
-        options.error(f"--jobs must be 1 or more, got {arguments.jobs}")
     rules_names = list(RULES) if arguments.rules == "both" else [arguments.rules]
     if "engine" in rules_names and not engine.COMPILED:
         options.error(

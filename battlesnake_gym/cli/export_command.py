@@ -1,7 +1,7 @@
-"""``battlesnake-gym export``: a recorded game as a picture, a film or a page; a checkpoint as ONNX.
+"""``battlesnake-gym game export``: a recorded game as a picture, a film or a page.
 
 What is written follows from the file's name: ``.gif`` and ``.mp4`` move, ``.png`` and ``.svg`` show
-one turn, ``.html`` is a page that plays the game and needs nothing else, ``.onnx`` a policy.
+one turn, ``.html`` is a page that plays the game and needs nothing else.
 """
 
 from __future__ import annotations
@@ -12,25 +12,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common.command_line import Parser, positive, refuse
+from battlesnake_gym.common.command_line import Parser, natural, refuse, within
 from battlesnake_gym.common.extras import install_remedy, load_module
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.nearest import unknown
 from battlesnake_gym.draw import animation, drawing
 from battlesnake_gym.records.replay import Replay
 
-COMMAND = "battlesnake-gym export"
-POLICY = Path("policy.onnx")
+COMMAND = "battlesnake-gym game export"
 
 
 def main(argv: list[str] | None = None) -> int:
     """Write the file that is named; the exit status is 2 for a wrong call."""
     options = parser().parse_args(argv)
-    output: Path = options.output or POLICY
-    if output.suffix == ".onnx":
-        return _export_policy(options, output)
+    output: Path | None = options.output
+    if output is None:
+        return refuse(COMMAND, "there is nothing to write; name it with -o game.gif")
     if output.suffix not in WRITERS:
-        return refuse(COMMAND, unknown("format", output.suffix, [*WRITERS, ".onnx"]))
+        return refuse(COMMAND, unknown("format", output.suffix, WRITERS))
     try:
         replay = Replay.load(options.source)
         WRITERS[output.suffix](replay, output, options)
@@ -47,31 +46,31 @@ def parser() -> Parser:
     """The command's options."""
     parser = Parser(
         prog=COMMAND,
-        description="Turn a recorded game into a GIF, an MP4, a PNG, an SVG or an HTML page; or a "
-        "checkpoint into policy.onnx and policy.json, which serve and the arena play with.",
-        epilog="example: battlesnake-gym export replays/game.jsonl.gz -o game.gif",
+        description="Turn a recorded game into a GIF, an MP4, a PNG, an SVG or an HTML page. "
+        "`battlesnake-gym runs export` makes a policy of a checkpoint.",
+        epilog="example: battlesnake-gym game export replays/game.jsonl.gz -o game.gif",
     )
     add = parser.add_argument
     add("source", type=Path, metavar="GAME",
-        help="a replay, or a file of the official command line; a run or a checkpoint")  # fmt: skip
+        help="a replay, or a file of the official command line")  # fmt: skip
     add("-o", "--output", type=Path, metavar="FILE",
-        help=f"{', '.join(WRITERS)} or .onnx (default: {POLICY})")  # fmt: skip
-    add("--cell", type=positive, default=animation.CELL, metavar="PIXELS",
+        help=f"its name ends in one of {', '.join(WRITERS)}")  # fmt: skip
+    add("--cell", type=within(int, 2, 200), default=animation.CELL, metavar="PIXELS",
         help="side of a cell in pictures and films")  # fmt: skip
-    add("--turns-per-second", type=positive, default=7, metavar="N", help="speed of a film")
-    add("--last", action="store_true",
-        help="a run's last weights, instead of its strongest")  # fmt: skip
-    add("--turn", type=int, metavar="N", help="which turn a PNG or SVG shows (default: the last)")
+    add(
+        "--turns-per-second",
+        type=within(int, 1, 100),
+        default=7,
+        metavar="N",
+        help="speed of a film",
+    )
+    add(
+        "--turn",
+        type=natural,
+        metavar="N",
+        help="which turn a PNG or SVG shows (default: the last)",
+    )
     return parser
-
-
-def _export_policy(options: argparse.Namespace, output: Path) -> int:
-    if not options.source.is_dir() and options.source.exists():
-        text = "a game is exported to .gif, .mp4, .png, .svg or .html; name it with -o game.gif"
-        return refuse(COMMAND, text)
-    module = load_module("battlesnake_rl.mabs.export", "rllib")
-    last = ["--last"] if options.last else []
-    return int(module.main([str(options.source), "-o", str(output), *last]))
 
 
 # --- the formats --------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from battlesnake_gym.common.command_line import (
     Parser,
     add_json,
     columns,
+    natural,
     painted,
     refuse,
     write_json,
@@ -51,7 +52,7 @@ def parser() -> Parser:
     parser.add_argument("names", nargs="*", metavar="MAP", help="draw these")
     parser.add_argument("--pictures", action="store_true", help="draw all")
     parser.add_argument(
-        "--turns", type=int, default=0, metavar="N", help="play N turns first, as maps change"
+        "--turns", type=natural, default=0, metavar="N", help="play N turns first, as maps change"
     )
     add_json(parser)
     return parser

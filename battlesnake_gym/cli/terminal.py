@@ -13,7 +13,7 @@ from pathlib import Path
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common.command_line import Parser, positive, refuse
+from battlesnake_gym.common.command_line import Parser, milliseconds, refuse, seed, size
 from battlesnake_gym.common.nearest import unknown
 from battlesnake_gym.draw.text_picture import picture
 from battlesnake_gym.records.replay import Replay
@@ -39,12 +39,13 @@ CLEAR = "\033[H\033[J"
 def main(argv: list[str] | None = None) -> int:
     """Play one game; returns 0 when it is over or left, 2 for a wrong call."""
     options = parser().parse_args(argv)
+    width, height = options.size
     try:
         game = Game(options.ruleset, options.map, seed=options.seed)
         if options.map not in known_maps():
             raise ValueError(unknown("map", options.map, known_maps(), "battlesnake-gym maps"))
         others = {f"{i}-{name}": snakes.make(name, i) for i, name in enumerate(options.snakes, 1)}
-        board = Board.new(options.size, options.size, [YOU, *others], game=game)
+        board = Board.new(width, height, [YOU, *others], game=game)
     except ValueError as error:
         return refuse(COMMAND, error)
     for snake, name in zip(board.snakes, [YOU, *options.snakes], strict=True):
@@ -71,11 +72,12 @@ def parser() -> Parser:
     add("snakes", nargs="*", metavar="SNAKE", default=["champion"],
         help="who plays against you; `battlesnake-gym snakes` lists them (default: "
         "champion)")  # fmt: skip
-    add("--size", type=positive, default=USUAL_SIZE, help="width and height of the board")
+    add("--size", type=size, default=str(USUAL_SIZE), help="of the board: N, or WIDTHxHEIGHT")
     add("--ruleset", choices=sorted(RULESETS), default=Game().ruleset, help="by which rules")
     add("--map", default=Game().map, metavar="MAP", help="`battlesnake-gym maps` lists them")
-    add("--seed", type=int, default=1, help="the same seed, the same start and food")
-    add("--milliseconds", type=positive, default=100, help="how long the others may think")
+    add("--seed", type=seed, default=1, help="the same seed, the same start and food")
+    add("--milliseconds", type=milliseconds, default=100, metavar="MS",
+        help="how long the others may think")  # fmt: skip
     add("--replay", type=Path, metavar="FILE", help="keep the game, for watch and export")
     return parser
 

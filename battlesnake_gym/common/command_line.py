@@ -12,24 +12,32 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
-from typing import IO, Any, NoReturn, TextIO
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any, NoReturn, TextIO, TypeVar
 
 from battlesnake_gym.common.nearest import nearest, unknown
 
 LONGEST_LINE = 200
 """Characters of the line that answers a mistake."""
 
+MOST_FLAGS = 12
+"""Options that ``--help`` shows; ``--help-all`` shows the others too."""
+
 LONGEST_SEARCH = 60_000
 """Milliseconds of a search for one move."""
+
+LARGEST = 2**31 - 1
+"""The largest number that an option takes which has no other bound."""
+
+N = TypeVar("N", int, float)
 
 COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
 """The colours that `painted` knows, and their numbers in a terminal."""
 
 WANTED = {
     "int": "a whole number",
-    "positive": "a whole number from 1 on",
-    "jobs": "a whole number",
+    "size": "a whole number, or WIDTHxHEIGHT",
     "float": "a number",
     "milliseconds": "a number",
     "named_number": "NAME=NUMBER",
@@ -64,12 +72,33 @@ class Formatter(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """The parser of one command: wrong words are answered in one line, with the nearest right ones.
 
-    As `argparse.ArgumentParser`, which it is.
+    As `argparse.ArgumentParser`, which it is. ``first`` are the options that ``--help`` shows; none
+    named: the first `MOST_FLAGS`.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, first: Sequence[str] = (), **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", Formatter)
+        self._first = first
         super().__init__(*args, **kwargs)
+        self.add_argument("--help-all", action=_HelpAll, nargs=0, help=argparse.SUPPRESS)
+
+    def flags(self) -> list[argparse.Action]:
+        """The options, in their order, without those that show the help and those not shown."""
+        options = [action for action in self._actions if action.option_strings]
+        return [one for one in options if one.help != argparse.SUPPRESS and one.dest != "help"]
+
+    def format_help(self, whole: bool = False) -> str:
+        """As `argparse.ArgumentParser.format_help`; the ``whole`` of it, or the first options."""
+        flags = self.flags()
+        named = [one for one in flags if {*one.option_strings} & {*self._first}]
+        rest = [] if whole else [one for one in flags if one not in (named or flags[:MOST_FLAGS])]
+        hidden = [(one, one.help) for one in rest]
+        for one in rest:
+            one.help = argparse.SUPPRESS
+        text = super().format_help()
+        for one, shown in hidden:
+            one.help = shown
+        return text + (f"\n{len(rest)} more options: {self.prog} --help-all\n" if rest else "")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As `argparse.ArgumentParser.parse_args`; of an unknown option the nearest is named."""
@@ -92,17 +121,27 @@ class Parser(argparse.ArgumentParser):
         """End with status 2 and one line about what was wrong."""
         raise SystemExit(refuse(self.prog, _plainly(message)))
 
-    def print_help(self, file: Any = None) -> None:
+    def print_help(self, file: Any = None, whole: bool = False) -> None:
         """As `argparse.ArgumentParser.print_help`, with bold headings in a terminal."""
         out = file or sys.stdout
         heading = re.compile(r"^(usage:|[a-z][\w ,]*:$)", re.MULTILINE)
-        out.write(heading.sub(lambda found: painted(found[0], "bold", out), self.format_help()))
+        text = self.format_help(whole)
+        out.write(heading.sub(lambda found: painted(found[0], "bold", out), text))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             names = [str(choice) for choice in action.choices]
             what = (action.option_strings or [str(action.metavar or action.dest)])[-1].lstrip("-")
             raise argparse.ArgumentError(None, unknown(what, value, names))
+
+
+class _HelpAll(argparse.Action):
+    """Prints the whole help, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *rest: object) -> None:
+        assert isinstance(parser, Parser)
+        parser.print_help(whole=True)
+        parser.exit()
 
 
 def _plainly(message: str) -> str:
@@ -153,12 +192,37 @@ def painted(text: str, colour: str, stream: IO[str]) -> str:
     return f"\033[{COLOURS[colour]}m{text}\033[0m"
 
 
-def positive(text: str) -> int:
-    """An option that is a whole number from 1 on."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, got {value}")
-    return value
+def within(kind: Callable[[str], N], least: N, most: N | None = None) -> Callable[[str], N]:
+    """What reads an option that is a number, ``least`` at least and ``most`` at most."""
+
+    def read(text: str) -> N:
+        value = kind(text)
+        if not least <= value <= (LARGEST if most is None else most):
+            bounds = f"{least} or more" if most is None else f"between {least} and {most}"
+            raise argparse.ArgumentTypeError(f"must be {bounds}, got {text}")
+        return value
+
+    read.__name__ = kind.__name__
+    return read
+
+
+positive = within(int, 1)
+natural = within(int, 0)
+port = within(int, 0, 2**16 - 1)
+seed = within(int, 0, 2**63 - 1)
+
+
+def size(text: str) -> tuple[int, int]:
+    """An option that is a board's width and height, or one number for both."""
+    width, _, height = text.partition("x")
+    return int(width), int(height or width)
+
+
+def writable(text: str) -> Path:
+    """An option that is a folder to write into, which is made where it is missing."""
+    if (path := Path(text)).is_file():
+        raise argparse.ArgumentTypeError(f"must be a folder, got the file {text}")
+    return path
 
 
 def milliseconds(text: str) -> float:

@@ -6,6 +6,7 @@ import ast
 import importlib
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -41,10 +42,10 @@ def test_help_tells_defaults_once_and_no_format_signs(name: str) -> None:
 def test_help_needs_no_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, cli.COMMANDS["rollout"].module, None)
-    assert cli.main(["rollout", "x", "--help"]) == 0
-    assert "usage: battlesnake-gym rollout" in capsys.readouterr().out
-    assert cli.main(["rollout", "x"]) == 2
+    monkeypatch.setitem(sys.modules, cli.COMMANDS["procgen rollout"].module, None)
+    assert cli.main(["procgen", "rollout", "x", "--help"]) == 0
+    assert "usage: battlesnake-gym procgen rollout" in capsys.readouterr().out
+    assert cli.main(["procgen", "rollout", "x"]) == 2
 
 
 TABLES = [
@@ -158,4 +159,31 @@ def test_a_file_of_your_own_that_is_not_there_is_one_line(
     assert capsys.readouterr().err == (
         "battlesnake-gym maps: BATTLESNAKE_GYM_FILES names /nope.py, which is no file; "
         "correct or unset it\n"
+    )
+
+
+def test_the_first_screen_is_short_and_its_groups_list_the_rest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["--help"]) == 0
+    first = re.findall(r"^  ([a-z]+)  ", capsys.readouterr().out, re.M)
+    assert len(first) <= 16
+    for group in {name.split()[0] for name in cli.COMMANDS} - {*cli.COMMANDS}:
+        assert cli.main([group, "--help"]) == 0
+        listed = re.findall(r"^  ([a-z]+)  ", capsys.readouterr().out, re.M)
+        assert {f"{group} {one}" for one in listed} <= {*cli.COMMANDS}
+        assert listed
+
+
+@pytest.mark.parametrize(("old", "today"), cli.RENAMED.items())
+def test_old_names_work_with_a_word(
+    old: str, today: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(today)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([old, "game.gif", "--help"])
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out.split(" [")[0]) == (0, f"usage: battlesnake-gym {today}")
+    assert err == (
+        f"battlesnake-gym: {old} is called {today} now; the old name goes with the next release\n"
     )

@@ -301,4 +301,4 @@ def test_the_commands_of_the_page_fit_the_templates() -> None:
                 assert refusal(parameters[key], value) is None, key
         deployed.append(name)
     assert sorted(deployed) == sorted({*templates.NAMES} - {"snake", "everything"})
-    assert "battlesnake-gym deploy snake.zip" in page.read_text(), "which makes the other two"
+    assert "battlesnake-gym aws deploy snake.zip" in page.read_text(), "which makes the other two"

@@ -51,8 +51,8 @@ def test_jobs_on_the_page_may_run() -> None:
 
 
 def test_commands_and_options_exist() -> None:
-    commands = {*re.findall(r"battlesnake-gym (\w+)", PAGE)}
-    assert commands >= {"pack", "deploy", "undeploy"}
+    commands = {*re.findall(r"battlesnake-gym ((?:(?:aws|game|runs) )?[a-z]+)", PAGE)}
+    assert commands >= {"pack", "aws deploy", "aws undeploy"}
     assert commands <= set(COMMANDS)
     known = {
         option

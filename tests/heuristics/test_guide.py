@@ -39,6 +39,6 @@ def test_the_page_has_files_and_commands() -> None:
 
 
 def test_its_scenario_tells_a_careless_snake(run: Run) -> None:
-    done = run("battlesnake-gym scenarios my_tests.txt --snake hungry")
+    done = run("battlesnake-gym game scenarios my_tests.txt --snake hungry")
     assert done.returncode == 1
     assert "left, not up" in done.stdout

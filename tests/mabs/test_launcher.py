@@ -178,7 +178,7 @@ def test_a_doctored_checkpoint_runs_nothing(trained: Path, tmp_path: Path) -> No
     assert onnx.read_bytes() == (trained / "model" / "policy.onnx").read_bytes()
     assert train(tmp_path, "--num-iters", "5") == 0
     doctor(next(checkpoint.rglob("default_policy/module_state.pkl")), ran)
-    done = run(*COMMAND, "export", checkpoint, "-o", onnx)
+    done = run(*COMMAND, "runs", "export", checkpoint, "-o", onnx)
     assert done.returncode == 2
     assert "or is damaged (it names posix.system)" in done.stderr
     assert "Traceback" not in done.stderr

@@ -29,7 +29,7 @@ SMALL = [
 def rehearse(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     pytest.importorskip("sagemaker_training", reason="needs the extra sagemaker-local")
     pytest.importorskip("ray", reason="needs the extra rllib")
-    command = (*COMMAND, "sagemaker-local", "train-procgen.py", "--folder", folder)
+    command = (*COMMAND, "aws", "rehearse", "train-procgen.py", "--folder", folder)
     return processes.run(*command, *words, cwd=ROOT)
 
 

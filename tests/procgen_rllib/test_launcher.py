@@ -62,7 +62,7 @@ def test_it_ends_with_five_lines(trained: Path, capsys: pytest.CaptureFixture[st
     assert told["result"].startswith("done: starter-example-bossfight, 3 iterations and ")
     checkpoint = f"{trained}/checkpoints/checkpoint_000003"
     assert told["model"].startswith(checkpoint)
-    assert told["next"] == f"battlesnake-gym rollout {checkpoint}"
+    assert told["next"] == f"battlesnake-gym procgen rollout {checkpoint}"
     assert first_page.check(trained / "tensorboard") == ["length", "reward", "turns_played"]
 
 
@@ -138,7 +138,7 @@ def test_rollouts(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
     out = tmp_path / "rollouts.npz"
     arguments = [str(trained), "--run", "ProcgenPPO", "--env", "procgen_env_wrapper"]
-    arguments += ["--episodes", "5", "--num-envs", "2", "--out", str(out)]
+    arguments += ["--episodes", "5", "--num-envs", "2", "--output", str(out)]
     assert main([*arguments, "--video-dir", str(tmp_path), "--video-format", "gif"]) == 0
     assert "bossfight on training levels: reward" in capsys.readouterr().out
     saved = np.load(out)
@@ -185,8 +185,8 @@ def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -
     [
         (["--run", "IMPALA"], "--run is IMPALA but"),
         (["--steps", "1"], "no episode ended within 1 steps"),
-        (["--out", "x.pkl"], "--out must end in .npz"),
-        (["--levels", "training", "all", "--out", "x.npz"], "one kind of --levels at a time"),
+        (["--output", "x.pkl"], "--output must end in .npz"),
+        (["--levels", "training", "all", "--output", "x.npz"], "one kind of --levels at a time"),
         (["--config", '{"env_name": "tetris"}'], "env_name must be one of"),
         (["--episodes", "-1"], "must be positive"),
     ],

@@ -158,7 +158,7 @@ def command(folder: Path, *words: str, **hyperparameters: Any) -> list[str]:
     pytest.importorskip("sagemaker_training", reason="needs the extra sagemaker-local")
     pytest.importorskip("ray", reason="needs the extra rllib")
     return [
-        *(sys.executable, "-m", "battlesnake_gym", "sagemaker-local", "train-mabs.py"),
+        *(sys.executable, "-m", "battlesnake_gym", "aws", "rehearse", "train-mabs.py"),
         *("--folder", str(folder), *words),
         *("--hyperparameters", json.dumps(SMALL | hyperparameters)),
     ]

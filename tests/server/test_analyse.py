@@ -68,7 +68,9 @@ def test_the_command_tells_in_json(game: Path, capsys: pytest.CaptureFixture[str
 def test_a_terminated_command_keeps_what_it_found(tmp_path: Path) -> None:
     game = tmp_path / "game.jsonl.gz"
     played(turns=60).save(game)
-    process = subprocess.Popen([*COMMAND, "analyse", game, "--quiet", "--milliseconds", "400"])
+    process = subprocess.Popen(
+        [*COMMAND, "game", "analyse", game, "--quiet", "--milliseconds", "400"]
+    )
     try:
         until(lambda: path_of(game).exists())
         process.terminate()

@@ -70,7 +70,7 @@ def test_the_coach_tells_keeps_and_asks_again(
     game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "kept.txt"
-    arguments = [str(game), "--snake", "mine", "--out", str(target)]
+    arguments = [str(game), "--snake", "mine", "--output", str(target)]
     status = coach.main([*arguments, "--strategy", "cautious"])
     out = capsys.readouterr().out
     assert "lost.jsonl: mine bit itself, trapped before on turn 3" in out
@@ -89,7 +89,13 @@ def test_reasons_are_asked_for_again_where_none_are_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lost().save(tmp_path / "quiet.jsonl")
-    arguments = [str(tmp_path / "quiet.jsonl"), "--snake", "mine", "--out", str(tmp_path / "k.txt")]
+    arguments = [
+        str(tmp_path / "quiet.jsonl"),
+        "--snake",
+        "mine",
+        "--output",
+        str(tmp_path / "k.txt"),
+    ]
     assert coach.main([*arguments, "--strategy", "hungry"]) in (0, 1)
     assert "What its rules say now:" in capsys.readouterr().out
     assert coach.main(arguments) == 1
@@ -101,7 +107,7 @@ def test_a_folder_is_told_by_kinds_of_death(
 ) -> None:
     lost().save(tmp_path / "again.jsonl")
     Replay(Board.from_text("A . B")).save(tmp_path / "others.jsonl")
-    coach.main([str(tmp_path), "--snake", "mine", "--out", str(tmp_path / "kept.txt")])
+    coach.main([str(tmp_path), "--snake", "mine", "--output", str(tmp_path / "kept.txt")])
     told = capsys.readouterr()
     assert "bit itself, trapped before      2" in told.out
     assert "skipped: no snake is called 'mine'" in told.err
@@ -122,7 +128,7 @@ def test_a_name_that_no_game_has_is_refused(
 def test_the_coach_tells_in_json(
     game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [str(game), "--snake", "mine", "--out", str(tmp_path / "kept.txt"), "--json"]
+    arguments = [str(game), "--snake", "mine", "--output", str(tmp_path / "kept.txt"), "--json"]
     assert coach.main([*arguments, "--strategy", "champion"]) == 0
     told = capsys.readouterr()
     (found,) = json.loads(told.out)
@@ -159,7 +165,7 @@ def test_puzzles_are_found_in_games(
     game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "puzzles.txt"
-    assert puzzles.main([str(game.parent), "--out", str(out)]) == 0
+    assert puzzles.main([str(game.parent), "--output", str(out)]) == 0
     made = scenarios.load(out)
     assert made[0].allowed == ("right",)
     assert made[0].note.startswith("grade ")

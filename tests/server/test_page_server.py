@@ -104,7 +104,7 @@ def empty(tmp_path: Path) -> Pages:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks into Linux's /proc")
 @pytest.mark.parametrize("command", ["arena", "watch"])
 def test_half_open_connections_take_no_threads_and_make_room(tmp_path: Path, command: str) -> None:
-    arguments = ["arena", "--web"] if command == "arena" else ["watch", ".", "--no-browser"]
+    arguments = ["arena", "--web"] if command == "arena" else ["game", "watch", ".", "--no-browser"]
     with running(tmp_path, *arguments) as (process, lines), contextlib.ExitStack() as open_ones:
         port = port_of(lines[0])
 
@@ -247,7 +247,7 @@ def test_a_page_whose_name_leads_here_gets_nothing(tmp_path: Path, empty: Pages)
             websocket.create_connection(
                 f"ws://127.0.0.1:{port}/games/on/events", host="rebound.example", timeout=60
             )
-    with running(tmp_path, "watch", ".", "--no-browser") as (_, lines):
+    with running(tmp_path, "game", "watch", ".", "--no-browser") as (_, lines):
         assert ask(port_of(lines[0]), Host="rebound.example")[0] == 421
 
 

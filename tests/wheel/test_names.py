@@ -53,7 +53,7 @@ def test_these_names_and_no_others(environment: Environment) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(environment: Environment, desk: Path, command: str) -> None:
-    words = (environment.python, "-m", "battlesnake_gym", command, "--help")
+    words = (environment.python, "-m", "battlesnake_gym", *command.split(), "--help")
     assert do(environment, desk, *words).startswith("usage: battlesnake-gym")
 
 

@@ -176,7 +176,7 @@ def trained(environment: Environment, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("trained")
     for line in (
         "battlesnake-gym train --num-iters 1 --name first",
-        "battlesnake-gym train-procgen -f starter-example --num-iters 1 "
+        "battlesnake-gym procgen train -f starter-example --num-iters 1 "
         """--hyperparameter 'env_config={"env_name": "bigfish", "num_levels": 200}' """
         "--name impala-baseline-bigfish",
     ):

@@ -115,9 +115,12 @@ def load(path: str | os.PathLike[str]) -> list[Scenario]:
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
-        return from_json(json.loads(text)) if file.suffix == ".json" else from_text(text)
+        found = from_json(json.loads(text)) if file.suffix == ".json" else from_text(text)
     except (ValueError, TypeError) as error:
         raise ScenarioError(f"{file}: {error}") from error
+    if not found:
+        raise ScenarioError(f"{file}: no scenario in the file; begin one with 'scenario: NAME'")
+    return found
 
 
 def save(path: str | os.PathLike[str], scenarios: Iterable[Scenario]) -> None:
@@ -139,8 +142,6 @@ def from_text(text: str) -> list[Scenario]:
             blocks[-1].append(line)
         elif line.strip():
             raise ScenarioError(f"a file begins with 'scenario: NAME', got {line.strip()!r}")
-    if not blocks:
-        raise ScenarioError("no scenario in the file; begin one with 'scenario: NAME'")
     return [_read_block(block) for block in blocks]
 
 

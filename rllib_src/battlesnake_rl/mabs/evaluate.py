@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from battlesnake_gym import snakes
-from battlesnake_gym.common.command_line import Parser, add_json, positive, write_json
+from battlesnake_gym.common.command_line import Parser, add_json, positive, seed, write_json
 from battlesnake_heuristics.handwritten import own_rules
 from battlesnake_heuristics.handwritten.pipeline import Node
 from battlesnake_heuristics.judge.ladder import Placement
@@ -126,7 +126,7 @@ def parser() -> Parser:
         "policy's values, as serve takes it",
     )
     add("--games", type=positive, default=DEFAULT_GAMES, help="how many")
-    add("--seed", type=int, default=0, help="of games, seats and opponents")
+    add("--seed", type=seed, default=0, help="of games, seats and opponents")
     add_json(parser)
     return parser
 

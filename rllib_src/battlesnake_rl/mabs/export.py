@@ -54,7 +54,7 @@ def _write(checkpoint: Path, identity: Mapping[str, Any], path: Path, last: bool
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog="battlesnake-gym export",
+        prog="battlesnake-gym runs export",
         description="Turn a checkpoint into policy.onnx and policy.json, which `battlesnake-gym "
         "serve` and the arena play with.",
     )
@@ -73,7 +73,7 @@ def parser() -> Parser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """``battlesnake-gym export``."""
+    """``battlesnake-gym runs export``."""
     options = parser()
     arguments = options.parse_args(argv)
     if arguments.output.suffix != ".onnx":

@@ -1,4 +1,4 @@
-"""``battlesnake-gym plot``: the curves of several runs in one picture."""
+"""``battlesnake-gym runs plot``: the curves of several runs in one picture."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import matplotlib
 
-from battlesnake_gym.common.command_line import Parser
+from battlesnake_gym.common.command_line import Parser, positive
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_rl.launcher.runs import run_folder
 from battlesnake_rl.launcher.runs.run_folder import smooth
@@ -77,7 +77,7 @@ def draw(
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog="battlesnake-gym plot",
+        prog="battlesnake-gym runs plot",
         description="Draw the learning curves of runs into one picture.",
     )
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="runs/NAME")
@@ -90,18 +90,18 @@ def parser() -> Parser:
         help="columns of progress.csv, separated by commas",
     )
     parser.add_argument("--x", choices=list(X_LABELS), default="time_total_s")
-    parser.add_argument("--smooth", type=int, default=5, help="iterations to average, around each")
+    parser.add_argument(
+        "--smooth", type=positive, default=5, help="iterations to average, around each"
+    )
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    """``battlesnake-gym plot``."""
+    """``battlesnake-gym runs plot``."""
     options = parser()
     arguments = options.parse_args(argv)
     if arguments.output.suffix not in (".svg", ".png"):
         options.error(f"--output must end in .svg or .png, got {arguments.output}")
-    if arguments.smooth < 1:
-        options.error(f"--smooth must be at least 1, got {arguments.smooth}")
     columns = arguments.columns.split(",")
     try:
         draw(

@@ -40,7 +40,7 @@ INSTEAD = {
     CONFIG_PREFIX + "eager": "everything is PyTorch; leave it out",
     CONFIG_PREFIX + "model": f"set {CONFIG_PREFIX}model_config, or give --network FILE:CLASS",
     CONFIG_PREFIX + "multiagent": "set policies to each or shared",
-    CONFIG_PREFIX + "monitor": "battlesnake-gym export and the arena record games; leave it out",
+    CONFIG_PREFIX + "monitor": "the arena and `play --replay` record games; leave it out",
 }
 """Names without a counterpart, and what to do."""
 

@@ -67,7 +67,7 @@ class BattlesnakeHyperparameters(Hyperparameters):
         None, "a network of your own, FILE.py:CLASS: a torch module made of (shape, actions)"
     )
     num_agents: int = option(DEFAULTS["num_snakes"], "snakes in a game")
-    map_size: int = option(DEFAULTS["width"], "width and height of the board")
+    map_size: int = option(DEFAULTS["width"], "width and height of the board", "--size")
     curriculum: list[list[int]] | None = option(  # noqa: RUF009  (it makes a field)
         None, "smaller boards at first: [[env_steps, side], ...], up to the map size"
     )
@@ -118,7 +118,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     model/policy.onnx with policy.json. Give --num-iters or --minutes. Examples:
 
       train --minutes 3
-      train --algorithm APEX --map-size 7 --num-agents 2 --num-iters 50 --name small
+      train --algorithm APEX --size 7 --num-agents 2 --num-iters 50 --name small
       train --experiment hill-vanilla --minutes 60
       train --minutes 10 --rl.training.config.lr 1e-4
     """

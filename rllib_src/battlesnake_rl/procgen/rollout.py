@@ -1,4 +1,4 @@
-"""``battlesnake-gym rollout`` and ``rollout.py``: what a trained agent does on Procgen's games."""
+"""``battlesnake-gym procgen rollout``: what a trained agent does on Procgen's games."""
 
 from __future__ import annotations
 
@@ -17,14 +17,23 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.rl_module import RLModule
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, add_json, refuse, write_json
+from battlesnake_gym.common.command_line import (
+    Parser,
+    add_json,
+    natural,
+    positive,
+    refuse,
+    seed,
+    writable,
+    write_json,
+)
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_rl.launcher.runs import checkpoints
 from battlesnake_rl.procgen.env_config import complete, held_out
 from battlesnake_rl.procgen.kit.plugins import NO_PREPROCESSORS
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
 from battlesnake_rl.procgen.procgen_playing import Act, Episode, acting, play, score
-from battlesnake_rl.procgen.train_procgen import ProcgenHyperparameters, configure
+from battlesnake_rl.procgen.train_procgen import STACKED, ProcgenHyperparameters, configure
 
 SIDE, FRAMES_PER_SECOND = 512, 15
 FORMATS: dict[str, dict[str, Any]] = {
@@ -132,56 +141,43 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _run(arguments)
     except ValueError as error:
-        return refuse("battlesnake-gym rollout", error)
+        return refuse("battlesnake-gym procgen rollout", error)
 
 
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog="battlesnake-gym rollout",
+        prog="battlesnake-gym procgen rollout",
         description="Let a trained agent play: scores, rollouts, videos, and how well it does on "
         "levels that it was not trained on.",
         epilog="example: rollout runs/impala-baseline-bigfish --episodes 100 --levels training "
         "held-out",
     )
-    parser.add_argument("checkpoint", type=Path, help="a checkpoint, or a run: its newest one")
-    parser.add_argument("--run", help="the algorithm; refused unless it is the checkpoint's")
-    parser.add_argument("--env", help="the environment; refused unless it is the checkpoint's")
-    parser.add_argument(
-        "--episodes", type=int, default=0, help="complete episodes to play (instead of --steps)"
-    )
-    parser.add_argument("--steps", type=int, default=10_000, help="turns")
-    parser.add_argument(
-        "--config",
-        type=json.loads,
-        default={},
-        metavar="JSON",
-        help='changes of the env_config, such as {"distribution_mode": "hard"}',
-    )
-    parser.add_argument(
-        "--levels",
-        nargs="+",
-        choices=list(LEVELS),
-        default=["training"],
+    add = parser.add_argument
+    add("checkpoint", type=Path, help="a checkpoint, or a run: its newest one")
+    add("--levels", nargs="+", choices=list(LEVELS), default=["training"],
         help="play on these levels, each in turn; of two or more the differences to the first are "
-        "shown: the generalization gap",
-    )
-    parser.add_argument("--greedy", action="store_true", help="always the likeliest action")
-    parser.add_argument("--num-envs", type=int, default=16, help="games at once")
-    parser.add_argument("--seed", type=int, default=0, help="of levels and actions")
-    parser.add_argument("--out", type=Path, metavar="FILE.npz", help="save the rollouts")
-    parser.add_argument("--video-dir", type=Path, metavar="DIR", help="save a video an episode")
-    parser.add_argument("--video-format", choices=list(FORMATS), default="mp4")
+        "shown: the generalization gap")  # fmt: skip
+    add("--episodes", type=natural, default=0, help="complete ones (instead of --steps)")
+    add("--steps", type=positive, default=10_000, help="turns")
+    add("--config", type=json.loads, default={}, metavar="JSON",
+        help='changes of the env_config, such as {"distribution_mode": "hard"}')  # fmt: skip
+    add("--greedy", action="store_true", help="always the likeliest action")
+    add("--num-envs", type=positive, default=16, help="games at once")
+    add("--seed", type=seed, default=0, help="of levels and actions")
+    add("-o", "--output", type=Path, metavar="FILE.npz", help="save the rollouts")
+    add("--video-dir", type=writable, metavar="DIR", help="save a video an episode")
+    add("--video-format", choices=list(FORMATS), default="mp4")
+    add("--run", help="the algorithm; refused unless it is the checkpoint's")
+    add("--env", choices=list(STACKED), help="refused unless it is the checkpoint's")
     add_json(parser)
     return parser
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    if arguments.episodes < 0 or arguments.steps < 1 or arguments.num_envs < 1:
-        raise ValueError("--episodes, --steps and --num-envs must be positive numbers")
-    if arguments.out is not None and arguments.out.suffix != ".npz":
-        raise ValueError(f"--out must end in .npz, got {arguments.out}")
-    if (arguments.out or arguments.video_dir) and len(arguments.levels) > 1:
+    if arguments.output is not None and arguments.output.suffix != ".npz":
+        raise ValueError(f"--output must end in .npz, got {arguments.output}")
+    if (arguments.output or arguments.video_dir) and len(arguments.levels) > 1:
         raise ValueError("rollouts and videos are of one kind of --levels at a time")
     checkpoint = checkpoints.find(arguments.checkpoint)
     identity = checkpoints.read_facts(checkpoint)["identity"]
@@ -225,11 +221,11 @@ def _play(arguments: argparse.Namespace, env_config: Mapping[str, Any], act: Act
         episodes=arguments.episodes,
         steps=arguments.steps,
         seed=arguments.seed,
-        keep_frames=bool(arguments.out or arguments.video_dir),
+        keep_frames=bool(arguments.output or arguments.video_dir),
     )
     games.close()
-    if arguments.out is not None:
-        save_rollouts(arguments.out, episodes)
+    if arguments.output is not None:
+        save_rollouts(arguments.output, episodes)
     if arguments.video_dir is not None:
         arguments.video_dir.mkdir(parents=True, exist_ok=True)
         for number, one in enumerate(tqdm(episodes, unit="videos", disable=None)):

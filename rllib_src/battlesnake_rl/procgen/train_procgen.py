@@ -1,4 +1,4 @@
-"""``battlesnake-gym train-procgen``: hyperparameters, RLlib's configuration and the launcher."""
+"""``battlesnake-gym procgen train``: hyperparameters, RLlib's configuration and the launcher."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ALGORITHMS = {"ProcgenPPO": ProcgenPPO}
 """What is here beside RLlib's and the files of users."""
 
 DEFAULT_EXPERIMENT = "impala-baseline"
-PROG = "battlesnake-gym train-procgen"
+PROG = "battlesnake-gym procgen train"
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
         return Delivered(
             strength="the reward of games, in progress.csv; a rollout plays more of them",
             model=f"{checkpoint}, a checkpoint of RLlib's",
-            next=f"battlesnake-gym rollout {checkpoint}",
+            next=f"battlesnake-gym procgen rollout {checkpoint}",
         )
 
     def parser(self, prog: str | None) -> Parser:

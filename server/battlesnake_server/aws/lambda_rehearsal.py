@@ -87,7 +87,7 @@ class RehearsedAccount:
         self._resources.close()
 
     def deploy(self, options: argparse.Namespace) -> str:
-        """As ``battlesnake-gym deploy``; returns an address of this machine that plays."""
+        """As ``battlesnake-gym aws deploy``; returns an address of this machine that plays."""
         with tempfile.TemporaryDirectory() as folder:
             layer = Path(folder) / "layer.zip"
             with zipfile.ZipFile(layer, "w") as archive:

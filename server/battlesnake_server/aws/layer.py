@@ -140,7 +140,7 @@ def main(argv: list[str] | None = None) -> int:
     """Build the layer and print its size."""
     parser = Parser(
         prog="python -m battlesnake_server.aws.layer",
-        description="Build the layer that `battlesnake-gym deploy --layer` takes.",
+        description="Build the layer that `battlesnake-gym aws deploy --layer` takes.",
     )
     parser.add_argument("-o", "--output", type=Path, default=Path("layer.zip"))
     options: argparse.Namespace = parser.parse_args(argv)

@@ -7,14 +7,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from battlesnake_gym.common.command_line import Parser
+from battlesnake_gym.common.command_line import Parser, positive
 from battlesnake_gym.snakes import is_bundle
 from battlesnake_server.aws import layer
 from battlesnake_server.aws.publishing import DEFAULT_NAME, plays, publish
 from battlesnake_server.aws.stacks import Account, check_name
 from battlesnake_server.bundle import Bundle, check_looks
 
-PROG = "battlesnake-gym deploy"
+PROG = "battlesnake-gym aws deploy"
 
 
 def parser() -> Parser:
@@ -23,8 +23,8 @@ def parser() -> Parser:
         prog=PROG,
         description="Put a bundle behind a URL on AWS Lambda: uploads it with the packages that it "
         "needs, makes one stack of CloudFormation, and prints the snake's address. Typed again "
-        "it changes the stack. `battlesnake-gym undeploy` takes everything away.",
-        epilog="Example: battlesnake-gym deploy snake.zip --budget-email jane@example.org",
+        "it changes the stack. `battlesnake-gym aws undeploy` takes everything away.",
+        epilog="Example: battlesnake-gym aws deploy snake.zip --budget-email jane@example.org",
     )
     add = parser.add_argument
     add("bundle", metavar="BUNDLE", help="the file that `battlesnake-gym pack` wrote")
@@ -35,7 +35,7 @@ def parser() -> Parser:
     add("--author", default="", help="your name on arena.battlesnake.com")
     add("--budget-email", default="", metavar="ADDRESS",
         help="where to send a mail at 90 %% of the budget")  # fmt: skip
-    add("--budget", type=int, default=10, metavar="DOLLARS", help="US dollars a month")
+    add("--budget", type=positive, default=10, metavar="DOLLARS", help="US dollars a month")
     add("--everything", metavar="REPOSITORY", help="also a notebook with this git repository, "
         "which may publish the snake, and the network for its jobs")  # fmt: skip
     add("--bucket", metavar="NAME", help="a bucket that is there, for the uploads (default: one "
@@ -52,15 +52,15 @@ def parser() -> Parser:
 def check(options: argparse.Namespace) -> None:
     """Raise ``ValueError`` where an option cannot be: before AWS is asked for anything."""
     check_name(options.name)
-    if not is_bundle(options.bundle) or options.bundle.endswith(".json"):
-        raise ValueError(f"{options.bundle} is not a bundle; pack it first: battlesnake-gym pack")
-    Bundle.open(options.bundle)
     looks = {name: getattr(options, name) for name in ("color", "head", "tail", "author")}
     check_looks({name: value for name, value in looks.items() if value})
+    if not is_bundle(options.bundle) or options.bundle.endswith(".json"):
+        raise ValueError(f"{options.bundle} is not a bundle; pack it first: battlesnake-gym pack")
     if options.layer and not options.layer.is_file():
         raise ValueError(
             f"{options.layer} is not there; python -m battlesnake_server.aws.layer builds it"
         )
+    Bundle.open(options.bundle)
     if options.everything and options.rehearse:
         raise ValueError("--everything cannot be rehearsed: the simulated AWS has no nested stacks")
 

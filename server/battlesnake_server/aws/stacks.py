@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from battlesnake_server.aws import deployment_file
 
 TEMPLATES = ("snake", "notebook", "network", "everything")
-TAG = {"Key": "made-by", "Value": "battlesnake-gym deploy"}
+TAG = {"Key": "made-by", "Value": "battlesnake-gym aws deploy"}
 POLL_SECONDS = 3.0
 
 

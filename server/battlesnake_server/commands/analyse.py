@@ -1,8 +1,7 @@
-"""``battlesnake-gym analyse``: what a strong search thinks of every turn of a recorded game."""
+"""``battlesnake-gym game analyse``: what a strong search thinks of every turn of a game."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import signal
 import sys
@@ -14,7 +13,15 @@ from typing import Any, Never
 from tqdm import tqdm
 
 from battlesnake_gym.boards.json_fields import plain
-from battlesnake_gym.common.command_line import Parser, add_json, milliseconds, refuse, write_json
+from battlesnake_gym.common.command_line import (
+    Parser,
+    add_json,
+    milliseconds,
+    refuse,
+    within,
+    writable,
+    write_json,
+)
 from battlesnake_gym.records.replay import Replay, ReplayError
 from battlesnake_heuristics.judge.analysis import Mark
 from battlesnake_heuristics.judge.game_analysis import Analysis, analyse, path_of
@@ -22,7 +29,7 @@ from battlesnake_heuristics.search import search
 from battlesnake_server import addresses
 from battlesnake_server.replays import fetched_games
 
-PROG = "battlesnake-gym analyse"
+PROG = "battlesnake-gym game analyse"
 
 MOST_MARKS = 12
 """Mistakes that are printed; the viewer shows all."""
@@ -48,7 +55,9 @@ def main(argv: list[str] | None = None) -> int:
         write_json(to_json(analysis, names))
     elif not options.quiet:
         sys.stdout.write(report(analysis, names))
-        sys.stdout.write(f"kept as {path_of(path)}; look at it: battlesnake-gym watch {path}\n")
+        sys.stdout.write(
+            f"kept as {path_of(path)}; look at it: battlesnake-gym game watch {path}\n"
+        )
     return 0
 
 
@@ -99,14 +108,6 @@ def _leave(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def jobs(text: str) -> int:
-    """How many processes, as an option."""
-    value = int(text)
-    if not 1 <= value <= 256:
-        raise argparse.ArgumentTypeError(f"must be between 1 and 256, got {text}")
-    return value
-
-
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
@@ -114,7 +115,7 @@ def parser() -> Parser:
         description="Let a strong search look at every turn of a recorded game, for every snake: "
         "chances to win, best moves, mistakes. What it finds is kept beside the game, for `watch` "
         "and the arena to show; interrupted, it goes on where it was.",
-        epilog="Example: battlesnake-gym analyse replays/final.jsonl.gz",
+        epilog="Example: battlesnake-gym game analyse replays/final.jsonl.gz",
     )
     add = parser.add_argument
     add("game", metavar="GAME", help="a recorded game of ours or of the official command line, or "
@@ -126,8 +127,8 @@ def parser() -> Parser:
         metavar="MS",
         help="CPU time for each living snake of each turn",
     )
-    add("--jobs", type=jobs, default=1, metavar="N", help="processes")
-    add("--folder", type=Path, default=Path(), help="where games that are fetched are kept "
+    add("--jobs", type=within(int, 1, 256), default=1, metavar="N", help="processes")
+    add("--folder", type=writable, default=Path(), help="where games that are fetched are kept "
         "(default: here)")  # fmt: skip
     add("--quiet", action="store_true", help="print nothing")
     add_json(parser)

@@ -21,7 +21,18 @@ from sqlalchemy.orm import Session
 from tqdm import tqdm
 
 from battlesnake_gym import rules
-from battlesnake_gym.common.command_line import Parser, milliseconds, positive, refuse
+from battlesnake_gym.common.command_line import (
+    Parser,
+    milliseconds,
+    natural,
+    port,
+    positive,
+    refuse,
+    seed,
+    size,
+    within,
+    writable,
+)
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_heuristics.judge.sprt import Sprt
 from battlesnake_server import addresses
@@ -259,8 +270,8 @@ def _setup(arguments: argparse.Namespace) -> Setup:
     return Setup(
         snakes=tuple(arguments.snakes),
         per_game=arguments.per_game or len(arguments.snakes),
-        width=arguments.width,
-        height=arguments.height,
+        width=arguments.width or arguments.size[0],
+        height=arguments.height or arguments.size[1],
         ruleset=arguments.ruleset,
         map=arguments.map,
         settings=Settings(
@@ -294,52 +305,57 @@ def parser() -> Parser:
         "snakes",
         nargs="*",
         metavar="SNAKE",
-        help="a URL, a snake's name, a policy.onnx, or policy.onnx+rules.py, with rules of your "
-        "own over it; LABEL=... names it in the table; with --web there may be none",
+        help="a URL, a snake's name, my_snake.py, snake.zip, a policy.onnx, or "
+        "policy.onnx+rules.py, with rules of your own over it; LABEL=... names it in the table; "
+        "with --web there may be none",
     )
     add("--games", type=positive, default=argparse.SUPPRESS,
         help="games of every group of snakes (default: 10); with --sprt the most that are played "
         "(default: no bound)")  # fmt: skip
-    add("--sprt", type=float, nargs=2, metavar=("ELO0", "ELO1"), default=argparse.SUPPRESS,
+    add("--per-game", type=positive, default=argparse.SUPPRESS,
+        help="snakes in a game; 2 is a round-robin of duels (default: all)")  # fmt: skip
+    add("--size", type=size, default="11", help="of the board: N, or WIDTHxHEIGHT")
+    add("--ruleset", default="standard", choices=list(rules.RULESETS), help="ruleset")
+    add("--map", default="standard", help="map")
+    add("--milliseconds", type=milliseconds, default=argparse.SUPPRESS, metavar="MS",
+        help="searching snakes think for MS milliseconds of CPU time a move, however busy the "
+        "machine is, and no answer is late")  # fmt: skip
+    add("--sprt", type=within(float, -3000, 3000), nargs=2, metavar=("ELO0", "ELO1"),
+        default=argparse.SUPPRESS,
         help="is the first snake better than the second? Play pairs of games with the seats "
         "exchanged until it is known whether by ELO1 or more, or by ELO0 or less: try 0 20; with "
         "--per-game 4 each side plays two snakes")  # fmt: skip
-    add("--alpha", type=float, default=argparse.SUPPRESS, metavar="RATE",
+    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
+    add("--replays", type=writable, default=None, metavar="DIR", help="keep a replay of every game")
+    add("--web", action="store_true", help="pages with results, games and a board to play on until "
+        "interrupted; keeps replays in the folder replays, or that of --replays")  # fmt: skip
+    add("--resume", action="store_true", help="go on with the last tournament of this set-up")
+    add("--json", action="store_true", help="print the results as JSON")
+    add("--width", type=positive, help=argparse.SUPPRESS)  # the old names of --size
+    add("--height", type=positive, help=argparse.SUPPRESS)
+    add("--alpha", type=within(float, 0, 1), default=argparse.SUPPRESS, metavar="RATE",
         help="how often --sprt may say ELO1 where ELO0 holds (default: 0.05)")  # fmt: skip
-    add("--beta", type=float, default=argparse.SUPPRESS, metavar="RATE",
+    add("--beta", type=within(float, 0, 1), default=argparse.SUPPRESS, metavar="RATE",
         help="how often --sprt may say ELO0 where ELO1 holds (default: 0.05)")  # fmt: skip
     add("--positions", type=positive, default=argparse.SUPPRESS, metavar="N",
         help="searching snakes look at N positions a move, without a clock; one that is called "
         "NAME@POSITIONS keeps its own")  # fmt: skip
-    add("--milliseconds", type=milliseconds, default=argparse.SUPPRESS, metavar="MS",
-        help="searching snakes think for MS milliseconds of CPU time a move, however busy the "
-        "machine is, and no answer is late")  # fmt: skip
-    add("--per-game", type=int, help="snakes in a game; 2 is a round-robin of duels (default: all)",
-        default=argparse.SUPPRESS)  # fmt: skip
-    add("--width", type=int, default=11, help="columns")
-    add("--height", type=int, default=11, help="rows")
-    add("--ruleset", default="standard", choices=list(rules.RULESETS), help="ruleset")
-    add("--map", default="standard", help="map")
-    add("--food-spawn-chance", type=int, default=usual.food_spawn_chance, help="percent a turn")
-    add("--minimum-food", type=int, default=usual.minimum_food, help="food that is always there")
-    add("--hazard-damage-per-turn", type=int, default=usual.hazard_damage_per_turn, help="damage")
-    add("--shrink-every-n-turns", type=int, default=usual.shrink_every_n_turns, help="royale")
-    add("--seed", type=int, default=1, help="the same seed, the same starts and food")
-    add("--timeout", type=int, default=argparse.SUPPRESS,
+    add("--timeout", type=int, default=argparse.SUPPRESS, metavar="MS",
         help="milliseconds for an answer (default: 500)")  # fmt: skip
     add("--max-turns", type=positive, default=None, help="end longer games without a winner")
-    add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
-    add("--replays", type=Path, default=None, metavar="DIR", help="keep a replay of every game")
+    add("--seed", type=seed, default=1, help="the same seed, the same starts and food")
+    add("--food-spawn-chance", type=within(int, 0, 100), default=usual.food_spawn_chance,
+        help="percent a turn")  # fmt: skip
+    add("--minimum-food", type=natural, default=usual.minimum_food, help="food always there")
+    add("--hazard-damage-per-turn", type=within(int, -100, 100), help="damage",
+        default=usual.hazard_damage_per_turn)  # fmt: skip
+    add("--shrink-every-n-turns", type=positive, default=usual.shrink_every_n_turns, help="royale")
     add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
-    add("--resume", action="store_true", help="go on with the last tournament of this set-up")
-    add("--json", action="store_true", help="print the results as JSON")
-    add("--web", action="store_true", help="pages with results, games and a board to play on until "
-        "interrupted; keeps replays in the folder replays, or that of --replays")  # fmt: skip
     add("--host", default="127.0.0.1", help="address of the pages")
     add("--allow-host", action="append", default=[], metavar="NAME",
         help="a host name by which the pages may be asked for, besides addresses and this "
         "machine's own")  # fmt: skip
-    add("--port", type=int, default=DEFAULT_PORT, help="port of the pages; 0: any free one")
+    add("--port", type=port, default=DEFAULT_PORT, help="port of the pages; 0: any free one")
     add("--invite", action="append", default=[], metavar="SNAKE",
         help="a URL, a name or a policy.onnx that people may play against")  # fmt: skip
     add("--allow-urls", action="store_true", help="let people play against any URL they give")

@@ -1,4 +1,4 @@
-"""``battlesnake-gym coach``: which move lost the game, what the snake thought, how to do better."""
+"""``battlesnake-gym game coach``: which move lost it, what the snake thought, how to do better."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from battlesnake_heuristics.search import search
 from battlesnake_server import addresses
 from battlesnake_server.commands.scenarios_command import asker, report
 from battlesnake_server.replays import fetched_games
+from battlesnake_server.strategies import strategy_factory
 
 WALKING = 40.0
 """CPU-seconds of looking for the saving move of one game, or of all of ``--last``."""
@@ -52,6 +53,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if not search.COMPILED:
             raise ValueError(search.NOT_COMPILED)
+        if options.strategy or options.policy:
+            strategy_factory(snake=options.strategy, policy=options.policy)
         if (options.game is None) == (options.last is None):
             raise ValueError("give a GAME, or --snake NAME --last N for the games of a ladder")
         if options.last is not None:
@@ -75,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.write(kinds([found for _, _, found in lessons]))
         return _practise(lessons, options)
     except (ValueError, OSError) as error:
-        return refuse("battlesnake-gym coach", error)
+        return refuse("battlesnake-gym game coach", error)
 
 
 def _last(options: argparse.Namespace) -> int:
@@ -90,6 +93,8 @@ def _last(options: argparse.Namespace) -> int:
             games.append((path, replay, replay.snake_id(name)))
         except ReplayError as error:
             sys.stderr.write(f"skipped: {error}\n")
+    if not games:
+        raise ReplayError(f"no game of {options.snake!r} could be looked at")
     lost = [game for game in games if not game[1].last.snake(game[2]).alive]
     sys.stdout.write(f"{plain(name, 40)}: {len(games)} games, out in {len(lost)}\n{pace(games)}\n")
     analyst = Analyst(seconds=options.milliseconds / 1000)
@@ -259,7 +264,7 @@ def _practise(lessons: list[tuple[Path, Replay, Lesson]], options: argparse.Name
     if not made:
         return 1
     stem = re.sub(r"[^\w-]+", "-", f"{Path(options.game).name.partition('.')[0]}-{options.snake}")
-    target = options.out or Path(f"{stem}.txt")
+    target = options.output or Path(f"{stem}.txt")
     scenarios.save(target, made)
     sys.stdout.write(f"kept as {target}\n")
     options.snake = options.strategy or options.snake
@@ -269,7 +274,7 @@ def _practise(lessons: list[tuple[Path, Replay, Lesson]], options: argparse.Name
         except ValueError:
             sys.stdout.write(
                 f"{options.snake!r} is not a snake of this machine; put them to yours: "
-                f"battlesnake-gym scenarios {target} --url http://...\n"
+                f"battlesnake-gym game scenarios {target} --url http://...\n"
             )
             return 1
     ask = asker(options)
@@ -284,15 +289,15 @@ def _practise(lessons: list[tuple[Path, Replay, Lesson]], options: argparse.Name
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog="battlesnake-gym coach",
+        prog="battlesnake-gym game coach",
         description="Walk back from a death to the last move that would have saved the snake, show "
         "what its rules said there, keep the position as a scenario, and ask the snake again.",
         epilog="exit status: 0 where the snake masters all now, 1 where not, 2 for a wrong call. "
-        "Example: battlesnake-gym coach replays --snake mine",
+        "Example: battlesnake-gym game coach replays --snake mine",
     )
     add = parser.add_argument
     add("game", metavar="GAME", nargs="?", help="a lost game, or a folder of games; also an id "
-        "or address (see `battlesnake-gym analyse --help`)")  # fmt: skip
+        "or address (see `battlesnake-gym game analyse --help`)")  # fmt: skip
     add("--snake", metavar="NAME", help="whose game it was, by name or id (default, for one game: "
         "the last snake to go out)")  # fmt: skip
     add("--last", type=positive, metavar="N", help="instead of a GAME: the last N games of this "
@@ -305,7 +310,7 @@ def parser() -> Parser:
         metavar="MS",
         help="search for each snake of each turn",
     )
-    add("--out", type=Path, metavar="FILE", help="where the scenarios are kept (default: "
+    add("-o", "--output", type=Path, metavar="FILE", help="where the scenarios are kept (default: "
         "GAME-NAME.txt here)")  # fmt: skip
     add_json(parser)
     who = parser.add_mutually_exclusive_group()

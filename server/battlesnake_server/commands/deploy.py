@@ -1,4 +1,4 @@
-"""``battlesnake-gym deploy``: a bundle behind a URL on AWS Lambda, in one step."""
+"""``battlesnake-gym aws deploy``: a bundle behind a URL on AWS Lambda, in one step."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, positive, refuse
+from battlesnake_gym.common.command_line import Parser, positive, refuse, writable
 from battlesnake_server import addresses
 from battlesnake_server.arena.database import (
     DEFAULT_URL,
@@ -159,7 +159,7 @@ def parser() -> Parser:
         "took, which are commands")  # fmt: skip
     add("--games", type=positive, default=20, metavar="N",
         help="games of each line of the table; a multiple of the seats is fair")  # fmt: skip
-    add("--replays", type=Path, default=None, metavar="DIR", help="keep a replay of every game")
+    add("--replays", type=writable, default=None, metavar="DIR", help="keep a replay of every game")
     add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
     add("--json", action="store_true", help="print the results as JSON")
     addresses.add_options(parser)

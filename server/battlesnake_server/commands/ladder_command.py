@@ -17,7 +17,14 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, milliseconds, positive, refuse
+from battlesnake_gym.common.command_line import (
+    Parser,
+    milliseconds,
+    positive,
+    refuse,
+    seed,
+    within,
+)
 from battlesnake_heuristics.judge.ladder import USUAL, Ladder, Placement, Placing, Rung, load
 from battlesnake_heuristics.judge.sprt import OUTCOMES
 from battlesnake_server import addresses
@@ -252,10 +259,10 @@ def parser() -> Parser:
         help=f"milliseconds of CPU time a move (default: {USUAL.milliseconds:g})")  # fmt: skip
     budget.add_argument("--timeout", type=positive, metavar="MS",
         help="milliseconds for an answer of a URL (default: 500)")  # fmt: skip
-    add("--interval", type=float, default=DEFAULT_INTERVAL, metavar="ELO",
+    add("--interval", type=within(float, 1), default=DEFAULT_INTERVAL, metavar="ELO",
         help="stop when the Elo is known to +- this")  # fmt: skip
-    add("--minutes", type=float, default=10.0, help="stop after this")
-    add("--seed", type=int, default=1, help="the same seed, the same starts and food")
+    add("--minutes", type=within(float, 0), default=10.0, help="stop after this")
+    add("--seed", type=seed, default=1, help="the same seed, the same starts and food")
     add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
     add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
     add("--resume", action="store_true", help="go on with the games of the same command before")

@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from battlesnake_gym.common.command_line import Parser, positive, refuse
+from battlesnake_gym.common.command_line import Parser, port, positive, refuse, writable
 from battlesnake_server import addresses
 from battlesnake_server.addresses import Reach
 from battlesnake_server.arena.database import (
@@ -257,14 +257,20 @@ def parser() -> Parser:
     add("--check", action="store_true", help="print how every snake is, and play nothing")
     add("--games", type=positive, default=None, metavar="N", help="end after N games")
     add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
-    add("--replays", type=Path, default=DEFAULT_REPLAYS, metavar="DIR", help="where games are kept")
+    add(
+        "--replays",
+        type=writable,
+        default=DEFAULT_REPLAYS,
+        metavar="DIR",
+        help="where games are kept",
+    )
     add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
     add("--json", action="store_true", help="print the season's table as JSON at the end")
     add("--host", default="127.0.0.1", help="address of the pages")
     add("--allow-host", action="append", default=[], metavar="NAME",
         help="a host name by which the pages may be asked for, besides addresses and this "
         "machine's own")  # fmt: skip
-    add("--port", type=int, default=DEFAULT_PORT, help="port of the pages; 0: any free one")
+    add("--port", type=port, default=DEFAULT_PORT, help="port of the pages; 0: any free one")
     add("--token-file", type=Path, default=None, metavar="FILE",
         help="the token that lets people do more than look, made if missing, the same after every "
         "start (default: a new one, where others can reach the pages)")  # fmt: skip

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from battlesnake_gym.common.command_line import Parser, add_json, columns, refuse, write_json
+from battlesnake_gym.common.command_line import Parser, add_json, columns, port, refuse, write_json
 from battlesnake_gym.common.extras import load_module
 from battlesnake_server.runs.folder import DIED, Run, Runs, differing, left, state
 
@@ -48,7 +48,7 @@ def parser() -> Parser:
     add_json(parser)
     add("--web", action="store_true", help="show them on a page, with curves, live")
     add("--report", action="store_true", help="write report.html into each of them")
-    add("--port", type=int, default=DEFAULT_PORT, help="with --web; 0: any free one")
+    add("--port", type=port, default=DEFAULT_PORT, help="with --web; 0: any free one")
     add("--no-browser", action="store_true", help="with --web: open no browser")
     return parser
 

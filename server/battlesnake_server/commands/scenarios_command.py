@@ -1,4 +1,4 @@
-"""``battlesnake-gym scenarios``: which situations does a snake master?"""
+"""``battlesnake-gym game scenarios``: which situations does a snake master?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
         scenarios = [scenario for file in options.files or SHIPPED for scenario in load(file)]
         ask = asker(options)
     except (ScenarioError, ValueError, OSError) as error:
-        return refuse("battlesnake-gym scenarios", error)
+        return refuse("battlesnake-gym game scenarios", error)
     outcomes = []
     for number, scenario in enumerate(scenarios):
         outcomes.append(ask(scenario, number))
@@ -99,7 +99,7 @@ def asker(options: argparse.Namespace) -> Callable[[Scenario, int], Outcome]:
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog="battlesnake-gym scenarios",
+        prog="battlesnake-gym game scenarios",
         description="Put a snake into given situations and see whether it makes a right move. "
         "Failures are shown with the board and what the rules said.",
         epilog="exit status: 0 where all pass, 1 where one fails, 2 for a wrong call",

@@ -12,7 +12,7 @@ from typing import Any
 from flask import Flask
 from gunicorn.app.base import BaseApplication
 
-from battlesnake_gym.common.command_line import Parser, refuse
+from battlesnake_gym.common.command_line import Parser, port, refuse
 from battlesnake_server.addresses import listen
 from battlesnake_server.live.app import DEFAULTS, create_app, from_environment
 from battlesnake_server.live.live_worker import Worker
@@ -103,55 +103,32 @@ def parser() -> Parser:
         "Example: battlesnake-gym serve --policy runs/demo/policy.onnx --port 8000",
     )
     who = parser.add_mutually_exclusive_group()
+    add = parser.add_argument
     who.add_argument(
         "bundle", nargs="?", metavar="SNAKE", help="the same as --snake: serve mine.zip"
     )
-    who.add_argument(
-        "--snake",
-        metavar="NAME",
-        help="a named snake (`battlesnake-gym snakes`), or a bundle: mine.zip",
-    )
-    who.add_argument(
-        "--policy",
-        metavar="FILE",
-        help="a policy.onnx with policy.json beside it, or `shipped`: the one in the package",
-    )
-    parser.add_argument(
-        "--heuristics",
-        nargs="*",
-        metavar="FILTER",
-        help="move filters that overrule the policy, in this order; none named: "
-        + " ".join(CAREFUL),
-    )
-    parser.add_argument(
-        "--rules",
-        metavar="FILE",
-        help="a Python file with a list called rules, of your own filters, preferences and trees "
-        "over the policy's values; read only what you would run",
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="address")
-    parser.add_argument(
-        "--port",
-        type=int,
-        default=os.environ.get("PORT") or 8000,
-        help="port (default: PORT of the environment, which hosts of containers set, or 8000)",
-    )
-    parser.add_argument("--color", help=f"#rrggbb (default: {DEFAULTS['COLOR']})")
-    parser.add_argument("--head", help=f"name of the head (default: {DEFAULTS['HEAD']})")
-    parser.add_argument("--tail", help=f"name of the tail (default: {DEFAULTS['TAIL']})")
-    parser.add_argument("--author", help="your name on arena.battlesnake.com")
-    parser.add_argument(
-        "--ponder",
-        action="store_true",
-        default=None,
-        help="let the search think on, on one core, while it waits for the rivals",
-    )
-    parser.add_argument(
-        "--reasons", action="store_true", help="send an arena the reasons of every move"
-    )
-    parser.add_argument(
-        "--dev", action="store_true", help="reload on changes, and show the games on /debug"
-    )
+    who.add_argument("--snake", metavar="NAME",
+        help="a named snake (`battlesnake-gym snakes`), or a bundle: mine.zip")  # fmt: skip
+    who.add_argument("--policy", metavar="FILE",
+        help="a policy.onnx with policy.json beside it, or `shipped`: the one in the "
+        "package")  # fmt: skip
+    add("--heuristics", nargs="*", metavar="FILTER", help="move filters that overrule the policy, "
+        "in this order; none named: " + " ".join(CAREFUL))  # fmt: skip
+    add("--rules", metavar="FILE", help="a Python file with a list called rules, of your own "
+        "filters, preferences and trees over the policy's values; read only what you would "
+        "run")  # fmt: skip
+    add("--host", default="127.0.0.1", help="address")
+    add("--port", type=port, default=os.environ.get("PORT") or 8000,
+        help="port (default: PORT of the environment, which hosts of containers set, or "
+        "8000)")  # fmt: skip
+    add("--color", help=f"#rrggbb (default: {DEFAULTS['COLOR']})")
+    add("--head", help=f"name of the head (default: {DEFAULTS['HEAD']})")
+    add("--tail", help=f"name of the tail (default: {DEFAULTS['TAIL']})")
+    add("--author", help="your name on arena.battlesnake.com")
+    add("--ponder", action="store_true", default=None,
+        help="let the search think on, on one core, while it waits for the rivals")  # fmt: skip
+    add("--reasons", action="store_true", help="send an arena the reasons of every move")
+    add("--dev", action="store_true", help="reload on changes, and show the games on /debug")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""``battlesnake-gym undeploy``: take away what ``deploy`` made, and list what stays."""
+"""``battlesnake-gym aws undeploy``: take away what ``deploy`` made, and list what stays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from battlesnake_gym.common.command_line import Parser, refuse
 from battlesnake_server.aws.publishing import DEFAULT_NAME
 from battlesnake_server.aws.stacks import Account, account, check_name, stack_of
 
-PROG = "battlesnake-gym undeploy"
+PROG = "battlesnake-gym aws undeploy"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -55,8 +55,8 @@ def parser() -> Parser:
     """The command's options."""
     parser = Parser(
         prog=PROG,
-        description="Take a snake away that `battlesnake-gym deploy` put on AWS: its stack and its "
-        "bucket. What is kept is printed.",
+        description="Take a snake away that `battlesnake-gym aws deploy` put on AWS: its stack and "
+        "its bucket. What is kept is printed.",
     )
     parser.add_argument("--name", default=DEFAULT_NAME, help="of the stack")
     return parser

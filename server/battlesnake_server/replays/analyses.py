@@ -1,4 +1,4 @@
-"""Analyses that pages show and start: `battlesnake-gym analyse` in the background, one at a time.
+"""Analyses that pages show and start: `game analyse` in the background, one at a time.
 
 The command runs as a process of its own with little priority and writes beside the game; the pages
 read what is there so far. A game whose process is stopped goes on when it is asked for again.
@@ -105,7 +105,7 @@ class Analyses:
 
     def _run(self, game: Path) -> str:
         """Run the command for one game; returns why it failed, or ""."""
-        command = [sys.executable, "-m", "battlesnake_gym", "analyse", "--quiet", str(game)]
+        command = [sys.executable, "-m", "battlesnake_gym", "game", "analyse", "--quiet", str(game)]
         process = subprocess.Popen(
             [*command, f"--milliseconds={MILLISECONDS:g}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

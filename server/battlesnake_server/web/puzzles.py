@@ -1,4 +1,4 @@
-"""``battlesnake-gym puzzles``: positions with one saving move, found in games, and to be solved."""
+"""``battlesnake-gym game puzzles``: positions with one saving move, found and to be solved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from flask import Blueprint, Flask, current_app, render_template
 from tqdm import tqdm
 
-from battlesnake_gym.common.command_line import Parser, positive, refuse
+from battlesnake_gym.common.command_line import Parser, port, positive, refuse
 from battlesnake_gym.records.recordings import find_files
 from battlesnake_gym.records.replay import Replay, ReplayError
 from battlesnake_gym.rules.state import MOVES
@@ -77,13 +77,13 @@ def main(argv: list[str] | None = None) -> int:
             raise ValueError(search.NOT_COMPILED)
         made = _made(options)
     except (ValueError, OSError) as error:
-        return refuse("battlesnake-gym puzzles", error)
+        return refuse("battlesnake-gym game puzzles", error)
     if not options.web:
         return 0
     try:
         listener = listen("127.0.0.1", options.port)
     except ValueError as error:
-        return refuse("battlesnake-gym puzzles", error)
+        return refuse("battlesnake-gym game puzzles", error)
     app, what = create_app(made), f"{len(made)} puzzles"
     return show(app, listener, what, open_browser=not options.no_browser)
 
@@ -106,8 +106,8 @@ def _made(options: argparse.Namespace) -> list[Scenario]:
     del made[options.most :]
     if not made:
         raise ValueError(f"no puzzle was found in {len(paths)} games; give it more")
-    scenarios.save(options.out, made)
-    sys.stdout.write(f"{len(made)} puzzles kept as {options.out}\n")
+    scenarios.save(options.output, made)
+    sys.stdout.write(f"{len(made)} puzzles kept as {options.output}\n")
     return made
 
 
@@ -121,16 +121,16 @@ def index() -> str:
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog="battlesnake-gym puzzles",
+        prog="battlesnake-gym game puzzles",
         description="Find positions in recorded games where exactly one move saves a snake, and "
         "keep them as scenarios with a grade from 1 (seen at once) to 3 (far ahead).",
-        epilog="Example: battlesnake-gym puzzles replays --web",
+        epilog="Example: battlesnake-gym game puzzles replays --web",
     )
     add = parser.add_argument
     add("games", type=Path, metavar="FOLDER", help="recorded games, or a file of puzzles")
-    add("--out", type=Path, default=Path("puzzles.txt"), help="the file")
+    add("-o", "--output", type=Path, default=Path("puzzles.txt"), help="the file")
     add("--most", type=positive, default=100, help="puzzles at most")
     add("--web", action="store_true", help="show them on a page, to be solved by hand")
-    add("--port", type=int, default=DEFAULT_PORT, help="0: any free one")
+    add("--port", type=port, default=DEFAULT_PORT, help="0: any free one")
     add("--no-browser", action="store_true", help="with --web: open no browser")
     return parser

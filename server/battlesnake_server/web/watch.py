@@ -1,7 +1,7 @@
 """Recorded games in the browser: a part of the arena's pages and of those of training runs.
 
 A list of the games, a page that plays one, and every position as text, JSON and picture, to be made
-into a test or a board. ``battlesnake-gym watch`` opens this part alone.
+into a test or a board. ``battlesnake-gym game watch`` opens this part alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, cast
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, url_for
 
 from battlesnake_gym.boards import json_fields
-from battlesnake_gym.common.command_line import Parser, refuse
+from battlesnake_gym.common.command_line import Parser, port, refuse
 from battlesnake_gym.records.replay import Replay, ReplayError
 from battlesnake_server import addresses, frames
 from battlesnake_server.addresses import Reach, listen
@@ -232,7 +232,7 @@ def main(argv: list[str] | None = None) -> int:
         app = create_app(paths, token, reach)
         listener = listen(arguments.host, arguments.port)
     except ValueError as error:
-        return refuse("battlesnake-gym watch", error)
+        return refuse("battlesnake-gym game watch", error)
     games = app.extensions["library"].entries()
     return pages.show(
         app,
@@ -253,7 +253,8 @@ def _path(source: str, options: argparse.Namespace, reach: Reach) -> Path:
     path = Path(source)
     if path.is_file():
         Replay.begin(path)
-    if path.exists() or not game_addresses.is_address(source):
+    chosen = options.ruleset or options.map
+    if not chosen and (path.exists() or not game_addresses.is_address(source)):
         return path
     return fetched_games.found(source, reach, ruleset=options.ruleset, board_map=options.map)
 
@@ -261,11 +262,12 @@ def _path(source: str, options: argparse.Namespace, reach: Reach) -> Path:
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog="battlesnake-gym watch",
+        prog="battlesnake-gym game watch",
         description="Show recorded games in the browser: play, step, scrub, and look into what the "
         "snakes thought.",
         epilog="Reads our replays and the output files of the official command line (.jsonl, "
-        ".jsonl.gz), and games of arena.battlesnake.com. Example: battlesnake-gym watch replays",
+        ".jsonl.gz), and games of arena.battlesnake.com. Example: "
+        "battlesnake-gym game watch replays",
     )
     add = parser.add_argument
     add("paths", nargs="+", metavar="FILE_OR_FOLDER", help="recorded games, folders of them, and "
@@ -274,7 +276,7 @@ def parser() -> Parser:
     add("--allow-host", action="append", default=[], metavar="NAME",
         help="a host name by which the pages may be asked for, besides addresses and this "
         "machine's own")  # fmt: skip
-    add("--port", type=int, default=DEFAULT_PORT, help="0: any free one")
+    add("--port", type=port, default=DEFAULT_PORT, help="0: any free one")
     add("--no-browser", action="store_true", help="only serve; open no browser")
     fetched_games.add_options(parser)
     return parser

@@ -154,6 +154,13 @@ def _write_report(folder: Path) -> str:
     )
 
 
+FIRST = (
+    *("--name", "--resume", "--check", "--experiment", "--algorithm", "--minutes", "--opponents"),
+    *("--num-agents", "--size", "--start-from", "--env-name", "--num-workers", "--hyperparameter"),
+)
+"""The options that ``--help`` shows."""
+
+
 class SageMakerRayLauncher:
     """Train on RLlib, on this machine or as a SageMaker job."""
 
@@ -282,12 +289,12 @@ class SageMakerRayLauncher:
             membership = Membership.from_environment(settings.plain)
             # On every instance, so that a mistake ends all of them at once.
             config = self._configure(settings, membership, arguments.address)
-            if settings.why:
-                say(settings.why)
+            why = [settings.why] if settings.why else []
             if arguments.check:
                 self.identity(config)
                 self._check_instances(config, settings.plain)
-                say(FINE)
+                for line in (*why, FINE):
+                    say(line)
                 return 0
             check_driver(os.environ)
             self.check_machine(config)
@@ -295,6 +302,8 @@ class SageMakerRayLauncher:
                 check_cpus(config, own_cpus())
                 check_gpus(config, torch.cuda.device_count())
             run = self._plan(arguments, settings, config, held) if membership.is_master else None
+            for line in why:
+                say(line)
         except ValueError as error:
             report_failure(str(error), prog=prog)
             return 2
@@ -321,37 +330,22 @@ class SageMakerRayLauncher:
 
     def parser(self, prog: str | None) -> Parser:
         """The options of this experiment's command; any other word sets RLlib's configuration."""
-        parser = Parser(
-            prog=prog,
-            description=type(self).__doc__,
-            allow_abbrev=False,
-        )
-        parser.add_argument("--name", help="the run's name (default: made of what is trained)")
-        parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of runs")
-        parser.add_argument(
-            "--resume",
-            action=argparse.BooleanOptionalAction,
-            default=True,
+        about = type(self).__doc__
+        parser = Parser(prog=prog, description=about, allow_abbrev=False, first=FIRST)
+        add = parser.add_argument
+        add("--name", help="the run's name (default: made of what is trained)")
+        add("--runs", type=Path, default=Path("runs"), help="folder of runs")
+        add("--resume", action=argparse.BooleanOptionalAction, default=True,
             help="go on from the newest checkpoint of this name, if there is one; --no-resume "
-            "deletes the run of this name first",
-        )
-        parser.add_argument(
-            "--trust",
-            action="store_true",
-            help="resume even from a checkpoint that holds more than numbers: reading it may run a "
-            "program of the person who made it",
-        )
-        parser.add_argument(
-            "--check",
-            action="store_true",
-            help="refuse what cannot be trained, or else do nothing; CPUs and GPUs are not "
-            "counted, so that a job can be checked elsewhere",
-        )
-        parser.add_argument(
-            "--address",
-            help="train on a Ray cluster that is running: HOST:PORT of its head, or auto for the "
-            "one that this machine belongs to (default: on this machine alone)",
-        )
+            "deletes the run of this name first")  # fmt: skip
+        add("--trust", action="store_true", help="resume even from a checkpoint that holds more "
+            "than numbers: reading it may run a program of the person who made it")  # fmt: skip
+        add("--check", action="store_true", help="refuse what cannot be trained, or else do "
+            "nothing; CPUs and GPUs are not counted, so that a job can be checked "
+            "elsewhere")  # fmt: skip
+        add("--address", help="train on a Ray cluster that is running: HOST:PORT of its head, or "
+            "auto for the one that this machine belongs to (default: on this machine "
+            "alone)")  # fmt: skip
         hyperparameters.add_flags(parser, self.hyperparameters_class)
         return parser
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,9 +47,12 @@ class HyperparameterError(ValueError):
     """A hyperparameter with an unknown name or an impossible value."""
 
 
-def option(default: Any, help_text: str) -> Any:
-    """A field of a hyperparameter dataclass, with its line in ``--help``."""
-    return dataclasses.field(default=default, metadata={"help": help_text})
+def option(default: Any, help_text: str, flag: str = "") -> Any:
+    """A field of a hyperparameter dataclass, with its line in ``--help``.
+
+    Its ``flag`` is its name with dashes, unless another is given.
+    """
+    return dataclasses.field(default=default, metadata={"help": help_text, "flag": flag})
 
 
 def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
@@ -56,14 +61,13 @@ def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
         "hyperparameters", "also read from the JSON object in the environment variable SM_HPS"
     )
     for field in dataclasses.fields(cls):
-        names = dict.fromkeys([f"--{field.name.replace('_', '-')}", f"--{field.name}"])
-        group.add_argument(
-            *names,
-            dest=f"hyperparameter.{field.name}",
-            metavar="VALUE",
-            default=argparse.SUPPRESS,
-            help=_help(field).replace("%", "%%"),
-        )
+        dashes = f"--{field.name.replace('_', '-')}"
+        shown = field.metadata["flag"] or dashes
+        add = functools.partial(group.add_argument, dest=f"hyperparameter.{field.name}",
+                                metavar="VALUE", default=argparse.SUPPRESS)  # fmt: skip
+        add(shown, help=_help(field).replace("%", "%%"))
+        for other in {dashes, f"--{field.name}"} - {shown}:
+            add(other, help=argparse.SUPPRESS)
     group.add_argument(
         "--hyperparameter",
         action="append",
@@ -145,6 +149,8 @@ def split(
             overrides[name.removeprefix(CONFIG_PREFIX)] = value
         elif name in types_of:
             plain[name] = convert(name, value, types_of[name])
+            if isinstance(plain[name], int | float) and not 0 <= plain[name] < math.inf:
+                raise HyperparameterError(f"hyperparameter {name} must be 0 or more, got {value}")
         elif name not in ignored:
             raise unknown(name, [*types_of, *(CONFIG_PREFIX + field for field in config_fields)])
     return cls(**plain), overrides

@@ -1,4 +1,4 @@
-"""``battlesnake-gym sagemaker-local``: a SageMaker training job rehearsed on this machine.
+"""``battlesnake-gym aws rehearse``: a SageMaker training job rehearsed on this machine.
 
 Each instance is a process of the real ``sagemaker-training`` program in an ``/opt/ml`` of its own;
 S3 is played by moto. The code travels as it does with ``RLEstimator``: packed, dependencies flat
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym.common.command_line import Parser, refuse
+from battlesnake_gym.common.command_line import Parser, natural, positive, refuse, writable
 from battlesnake_rl.launcher.cluster.membership import PRIMARY, SECONDARY
 from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError, parse
 from battlesnake_rl.launcher.launch.job import FAILURE_FILE
@@ -428,24 +428,24 @@ def read_channels(words: Sequence[str]) -> dict[str, Path]:
 def parser() -> Parser:
     """The command's options."""
     parser = Parser(
-        prog="battlesnake-gym sagemaker-local",
+        prog="battlesnake-gym aws rehearse",
         description="Run a SageMaker training job on this machine: real sagemaker-training, "
         "instances as processes, S3 by moto. Start it in the repository. Example: "
-        "sagemaker-local train-mabs.py --instances 3 --hyperparameters algorithm=APEX minutes=1",
+        "aws rehearse train-mabs.py --instances 3 --hyperparameters algorithm=APEX minutes=1",
     )
     add = parser.add_argument
     add("entry_point", help="the script, such as train-mabs.py")
     add("--source-dir", type=Path, default=Path("rllib_src"), help="its folder")
     add("--dependencies", type=Path, nargs="*", default=[Path(folder) for folder in DEPENDENCIES],
         help=f"folders to put beside it ({' '.join(DEPENDENCIES)})")  # fmt: skip
-    add("--instances", type=int, default=1, help="instances of the job")
-    add("--secondary", type=int, default=0,
+    add("--instances", type=positive, default=1, help="instances of the job")
+    add("--secondary", type=natural, default=0,
         help="instances of a secondary job that plays for this one (none)")  # fmt: skip
     add("--hyperparameters", nargs="+", default=[], metavar="NAME=VALUE",
         help="also JSON objects and .json files")  # fmt: skip
     add("--channels", nargs="+", default=[], metavar="NAME=PATH",
         help="data channels: files or folders, such as policy=runs/first/model")  # fmt: skip
-    add("--folder", type=Path, default=Path("sagemaker-local") / "job",
+    add("--folder", type=writable, default=Path("sagemaker-local") / "job",
         help="where the job lives; its checkpoints are resumed")  # fmt: skip
     return parser
 
@@ -466,4 +466,4 @@ def main(argv: list[str] | None = None) -> int:
         )
         return job.fit()
     except ValueError as error:
-        return refuse("battlesnake-gym sagemaker-local", error)
+        return refuse("battlesnake-gym aws rehearse", error)
