@@ -148,7 +148,7 @@ def test_where_nothing_is_checked_nothing_passes(typed: str, desk: Path) -> None
     assert status_of(typed.split()) == 2
 
 
-@pytest.mark.parametrize("command", [*GOOD])
+@pytest.mark.parametrize("command", sorted({*GOOD} - {"game export"}))  # which names two
 def test_a_file_that_is_not_there_is_one_line(
     command: str, desk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
