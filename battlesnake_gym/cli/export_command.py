@@ -46,7 +46,8 @@ def parser() -> Parser:
     """The command's options."""
     parser = Parser(
         prog=COMMAND,
-        description="Turn a recorded game into a GIF, an MP4, a PNG, an SVG or an HTML page. "
+        description="Turn a recorded game into a GIF, an MP4, a PNG, an SVG or an HTML page. A "
+        "film of a game that was analysed has the bar of the snakes' chances. "
         "`battlesnake-gym runs export` makes a policy of a checkpoint.",
         epilog="example: battlesnake-gym game export replays/game.jsonl.gz -o game.gif",
     )
@@ -77,11 +78,18 @@ def parser() -> Parser:
 
 
 def _gif(replay: Replay, output: Path, options: argparse.Namespace) -> None:
-    animation.save_gif(replay.boards(), output, options.cell, 1 / options.turns_per_second)
+    animation.save_gif(replay.boards(), output, *_how(options))
 
 
 def _mp4(replay: Replay, output: Path, options: argparse.Namespace) -> None:
-    animation.save_mp4(replay.boards(), output, options.cell, 1 / options.turns_per_second)
+    animation.save_mp4(replay.boards(), output, *_how(options))
+
+
+def _how(options: argparse.Namespace) -> tuple[int, float, animation.Chances]:
+    """How a film is made: with the bar of chances, where the game was analysed."""
+    analyses = load_module("battlesnake_heuristics.judge.game_analysis", "")
+    chances = getattr(analyses.known(options.source), "chances", lambda turn: None)
+    return options.cell, 1 / options.turns_per_second, chances
 
 
 def _png(replay: Replay, output: Path, options: argparse.Namespace) -> None:

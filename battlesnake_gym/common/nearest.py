@@ -29,6 +29,8 @@ def unknown(kind: str, name: object, known: Iterable[str], listed_by: str = "") 
         return f"unknown {kind} {shown}; " + (f"did you mean {close}? {rest}" if close else rest)
     if len(names) > LONGEST_LIST and close:
         return f"unknown {kind} {shown}; did you mean {close}?"
+    if len(names) > LONGEST_LIST:
+        names = names[:LONGEST_LIST].rpartition(", ")[0] + ", …"
     return f"unknown {kind} {shown}; {hint} {names}"
 
 

@@ -8,7 +8,7 @@ most cells look like one that has been seen. `Film.draw` gives the same pixels a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -34,6 +34,13 @@ SEEN, UNCHANGED = 180, 255
 """Colours of the palette that are taken from the first board; the one that changes nothing."""
 
 
+Chances = Callable[[int], Mapping[str, float] | None]
+
+
+def _unknown(turn: int) -> None:
+    """The chances of a game that nothing has looked at."""
+
+
 class Box(NamedTuple):
     """A part of the picture, in pixels: left, top, right, bottom."""
 
@@ -46,11 +53,12 @@ class Box(NamedTuple):
 class Film:
     """A picture that follows a game; boards must be of one size, with the same snakes.
 
-    ``cell`` is the side of a cell in pixels.
+    ``cell`` is the side of a cell in pixels; ``chances`` are the snakes' on a turn, where known.
     """
 
-    def __init__(self, cell: int = CELL) -> None:
+    def __init__(self, cell: int = CELL, chances: Chances = _unknown) -> None:
         self._cell = cell
+        self._chances = chances
         self._kept: dict[object, Image.Image] = {}
         self._shown: list[list[Shape]] = []
         self._parts: list[Box] = []
@@ -75,7 +83,7 @@ class Film:
 
     def _begin(self, board: State) -> None:
         """Paint all of the picture, and divide it into parts: the cells, then the list's rows."""
-        self.picture = drawing.image(board, self._cell)
+        self.picture = drawing.image(board, self._cell, self._chances(board.turn))
         self._across, self._down = board.width, board.height
         margin, rows = drawing.MARGIN, range(len(board.snakes))
         # The first and the last cells have the picture's edge too, where a head may reach out.
@@ -99,7 +107,7 @@ class Film:
             self._bare = [[] for _ in range(len(self._parts))]
             self._sort(ground, self._bare)
         found = [part[:] for part in self._bare]
-        self._sort(drawing.things(board), found)
+        self._sort(drawing.things(board, self._chances(board.turn)), found)
         return found
 
     def _sort(self, shapes: Iterable[Shape], found: list[list[Shape]]) -> None:
@@ -155,6 +163,7 @@ def save_gif(
     path: str | os.PathLike[str],
     cell: int = CELL,
     seconds_per_turn: float = SECONDS_PER_TURN,
+    chances: Chances = _unknown,
 ) -> None:
     """Write a game as an animated GIF that plays for ever and rests on the last board.
 
@@ -166,7 +175,7 @@ def save_gif(
 
     def write(part: Path) -> None:
         with part.open("wb") as file:
-            _write_gif(file, first, following, cell, round(seconds_per_turn * 1000))
+            _write_gif(file, first, following, Film(cell, chances), round(seconds_per_turn * 1000))
 
     write_atomically(path, write)
 
@@ -176,6 +185,7 @@ def save_mp4(
     path: str | os.PathLike[str],
     cell: int = CELL,
     seconds_per_turn: float = SECONDS_PER_TURN,
+    chances: Chances = _unknown,
 ) -> None:
     """Write a game as an MP4 video (H.264) that rests on the last board.
 
@@ -186,7 +196,7 @@ def save_mp4(
 
     following = iter(boards)
     first = _first(following, "video")
-    film = Film(cell)
+    film = Film(cell, chances)
     film.draw(first)
     width, height = film.picture.size
     size = width + width % 2, height + height % 2  # what H.264 asks for
@@ -220,9 +230,8 @@ def _first(boards: Iterator[State], kind: str) -> State:
 
 
 def _write_gif(
-    file: IO[bytes], first: State, following: Iterator[State], cell: int, tick: int
+    file: IO[bytes], first: State, following: Iterator[State], film: Film, tick: int
 ) -> None:
-    film = Film(cell)
     film.draw(first)
     palette = _Palette(film.picture, first)
     frame = palette.whole(film.picture)

@@ -15,7 +15,7 @@ import functools
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
@@ -48,7 +48,7 @@ def svg(board: State, cell: int = 28) -> str:
     )
 
 
-def image(board: State, cell: int = 28) -> Image.Image:
+def image(board: State, cell: int = 28, chances: Mapping[str, float] | None = None) -> Image.Image:
     """The board as a Pillow image (mode RGB); ``cell`` is the side of a cell in pixels."""
     from PIL import Image, ImageDraw
 
@@ -56,7 +56,7 @@ def image(board: State, cell: int = 28) -> Image.Image:
     size = [round(side * cell) for side in _size(board)]
     canvas = Image.new("RGB", (size[0] * OVERSAMPLE, size[1] * OVERSAMPLE), PAPER)
     draw = ImageDraw.Draw(canvas)
-    for shape in shapes(board):
+    for shape in (*ground(board), *things(board, chances)):
         paint(draw, shape, scale)
     return canvas.reduce(OVERSAMPLE)
 
@@ -80,8 +80,8 @@ def ground(board: State) -> tuple[Shape, ...]:
     return _ground(board.width, board.height, _size(board), tuple(sorted(depths.items())))
 
 
-def things(board: State) -> list[Shape]:
-    """What lies on the ground, and the list of snakes beside it."""
+def things(board: State, chances: Mapping[str, float] | None = None) -> list[Shape]:
+    """What lies on the ground, the list of snakes beside it, and the bar of their ``chances``."""
     found: list[Shape] = []
     colours = looks.colours(board.snakes)
     snakes = list(zip(board.snakes, colours, strict=True))
@@ -97,7 +97,7 @@ def things(board: State) -> list[Shape]:
     for snake in board.snakes:
         if not snake.alive:
             found += _cross(board, snake)
-    return found + _panel(board, colours)
+    return found + _panel(board, colours) + _bar(board, colours, chances or {})
 
 
 def _size(board: State) -> tuple[float, float]:
@@ -253,6 +253,20 @@ def _panel(board: State, colours: Sequence[str]) -> list[Shape]:
         share = max(0, min(snake.health, MAX_HEALTH)) / MAX_HEALTH
         if share:
             found.append(_box(left, y + 0.4, max(width * share, 0.24), 0.24, fill, 0.12))
+    return found
+
+
+def _bar(board: State, colours: Sequence[str], chances: Mapping[str, float]) -> list[Shape]:
+    """The snakes' chances to win in one bar below the list: each has its share in its colour."""
+    found: list[Shape] = []
+    x, y = 2 * MARGIN + board.width + 0.2, MARGIN + 0.75 + ROW * len(board.snakes)
+    for snake, colour in zip(board.snakes, colours, strict=True):
+        chance = chances.get(snake.id, 0.0)
+        width = chance * (PANEL - 0.8)
+        found.append(_box(x, y, width, 0.6, colour))
+        if chance > 0.2:
+            found.append(Text((x + width / 2, y + 0.3), PAPER, f"{chance:.0%}", 0.42, "middle"))
+        x += width
     return found
 
 

@@ -248,7 +248,7 @@ def get(rewards: Scheme) -> Rewards:
         if rewards not in PRESETS:
             raise ValueError(
                 f"{unknown('rewards', rewards, PRESETS)}; "
-                f"or give a weight to some of the events {', '.join(EVENTS)}"
+                "or weights of events, as {'won': 1}: see docs/rewards.md"
             )
         rewards = PRESETS[rewards]
     return Rewards({event: _number(weight) for event, weight in rewards.items()})

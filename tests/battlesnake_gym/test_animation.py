@@ -11,7 +11,7 @@ from PIL import Image, ImageChops
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.draw import animation, drawing
+from battlesnake_gym.draw import animation, drawing, looks
 from battlesnake_gym.rules import Game, Settings
 
 
@@ -48,6 +48,22 @@ def test_a_frame_is_what_the_board_looks_like(map_name: str, cell: int) -> None:
         changed = film.draw(board)
         assert film.picture.tobytes() == drawing.image(board, cell).tobytes(), board.turn
     assert 0 < len(changed) < board.width * board.height / 2
+
+
+def test_the_bar_gives_each_snake_its_share_in_its_colour() -> None:
+    first, board = game(1)
+    shares = [0.5, 0.4, 0.1]
+    chances = dict(zip((snake.id for snake in board.snakes), shares, strict=True))
+    film = animation.Film(20, lambda turn: chances)
+    film.draw(first)
+    for seen in (first, board):
+        film.draw(seen)
+        top = round(20 * (drawing.MARGIN + 0.75 + drawing.ROW * len(board.snakes))) + 2
+        left = round(20 * (2 * drawing.MARGIN + board.width))
+        row = [film.picture.getpixel((x, top)) for x in range(left, film.picture.width)]
+        for colour, share in zip(looks.colours(board.snakes), shares, strict=True):
+            pixels = row.count(tuple(bytes.fromhex(colour[1:])))
+            assert pixels == pytest.approx(20 * share * (drawing.PANEL - 0.8), abs=2)
 
 
 def test_a_gif_shows_it_in_its_colours(tmp_path: Path) -> None:

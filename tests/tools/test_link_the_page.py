@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.processes import run
 
@@ -42,6 +44,28 @@ def clone(published: Path) -> Path:
     git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "First")
     git(folder, "push", "-q", "origin", "HEAD:main")
     return folder
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert text.count("\n") <= 100
+    links = re.findall(r'(?:\]\(|src=")(?!https?:|\.\./)([^)"]+)', text)
+    assert len(links) > 20
+    for link in links:
+        path, _, anchor = link.partition("#")
+        assert (ROOT / path).exists(), link
+        titles = re.findall(r"^#+ (.*)$", (ROOT / path).read_text(), re.M) if anchor else []
+        assert anchor in [
+            "",
+            *(re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in titles),
+        ]
+
+
+def test_the_film_is_wide_and_not_heavy() -> None:
+    film = ROOT / "docs" / "images" / "champion.gif"
+    assert film.stat().st_size < 2_000_000
+    with Image.open(film) as picture:
+        assert 800 <= picture.width <= 820
 
 
 def test_the_link_is_committed_and_pushed_once(clone: Path, published: Path) -> None:

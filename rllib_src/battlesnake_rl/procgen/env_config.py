@@ -82,7 +82,7 @@ def held_out(env_config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_choice(key: str, value: Any, choices: Any) -> None:
     if value not in choices:
-        raise ValueError(f"{key} must be one of {', '.join(choices)}, got {value!r}")
+        raise ValueError(f"{key} must be one of {' '.join(choices)}, got {value!r}")
 
 
 def _check_range(key: str, value: int, least: int, most: int) -> None:

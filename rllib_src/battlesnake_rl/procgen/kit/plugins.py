@@ -87,7 +87,7 @@ def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> t
         raise ValueError(
             f"found no {kind.removesuffix('s') if kind != 'callbacks' else kind} {name!r} "
             f"among the {kind}: {', '.join(sorted([*files, *ours, *built_in])) or 'none'}. "
-            f"Put a file {kind}/{name}.py into the current directory or beside the script"
+            f"Put one into {kind}/"
         )
     return _only_class(_load(kind, files[name]), BASES[kind], files[name])
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym.common.command_line import refuse
 from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError
 
 OF_THE_SDK = ("code", "sm_drivers")
@@ -253,10 +252,7 @@ def report_failure(
     reason: str, environ: Mapping[str, str] = os.environ, prog: str | None = None
 ) -> None:
     """Report ``reason`` (behind the name of the command, ``prog``); the first stays in the file."""
-    if prog:
-        refuse(prog, reason)
-    else:
-        sys.stderr.write(f"{reason}\n")
+    sys.stderr.write(f"{prog}: {reason}\n" if prog else f"{reason}\n")
     sys.stderr.flush()
     if "SM_MODEL_DIR" not in environ:
         return
