@@ -24,10 +24,10 @@ COMMAND = "battlesnake-gym play"
 YOU = "you"
 
 KEYS = {
-    **dict.fromkeys(("w", "k", "u", "up", "\x1b[A", "\x1bOA"), "up"),
-    **dict.fromkeys(("s", "j", "down", "\x1b[B", "\x1bOB"), "down"),
-    **dict.fromkeys(("a", "h", "l", "left", "\x1b[D", "\x1bOD"), "left"),
-    **dict.fromkeys(("d", "r", "right", "\x1b[C", "\x1bOC"), "right"),
+    **dict.fromkeys(("w", "k", "u", "up", "\x1b[A", "\x1bOA", "\xe0H"), "up"),
+    **dict.fromkeys(("s", "j", "down", "\x1b[B", "\x1bOB", "\xe0P"), "down"),
+    **dict.fromkeys(("a", "h", "l", "left", "\x1b[D", "\x1bOD", "\xe0K"), "left"),
+    **dict.fromkeys(("d", "r", "right", "\x1b[C", "\x1bOC", "\xe0M"), "right"),
     "": "ahead",
     **dict.fromkeys(("q", "quit", "\x03", "\x04"), "quit"),
 }
@@ -120,6 +120,13 @@ def _pressed() -> Generator[str, None, None]:
     if not sys.stdin.isatty():
         yield from (line.strip().lower() for line in sys.stdin)
         return
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.system("")  # has the console obey escape sequences, such as `CLEAR`
+        while True:
+            key = msvcrt.getwch()  # of an arrow: that it is one, and then a letter
+            yield "\xe0" + msvcrt.getwch() if key in "\0\xe0" else key.lower().strip()
     import termios
     import tty
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from types import ModuleType
 
 
@@ -13,13 +14,15 @@ class MissingExtraError(Exception):
 def load_module(module: str, extra: str) -> ModuleType:
     """A module that needs the packages of ``extra`` ("" for none).
 
-    Raises `MissingExtraError` where one of them is not installed.
+    Raises `MissingExtraError` where one of them is not installed, or cannot be on this system.
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if not extra:
             raise
+        if error.name in sys.stdlib_module_names:  # such as fcntl on Windows
+            raise MissingExtraError("this command needs Linux or macOS") from error
         raise MissingExtraError(
             f"the package {error.name!r} is missing; {install_remedy(extra)}"
         ) from error

@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 import importlib
 import io
+import itertools
 import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from battlesnake_gym.cli import cli
+from battlesnake_gym.cli import cli, terminal
 from battlesnake_gym.common import command_line
+from battlesnake_gym.common.extras import MissingExtraError, load_module
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import MAPS
 
@@ -114,6 +117,23 @@ def test_a_game_by_hand_is_played_to_its_end(
     monkeypatch.setattr(sys, "stdin", io.StringIO("w\n" * 12))
     assert cli.main(["play", "hungry"]) == 0
     assert capsys.readouterr().out.rstrip().endswith("hungry won")
+
+
+def test_the_keys_of_a_windows_console(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = iter("\xe0H\0KD\r\x03")
+    console = SimpleNamespace(getwch=typed.__next__)
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setitem(sys.modules, "msvcrt", console)
+    pressed = itertools.islice(terminal._pressed(), 5)
+    assert [terminal.KEYS[key] for key in pressed] == ["up", "left", "right", "ahead", "quit"]
+
+
+def test_what_a_system_lacks_is_not_called_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.delitem(sys.modules, "battlesnake_server.arena.database", raising=False)
+    with pytest.raises(MissingExtraError, match=r"^this command needs Linux or macOS$"):
+        load_module("battlesnake_server.arena.database", "server")
 
 
 def test_the_doctor_names_what_is_missing(
