@@ -3,7 +3,7 @@
 # as root, or with a sudo that wants no password. Elsewhere it names them and goes on; the tests
 # that need them are then skipped, each saying which package is missing.
 set -euo pipefail
-packages=(libgomp1 chromium chromium-driver iproute2 postgresql libqt5gui5 tini)
+packages=(libgomp1 chromium chromium-driver iproute2 postgresql libqt5gui5 systemd tini)
 
 missing=()
 for package in "${packages[@]}"; do

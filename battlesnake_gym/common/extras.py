@@ -19,10 +19,10 @@ def load_module(module: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if not extra:
-            raise
         if error.name in sys.stdlib_module_names:  # such as fcntl on Windows
             raise MissingExtraError("this command needs Linux or macOS") from error
+        if not extra:
+            raise
         raise MissingExtraError(
             f"the package {error.name!r} is missing; {install_remedy(extra)}"
         ) from error

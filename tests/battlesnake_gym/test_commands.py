@@ -133,7 +133,7 @@ def test_what_a_system_lacks_is_not_called_a_package(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "fcntl", None)
     monkeypatch.delitem(sys.modules, "battlesnake_server.arena.database", raising=False)
     with pytest.raises(MissingExtraError, match=r"^this command needs Linux or macOS$"):
-        load_module("battlesnake_server.arena.database", "server")
+        load_module("battlesnake_server.arena.database", "")
 
 
 def test_the_doctor_names_what_is_missing(

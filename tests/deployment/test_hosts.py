@@ -1,8 +1,11 @@
-"""The files for hosts of containers: what they name is there, and answers as they say."""
+"""The files for hosts of containers are as their makers want them, and the image answers there."""
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +15,85 @@ import yaml
 from battlesnake_server.commands import serve
 from battlesnake_server.live.app import DEFAULTS, PREFIX, create_app
 
+jsonschema = pytest.importorskip("jsonschema", reason="needs the extra dev")
+pytest.importorskip("googleapiclient", reason="needs the extra dev")
+
 ROOT = Path(__file__).parents[2]
 HOSTS = ROOT / "deployment/hosts"
+
+FLY = {  # fly.io/docs/reference/configuration, its source at commit 8f45520; regions at 10b252c
+    "primary_region": "ams arn bom cdg dfw ewr fra gru iad jnb lax lhr nrt ord sin sjc syd yyz",
+    "env": dict,
+    "http_service": {
+        **dict.fromkeys(("internal_port", "min_machines_running"), int),
+        **dict.fromkeys(("force_https", "auto_start_machines"), bool),
+        "auto_stop_machines": "off stop suspend",
+        "concurrency": {"type": "connections requests", "soft_limit": int, "hard_limit": int},
+        "checks": [
+            {**dict.fromkeys(("path", "grace_period", "interval", "timeout"), str), "method": "GET"}
+        ],
+    },
+    "vm": [{"size": "shared-cpu-1x shared-cpu-2x performance-1x performance-2x", "memory": str}],
+}
+RENDER = {  # render.com/docs/blueprint-spec, as stored in 2026
+    "services": [
+        {
+            "type": "web pserv worker cron keyvalue",
+            "runtime": "docker image python node go ruby rust elixir static",
+            "region": "oregon ohio virginia frankfurt singapore",
+            "plan": "free starter standard pro",
+            **dict.fromkeys(("name", "dockerfilePath", "dockerContext", "healthCheckPath"), str),
+            "envVars": [{"key": str, "value": str}],
+        }
+    ]
+}
+COLOURS = "red yellow green blue indigo purple pink gray"
+SPACE = {  # huggingface.co/docs/hub/spaces-config-reference, its source at commit 01cb26c
+    **dict.fromkeys(("title", "emoji"), str),
+    **dict.fromkeys(("colorFrom", "colorTo"), COLOURS),
+    "sdk": "gradio streamlit docker static",
+    "app_port": int,
+    "pinned": bool,
+}
+
+
+def check(found: Any, allowed: Any, where: str = "") -> None:
+    """No other keys than the reference's, and their values of its types or from its lists."""
+    if isinstance(allowed, dict):
+        assert set(found) <= set(allowed), where
+        for key, value in found.items():
+            check(value, allowed[key], f"{where}.{key}")
+    elif isinstance(allowed, list):
+        for value in found:
+            check(value, allowed[0], where)
+    else:
+        right = found in allowed.split() if isinstance(allowed, str) else type(found) is allowed
+        assert right, f"{where}: {found}"
+
+
+def strict(part: Any) -> Any:
+    """Google's kind of schema as JSON Schema, without keys that are not in it."""
+    if isinstance(part, list):
+        return [strict(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    if "$ref" in part:
+        return {"$ref": f"#/schemas/{part['$ref']}"}
+    closed = {"additionalProperties": False} if "properties" in part else {}
+    return {**closed, **{key: strict(value) for key, value in part.items()}}
 
 
 def fly() -> tuple[int | None, str, dict[str, Any]]:
     file = tomllib.loads((HOSTS / "fly.toml").read_text())
+    check(file, FLY)
     service = file["http_service"]
     return service["internal_port"], service["checks"][0]["path"], file["env"]
 
 
 def render() -> tuple[int | None, str, dict[str, Any]]:
-    (service,) = yaml.safe_load((HOSTS / "render.yaml").read_text())["services"]
+    file = yaml.safe_load((HOSTS / "render.yaml").read_text())
+    check(file, RENDER)
+    (service,) = file["services"]
     assert (ROOT / service["dockerfilePath"]).is_file()
     variables = {one["key"]: one["value"] for one in service["envVars"]}
     return None, service["healthCheckPath"], variables  # it names a port in PORT
@@ -31,16 +101,29 @@ def render() -> tuple[int | None, str, dict[str, Any]]:
 
 def cloud_run() -> tuple[int | None, str, dict[str, Any]]:
     file = yaml.safe_load((HOSTS / "cloudrun.yaml").read_text())
+    published = resources.files("googleapiclient") / "discovery_cache/documents/run.v1.json"
+    schemas = {"schemas": strict(json.loads(published.read_text())["schemas"])}
+    jsonschema.Draft7Validator({**schemas, "$ref": "#/schemas/Service"}).validate(file)
     (container,) = file["spec"]["template"]["spec"]["containers"]
     variables = {one["name"]: one["value"] for one in container["env"]}
     return None, container["startupProbe"]["httpGet"]["path"], variables
 
 
 def space() -> tuple[int | None, str, dict[str, Any]]:
-    _, facts, _ = (HOSTS / "space.md").read_text().split("---\n", 2)
+    _, facts, _ = (HOSTS / "space/README.md").read_text().split("---\n", 2)
     file = yaml.safe_load(facts)
+    check(file, SPACE)
     assert file["sdk"] == "docker"
     return file["app_port"], "/", {}
+
+
+def test_a_month_costs_what_its_numbers_come_to() -> None:
+    page = (ROOT / "docs/first-snake.md").read_text()
+    _, _, table = page.partition("### A month on a ladder")
+    rows = re.findall(r"\| `([\d .*+-]+)`[^|]*\| ([\d.]+) \|", table)
+    assert len(rows) >= 9
+    for sum_, dollars in rows:
+        assert f"{eval(sum_):.2f}" == dollars, sum_
 
 
 @pytest.mark.parametrize("host", [fly, render, cloud_run, space])

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import configparser
 import shlex
+import shutil
+import sys
 from pathlib import Path
 
+import pytest
+
 from battlesnake_server.commands import serve
+from tests.processes import run
 
 UNIT = Path(__file__).parents[2] / "deployment/server/battlesnake.service"
 
@@ -21,3 +26,13 @@ def test_the_unit_starts_a_server_without_rights() -> None:
     assert serve.parser().parse_args(options).host == "127.0.0.1"
     assert service["DynamicUser"] == "yes"
     assert service["Restart"] == "always"
+
+
+def test_systemd_has_nothing_against_it(tmp_path: Path) -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("needs the Debian package systemd")
+    here = str(Path(sys.executable).parent)
+    unit = tmp_path / UNIT.name
+    unit.write_text(UNIT.read_text().replace("/opt/battlesnake/bin", here))
+    done = run("systemd-analyze", "verify", "--man=no", unit)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr

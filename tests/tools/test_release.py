@@ -42,10 +42,12 @@ def test_the_workflows_are_what_their_schema_allows() -> None:
 def test_nothing_is_published_that_was_not_checked_and_only_there_is_more_allowed() -> None:
     jobs = RELEASE["jobs"]
     assert RELEASE["permissions"] == {"contents": "read"}
-    assert [name for name, job in jobs.items() if "permissions" in job] == ["publish"]
-    publish = jobs["publish"]
-    assert set(publish["needs"]) == set(jobs) - {"build", "publish"}
+    assert [name for name, job in jobs.items() if "permissions" in job] == ["publish", "image"]
+    publish, image = jobs["publish"], jobs["image"]
+    assert set(publish["needs"]) == set(image["needs"]) == set(jobs) - {"build", "publish", "image"}
     assert all(jobs[name]["needs"] == "build" for name in publish["needs"])
+    assert image["permissions"] == {"contents": "read", "packages": "write"}
+    assert image["if"] == f"{publish['if']} || github.event_name == 'workflow_dispatch'"
     assert publish["if"] == "startsWith(github.ref, 'refs/tags/v')"
     assert publish["permissions"]["id-token"] == "write"
     uses = [step["uses"].partition("@")[0] for step in publish["steps"] if "uses" in step]
@@ -60,6 +62,24 @@ def test_a_tag_that_is_not_the_version_is_refused(tag: str, status: int, tmp_pat
     (tmp_path / f"dist/battlesnake_gym-{VERSION}.tar.gz").touch()
     done = run("bash", "-e", "-c", step["run"], cwd=tmp_path, env={"GITHUB_REF_NAME": tag})
     assert done.returncode == status
+
+
+def test_the_image_is_published_under_the_name_of_the_fork(tmp_path: Path) -> None:
+    step = RELEASE["jobs"]["image"]["steps"][-1]
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\necho "$@" >> "$LOG"\n[ "$1" != login ] || cat >> "$LOG"\n')
+    docker.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LOG": str(tmp_path / "log"), "TOKEN": "t"}
+    env |= {"GITHUB_REPOSITORY": "Jane/Snake", "GITHUB_ACTOR": "Jane", "GITHUB_REF_NAME": "a/b"}
+    done = run("bash", "-e", "-c", step["run"], cwd=ROOT, env=env)
+    assert done.returncode == 0, done.stderr
+    login, token, build = (tmp_path / "log").read_text().splitlines()
+    assert (login, token) == ("login ghcr.io --username Jane --password-stdin", "t")
+    words = build.split()
+    assert [words[i + 1] for i, word in enumerate(words) if word == "--tag"] == [
+        "ghcr.io/jane/snake:latest", "ghcr.io/jane/snake:a-b"
+    ]  # fmt: skip
+    assert (ROOT / words[-1] / words[words.index("--file") + 1]).is_file()
 
 
 @pytest.fixture(scope="module")
