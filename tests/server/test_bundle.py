@@ -45,8 +45,7 @@ from battlesnake_server.live.app import create_app
 from battlesnake_server.live.sessions import _seed
 from battlesnake_server.strategies import CAREFUL, SHIPPED, strategy_factory
 from battlesnake_server.web.roster import Roster
-from tests.deployment.containers import container
-from tests.processes import COMMAND, run
+from tests.processes import COMMAND, free_port, run, served
 from tests.server.fast_league import FastClock, play_here
 from tests.server.test_lambda_handler import http_api
 from tests.server.test_serve import Engine
@@ -241,7 +240,11 @@ def test_the_same_moves_everywhere(
     with zipfile.ZipFile(path) as archive:
         archive.extractall(tmp_path / "task")
     assert on_lambda(tmp_path / "task", bodies, monkeypatch) == moves, "Lambda"
-    with container(str(path), tmp_path) as address:
+    dockerfile = Path(__file__).parents[2] / "deployment/server/Dockerfile"
+    words = json.loads(re.findall(r"^CMD (.*)$", dockerfile.read_text(), re.MULTILINE)[-1])
+    port, programs = str(free_port()), f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {"PATH": programs, "BATTLESNAKE_SNAKE": str(path), "PORT": port}
+    with served(words, port, env=environment, cwd=tmp_path) as address:
         assert over_http(address, "/move", bodies) == moves, "the image's command"
     for replay, seed in in_a_league(path, tmp_path, count):
         assert_the_league_plays(build, replay, seed)

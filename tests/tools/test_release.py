@@ -47,6 +47,7 @@ def test_nothing_is_published_that_was_not_checked_and_only_there_is_more_allowe
     assert set(publish["needs"]) == set(image["needs"]) == set(jobs) - {"build", "publish", "image"}
     assert all(jobs[name]["needs"] == "build" for name in publish["needs"])
     assert image["permissions"] == {"contents": "read", "packages": "write"}
+    assert {"run": "tools/pin_images.sh check"} in image["steps"]
     assert image["if"] == f"{publish['if']} || github.event_name == 'workflow_dispatch'"
     assert publish["if"] == "startsWith(github.ref, 'refs/tags/v')"
     assert publish["permissions"]["id-token"] == "write"
