@@ -12,12 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from battlesnake_server.arena.database import (
-    Base,
     DatabaseError,
     Seat,
     StoredGame,
@@ -198,48 +196,4 @@ def test_a_league_goes_on_in_it(url: str) -> None:
     assert league.season == season
     league.step(play_here)
     assert league.season.number == 2
-    engine.dispose()
-
-
-OLD = """
-CREATE TABLE tournaments (id INTEGER PRIMARY KEY, created TIMESTAMP NOT NULL, setup JSON NOT NULL);
-CREATE TABLE games (id INTEGER PRIMARY KEY, tournament_id INTEGER NOT NULL REFERENCES tournaments,
-  number INTEGER NOT NULL, uuid VARCHAR NOT NULL, seed BIGINT NOT NULL, turns INTEGER NOT NULL,
-  finished BOOLEAN NOT NULL, replay VARCHAR, UNIQUE (tournament_id, number));
-CREATE TABLE seats (id INTEGER PRIMARY KEY, game_id INTEGER NOT NULL REFERENCES games,
-  seat INTEGER NOT NULL, snake VARCHAR NOT NULL, won BOOLEAN NOT NULL, cause VARCHAR NOT NULL,
-  killer INTEGER, eliminated_on INTEGER NOT NULL, length INTEGER NOT NULL,
-  latencies JSON NOT NULL, problems JSON NOT NULL, UNIQUE (game_id, seat));
-INSERT INTO tournaments VALUES (1, '2026-03-02 10:00:00', '{"snakes": ["a", "b"]}');
-INSERT INTO games VALUES (1, 1, 0, 'u', 1, 7, true, NULL);
-INSERT INTO seats VALUES (1, 1, 0, 'a', true, '', NULL, 0, 4, '[1.5]', '{}');
-INSERT INTO seats VALUES (2, 1, 1, 'b', false, 'hazard', NULL, 7, 4, '[2.5]', '{}');
-"""
-"""The tables as they were before games had a date and seats an opening."""
-
-
-def test_a_database_of_an_earlier_version_is_read_and_goes_on(url: str) -> None:
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        Base.metadata.drop_all(connection)
-        for statement in filter(str.strip, OLD.split(";")):
-            connection.execute(text(statement))
-    engine.dispose()
-    for _ in range(2):  # the second time there is nothing to do
-        engine = open_database(url)
-        with Session(engine) as session:
-            (game,) = load_games(session, 1)
-            assert str(game.played) == "2026-03-02 10:00:00"
-            assert [seat.opening for seat in game.seats] == [None, None]
-        indexes = {index["name"] for name in ("games", "seats") for index in
-                   inspect(engine).get_indexes(name)}  # fmt: skip
-        assert {"ix_games_uuid", "ix_games_played", "ix_seats_snake"} <= indexes
-        engine.dispose()
-    if engine.dialect.name == "sqlite":
-        with Session(engine) as session:
-            session.add(a_game(1, 1))
-            session.commit()
-            assert load_games(session, 1)[1].played is not None
-    with engine.begin() as connection:
-        Base.metadata.drop_all(connection)
     engine.dispose()

@@ -64,44 +64,6 @@ def http_api(method: str, path: str, body: str | None = None) -> Event:
     return event
 
 
-def rest_api(method: str, path: str, body: str | None = None) -> Event:
-    """Payload format 1.0: REST APIs with a proxy resource."""
-    headers = {
-        "Content-Type": "application/json",
-        "Host": "abc123.execute-api.us-west-2.amazonaws.com",
-        "User-Agent": "Go-http-client/1.1",
-        "X-Forwarded-For": "205.255.255.176, 70.132.1.1",
-        "X-Forwarded-Port": "443",
-        "X-Forwarded-Proto": "https",
-    }
-    return {
-        "resource": "/{proxy+}",
-        "path": path,
-        "httpMethod": method,
-        "headers": headers,
-        "multiValueHeaders": {name: [value] for name, value in headers.items()},
-        "queryStringParameters": None,
-        "multiValueQueryStringParameters": None,
-        "pathParameters": {"proxy": path.lstrip("/")},
-        "stageVariables": None,
-        "requestContext": {
-            "resourcePath": "/{proxy+}",
-            "httpMethod": method,
-            "path": f"/prod{path}",
-            "accountId": "123456789012",
-            "protocol": "HTTP/1.1",
-            "stage": "prod",
-            "requestId": "c6af9ac6-7b61-11e6-9a41-93e8deadbeef",
-            "identity": {"sourceIp": "205.255.255.176", "userAgent": "Go-http-client/1.1"},
-        },
-        "body": body,
-        "isBase64Encoded": False,
-    }
-
-
-FORMATS = pytest.mark.parametrize("event", [http_api, rest_api])
-
-
 @pytest.fixture
 def handler(monkeypatch: pytest.MonkeyPatch) -> Handler:
     monkeypatch.setenv("BATTLESNAKE_SNAKE", "cautious")
@@ -111,34 +73,28 @@ def handler(monkeypatch: pytest.MonkeyPatch) -> Handler:
     return function
 
 
-@FORMATS
-def test_the_snake_introduces_itself(handler: Handler, event: Callable[..., Event]) -> None:
-    answer = handler(event("GET", "/"), None)
+def test_the_snake_introduces_itself(handler: Handler) -> None:
+    answer = handler(http_api("GET", "/"), None)
     assert answer["statusCode"] == 200
     assert answer["isBase64Encoded"] is False
     assert json.loads(answer["body"])["author"] == "somebody"
 
 
-@FORMATS
-def test_a_game_is_played(handler: Handler, event: Callable[..., Event], board: Board) -> None:
+def test_a_game_is_played(handler: Handler, board: Board) -> None:
     text = json.dumps(board.to_api("snake_0"))
     for path in ("/start", "/move", "/move", "/prod/move", "/end"):
-        answer = handler(event("POST", path, text), None)
+        answer = handler(http_api("POST", path, text), None)
         assert answer["statusCode"] == 200, answer
         if path.endswith("/move"):
             assert json.loads(answer["body"])["move"] in board.safe_moves("snake_0")
 
 
-@FORMATS
-def test_bodies_in_base64_are_read(
-    handler: Handler, event: Callable[..., Event], board: Board
-) -> None:
+def test_bodies_in_base64_are_read(handler: Handler, board: Board) -> None:
     data = base64.b64encode(json.dumps(board.to_api("snake_0")).encode()).decode()
-    answer = handler(event("POST", "/move", data) | {"isBase64Encoded": True}, None)
+    answer = handler(http_api("POST", "/move", data) | {"isBase64Encoded": True}, None)
     assert answer["statusCode"] == 200
 
 
-@FORMATS
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
@@ -150,32 +106,24 @@ def test_bodies_in_base64_are_read(
     ],
 )
 def test_broken_requests_are_refused(
-    handler: Handler,
-    event: Callable[..., Event],
-    method: str,
-    path: str,
-    body: str | None,
-    status: int,
+    handler: Handler, method: str, path: str, body: str | None, status: int
 ) -> None:
-    answer = handler(event(method, path, body), None)
+    answer = handler(http_api(method, path, body), None)
     assert answer["statusCode"] == status
     assert json.loads(answer["body"])["error"]
 
 
-@pytest.mark.parametrize(
-    ("event", "name"), [(http_api, "timeEpoch"), (rest_api, "requestTimeEpoch")]
-)
 def test_a_move_began_when_the_gateway_was_asked(
-    monkeypatch: pytest.MonkeyPatch, event: Callable[..., Event], name: str, board: Board
+    monkeypatch: pytest.MonkeyPatch, board: Board
 ) -> None:
     """Whether the snake or the fallback answers shows what was left of a minute."""
     monkeypatch.setenv("BATTLESNAKE_SNAKE", "cautious")
     module = importlib.import_module("battlesnake_server.live.lambda_handler")
     handler = module.handler_of({"REASONS": True})
     board.game = replace(board.game, timeout=10_000)
-    asked = event("POST", "/move", json.dumps(board.to_api("snake_0")))
+    asked = http_api("POST", "/move", json.dumps(board.to_api("snake_0")))
     for waited, late in ((0.0, False), (9.5, True), (-3600, False), (3600, False)):
-        asked["requestContext"][name] = round(1000 * (time.time() - waited))
+        asked["requestContext"]["timeEpoch"] = round(1000 * (time.time() - waited))
         answer = json.loads(handler(asked, None)["body"])
         first = answer["decision"]["reasons"][0]
         assert (first["rule"] == FALLBACK) == late, (waited, answer)

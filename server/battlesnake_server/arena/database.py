@@ -18,14 +18,10 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     ForeignKey,
-    Table,
     UniqueConstraint,
     create_engine,
-    inspect,
     make_url,
     select,
-    text,
-    update,
 )
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
@@ -75,7 +71,7 @@ class StoredGame(Base):
 
     ``uuid`` is the game's id in requests to the snakes; ``finished`` is false where the limit on
     turns ended the game; ``replay`` is the path of its replay, where one was kept. ``played`` is
-    when it was stored (UTC); of games from before this was noted, when their tournament began.
+    when it was stored (UTC).
     """
 
     __tablename__ = "games"
@@ -89,7 +85,7 @@ class StoredGame(Base):
     turns: Mapped[int]
     finished: Mapped[bool]
     replay: Mapped[str | None]
-    played: Mapped[datetime | None] = mapped_column(default=lambda: _now(), index=True)
+    played: Mapped[datetime] = mapped_column(default=lambda: _now(), index=True)
     tournament: Mapped[Tournament] = relationship(back_populates="games")
     seats: Mapped[list[Seat]] = relationship(
         back_populates="game", order_by="Seat.seat", cascade="all, delete-orphan"
@@ -97,10 +93,7 @@ class StoredGame(Base):
 
 
 class Seat(Base):
-    """One snake in one game; see `referee.SeatRecord`. ``won`` is false for all in a draw.
-
-    ``opening`` is None for games from before that was noted.
-    """
+    """One snake in one game; see `referee.SeatRecord`. ``won`` is false for all in a draw."""
 
     __tablename__ = "seats"
     __table_args__ = (UniqueConstraint("game_id", "seat"),)
@@ -116,7 +109,7 @@ class Seat(Base):
     length: Mapped[int]
     latencies: Mapped[list[float]]
     problems: Mapped[dict[str, int]]
-    opening: Mapped[str | None] = mapped_column(default=None)
+    opening: Mapped[str] = mapped_column(default="")
     game: Mapped[StoredGame] = relationship(back_populates="seats")
 
 
@@ -165,22 +158,7 @@ def _pool(url: str) -> type[Pool] | None:
 
 
 def _create_tables(session: Session) -> None:
-    """Make what is missing: of a database that an earlier version made, columns and indexes too."""
-    connection = session.connection()
-    Base.metadata.create_all(connection)
-    there = inspect(connection)
-    for table in (StoredGame.__table__, Seat.__table__):
-        assert isinstance(table, Table)
-        known = {column["name"] for column in there.get_columns(table.name)}
-        for column in table.columns:
-            if column.name not in known:  # those that came later may all be empty
-                kind = column.type.compile(connection.dialect)
-                session.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
-        if "played" in table.columns and "played" not in known:
-            began = select(Tournament.created).where(Tournament.id == StoredGame.tournament_id)
-            session.execute(update(StoredGame).values(played=began.scalar_subquery()))
-        for index in table.indexes:
-            index.create(connection, checkfirst=True)
+    Base.metadata.create_all(session.connection())
     session.commit()
 
 

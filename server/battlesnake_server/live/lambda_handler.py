@@ -1,4 +1,4 @@
-"""The live snake on AWS Lambda, behind API Gateway: HTTP API, REST API or a function URL.
+"""The live snake on AWS Lambda, behind an HTTP API of API Gateway or a function URL.
 
 Name ``battlesnake_server.live.lambda_handler.handler`` as the function's handler, and its snake in
 the environment (`battlesnake_server.live.app.from_environment`). ``docs/hosting.md`` says what a
@@ -29,7 +29,7 @@ WARMING = 100
 
 
 def handler_of(config: Mapping[str, Any]) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
-    """What Lambda calls with an event of payload format 1.0 or 2.0; answers in the same format.
+    """What Lambda calls with an event of payload format 2.0.
 
     Plays a move before the first one is asked for, so that whatever wakes the function, like an
     engine's ``/start``, finds it ready: the first move of a process takes longer than others.
@@ -46,7 +46,7 @@ def _timed(application: Wsgi) -> Wsgi:
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         context = environ.get("apig_wsgi.request_context") or {}
-        asked = context.get("timeEpoch") or context.get("requestTimeEpoch")
+        asked = context.get("timeEpoch")
         if isinstance(asked, int | float):
             waited = time.time() - asked / 1000
             if 0 < waited < OLDEST:

@@ -263,5 +263,5 @@ def _card(game: StoredGame) -> GameCard:
         for seat in game.seats
     ]  # fmt: skip
     drawn = game.finished and len(players) > 1 and not any(player.won for player in players)
-    when = f"{game.played:%Y-%m-%d %H:%M}" if game.played else ""
+    when = f"{game.played:%Y-%m-%d %H:%M}"
     return GameCard(game.uuid, players, game.turns, drawn, game.replay is not None, when)
