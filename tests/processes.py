@@ -45,6 +45,18 @@ def wait_for(address: str, process: subprocess.Popen[bytes], path: str = "/healt
 
 
 @contextmanager
+def running(*words: object, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A program while the block lasts, unless it ends before; what it says is there to be read."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([str(word) for word in words], **(pipes | options))
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
 def served(
     words: Sequence[object], port: int | str, path: str = "/healthz", **options: Any
 ) -> Iterator[str]:

@@ -18,6 +18,8 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network
 from typing import Any
 from urllib.parse import urlsplit
 
+from battlesnake_gym.common.command_line import port
+
 PUBLIC, PRIVATE, LINK_LOCAL, LOOPBACK = "public", "private", "link-local", "loopback"
 
 RESERVED = "reserved"
@@ -142,6 +144,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="follow redirects on the same host and port (else a redirect is a lost move)",
     )
+
+
+def add_page_options(parser: argparse.ArgumentParser, usual: int) -> None:
+    """The options of commands with pages that others may be shown."""
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address of the pages")
+    add("--allow-host", action="append", default=[], metavar="NAME",
+        help="a host name by which the pages may be asked for, besides addresses and this "
+        "machine's own")  # fmt: skip
+    add("--port", type=port, default=usual, help="port of the pages; 0: any free one")
 
 
 def from_options(options: argparse.Namespace) -> Reach:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from battlesnake_rl.launcher.runs import run_folder
 from battlesnake_rl.launcher.runs.run_folder import LockedError
+from tests.processes import running
 
 HOLDER = """
 import sys, time
@@ -24,18 +24,12 @@ with run_folder.hold(Path(sys.argv[1])):
 
 def test_a_held_folder_names_its_owner_until_the_owner_is_killed(tmp_path: Path) -> None:
     run = tmp_path / "runs" / "two"
-    owner = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(run)], stdout=subprocess.PIPE, text=True
-    )
-    try:
+    with running(sys.executable, "-c", HOLDER, run) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == "held\n"
         words = f"{run} is being written by process {owner.pid} on .* since 20.*another --name"
         with pytest.raises(LockedError, match=words), run_folder.hold(run):
             raise AssertionError("it is held")
-    finally:
-        owner.kill()
-        owner.communicate()
     with run_folder.hold(run):
         assert f"process {os.getpid()} on" in (run / run_folder.LOCK_FILE).read_text()
     with run_folder.hold(run):

@@ -22,16 +22,14 @@ from tests.server.browser import quiet as quiet
 
 @pytest.fixture(scope="session")
 def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
-    """Start `battlesnake-gym serve` with these arguments; the answer is its address."""
+    """Start `battlesnake-gym serve`, or a program like it, with these arguments; its address."""
     running: list[subprocess.Popen[bytes]] = []
 
-    def start(*arguments: str) -> str:
+    def start(*arguments: str, program: Sequence[str] = (*COMMAND, "serve")) -> str:
         port = free_port()
         log = tmp_path_factory.mktemp("serve") / "log"
         with log.open("wb") as file:
-            process = subprocess.Popen(
-                [*COMMAND, "serve", f"--port={port}", *arguments], stderr=file
-            )
+            process = subprocess.Popen([*program, f"--port={port}", *arguments], stderr=file)
         running.append(process)
         address = f"http://127.0.0.1:{port}"
         try:

@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import json
 import random
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from battlesnake_server.replays import analyses, fetched_games, film, what_if
 from battlesnake_server.replays.analyses import Analyses
 from battlesnake_server.web import board_protocol, watch
 from tests.heuristics.test_analysis import played
-from tests.processes import COMMAND, until
+from tests.processes import COMMAND, running, until
 from tests.server import web_site
 
 UUID = "1c3a5f0e-8f0b-4a5e-9f6b-0123456789ab"
@@ -68,15 +67,10 @@ def test_the_command_tells_in_json(game: Path, capsys: pytest.CaptureFixture[str
 def test_a_terminated_command_keeps_what_it_found(tmp_path: Path) -> None:
     game = tmp_path / "game.jsonl.gz"
     played(turns=60).save(game)
-    process = subprocess.Popen(
-        [*COMMAND, "game", "analyse", game, "--quiet", "--milliseconds", "400"]
-    )
-    try:
+    with running(*COMMAND, "game", "analyse", game, "--quiet", "--milliseconds", "400") as process:
         until(lambda: path_of(game).exists())
         process.terminate()
         assert process.wait(60) == 128 + 15
-    finally:
-        process.kill()
     found = Analysis.load(path_of(game))
     assert found.seen
     assert not found.complete

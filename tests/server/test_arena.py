@@ -106,6 +106,7 @@ def test_bad_snakes_harm_only_themselves(database: str, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ([], "name the snakes that play, or give --web"),
         (["nobody"], "unknown snake 'nobody'"),
         (["missing.onnx"], "missing.json"),
         (["random", "random", "--map=atlantis"], "atlantis"),
@@ -229,9 +230,10 @@ def test_a_match_with_a_url_is_the_referees(
         (["minimax", "tree", "--positions=5", "--timeout=100"], "--timeout is not kept"),
         (["minimax", "http://127.0.0.1:9/", "--positions=5"], "thinks elsewhere"),
         (["minimax", "tree", "--positions=5", "--milliseconds=2"], "not both"),
+        (["--web", "--invite=nobody", "--port=0"], "unknown snake 'nobody'"),
     ],
 )
-def test_a_match_that_means_nothing_is_refused(
+def test_what_means_nothing_is_refused(
     call: list[str], why: str, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert arena_command.main([*call, database]) == 2

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import COMMAND
+from tests.processes import COMMAND, running, until
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -22,29 +22,10 @@ Start = Callable[..., subprocess.Popen[str]]
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start an arena in a process group of its own, as a terminal does."""
-    running: list[subprocess.Popen[str]] = []
-
-    def begin(*arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [*COMMAND, "arena", "hungry", "cautious", "--width=7",
-             "--height=7", "--json", f"--database=sqlite:///{tmp_path / 'arena.sqlite'}",
-             *arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
-        running.append(process)
-        return process
-
-    yield begin
-    for process in running:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
+    database = f"--database=sqlite:///{tmp_path / 'arena.sqlite'}"
+    call = (*COMMAND, "arena", "hungry", "cautious", "--width=7", "--height=7", "--json", database)
+    with contextlib.ExitStack() as stack:
+        yield lambda *words: stack.enter_context(running(*call, *words, start_new_session=True))
 
 
 def stored(folder: Path) -> int:
@@ -81,7 +62,7 @@ def test_a_second_arena_waits_for_the_first_and_ctrl_c_twice_is_as_good_as_once(
     start: Start, tmp_path: Path
 ) -> None:
     first = start("--games=100000", "--jobs=2")
-    wait_until(lambda: stored(tmp_path) > 0, first)
+    until(lambda: stored(tmp_path) > 0, process=first)
     second = start("--games=1", "--jobs=1", "--seed=2")
     assert f"arena.sqlite is held by process {first.pid} on " in read_line(second)
     for _ in range(2):
@@ -117,7 +98,7 @@ def test_ctrl_c_while_it_starts_is_one_line(start: Start) -> None:
     def is_importing() -> bool:
         return "onnxruntime" in Path(f"/proc/{process.pid}/maps").read_text()
 
-    wait_until(is_importing, process)
+    until(is_importing, process=process)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate()
     assert process.returncode == 130, err

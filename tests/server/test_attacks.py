@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import itertools
 import json
 import os
 import resource
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -25,7 +25,7 @@ from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_server.http.threads import STEPS_BACK
-from tests.processes import fetch, free_port, wait_for
+from tests.processes import fetch
 
 PATIENCE = 0.7
 """Seconds for an answer of the honest game, which allows half a second, where nothing else runs
@@ -101,28 +101,9 @@ sys.exit(serve.main(sys.argv[1:]))
 
 
 @pytest.fixture(scope="module")
-def loud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+def loud(serve: Callable[..., str]) -> Callable[..., str]:
     """Start such a server once for each snake; the answer is its address."""
-    running: dict[tuple[str, ...], tuple[subprocess.Popen[bytes], str]] = {}
-
-    def start(*arguments: str) -> str:
-        if arguments not in running:
-            port = free_port()
-            log = tmp_path_factory.mktemp("loud") / "log"
-            with log.open("wb") as file:
-                process = subprocess.Popen(
-                    [sys.executable, "-c", LOUD, f"--port={port}", *arguments], stderr=file
-                )
-            address = f"http://127.0.0.1:{port}"
-            running[arguments] = process, address
-            wait_for(address, process)
-        return running[arguments][1]
-
-    yield start
-    for process, _ in running.values():
-        process.terminate()
-    for process, _ in running.values():
-        process.wait(20)
+    return functools.cache(functools.partial(serve, program=(sys.executable, "-c", LOUD)))
 
 
 def connect(address: str) -> socket.socket:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 import yaml
 
 from battlesnake_server.commands import gauntlet_command
-from tests.processes import COMMAND, free_port, until
+from tests.processes import COMMAND, free_port, running, until
 from tests.server import zoo
 
 RIVAL = """
@@ -123,12 +122,11 @@ def test_interrupted_it_prints_what_was_played_and_goes_on(
 ) -> None:
     write({"ours": "hungry", "t": burning(0.01, "thread")}, {"snakes": 2, "max_turns": 3})
     command = (*COMMAND, "gauntlet", "rivals.yaml", "--games=9999", "--replays=replays")
-    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command, **options)
-    until(lambda: len(list(folder.glob("replays/*"))) > 3, process=process)
-    process.send_signal(signal.SIGINT)
-    printed, said = process.communicate(timeout=120)
-    assert process.returncode == 130
+    with running(*command) as process:
+        until(lambda: len(list(folder.glob("replays/*"))) > 3, process=process)
+        process.send_signal(signal.SIGINT)
+        printed, said = process.communicate(timeout=120)
+        assert process.returncode == 130
     assert "interrupted; what was played is stored" in said
     played = int(printed.splitlines()[-1].split(" | ")[4])
     assert played >= 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import sqlite3
 import subprocess
 import time
@@ -16,7 +15,7 @@ import pytest
 from battlesnake_heuristics.judge.ladder import NAMES
 from battlesnake_server.arena.database import hold, open_database
 from battlesnake_server.commands import ladder_command
-from tests.processes import COMMAND, run
+from tests.processes import COMMAND, run, running
 
 
 def test_without_a_snake_it_is_the_ladder_that_is_printed(
@@ -46,14 +45,12 @@ def test_a_snake_is_placed_and_the_games_are_kept(
 def test_interrupted_it_tells_what_it_knows_and_goes_on(tmp_path: Path) -> None:
     call = [*COMMAND, "ladder", "hungry", "--interval=1", "--jobs=1", "--json"]
     call.append(f"--database=sqlite:///{tmp_path / 'games.sqlite'}")
-    first = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert first.stderr is not None
-    for line in first.stderr:
-        if line.startswith("4 games"):
-            break
-    os.kill(first.pid, signal.SIGTERM)
-    out, _ = first.communicate(timeout=120)
-    assert first.returncode == 130
+    with running(*call) as first:
+        assert first.stderr is not None
+        assert any(line.startswith("4 games") for line in first.stderr)
+        first.terminate()
+        out, _ = first.communicate(timeout=120)
+        assert first.returncode == 130
     before = json.loads(out)["games"]
     assert before >= 4
     began = time.monotonic()

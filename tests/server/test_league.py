@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -33,7 +32,7 @@ from battlesnake_server.commands.league_command import LeaguePlayers, read_token
 from battlesnake_server.web import create_app
 from battlesnake_server.web.roster import Roster
 from battlesnake_server.web.timeline import Broadcast
-from tests.processes import run, until
+from tests.processes import run, running, until
 from tests.server import zoo
 from tests.server.fast_league import BEGIN, FastClock, play_here
 
@@ -268,18 +267,12 @@ def test_a_league_that_is_killed_leaves_nothing_behind_and_goes_on(tmp_path: Pat
             return database.execute("select number, replay from games order by number").fetchall()
         return []
 
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
-    try:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with running(*command, cwd=tmp_path, **quiet) as process:
         until(lambda: len(stored()) >= 2, process=process)
         others = processes_below(process.pid)
         assert any("snake.py" in words for words in others.values())
-    finally:
-        process.kill()
-        process.wait()
-    limit = time.monotonic() + 120
-    while alive := [words for number, words in others.items() if words_of(number) == words]:
-        assert time.monotonic() < limit, alive
-        time.sleep(0.05)
+    until(lambda: all(words_of(number) != words for number, words in others.items()))
     before = stored()
     done = run(*command, "--games=2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -323,9 +316,7 @@ def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
             if "snake.py" in words and "battlesnake_server.arena.programs" not in words
         ]
         os.kill(snake, signal.SIGKILL)
-        limit = time.monotonic() + 60
-        while words_of(snake) and time.monotonic() < limit:
-            time.sleep(0.02)
+        until(lambda: not words_of(snake))
         assert players.ailments(["mine"]) == [""]
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(programs.url("mine"))

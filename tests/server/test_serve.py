@@ -321,7 +321,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_a_strategy_that_overruns_is_answered_for_in_time(tmp_path: Path) -> None:
-    with scripted(tmp_path, OVERRUN, "--snake=overrun") as address:
+    with started(tmp_path, sys.executable, "-c", OVERRUN, "--snake=overrun") as (_, address, _):
         board = Board.new(11, 11, 2, game=Game(id="g", timeout=300))
         engine = Engine(address)
         for _ in range(3):
@@ -353,19 +353,13 @@ sys.exit(serve.main(sys.argv[1:]))
 
 def test_what_waited_for_a_thread_is_answered_quickly(tmp_path: Path) -> None:
     """One thread, 4 s a move, ten games at once: who waited too long gets the fallback."""
-    with scripted(tmp_path, SLOW_FOR_ITS_KIND, "--snake=slow") as address:
+    program = (sys.executable, "-c", SLOW_FOR_ITS_KIND, "--snake=slow")
+    with started(tmp_path, *program) as (_, address, _):
         with ThreadPoolExecutor(10) as engines:
             games = list(engines.map(lambda number: play(address, number, 1, 500), range(10)))
         assert sum(map(len, games)) == 10
         # nine, where the engines themselves do not come late
         assert metric(address, "battlesnake_timeouts_avoided_total") >= 5
-
-
-@contextlib.contextmanager
-def scripted(folder: Path, script: str, *arguments: str) -> Iterator[str]:
-    """The address of a server that a script starts."""
-    with started(folder, sys.executable, "-c", script, *arguments) as (_, address, _):
-        yield address
 
 
 @contextlib.contextmanager
@@ -493,21 +487,12 @@ def test_a_worker_is_replaced_without_missing_a_move(
 
 
 def test_development_reloads_and_shows_its_games(tmp_path: Path) -> None:
-    port = free_port()
-    address = f"http://127.0.0.1:{port}"
-    with (tmp_path / "log").open("wb") as log:
-        command = (*COMMAND, "serve", "--dev", "--snake=hungry", f"--port={port}")
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-    try:
-        wait_for(address, process)
+    with started(tmp_path, *COMMAND, "serve", "--dev", "--snake=hungry") as (_, address, log):
         engine = Engine(address)
         assert engine.post("/move", GOOD)[0] == 200
         engine.close()
         assert "game &#39;broken&#39;, snake &#39;snake_0&#39;" in fetch(f"{address}/debug")
-        assert "Restarting with" in (tmp_path / "log").read_text(), "the reloader runs"
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(PATIENCE)
+        assert "Restarting with" in log.read_text(), "the reloader runs"
 
 
 @pytest.mark.parametrize(

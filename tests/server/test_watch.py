@@ -30,7 +30,7 @@ from battlesnake_server.replays import film
 from battlesnake_server.replays.library import Library
 from battlesnake_server.web import watch
 from tests.battlesnake_gym import hostile_replays
-from tests.processes import fetch, fetch_json
+from tests.processes import fetch, fetch_json, running
 from tests.server import web_site
 from tests.server.browser import Browser
 
@@ -252,12 +252,9 @@ def read_whole(address: str) -> None:
 def test_files_of_strangers_mark_their_own_cards_in_one_gigabyte(tmp_path: Path) -> None:
     told = hostile_replays.write(tmp_path)
     story().save(tmp_path / "good.jsonl.gz")
-    process = subprocess.Popen(
-        ["bash", "-c", f"ulimit -v 1048576; exec {sys.executable} -m battlesnake_gym watch "
-         f"{tmp_path} --port=0 --no-browser"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    try:
+    program = f"exec {sys.executable} -m battlesnake_gym watch {tmp_path} --port=0 --no-browser"
+    limited = ("bash", "-c", f"ulimit -v 1048576; {program}")
+    with running(*limited, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[4]
         page, unread = "", True
@@ -278,9 +275,6 @@ def test_files_of_strangers_mark_their_own_cards_in_one_gigabyte(tmp_path: Path)
         assert int(peak) < 600 * 1024, "kilobytes"
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.communicate()
 
 
 # --- in the browser -----------------------------------------------------------------------------

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "system_packages.sh"
 
@@ -36,46 +37,35 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return told
 
 
-def run() -> str:
-    done = subprocess.run([SCRIPT], capture_output=True, text=True, check=True)
-    assert not done.stderr
-    return done.stdout
-
-
 INSTALLED = """\
 noninteractive: apt-get -qq update
 noninteractive: apt-get -qq install -y --no-install-recommends chromium tini
 """
 
 
-def test_root_installs_what_is_missing(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("USER_ID", "0")
-    assert "chromium tini" in run()
-    assert told.read_text() == INSTALLED
-
-
-def test_so_does_who_has_a_sudo_that_asks_nothing(told: Path) -> None:
-    run()
-    first, second = INSTALLED.splitlines()
-    assert told.read_text().splitlines() == ["sudo", first, "sudo", second]
-
-
-def test_others_are_told_what_to_install(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ASKS", "a password")
-    assert "sudo apt-get install chromium tini" in run()
-    assert not told.read_text()
-
-
-def test_nothing_is_done_where_nothing_is_missing(
-    told: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("variables", "done", "said"),
+    [
+        ({"USER_ID": "0"}, INSTALLED, "chromium tini"),
+        ({}, INSTALLED.replace("noninteractive", "sudo\nnoninteractive"), "chromium tini"),
+        ({"ASKS": "a password"}, "", "sudo apt-get install chromium tini"),
+        ({"MISSING": ""}, "", ""),
+    ],
+    ids=["root", "a sudo that asks nothing", "others are told", "nothing is missing"],
+)
+def test_what_is_missing_is_installed(
+    variables: dict[str, str], done: str, said: str, told: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MISSING", "")
-    assert run() == ""
-    assert not told.read_text()
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    ran = run(SCRIPT, check=True)
+    assert not ran.stderr
+    assert told.read_text() == done
+    assert said in ran.stdout
+    assert bool(ran.stdout) == bool(said)
 
 
 def test_a_failed_installation_is_a_failure(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (told.parent / "bin" / "apt-get").write_text("#!/bin/sh\nexit 100\n")
     monkeypatch.setenv("USER_ID", "0")
-    done = subprocess.run([SCRIPT], capture_output=True, check=False)
-    assert done.returncode == 100
+    assert run(SCRIPT).returncode == 100

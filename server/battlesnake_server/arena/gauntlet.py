@@ -12,7 +12,7 @@ import functools
 import itertools
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +33,7 @@ from battlesnake_server.arena.players import (
     Player,
     open_client,
 )
-from battlesnake_server.arena.tournament import Entrant, OpenPlayers, Setup, local_factory
+from battlesnake_server.arena.tournament import Entrant, OpenPlayers, local_factory
 
 LEAGUE_ONLY = ("games_per_hour", "season_days", "health_minutes")
 """Fields of a league's file that a gauntlet does not have."""
@@ -48,22 +48,6 @@ class Bout:
 
     names: tuple[str, ...]
     board: BoardPlan
-
-    def setup(self, plan: LeaguePlan, sources: Mapping[str, str]) -> Setup:
-        """The tournament of these games; ``sources`` are where the snakes are."""
-        board = self.board
-        return Setup(
-            snakes=tuple(f"{name}={sources[name]}" for name in self.names),
-            per_game=len(self.names),
-            width=board.width,
-            height=board.height,
-            ruleset=board.ruleset,
-            map=board.map,
-            settings=board.settings,
-            seed=plan.seed,
-            timeout=plan.timeout,
-            max_turns=board.max_turns,
-        )
 
 
 def bouts(plan: LeaguePlan) -> Iterator[Bout]:

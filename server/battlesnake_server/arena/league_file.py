@@ -26,6 +26,7 @@ from battlesnake_gym.boards.json_fields import (
 from battlesnake_gym.common.files import read_within
 from battlesnake_gym.common.nearest import unknown
 from battlesnake_gym.rules import Game, Settings
+from battlesnake_server.arena.tournament import Setup
 
 EXAMPLE = """\
 # A standing league: battlesnake-gym league THIS_FILE
@@ -96,6 +97,24 @@ class LeaguePlan:
     season_days: int = 7
     health_minutes: int = 5
     seed: int = 1
+
+    def setup(
+        self, board: BoardPlan, names: Sequence[str], sources: Mapping[str, str], **more: Any
+    ) -> Setup:
+        """How these snakes meet on a board; ``sources`` are where all of them are."""
+        return Setup(
+            snakes=tuple(f"{name}={sources[name]}" for name in names),
+            per_game=len(names),
+            width=board.width,
+            height=board.height,
+            ruleset=board.ruleset,
+            map=board.map,
+            settings=board.settings,
+            seed=self.seed,
+            timeout=self.timeout,
+            max_turns=board.max_turns,
+            **more,
+        )
 
 
 class _Loader(yaml.SafeLoader):

@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session
 from battlesnake_heuristics.judge.match import start_seed
 from battlesnake_server.addresses import Reach
 from battlesnake_server.arena.database import LeagueSnake, Seat, StoredGame, Tournament, patiently
-from battlesnake_server.arena.league_file import BoardPlan, LeaguePlan
+from battlesnake_server.arena.league_file import LeaguePlan
 from battlesnake_server.arena.ratings import Ratings, rank
 from battlesnake_server.arena.results import store
 from battlesnake_server.arena.tournament import Fixture, Result, Setup
@@ -366,26 +366,12 @@ class League:
         seed = start_seed(self.plan.seed + self._season.number, self._number)
         names = match(free, board.snakes, self._ratings, self._played, self._met)
         random.Random(seed).shuffle(names)
-        setup = self._setup(board, names)
+        setup = self.plan.setup(board, names, self._sources, reach=self._reach)
         fixture = Fixture(self._number, seed, tuple(range(len(names))))
         self._number += 1
         game = _Playing(setup, tuple(names), self._season.tournament)
         self._playing[play(setup, fixture, self._replays)] = game
         return True
-
-    def _setup(self, board: BoardPlan, names: Sequence[str]) -> Setup:
-        return Setup(
-            snakes=tuple(f"{name}={self._sources[name]}" for name in names),
-            per_game=board.snakes,
-            width=board.width,
-            height=board.height,
-            ruleset=board.ruleset,
-            map=board.map,
-            settings=board.settings,
-            timeout=self.plan.timeout,
-            max_turns=board.max_turns,
-            reach=self._reach,
-        )
 
     def _finish(self, future: Future[Result]) -> None:
         """Store the result of a game, and look after the snakes that were sick in it."""

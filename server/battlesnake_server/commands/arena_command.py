@@ -25,7 +25,6 @@ from battlesnake_gym.common.command_line import (
     Parser,
     milliseconds,
     natural,
-    port,
     positive,
     refuse,
     seed,
@@ -309,19 +308,18 @@ def parser() -> Parser:
         "policy.onnx+rules.py, with rules of your own over it; LABEL=... names it in the table; "
         "with --web there may be none",
     )
-    add("--games", type=positive, default=argparse.SUPPRESS,
+    add("--games", type=positive,
         help="games of every group of snakes (default: 10); with --sprt the most that are played "
         "(default: no bound)")  # fmt: skip
-    add("--per-game", type=positive, default=argparse.SUPPRESS,
+    add("--per-game", type=positive,
         help="snakes in a game; 2 is a round-robin of duels (default: all)")  # fmt: skip
     add("--size", type=size, default="11", help="of the board: N, or WIDTHxHEIGHT")
     add("--ruleset", default="standard", choices=list(rules.RULESETS), help="ruleset")
     add("--map", default="standard", help="map")
-    add("--milliseconds", type=milliseconds, default=argparse.SUPPRESS, metavar="MS",
+    add("--milliseconds", type=milliseconds, metavar="MS",
         help="searching snakes think for MS milliseconds of CPU time a move, however busy the "
         "machine is, and no answer is late")  # fmt: skip
     add("--sprt", type=within(float, -3000, 3000), nargs=2, metavar=("ELO0", "ELO1"),
-        default=argparse.SUPPRESS,
         help="is the first snake better than the second? Play pairs of games with the seats "
         "exchanged until it is known whether by ELO1 or more, or by ELO0 or less: try 0 20; with "
         "--per-game 4 each side plays two snakes")  # fmt: skip
@@ -333,14 +331,14 @@ def parser() -> Parser:
     add("--json", action="store_true", help="print the results as JSON")
     add("--width", type=positive, help=argparse.SUPPRESS)  # the old names of --size
     add("--height", type=positive, help=argparse.SUPPRESS)
-    add("--alpha", type=within(float, 0, 1), default=argparse.SUPPRESS, metavar="RATE",
+    add("--alpha", type=within(float, 0, 1), metavar="RATE",
         help="how often --sprt may say ELO1 where ELO0 holds (default: 0.05)")  # fmt: skip
-    add("--beta", type=within(float, 0, 1), default=argparse.SUPPRESS, metavar="RATE",
+    add("--beta", type=within(float, 0, 1), metavar="RATE",
         help="how often --sprt may say ELO0 where ELO1 holds (default: 0.05)")  # fmt: skip
-    add("--positions", type=positive, default=argparse.SUPPRESS, metavar="N",
+    add("--positions", type=positive, metavar="N",
         help="searching snakes look at N positions a move, without a clock; one that is called "
         "NAME@POSITIONS keeps its own")  # fmt: skip
-    add("--timeout", type=int, default=argparse.SUPPRESS, metavar="MS",
+    add("--timeout", type=int, metavar="MS",
         help="milliseconds for an answer (default: 500)")  # fmt: skip
     add("--max-turns", type=positive, default=None, help="end longer games without a winner")
     add("--seed", type=seed, default=1, help="the same seed, the same starts and food")
@@ -351,18 +349,9 @@ def parser() -> Parser:
         default=usual.hazard_damage_per_turn)  # fmt: skip
     add("--shrink-every-n-turns", type=positive, default=usual.shrink_every_n_turns, help="royale")
     add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
-    add("--host", default="127.0.0.1", help="address of the pages")
-    add("--allow-host", action="append", default=[], metavar="NAME",
-        help="a host name by which the pages may be asked for, besides addresses and this "
-        "machine's own")  # fmt: skip
-    add("--port", type=port, default=DEFAULT_PORT, help="port of the pages; 0: any free one")
+    addresses.add_page_options(parser, DEFAULT_PORT)
     add("--invite", action="append", default=[], metavar="SNAKE",
         help="a URL, a name or a policy.onnx that people may play against")  # fmt: skip
     add("--allow-urls", action="store_true", help="let people play against any URL they give")
     addresses.add_options(parser)
-    parser.set_defaults(
-        **dict.fromkeys(
-            ("per_game", "games", "sprt", "alpha", "beta", "positions", "milliseconds", "timeout")
-        )
-    )
     return parser

@@ -108,7 +108,12 @@ def _play(
     seat = at_equal_cpu_time(programs.cpu_seconds) if equal else open_players
     written = {member.name: member.command or member.source for member in plan.members}
     tournaments = {
-        bout: begin(engine, bout.setup(plan, written), resume=True, gauntlet=arguments.clock)
+        bout: begin(
+            engine,
+            plan.setup(bout.board, bout.names, written),
+            resume=True,
+            gauntlet=arguments.clock,
+        )
         for bout in bouts(plan)
     }
     played = {bout: _games(engine, number) for bout, number in tournaments.items()}
@@ -116,7 +121,7 @@ def _play(
     try:
         with tqdm(total=total, unit="game", disable=None) as bar:
             for bout, number in tournaments.items():
-                setup = bout.setup(plan, players.sources)
+                setup = plan.setup(bout.board, bout.names, players.sources)
                 done = {game.number for game in played[bout]}
                 bar.update(len(done))
                 count = len(bout.names)

@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from battlesnake_gym.common.command_line import Parser, port, positive, refuse, writable
+from battlesnake_gym.common.command_line import Parser, positive, refuse, writable
 from battlesnake_server import addresses
 from battlesnake_server.addresses import Reach
 from battlesnake_server.arena.database import (
@@ -266,11 +266,7 @@ def parser() -> Parser:
     )
     add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
     add("--json", action="store_true", help="print the season's table as JSON at the end")
-    add("--host", default="127.0.0.1", help="address of the pages")
-    add("--allow-host", action="append", default=[], metavar="NAME",
-        help="a host name by which the pages may be asked for, besides addresses and this "
-        "machine's own")  # fmt: skip
-    add("--port", type=port, default=DEFAULT_PORT, help="port of the pages; 0: any free one")
+    addresses.add_page_options(parser, DEFAULT_PORT)
     add("--token-file", type=Path, default=None, metavar="FILE",
         help="the token that lets people do more than look, made if missing, the same after every "
         "start (default: a new one, where others can reach the pages)")  # fmt: skip

@@ -20,7 +20,7 @@ from typing import Any, cast
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, url_for
 
 from battlesnake_gym.boards import json_fields
-from battlesnake_gym.common.command_line import Parser, port, refuse
+from battlesnake_gym.common.command_line import Parser, refuse
 from battlesnake_gym.records.replay import Replay, ReplayError
 from battlesnake_server import addresses, frames
 from battlesnake_server.addresses import Reach, listen
@@ -272,11 +272,7 @@ def parser() -> Parser:
     add = parser.add_argument
     add("paths", nargs="+", metavar="FILE_OR_FOLDER", help="recorded games, folders of them, and "
         "games by id or address, which are fetched and kept here")  # fmt: skip
-    add("--host", default="127.0.0.1", help="address to listen on")
-    add("--allow-host", action="append", default=[], metavar="NAME",
-        help="a host name by which the pages may be asked for, besides addresses and this "
-        "machine's own")  # fmt: skip
-    add("--port", type=port, default=DEFAULT_PORT, help="0: any free one")
+    addresses.add_page_options(parser, DEFAULT_PORT)
     add("--no-browser", action="store_true", help="only serve; open no browser")
     fetched_games.add_options(parser)
     return parser
