@@ -5,32 +5,25 @@ The statistics are in `battlesnake_heuristics.judge.sprt`.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy.engine import Engine
-from sqlalchemy.orm import Session
 from tqdm import tqdm
 
 from battlesnake_gym.snakes import Bounded, Searcher
 from battlesnake_heuristics.judge.match import points_of, side_of_seats
 from battlesnake_heuristics.judge.sprt import Estimate, Sprt, estimate, pair_outcome
-from battlesnake_server.arena.database import StoredGame, load_games, patiently
-from battlesnake_server.arena.results import row
+from battlesnake_server.arena.database import StoredGame
 from battlesnake_server.arena.tournament import (
-    Announce,
-    Result,
+    Fixture,
     Setup,
     entrants,
     local_factory,
     match_schedule,
-    play_fixtures,
 )
 
 
@@ -106,50 +99,10 @@ def check(setup: Setup) -> None:
         )
 
 
-def run(
-    engine: Engine,
-    tournament: int,
-    setup: Setup,
-    sprt: Sprt,
-    most_games: int | None,
-    jobs: int,
-    replays: Path | None = None,
-    announce: Announce | None = None,
-) -> None:
-    """Play until the test knows its answer, or ``most_games`` were played; each game is stored."""
-    if replays is not None:
-        replays.mkdir(parents=True, exist_ok=True)
-    labels = [entrant.label for entrant in entrants(setup.snakes)]
-    score = Score.of(patiently(engine, lambda session: load_games(session, tournament)))
-    if is_over(score, sprt, most_games):
-        return
-    fixtures = (
-        fixture
-        for fixture in itertools.islice(match_schedule(setup.per_game, setup.seed), most_games)
-        if fixture.number not in score.points
-    )
-    with (
-        contextlib.closing(play_fixtures(setup, fixtures, jobs, replays, announce)) as results,
-        tqdm(total=most_games, initial=len(score.points), unit="game", disable=None) as bar,
-    ):
-        for result in results:
-            score.points[result.fixture.number] = _store(engine, result, tournament, labels)
-            bar.update()
-            tell(score, sprt, bar)
-            if is_over(score, sprt, most_games):
-                return
-
-
-def _store(engine: Engine, result: Result, tournament: int, labels: Sequence[str]) -> float:
-    """Keep a game that was played; returns the points of side 0."""
-
-    def add(session: Session) -> float:
-        game = row(result, tournament, labels)
-        session.add(game)
-        session.commit()
-        return points_in(game)
-
-    return patiently(engine, add)
+def fixtures_of(setup: Setup, most_games: int | None, score: Score) -> Iterator[Fixture]:
+    """The games of a match that were not played yet."""
+    schedule = itertools.islice(match_schedule(setup.per_game, setup.seed), most_games)
+    return (fixture for fixture in schedule if fixture.number not in score.points)
 
 
 def is_over(score: Score, sprt: Sprt, most_games: int | None) -> bool:

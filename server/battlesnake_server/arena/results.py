@@ -217,17 +217,20 @@ def to_json(lines: Sequence[StandingLine]) -> list[dict[str, Any]]:
     ]
 
 
-def store(engine: Engine, result: Result, tournament: int, setup: Setup) -> None:
+def store(engine: Engine, result: Result, tournament: int, setup: Setup) -> StoredGame:
     """Keep a game that was played; one that another arena has stored meanwhile stays as it is."""
     labels = [entrant.label for entrant in entrants(setup.snakes)]
 
-    def add(session: Session) -> None:
-        session.add(row(result, tournament, labels))
+    def add(session: Session) -> StoredGame:
+        game = row(result, tournament, labels)
+        session.add(game)
         session.commit()
+        return game
 
     try:
-        patiently(engine, add)
+        return patiently(engine, add)
     except IntegrityError:
         sys.stderr.write(
             f"game {result.fixture.number} is there already: another arena played it\n"
         )
+        return row(result, tournament, labels)

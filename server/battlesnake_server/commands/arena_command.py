@@ -53,6 +53,7 @@ from battlesnake_server.arena.tournament import (
     entrants,
     local_factory,
     play_all,
+    play_fixtures,
 )
 from battlesnake_server.onnx_policy import Policy
 
@@ -166,23 +167,26 @@ def _play_alone(
 ) -> int:
     tournament = begin(engine, setup, arguments.resume)
     announce = None if site is None else site.announce
-    rest = arguments.jobs, arguments.replays, announce
+    games = arguments.games or (None if sprt else DEFAULT_GAMES)
     try:
-        if sprt is None:
-            run(engine, tournament, setup, arguments.games or DEFAULT_GAMES, *rest)
-        else:
-            arena_match.run(engine, tournament, setup, sprt, arguments.games, *rest)
+        run(engine, tournament, setup, games, arguments.jobs, arguments.replays, announce, sprt)
     finally:
-        games = patiently(engine, lambda session: load_games(session, tournament))
-        lines = summarise(games)
-        if sprt is not None:
-            as_json = json.dumps(arena_match.to_json(games, setup, sprt), indent=2) + "\n"
-            sys.stdout.write(as_json if arguments.json else arena_match.text(games, setup, sprt))
-        elif arguments.json:
-            sys.stdout.write(json.dumps(to_json(lines), indent=2) + "\n")
-        elif lines:
-            sys.stdout.write(table(lines))
+        if sprt is None:
+            show(engine, tournament, arguments.json)
+        else:
+            played = patiently(engine, lambda session: load_games(session, tournament))
+            as_json = json.dumps(arena_match.to_json(played, setup, sprt), indent=2) + "\n"
+            sys.stdout.write(as_json if arguments.json else arena_match.text(played, setup, sprt))
     return 0
+
+
+def show(engine: Engine, tournament: int, as_json: bool) -> None:
+    """Print the table of a tournament."""
+    lines = summarise(patiently(engine, lambda session: load_games(session, tournament)))
+    if as_json:
+        sys.stdout.write(json.dumps(to_json(lines), indent=2) + "\n")
+    elif lines:
+        sys.stdout.write(table(lines))
 
 
 def first_line(error: Exception) -> str:
@@ -216,24 +220,43 @@ def run(
     engine: Engine,
     tournament: int,
     setup: Setup,
-    games: int,
+    games: int | None,
     jobs: int,
     replays: Path | None = None,
     announce: Announce | None = None,
+    sprt: Sprt | None = None,
 ) -> None:
-    """Play the games of the schedule that the database does not hold, storing each as it ends."""
+    """Play the games of the schedule that the database does not hold, storing each as it ends.
+
+    With ``sprt``, those of a match until it knows its answer: ``games`` at most.
+    """
     if replays is not None:
         replays.mkdir(parents=True, exist_ok=True)
     stored = patiently(engine, lambda session: load_games(session, tournament))
-    done = {game.number for game in stored}
-    total = games * math.comb(len(setup.snakes), setup.per_game)
+    total, score = games, arena_match.Score({})
+    if sprt is None:
+        assert games is not None
+        done = {game.number for game in stored}
+        total = games * math.comb(len(setup.snakes), setup.per_game)
+        playing = play_all(setup, games, jobs, done, replays, announce)
+    else:
+        score = arena_match.Score.of(stored)
+        if arena_match.is_over(score, sprt, games):
+            return
+        fixtures = arena_match.fixtures_of(setup, games, score)
+        playing = play_fixtures(setup, fixtures, jobs, replays, announce)
     with (
-        contextlib.closing(play_all(setup, games, jobs, done, replays, announce)) as results,
-        tqdm(total=total, initial=len(done), unit="game", disable=None) as bar,
+        contextlib.closing(playing) as results,
+        tqdm(total=total, initial=len(stored), unit="game", disable=None) as bar,
     ):
         for result in results:
-            store(engine, result, tournament, setup)
+            game = store(engine, result, tournament, setup)
             bar.update()
+            if sprt is not None:
+                score.points[game.number] = arena_match.points_in(game)
+                arena_match.tell(score, sprt, bar)
+                if arena_match.is_over(score, sprt, games):
+                    return
 
 
 def begin(engine: Engine, setup: Setup, resume: bool, **more: object) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import secrets
 import sys
@@ -23,14 +22,11 @@ from battlesnake_server.addresses import Reach
 from battlesnake_server.arena.database import (
     DEFAULT_URL,
     hold,
-    load_games,
     open_database,
-    patiently,
 )
 from battlesnake_server.arena.league_file import EXAMPLE, LeaguePlan, Member, load
 from battlesnake_server.arena.players import check_answers
 from battlesnake_server.arena.programs import Programs
-from battlesnake_server.arena.results import summarise, table, to_json
 from battlesnake_server.arena.standing_league import League, say
 from battlesnake_server.arena.tournament import Entrant, open_pool, play_in_pool
 from battlesnake_server.commands.arena_command import (
@@ -38,6 +34,7 @@ from battlesnake_server.commands.arena_command import (
     DEFAULT_REPLAYS,
     first_line,
     interruptible,
+    show,
 )
 from battlesnake_server.onnx_policy import Policy
 from battlesnake_server.strategies import strategy_factory
@@ -134,19 +131,10 @@ def _play(
                         pool.abandon()
                         raise
         finally:
-            _print(engine, league.season.tournament, arguments.json)
+            show(engine, league.season.tournament, arguments.json)
     finally:
         site.close()
     return 0
-
-
-def _print(engine: Engine, tournament: int, as_json: bool) -> None:
-    """The table of a season."""
-    lines = summarise(patiently(engine, lambda session: load_games(session, tournament)))
-    if as_json:
-        sys.stdout.write(json.dumps(to_json(lines), indent=2) + "\n")
-    elif lines:
-        sys.stdout.write(table(lines))
 
 
 class LeaguePlayers:
