@@ -15,47 +15,10 @@ from battlesnake_server.commands import gauntlet_command
 from tests.processes import COMMAND, free_port, running, until
 from tests.server import zoo
 
-RIVAL = """
-import json, os, sys, threading, time
-from http.server import BaseHTTPRequestHandler, HTTPServer
-
-def burn():
-    end = time.thread_time() + float(sys.argv[1])
-    while time.thread_time() < end:
-        pass
-
-class Snake(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def do_GET(self):
-        self.answer({})
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        if self.path == "/move":
-            if sys.argv[2] == "process":  # which ends before the answer
-                if not (child := os.fork()):
-                    burn()
-                    os._exit(0)
-                os.waitpid(child, 0)
-            elif sys.argv[2] == "thread":
-                (thread := threading.Thread(target=burn)).start()
-                thread.join()
-        self.answer({"move": "right"})
-    def answer(self, said):
-        body = json.dumps(said).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-    def log_message(self, *arguments):
-        pass
-
-HTTPServer(("127.0.0.1", int(os.environ["PORT"])), Snake).serve_forever()
-"""
-
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "rival.py").write_text(RIVAL)
+    (tmp_path / "rival.py").write_text(zoo.PROGRAM)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -221,34 +221,18 @@ def test_who_loses_moves_rests_and_who_is_benched_does_not_play(tmp_path: Path) 
 
 # --- real processes -------------------------------------------------------------------------------
 
-SNAKE = """
-import sys
-from http.server import BaseHTTPRequestHandler, HTTPServer
-class Snake(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.do_POST()
-    def do_POST(self):
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        answer = b'{"apiversion": "1", "move": "left"}'
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-    def log_message(self, *args):
-        pass
-HTTPServer(("127.0.0.1", int(sys.argv[1])), Snake).serve_forever()
-"""
-
 
 def test_a_league_that_is_killed_leaves_nothing_behind_and_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "snake.py").write_text(SNAKE)
+    (tmp_path / "snake.py").write_text(zoo.PROGRAM)
     (tmp_path / "league.yaml").write_text(
         yaml.safe_dump(
             {
                 "name": "Club",
                 "snakes": {
                     "hungry": "hungry",
-                    "mine": {"command": f"{sys.executable} {tmp_path / 'snake.py'} {{port}}"},
+                    "mine": {
+                        "command": f"{sys.executable} {tmp_path / 'snake.py'} 0 nobody {{port}}"
+                    },
                 },
                 "boards": [SMALL],
                 "games_per_hour": 1_000_000,
@@ -305,8 +289,10 @@ def processes_below(number: int) -> dict[int, str]:
 
 
 def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
-    (tmp_path / "snake.py").write_text(SNAKE)
-    with Programs({"mine": f"{sys.executable} {tmp_path / 'snake.py'} {{port}}"}) as programs:
+    (tmp_path / "snake.py").write_text(zoo.PROGRAM)
+    with Programs(
+        {"mine": f"{sys.executable} {tmp_path / 'snake.py'} 0 nobody {{port}}"}
+    ) as programs:
         plan = plan_of({"mine": {"command": "unused"}, "h": "hungry"})
         players = LeaguePlayers(plan, programs, Reach())
         assert players.ailments(["mine", "h"]) == ["", ""]

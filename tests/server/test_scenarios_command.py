@@ -1,14 +1,12 @@
-import http.server
 import json
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from battlesnake_heuristics.judge.scenarios import SHIPPED, load
 from battlesnake_server.commands.scenarios_command import main
+from tests.server import zoo
 
 TWO = """\
 scenario: corner
@@ -34,39 +32,6 @@ def two(tmp_path: Path) -> str:
     return str(path)
 
 
-class Snake(http.server.BaseHTTPRequestHandler):
-    """Goes up, and remembers what it was asked."""
-
-    answer = b'{"move": "up"}'
-    delay = 0.0
-    asked: list[tuple[str, str]]
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        type(self).asked.append((self.path, body["game"]["id"]))
-        time.sleep(self.delay)
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(self.answer)))
-        self.end_headers()
-        self.wfile.write(self.answer)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def snake() -> Iterator[tuple[type[Snake], str]]:
-    class Handler(Snake):
-        asked = []  # noqa: RUF012  (one list a test)
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield Handler, f"http://127.0.0.1:{server.server_port}/base"
-        server.shutdown()
-        thread.join()
-
-
 def test_a_failure_is_shown_with_board_and_reasons(
     two: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,38 +49,32 @@ def test_the_shipped_scenarios_are_the_default(capsys: pytest.CaptureFixture[str
     assert f"{count} of {count} scenarios passed" in capsys.readouterr().out
 
 
-def test_a_url_is_asked_in_games_of_their_own(
-    two: str, snake: tuple[type[Snake], str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    handler, url = snake
-    assert main([two, "--url", url]) == 1
+def test_a_url_is_asked_in_games_of_their_own(two: str, capsys: pytest.CaptureFixture[str]) -> None:
+    snake = zoo.Recorder(lambda body: b'{"move": "up"}')
+    with zoo.snake(snake) as url:
+        assert main([two, "--url", f"{url}/base"]) == 1
     assert "1 of 2 scenarios passed" in capsys.readouterr().out
-    assert handler.asked == [
+    asked = [(line.split()[1], json.loads(body)["game"]["id"]) for line, _, body in snake.requests]
+    assert asked == [
         (f"/base/{what}", f"scenario-{number}")
         for number in (0, 1)
         for what in ("start", "move", "end")
     ]
 
 
-def test_no_answer_in_time_fails(
-    tmp_path: Path, snake: tuple[type[Snake], str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    handler, url = snake
-    handler.delay = 0.3
+def test_no_answer_in_time_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "quick.txt"
     path.write_text(TWO.replace("allowed: up\n", "allowed: up\ntimeout=100\n"))
-    assert main([str(path), "--url", url]) == 1
+    with zoo.snake(zoo.drips_body) as url:
+        assert main([str(path), "--url", url]) == 1
     out = capsys.readouterr().out
     assert "no move, not up" in out
     assert "timeout" in out
 
 
-def test_a_broken_answer_fails(
-    two: str, snake: tuple[type[Snake], str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    handler, url = snake
-    handler.answer = b'{"move": "north"}'
-    assert main([two, "--url", url]) == 1
+def test_a_broken_answer_fails(two: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with zoo.snake(zoo.says(zoo.http(b'{"move": "north"}'))) as url:
+        assert main([two, "--url", url]) == 1
     assert "0 of 2 scenarios passed" in capsys.readouterr().out
 
 

@@ -27,7 +27,6 @@ from hypothesis import strategies as st
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_server.commands import serve as module
-from tests.junk import JUNK, places, replaced
 from tests.processes import COMMAND, PATIENCE, fetch, free_port, until, wait_for
 
 
@@ -186,20 +185,6 @@ def test_requests_in_pieces_and_in_a_row_are_answered(cautious: str) -> None:
         while received.count(b'"move"') < 2:
             received += connection.recv(65536)
         assert received.count(b"HTTP/1.1 200") == 2
-
-
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
-@given(path=st.sampled_from(list(places(GOOD))), value=JUNK)
-def test_any_damage_is_played_or_refused(engine: Engine, path: tuple[Any, ...], value: Any) -> None:
-    status, answer = engine.post("/move", replaced(GOOD, path, value))
-    if status == 200:
-        assert answer["move"] in MOVES
-    else:
-        assert status == 400
-        assert answer["error"]
-    status, answer = engine.post("/move", GOOD)
-    assert status == 200, "another game is not disturbed"
-    assert answer["move"] in Board.from_api(GOOD).safe_moves()
 
 
 @settings(max_examples=200, suppress_health_check=list(HealthCheck))

@@ -144,3 +144,44 @@ def snake(behaviour: Behaviour) -> Iterator[str]:
         with contextlib.suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)
         listener.close()
+
+
+PROGRAM = """
+import json, os, sys, threading, time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+def burn():
+    end = time.thread_time() + float(sys.argv[1])
+    while time.thread_time() < end:
+        pass
+
+class Snake(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        self.answer({})
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path == "/move":
+            if sys.argv[2] == "process":  # which ends before the answer
+                if not (child := os.fork()):
+                    burn()
+                    os._exit(0)
+                os.waitpid(child, 0)
+            elif sys.argv[2] == "thread":
+                (thread := threading.Thread(target=burn)).start()
+                thread.join()
+        self.answer({"move": "right"})
+    def answer(self, said):
+        body = json.dumps(said).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *arguments):
+        pass
+
+port = sys.argv[3] if len(sys.argv) > 3 else os.environ["PORT"]
+ThreadingHTTPServer(("127.0.0.1", int(port)), Snake).serve_forever()
+"""
+"""A snake as a program, which goes right. It is given seconds of CPU time that a move takes, if a
+``thread`` takes them, a ``process`` or nobody, and its port, unless the environment says that."""
