@@ -1,24 +1,19 @@
-"""The server under live snake and pages: slow readers, answers without a body, websockets."""
+"""The server under live snake and pages: slow readers, answers without a body."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http.client
 import socket
-import struct
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-import websocket
 
-from battlesnake_server.http import page_server, websockets
+from battlesnake_server.http import page_server
 from battlesnake_server.http.hub import Limits
 from battlesnake_server.http.page_server import PageServer
-from battlesnake_server.http.websockets import Talk, Websocket
 from tests.processes import PATIENCE, until
 
 LARGE = b"x" * (8 << 20)
@@ -36,8 +31,8 @@ def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[
 
 
 @contextlib.contextmanager
-def serving(talk: Talk | None = None) -> Iterator[PageServer]:
-    server = PageServer(application, socket.create_server(("127.0.0.1", 0)), events=talk)
+def serving() -> Iterator[PageServer]:
+    server = PageServer(application, socket.create_server(("127.0.0.1", 0)))
     server.start()
     try:
         yield server
@@ -125,102 +120,7 @@ def test_answers_without_a_body_have_none() -> None:
         assert rest == b""
 
 
-# --- websockets -----------------------------------------------------------------------------------
-
-
-def viewer(server: PageServer) -> websocket.WebSocket:
-    return websocket.create_connection(f"ws://127.0.0.1:{server.port}/a%20b", timeout=PATIENCE)
-
-
-async def stay(path: str, reader: Websocket) -> None:
-    """Say the path, and then nothing."""
-    await reader.send(path)
-    while not reader.gone:
-        await asyncio.sleep(0.01)
-
-
-def test_a_viewer_is_talked_to_and_not_listened_to() -> None:
-    with serving(stay) as server:
-        one = viewer(server)
-        assert one.recv() == "/a b"
-        one.send("x" * 100_000)
-        one.ping("here?")
-        opcode, payload = one.recv_data(control_frame=True)
-        assert (opcode, payload) == (websocket.ABNF.OPCODE_PONG, b"here?")
-        stopping = threading.Thread(target=server.stop)
-        stopping.start()
-        opcode, payload = one.recv_data()
-        assert (opcode, struct.unpack("!H", payload[:2])) == (websocket.ABNF.OPCODE_CLOSE, (1012,))
-        stopping.join(1.5)
-        assert not stopping.is_alive(), "it does not wait for viewers"
-        one.shutdown()  # type: ignore[no-untyped-call]
-
-
-def test_a_viewer_who_closes_is_let_go() -> None:
-    left = threading.Event()
-
-    async def talk(path: str, reader: Websocket) -> None:
-        await stay(path, reader)
-        left.set()
-
-    with serving(talk) as server:
-        one = viewer(server)
-        one.recv()
-        one.close()
-        assert left.wait(PATIENCE)
-
-
-def test_a_silent_viewer_is_asked_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websockets, "PING_SECONDS", 0.3)
-    with serving(stay) as server:
-        one = viewer(server)
-        one.recv()
-        opcode, _ = one.recv_data_frame(control_frame=True)
-        assert opcode == websocket.ABNF.OPCODE_PING  # which that call has answered
-        opcode, _ = one.recv_data_frame(control_frame=True)
-        assert opcode == websocket.ABNF.OPCODE_PING
-        assert one.sock is not None
-        one.sock.recv(100)  # the next one, unanswered
-        assert one.sock.recv(100) == b""
-        one.shutdown()  # type: ignore[no-untyped-call]
-
-
-def test_a_viewer_who_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_server, "ANSWER_SECONDS", 0.3)
-    monkeypatch.setattr(websockets, "PING_SECONDS", 1000.0)
-    errors: list[BaseException] = []
-
-    async def flood(path: str, reader: Websocket) -> None:
-        try:
-            for _ in range(100):
-                await reader.send("x" * (1 << 20))
-        except ConnectionError as error:
-            errors.append(error)
-
-    with serving(flood) as server:
-        one = viewer(server)
-        until(lambda: errors)
-        one.shutdown()  # type: ignore[no-untyped-call]
-
-
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        (b"Sec-WebSocket-Version: 13\r\n", b"400"),  # no key
-        (b"Sec-WebSocket-Version: 12\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n", b"400"),
-        (b"Content-Length: 3\r\n", b"400"),
-    ],
-)
-def test_a_websocket_asked_for_wrongly_is_refused(headers: bytes, status: bytes) -> None:
-    with serving(stay) as server, connect(server) as connection:
-        connection.sendall(
-            b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-            + headers + b"\r\n"
-        )  # fmt: skip
-        assert read_all(connection).split()[1] == status
-
-
-def test_without_anyone_who_talks_an_offered_websocket_is_a_request() -> None:
+def test_an_offered_websocket_is_a_request() -> None:
     with serving() as server:
         status, headers = asked(server, "/", Connection="Upgrade", Upgrade="websocket")
         assert (status, headers["Upgrade"]) == (200, None)

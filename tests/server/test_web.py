@@ -8,14 +8,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import websocket
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -771,25 +768,17 @@ def test_boards_requests_and_shipped_scenarios_are_opened(client: FlaskClient) -
         assert words in answer.get_json()["error"]
 
 
-# --- the official board's protocol ----------------------------------------------------------------
+# --- the official engine's form -------------------------------------------------------------------
 
 
-@pytest.fixture
-def address(empty: Pages) -> Iterator[str]:
-    with web_site.serving(empty.app) as address:
-        yield address.removeprefix("http://")
-
-
-def test_the_engine_s_protocol_over_http(empty: Pages) -> None:
+def test_games_in_the_engine_s_form(empty: Pages) -> None:
     board = web_site.announce(empty.broadcast, "on", 3)
     answer = empty.client.get("/games/on")
-    assert answer.headers["Access-Control-Allow-Origin"] == "*"
     game = answer.get_json()["Game"]
     assert (game["Status"], game["Width"], game["Height"]) == ("running", 6, 4)
     assert game["Ruleset"]["name"] == game["RulesetName"] == "standard"
     assert all(isinstance(value, str) for value in game["Ruleset"].values())
     frames = empty.client.get("/games/on/frames?offset=1&limit=2")
-    assert frames.headers["Access-Control-Allow-Origin"] == "*"
     assert frames.get_json()["count"] == 2
     assert [frame["Turn"] for frame in frames.get_json()["frames"]] == [1, 2]
     (last,) = empty.client.get("/games/on/frames?offset=-1").get_json()["frames"]
@@ -800,26 +789,6 @@ def test_the_engine_s_protocol_over_http(empty: Pages) -> None:
         "ID", "Name", "Body", "Health", "Death", "Color", "HeadType", "TailType", "Latency",
         "Shout", "Squad", "Author", "StatusCode", "Error", "IsBot", "IsEnvironment",
     }  # fmt: skip
-    assert "Access-Control-Allow-Origin" not in empty.client.get("/live.json").headers
-
-
-def test_the_engine_s_events_follow_a_live_game(empty: Pages, address: str) -> None:
-    board = web_site.announce(empty.broadcast, "on", 2)
-    with ExitStack() as stack:
-        socket = websocket.create_connection(f"ws://{address}/games/on/events", timeout=60)
-        stack.callback(socket.shutdown)  # close() leaves alone what the other side has closed
-        events = [json.loads(socket.recv()) for _ in range(3)]
-        assert [event["Data"]["Turn"] for event in events] == [0, 1, 2]
-        empty.broadcast.announce("on", None)
-        end = json.loads(socket.recv())
-        assert (end["Type"], end["Data"]["Status"]) == ("game_end", "complete")
-        assert events[-1]["Data"]["Snakes"][1]["Health"] == board.snakes[1].health
-        assert socket.recv_data()[0] == websocket.ABNF.OPCODE_CLOSE
-        lost = websocket.create_connection(f"ws://{address}/games/nothing/events", timeout=60)
-        stack.callback(lost.shutdown)
-        kind, code_and_reason = lost.recv_data()
-        assert kind == websocket.ABNF.OPCODE_CLOSE
-        assert "there is no game" in code_and_reason[2:].decode()
 
 
 def test_deaths_are_told_as_the_engine_tells_them(empty: Pages) -> None:

@@ -19,7 +19,6 @@ from battlesnake_server.arena.tournament import Setup
 from battlesnake_server.commands.arena_command import begin, run
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.web import create_app
-from battlesnake_server.web.board_protocol import Events
 from battlesnake_server.web.roster import Roster
 from battlesnake_server.web.site import THREADS
 from battlesnake_server.web.timeline import Broadcast
@@ -46,8 +45,7 @@ class Pages:
 def serving(app: Flask, *, names: tuple[str, ...] = ()) -> Iterator[str]:
     """The application on a port for as long as the block lasts; gives its address."""
     listener = socket.create_server(("127.0.0.1", 0))
-    events = Events(app).talk if "arena" in app.extensions else None
-    server = PageServer(app, listener, names=names, events=events, threads=THREADS)
+    server = PageServer(app, listener, names=names, threads=THREADS)
     server.start()
     try:
         yield f"http://127.0.0.1:{server.port}"

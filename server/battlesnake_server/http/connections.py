@@ -25,7 +25,6 @@ from urllib.parse import unquote_to_bytes
 import httptools
 
 from battlesnake_server.http.hub import BUSY, TEXT, Headers, Hub, Request
-from battlesnake_server.http.websockets import Talk, Websocket
 
 REFUSED_SECONDS = 1.0
 """How long a refused client is listened to, so that it gets to read why."""
@@ -38,7 +37,6 @@ async def serve(
     listeners: Iterable[socket.socket],
     stopped: asyncio.Event,
     *,
-    talk_for: TalkFor | None = None,
     drain_seconds: float,
     linger_seconds: float = 0.0,
     beat: Callable[[], bool] = lambda: True,
@@ -48,7 +46,7 @@ async def serve(
     Then what was asked is answered, for ``drain_seconds`` at most, and in the first
     ``linger_seconds`` also what may be on its way on open connections.
     """
-    servers = [await _listen(hub, listener, talk_for) for listener in listeners]
+    servers = [await _listen(hub, listener) for listener in listeners]
     while beat() and not stopped.is_set():
         hub.tick()
         with contextlib.suppress(TimeoutError):
@@ -67,10 +65,10 @@ async def serve(
     hub.close()
 
 
-async def _listen(hub: Hub, listener: socket.socket, talk_for: TalkFor | None) -> asyncio.Server:
+async def _listen(hub: Hub, listener: socket.socket) -> asyncio.Server:
     # Up to 32 are accepted at once, before any is answered; the others wait in the kernel.
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(hub, talk_for), sock=listener, backlog=32)
+    server = await loop.create_server(lambda: Connection(hub), sock=listener, backlog=32)
     listener.listen(2048)
     return server
 
@@ -83,9 +81,6 @@ class TooLargeError(Exception):
         self.status = status
 
 
-TalkFor = Callable[[Request], Talk | None]
-"""Says who talks to the websocket that a request asks for; None: it is refused."""
-
 OFFERS = (b"connection", b"upgrade", b"http2-settings")
 """Headers that offer another protocol."""
 
@@ -93,8 +88,8 @@ OFFERS = (b"connection", b"upgrade", b"http2-settings")
 class Connection(asyncio.Protocol):
     """One connection: it is idle, sending a request, being answered, or reading its answer."""
 
-    def __init__(self, hub: Hub, talk_for: TalkFor | None = None) -> None:
-        self._hub, self._talk_for = hub, talk_for
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
         self._parser = httptools.HttpRequestParser(self)
         self._requests: deque[Request] = deque()
         self._asked: Request | None = None
@@ -249,33 +244,12 @@ class Connection(asyncio.Protocol):
 
     def _look_at_offer(self, rest: bytes) -> None:
         """A client offers another protocol; ``rest`` is what came after the request's head."""
-        method, offered = self._parser.get_method(), dict(self._headers).get(b"upgrade", b"")
+        method = self._parser.get_method()
         if method == b"CONNECT":
             self._refuse(HTTPStatus.METHOD_NOT_ALLOWED)
-        elif self._talk_for is not None and offered.lower() == b"websocket":
-            request = self._request()
-            self._become_websocket(request, self._talk_for(request), rest)
-        else:
-            self._stay_with_http1(method, rest)
-
-    def _become_websocket(self, request: Request, talk: Talk | None, rest: bytes) -> None:
-        if talk is None or self._asked is not None:
-            self._refuse(HTTPStatus.FORBIDDEN)
             return
-        try:
-            websocket = Websocket(self._hub, self._transport, request, talk)
-        except ValueError:
-            self._refuse(HTTPStatus.BAD_REQUEST)
-            return
-        self._hub.leave(self)
-        self._transport.set_protocol(websocket)
-        websocket.data_received(rest)
-
-    def _stay_with_http1(self, method: bytes, rest: bytes) -> None:
-        """Read on where a client offers another protocol, as Java's does: it need not be taken.
-
-        The parser would read no body then, so a new one reads the same without the offer.
-        """
+        # Java's client offers one, which need not be taken. The parser would read no body then, so
+        # a new one reads the same without the offer.
         head = [b"%s %s HTTP/1.1" % (method, self._url)]
         head += [name + b": " + value for name, value in self._headers if name not in OFFERS]
         arrived = self._arrived

@@ -105,7 +105,7 @@ class Hub:
     """All connections of a process, by what they do.
 
     ``idle`` ones wait for a request, ``sending`` ones for the rest of it, ``reading`` ones read
-    their answer; ``answering`` are those whose answer is being made, and websockets.
+    their answer; ``answering`` are those whose answer is being made.
     ``unanswered`` counts the bytes of bodies that are held in memory, ``unsent`` those of answers.
     """
 

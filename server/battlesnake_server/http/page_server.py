@@ -18,7 +18,6 @@ from collections.abc import Iterable
 
 from battlesnake_server.http.connections import serve
 from battlesnake_server.http.hub import TEXT, Answer, Hub, Limits, Request
-from battlesnake_server.http.websockets import Talk
 from battlesnake_server.http.wsgi import Application, Lane
 
 REQUEST_SECONDS = 10.0
@@ -38,8 +37,8 @@ DRAIN_SECONDS = 2.0
 class PageServer:
     """Answers on ``listener`` for a WSGI application, from `start` to `stop`.
 
-    ``names`` are hosts that requests may name besides addresses and this machine; ``events`` talks
-    to websockets, which need it; ``threads`` make answers.
+    ``names`` are hosts that requests may name besides addresses and this machine; ``threads`` make
+    answers.
     """
 
     def __init__(
@@ -48,12 +47,10 @@ class PageServer:
         listener: socket.socket,
         *,
         names: Iterable[str] = (),
-        events: Talk | None = None,
         threads: int = 8,
     ) -> None:
         self._listener = listener
         self._names = {name.lower() for name in (*names, socket.gethostname())}
-        self._events = events
         self._lane = Lane(app, "page", threads)
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
@@ -93,7 +90,6 @@ class PageServer:
             Hub(self._dispatch, limits),
             [self._listener],
             self._stopped,
-            talk_for=self._talk_for if self._events else None,
             drain_seconds=DRAIN_SECONDS,
         )
 
@@ -102,9 +98,6 @@ class PageServer:
             self._lane.dispatch(request, answer)
         else:
             answer("421 Misdirected Request", TEXT, _STRANGER.encode() + b"\n")
-
-    def _talk_for(self, request: Request) -> Talk | None:
-        return self._events if self._knows(request) else None
 
     def _knows(self, request: Request) -> bool:
         given = [value.decode("latin1") for name, value in request.headers if name == b"host"]

@@ -1,16 +1,14 @@
 """Games of engines: fetched by id or address, and kept as replays of our own form.
 
 ``GET /games/ID`` describes the game, ``GET /games/ID/frames`` gives its positions a page at a time
-(`battlesnake_gym.records.engine_form` reads them), the websocket ``/games/ID/events`` says when a
-game that is being played is over. The rules are those of the description; where it has none, those
-of ``/games/ID/move-request``, of ``/games/ID/details``, or what the frames show.
+(`battlesnake_gym.records.engine_form` reads them). The rules are those of the description; where it
+has none, those of ``/games/ID/move-request``, of ``/games/ID/details``, or what the frames show.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import os
 import sys
@@ -45,10 +43,10 @@ LARGEST_GAME = 4 * limits.LARGEST_FILE
 SECONDS, LONGEST = 30.0, 300.0
 """For each answer, and for a whole game that is over."""
 
-SILENCE, LONGEST_GAME = 60.0, 7200.0
-"""How long a game that is being played may be silent, and last: 5,000 turns of a second."""
+LONGEST_GAME = 7200.0
+"""Seconds that a game that is being played may last: 5,000 turns of a second."""
 
-PAUSE = 1.0
+PAUSE = 2.0
 """Before a game that is being played is asked for again."""
 
 TOKEN = "BATTLESNAKE_TOKEN"
@@ -275,30 +273,17 @@ class Fetching:
             raise NoGameError(f"{address} does not answer with a JSON object or list") from error
 
     async def _until_over(self, client: aiohttp.ClientSession) -> None:
-        """Wait while the game is being played, as its events say, or asked again in silence."""
+        """Wait while the game is being played."""
         told = False
         async with asyncio.timeout(LONGEST_GAME):
             while await self._status(client) in ("running", "pending"):
                 if not told:
                     sys.stderr.write(f"{self.name} is being played; waiting for its end\n")
                     told = True
-                with contextlib.suppress(aiohttp.ClientError, TimeoutError, ValueError):
-                    async with client.ws_connect(
-                        f"{self.address}/events", max_msg_size=limits.LONGEST_LINE
-                    ) as events:
-                        while _goes_on(await events.receive(SILENCE)):
-                            pass
                 await asyncio.sleep(PAUSE)
 
     async def _status(self, client: aiohttp.ClientSession) -> str:
         return engine_form.read_description(await self.get(client), self.name)[0]
-
-
-def _goes_on(message: aiohttp.WSMessage) -> bool:
-    """Whether more events may follow this one."""
-    if message.type != aiohttp.WSMsgType.TEXT:
-        return False
-    return bool(json_fields.mapping(json.loads(message.data), "event").get("Type") == "frame")
 
 
 def _lowered(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -107,8 +107,6 @@ async function begin() {
     const player = await opened(root);
     const { game } = player;
     document.title = game.snakes.map((snake) => snake.name).join(" · ");
-    $("official").href = "https://board.battlesnake.com/?autoplay=true" +
-      `&engine=${encodeURIComponent($("official").dataset.engine)}&game=${game.id}`;
     if (seat && !game.over) sit(player, seat);
     offerToStop(player);
     const tell = (frame, atEnd) => {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flask import Flask, Response, request
+from flask import Flask
 from sqlalchemy.engine import Engine
 
 from battlesnake_server.arena.league_file import LeaguePlan
-from battlesnake_server.web import board_protocol as engine_protocol
 from battlesnake_server.web import (
+    board_protocol,
     games_page,
     lab,
     leaderboard,
@@ -39,7 +39,7 @@ def create_app(
     to it, and kept in the folder ``replays``, of which all games are shown. With a ``token`` only
     those who have it may do more than look. With a ``league`` there is a page about it.
     """
-    parts = [leaderboard, games_page, snake_page, play_page, lab, engine_protocol]
+    parts = [leaderboard, games_page, snake_page, play_page, lab, board_protocol]
     if league is not None:
         parts.append(league_page)
     app = application("Arena", *(part.blueprint for part in parts), token=token)
@@ -47,12 +47,4 @@ def create_app(
     app.extensions["arena"] = Arena(
         database, roster, broadcast, Hall(database, broadcast, replays), league
     )
-    app.after_request(_let_viewers_read)
     return app
-
-
-def _let_viewers_read(response: Response) -> Response:
-    """Official viewers are served elsewhere."""
-    if request.blueprint == engine_protocol.blueprint.name:
-        response.headers["Access-Control-Allow-Origin"] = "*"
-    return response

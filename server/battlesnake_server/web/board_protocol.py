@@ -1,37 +1,25 @@
-"""The protocol of the official board's engine, so that the official viewer shows local games.
+"""Games in the form of the official engine, so that programs that fetch games fetch these too.
 
-``GET /games/<id>`` describes a game, the websocket ``/games/<id>/events`` sends its frames while it
-is played or after, ``GET /games/<id>/frames`` gives them a page at a time. Keys are written as the
-official board and its exporter declare them. Any page of any site may read them.
+``GET /games/<id>`` describes a game, ``GET /games/<id>/frames`` gives its frames a page at a time.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-import re
 from typing import Any
 
-from flask import Blueprint, Flask, Response, jsonify
+from flask import Blueprint, Response, jsonify
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.draw import looks
 from battlesnake_gym.records.replay import ReplayError
 from battlesnake_gym.rules import RULESETS
 from battlesnake_gym.rules.state import Point, Snake
-from battlesnake_server.http.websockets import Websocket
 from battlesnake_server.web.games_page import MissingError, course
 from battlesnake_server.web.pages import number, refusal
 from battlesnake_server.web.timeline import Course
 
 MOST_FRAMES = 1000
 """Frames that one answer holds at most."""
-
-MOST_VIEWERS = 64
-"""Websockets at a time."""
-
-TICK = 0.1
-"""Seconds between two looks at a game that is being played."""
 
 blueprint = Blueprint("engine", __name__)
 
@@ -58,58 +46,6 @@ def frames(game_id: str) -> Response:
     start = max(0, len(boards) + offset) if offset < 0 else offset
     shown = boards[start : start + limit]
     return jsonify(count=len(shown), frames=[frame(board) for board in shown])
-
-
-class Events:
-    """The websockets ``/games/<id>/events`` of an application: every frame as it comes, the end."""
-
-    def __init__(self, app: Flask) -> None:
-        self._app = app
-        self._viewers = 0
-
-    async def talk(self, path: str, viewer: Websocket) -> None:
-        """Talk to one viewer until the game is over or the viewer gone."""
-        self._viewers += 1
-        try:
-            if self._viewers > MOST_VIEWERS:
-                viewer.end(1013, "too many look on; try again later")
-                return
-            found = await asyncio.to_thread(self._find, path)
-            if isinstance(found, str):
-                viewer.end(1008, found[:100])
-                return
-            await _tell(found, viewer)
-        finally:
-            self._viewers -= 1
-
-    def _find(self, path: str) -> Course | str:
-        """The game at a path, or why there is none."""
-        asked = re.fullmatch("/games/([^/]+)/events", path)
-        if asked is None:
-            return "there is no such page in this arena"
-        with self._app.app_context():
-            try:
-                return course(asked[1])
-            except (MissingError, ReplayError) as error:
-                return str(error)
-
-
-async def _tell(found: Course, viewer: Websocket) -> None:
-    sent = 0
-    while not viewer.gone:
-        over = found.over
-        for board in found.boards[sent:]:
-            await _send(viewer, {"Type": "frame", "Data": frame(board)})
-            sent += 1
-        if over:
-            await _send(viewer, {"Type": "game_end", "Data": describe(found)})
-            viewer.end(1000)
-        else:
-            await asyncio.sleep(TICK)
-
-
-async def _send(viewer: Websocket, event: dict[str, Any]) -> None:
-    await viewer.send(json.dumps(event))
 
 
 def describe(found: Course) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from battlesnake_server.addresses import listen
 from battlesnake_server.arena.league_file import LeaguePlan
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.web import create_app
-from battlesnake_server.web.board_protocol import Events
 from battlesnake_server.web.roster import Roster
 from battlesnake_server.web.timeline import Broadcast
 from battlesnake_server.web.visitors import invitation, token_for
@@ -49,13 +48,7 @@ class Site:
         self._broadcast = Broadcast()
         self._app = create_app(database, roster, self._broadcast, replays, token, league)
         listener = listen(host, port)
-        self._server = PageServer(
-            self._app,
-            listener,
-            names=[host, *names],
-            events=Events(self._app).talk,
-            threads=THREADS,
-        )
+        self._server = PageServer(self._app, listener, names=[host, *names], threads=THREADS)
         shown = f"[{host}]" if ":" in host else host
         self.address = f"http://{shown}:{self._server.port}/"
         self._server.start()
