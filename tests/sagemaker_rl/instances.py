@@ -12,7 +12,6 @@ import re
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.processes import run
+from tests.processes import run, wait_for
 
 TRAIN = Path(__file__).parents[2] / "rllib_src" / "train-mabs.py"
 COUNT = Path(__file__).with_name("counting.py")
@@ -93,7 +92,7 @@ class Network:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until(lambda: _answers(address, 5000), 60)
+        wait_for(f"http://{address}:5000", self._s3, "/moto-api/")
         environment = {
             "AWS_ENDPOINT_URL": f"http://{address}:5000",
             "AWS_ACCESS_KEY_ID": "testing",
@@ -275,14 +274,6 @@ def _command_line(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return ""
-
-
-def _answers(address: str, port: int) -> bool:
-    try:
-        socket.create_connection((address, port), 1).close()
-    except OSError:
-        return False
-    return True
 
 
 def _ip(*words: str) -> None:

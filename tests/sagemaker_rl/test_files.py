@@ -107,7 +107,8 @@ def test_pages_and_notebooks_show_no_other_way(path: Path) -> None:
 
 
 def test_a_copy_is_what_was_there_and_leaves_the_original_alone(tmp_path: Path) -> None:
-    for name in ("src/train.py", "lib/a.py", "lib/__pycache__/a.cpython-311.pyc", "lib/b.abi3.so"):
+    compiled = ("lib/b.abi3.so", "lib/c.cp311-win_amd64.pyd")
+    for name in ("src/train.py", "lib/a.py", "lib/__pycache__/a.cpython-311.pyc", *compiled):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
@@ -117,7 +118,7 @@ def test_a_copy_is_what_was_there_and_leaves_the_original_alone(tmp_path: Path) 
     (copy,) = map(Path, sources["dependencies"])
     assert copy.name == "lib"
     assert {path.name: path.read_text() for path in copy.iterdir()} == {"a.py": "lib/a.py"}
-    assert [path.name for path in compiled_files(tmp_path / "lib")] == ["b.abi3.so"]
+    assert {f"lib/{path.name}" for path in compiled_files(tmp_path / "lib")} == set(compiled)
     assert not list(compiled_files(copy))
 
 

@@ -1,6 +1,5 @@
 """Jobs rehearsed here: what is packed and handed over, and, slowly, the real programs."""
 
-import io
 import json
 import os
 import signal
@@ -18,7 +17,6 @@ from battlesnake_rl.launcher.rehearsal.local import (
     Instance,
     LocalJob,
     main,
-    pack,
     read_hyperparameters,
 )
 from tests import processes
@@ -29,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    for name in ("src/train.py", "src/mabs/dqn.py", "common/rl/job.py", "src/__pycache__/x.pyc"):
+    for name in ("src/train.py", "common/rl/job.py"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
@@ -45,17 +43,6 @@ def job(sources: Path, **changes: Any) -> LocalJob:
         "folder": sources / "job",
     }
     return LocalJob(**(arguments | changes))
-
-
-def test_dependencies_lie_flat_beside_the_script_without_what_was_compiled_here(
-    sources: Path,
-) -> None:
-    for left_out in ("_engine.abi3.so", "_engine.cp311-win_amd64.pyd", "__pycache__"):
-        (sources / "common" / "rl" / left_out).touch()
-    packed = pack(sources / "src", [sources / "common" / "rl"])
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        files = sorted(member.name for member in archive if member.isfile())
-    assert files == ["mabs/dqn.py", "rl/job.py", "train.py"]
 
 
 def test_every_instance_is_told_who_it_is(sources: Path) -> None:

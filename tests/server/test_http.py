@@ -32,7 +32,7 @@ def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[
 
 @contextlib.contextmanager
 def serving() -> Iterator[PageServer]:
-    server = PageServer(application, socket.create_server(("127.0.0.1", 0)))
+    server = PageServer(application, socket.create_server(("127.0.0.1", 0)), threads=1)
     server.start()
     try:
         yield server
@@ -75,6 +75,8 @@ def test_one_who_asks_to_close_and_does_not_read_is_cut_off(
     monkeypatch.setattr(page_server, "ANSWER_SECONDS", 0.3)
     with serving() as server, connect(server) as connection:
         connection.sendall(GET + b"Connection: close\r\n\r\n")
+        time.sleep(0.1)
+        assert asked(server, "/small")[0] == 200, "it keeps no thread"
         time.sleep(1.5)
         assert len(read_all(connection)) < len(LARGE)
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from flask import Flask
 
 from battlesnake_server.http import page_server
 from battlesnake_server.http.page_server import is_known_host
@@ -124,13 +123,6 @@ def test_half_open_connections_take_no_threads_and_make_room(tmp_path: Path, com
         assert files < page_server.MOST_CONNECTIONS + 60
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_server, "REQUEST_SECONDS", 0.3)
-    monkeypatch.setattr(page_server, "ANSWER_SECONDS", 0.3)
-
-
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     "sent",
     [
@@ -140,8 +132,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         b"GET /live.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET /live.json HTTP/1.1\r\nHo",
     ],
 )
-def test_who_drips_is_cut_off(empty: Pages, sent: bytes) -> None:
+def test_who_drips_is_cut_off(empty: Pages, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then does not keep a connection: the whole request has one deadline."""
+    monkeypatch.setattr(page_server, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(page_server, "ANSWER_SECONDS", 0.3)
     with web_site.serving(empty.app) as address:
         port = port_of(address + "/")
         with socket.create_connection(("127.0.0.1", port), timeout=60) as dripping:
@@ -154,54 +148,6 @@ def test_who_drips_is_cut_off(empty: Pages, sent: bytes) -> None:
                         if not dripping.recv(1 << 16):
                             break
         assert ask_until_answered(port)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_who_does_not_read_is_cut_off_and_keeps_no_thread() -> None:
-    app = Flask("large")
-    app.add_url_rule("/", "large", lambda: b"x" * (64 << 20))
-    app.add_url_rule("/small", "small", lambda: "small")
-    with web_site.serving(app) as address, contextlib.ExitStack() as lazy:
-        port = port_of(address + "/")
-        request = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-        greedy = [
-            lazy.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
-            for _ in range(8)
-        ]
-        for one in greedy:
-            one.sendall(request)
-        for one in greedy:
-            received = 0
-            with contextlib.suppress(ConnectionResetError):
-                while piece := one.recv(1 << 20):
-                    received += len(piece)
-                    time.sleep(0.02)
-            assert received < 64 << 20
-        assert ask_until_answered(port, "/small") == "small"
-
-
-def test_bodies_are_bounded_before_a_thread_reads_them(empty: Pages) -> None:
-    with web_site.serving(empty.app) as address:
-        port = port_of(address + "/")
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        connection.putrequest("POST", "/play")
-        connection.putheader("Content-Length", str(10**9))
-        connection.endheaders(b" " * (page_server.LARGEST_REQUEST + 1))
-        assert connection.getresponse().status == 413
-        connection.close()
-        large = {"x": "y" * page_server.LARGEST_REQUEST}
-        with contextlib.suppress(OSError):  # the answer may overtake what is sent
-            assert ask(port, "POST", "/play", large)[0] == 413
-
-
-def test_requests_in_a_row_keep_their_connection(empty: Pages) -> None:
-    with web_site.serving(empty.app) as address:
-        connection = http.client.HTTPConnection("127.0.0.1", port_of(address + "/"), timeout=60)
-        for path in ("/", "/games", "/static/look.css", "/live.json"):
-            connection.request("GET", path)
-            with connection.getresponse() as answer:
-                assert (answer.status, bool(answer.read())) == (200, True)
-        connection.close()
 
 
 def test_who_waits_for_turns_leaves_threads_for_others(
