@@ -79,6 +79,10 @@ class Browser:
         )
         return str(self.run(script, selector))
 
+    def turn(self) -> int:
+        """The turn that the page of a game shows."""
+        return int(self.text("#turn").split("/")[0])
+
     def complaints(self) -> list[str]:
         """What the browser's console has reported since the last look."""
         return [entry["message"] for entry in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]

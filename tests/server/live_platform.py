@@ -170,6 +170,8 @@ class Platform:
         offset = max(0, request.args.get("offset", 0, int))
         limit = min(max(0, request.args.get("limit", 100, int)), 100)
         page = self._find(game_id).now[offset : offset + limit]
+        if game_id.startswith(tuple("13579bdf")):  # as other engines write it
+            return jsonify(Count=len(page), Frames=page)
         return jsonify(count=len(page), frames=page)
 
     def details(self, game_id: str) -> Response:

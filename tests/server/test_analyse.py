@@ -10,22 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flask import Flask, jsonify, request
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.json_lines import ReplayError
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_heuristics.judge import scenarios
 from battlesnake_heuristics.judge.game_analysis import Analysis, path_of
-from battlesnake_server.addresses import Reach
 from battlesnake_server.commands import analyse
-from battlesnake_server.replays import analyses, fetched_games, film, what_if
+from battlesnake_server.replays import analyses, film, what_if
 from battlesnake_server.replays.analyses import Analyses
-from battlesnake_server.web import board_protocol, watch
+from battlesnake_server.web import watch
 from tests.heuristics.test_analysis import played
 from tests.processes import COMMAND, running, until
-from tests.server import web_site
 
 UUID = "1c3a5f0e-8f0b-4a5e-9f6b-0123456789ab"
 
@@ -89,55 +85,6 @@ def test_what_is_no_game_is_refused(
 ) -> None:
     assert analyse.main([argument]) == 2
     assert words in capsys.readouterr().err
-
-
-# --- games of an engine --------------------------------------------------------------------------
-
-
-def engine_of(replay: Replay, *, lower: bool) -> Flask:
-    """An engine that tells of one game, ten frames at a time at most."""
-    app = Flask("engine")
-    boards = list(replay.boards())
-    course = type("Course", (), {"boards": boards, "over": True})
-    keys = ("count", "frames") if lower else ("Count", "Frames")
-
-    @app.get(f"/games/{UUID}")
-    def game() -> Any:
-        told = board_protocol.describe(course)  # type: ignore[arg-type]
-        return jsonify(Game=told, LastFrame=board_protocol.frame(boards[-1]))
-
-    @app.get(f"/games/{UUID}/frames")
-    def frames() -> Any:
-        offset, limit = (request.args.get(key, 0, int) for key in ("offset", "limit"))
-        shown = [board_protocol.frame(board) for board in boards[offset : offset + limit]]
-        return jsonify(dict(zip(keys, (len(shown), shown), strict=True)))
-
-    return app
-
-
-@pytest.mark.parametrize("lower", [True, False])
-def test_a_game_of_an_engine_is_fetched(
-    tmp_path: Path, lower: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fetched_games, "PAGE", 7)
-    replay = finished()
-    with web_site.serving(engine_of(replay, lower=lower)) as site:
-        path = fetched_games.found(f"{site}/games/{UUID}", Reach(), tmp_path)
-        assert path == tmp_path / f"{UUID}.jsonl.gz"
-    found = Replay.load(path)
-    assert found.deaths() == replay.deaths()
-    for mine, theirs in zip(found.boards(), replay.boards(), strict=True):
-        assert [s.body for s in mine.living] == [s.body for s in theirs.living]
-        assert sorted(mine.food) == sorted(theirs.food)
-    assert [t.moves for t in found.turns] == [t.moves for t in replay.turns]
-    assert fetched_games.found(f"{site}/games/{UUID}", Reach(), tmp_path) == path, "fetched once"
-
-
-def test_an_engine_s_address_is_checked(tmp_path: Path) -> None:
-    with web_site.serving(engine_of(finished(), lower=True)) as site:
-        named = site.replace("127.0.0.1", "private.localhost")
-        with pytest.raises(ReplayError, match="cannot be fetched"):
-            fetched_games.found(f"{named}/games/{UUID}", Reach(), tmp_path)
 
 
 def finished(seed: int = 3) -> Replay:

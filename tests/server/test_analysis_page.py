@@ -71,10 +71,6 @@ def page(quiet: Browser, site: str) -> Browser:
     return quiet
 
 
-def turn(browser: Browser) -> int:
-    return int(browser.text("#turn").split("/")[0])
-
-
 def test_chances_lines_and_turning_points(page: Browser) -> None:
     page.wait("document.querySelectorAll('#board .hint').length === 2")
     assert page.run("document.querySelector('#chances').getAttribute('aria-label')") == (
@@ -87,14 +83,14 @@ def test_chances_lines_and_turning_points(page: Browser) -> None:
     assert "60 % → 20 %" in marks[0]
     assert "??" not in marks[1]
     page.run("document.querySelector('#marks button').click()")
-    assert turn(page) == 1
+    assert page.turn() == 1
     page.wait("document.querySelectorAll('#board .hint').length === 2")
     assert page.run("document.querySelectorAll('#lines li').length") == 2
     page.press("ArrowRight")
     assert page.text("#board .badge text") == "??"
     page.wait("location.hash === '#turn=2&snake=1'")
     page.press("m")
-    assert turn(page) == 4
+    assert page.turn() == 4
 
 
 def test_the_graph_is_clicked_into(page: Browser) -> None:
@@ -104,7 +100,7 @@ def test_the_graph_is_clicked_into(page: Browser) -> None:
         " {bubbles: true, clientX: box.left + box.width / 2, clientY: box.top + 5})))"
         "(document.getElementById('graph').getBoundingClientRect())"
     )
-    assert turn(page) == 6
+    assert page.turn() == 6
 
 
 def test_what_if_leaves_the_game_and_comes_back(page: Browser, folder: Path, site: str) -> None:
@@ -127,7 +123,7 @@ def test_what_if_leaves_the_game_and_comes_back(page: Browser, folder: Path, sit
     page.wait("document.getElementById('if-state').innerText.includes('1 turn ')")
     page.run("document.getElementById('if-leave').click()")
     page.wait("!document.body.classList.contains('off-game')")
-    assert turn(page) == 3
+    assert page.turn() == 3
     page.driver.get("about:blank")
     page.open(address, "document.getElementById('if-state').innerText.includes('2 turns')")
     link = page.run("document.getElementById('as-scenario').href")

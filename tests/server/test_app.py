@@ -144,8 +144,6 @@ def test_the_largest_boards_are_answered_in_time(body: Body) -> None:
 
 
 def test_content_type_is_not_looked_at(client: FlaskClient, body: Body) -> None:
-    import json
-
     for content_type in ("text/plain", "application/octet-stream", None):
         answer = client.post("/move", data=json.dumps(body), content_type=content_type)
         assert answer.status_code == 200

@@ -81,28 +81,6 @@ def test_a_tournament_is_resumed_and_grown(
     assert fresh["hungry"]["games"] == 1, "without --resume a new one begins"
 
 
-def test_bad_snakes_harm_only_themselves(database: str, capsys: pytest.CaptureFixture[str]) -> None:
-    introduced: list[bytes] = []
-
-    def hang(connection: Any, head: bytes, body: bytes) -> bool | None:
-        """Behaves until the games begin."""
-        introduced.append(head)
-        if len(introduced) == 1:
-            connection.sendall(zoo.http(b"{}"))
-            return True
-        zoo.hangs(connection, head, body)
-        return None
-
-    with zoo.snake(hang) as bad:
-        lines = results(
-            capsys, bad, "cautious", "hungry", "--games=1", "--timeout=400", "--max-turns=15",
-            database,
-        )  # fmt: skip
-    assert lines[bad]["problems"]["timeout"] >= 3
-    assert lines["cautious"]["problems"] == lines["hungry"]["problems"] == {}
-    assert lines["cautious"]["rating"]["mu"] > lines[bad]["rating"]["mu"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -17,7 +17,7 @@ from battlesnake_heuristics.search.search import Search
 from battlesnake_server import strategies
 from battlesnake_server.onnx_policy import Policy
 from battlesnake_server.strategies import SHIPPED, STRONGEST, strategy_factory
-from tests.processes import fetch, fetch_json, run
+from tests.processes import run
 
 ELSEWHERES = {
     "9x9": (9, 9, Game()),
@@ -103,26 +103,6 @@ def test_where_nobody_is_named_the_champion_plays() -> None:
 def test_filters_without_a_policy_are_refused_with_the_remedy() -> None:
     with pytest.raises(ValueError, match=r"'champion' has its own. Name a policy too: .*'shipped'"):
         strategy_factory(filters=["dead_ends"])
-
-
-def test_served_without_a_name_it_plays_every_game(serve: Callable[..., str]) -> None:
-    address = serve()
-    games = {"standard": (11, 11, Game())} | ELSEWHERES
-    asked = 0
-    for name, (width, height, game) in games.items():
-        board = Board.new(width, height, 2, game=Game(game.ruleset, game.map, id=name))
-        fetch_json(f"{address}/start", board.to_api("snake_0"))
-        for _ in range(5):
-            if board.is_over():
-                break
-            move = fetch_json(f"{address}/move", board.to_api("snake_0"))["move"]
-            assert move in board.safe_moves("snake_0"), name
-            board.step({"snake_0": move, "snake_1": (board.safe_moves("snake_1") or ["up"])[0]})
-            asked += 1
-        fetch_json(f"{address}/end", board.to_api("snake_0"))
-    assert asked > 3 * len(games)
-    # A machine that pauses may cost moves, never an error.
-    assert "battlesnake_strategy_errors_total 0.0" in fetch(f"{address}/metrics")
 
 
 def test_it_needs_neither_a_compiler_nor_a_training_library() -> None:

@@ -194,6 +194,13 @@ def test_a_game_that_is_played_is_waited_for(
     assert f"{game_id} is being played; waiting for its end" in capsys.readouterr().err
 
 
+def test_a_game_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with alone(Kept(played("Standard", 7, 4, 3), "Standard"), monkeypatch) as (_, game_id):
+        path = fetched_games.found(game_id, REACH, tmp_path)
+    assert path == tmp_path / f"{game_id}.jsonl.gz"
+    assert fetched_games.found(game_id, REACH, tmp_path) == path
+
+
 def test_a_failed_game_is_read_as_far_as_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Kept(played("Royale", 11, 3, 4), "Royale", status="failed", shown=20)
     with alone(kept, monkeypatch) as (_, game_id):

@@ -99,14 +99,6 @@ def test_the_best_value_wins_among_moves_that_do_not_kill(make_policy: MakePolic
     assert ask(PolicySnake(policy), CORNER) == "down"
 
 
-def test_a_board_of_another_size_is_refused(policy_file: Path) -> None:
-    snake = strategy_factory(policy=policy_file)(0)
-    board = Board.new(7, 7, 2)
-    board.you_id = "snake_0"
-    with pytest.raises(PolicyError, match="plays boards of 11x11, not 7x7"):
-        snake(board)
-
-
 def test_smaller_boards_are_played_in_the_room_of_the_largest(make_policy: MakePolicy) -> None:
     snake = strategy_factory(policy=make_policy(sizes=[(7, 7), (11, 11)]))(0)
     for side in (7, 11):

@@ -288,37 +288,6 @@ def test_more_searches_than_there_is_time_for_are_all_answered(serve: Callable[.
     assert metric(address, 'battlesnake_moves_total{chosen_by="strategy"}') > 20
 
 
-OVERRUN = """
-import sys, time
-from battlesnake_gym import snakes
-from battlesnake_gym.snakes import Decision
-from battlesnake_server.commands.serve import main
-
-def overrun(seed):
-    def strategy(board, seconds=None):
-        time.sleep(60)
-        return Decision("up")
-    return strategy
-
-snakes.register("overrun", overrun)
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def test_a_strategy_that_overruns_is_answered_for_in_time(tmp_path: Path) -> None:
-    with started(tmp_path, sys.executable, "-c", OVERRUN, "--snake=overrun") as (_, address, _):
-        board = Board.new(11, 11, 2, game=Game(id="g", timeout=300))
-        engine = Engine(address)
-        for _ in range(3):
-            began = time.perf_counter()
-            status, answer = engine.post("/move", board.to_api("snake_0"))
-            assert time.perf_counter() - began < 30, "the strategy is not waited for"
-            assert status == 200
-            assert answer["move"] in board.safe_moves("snake_0")
-        engine.close()
-        assert metric(address, "battlesnake_timeouts_avoided_total") == 3
-
-
 SLOW_FOR_ITS_KIND = """
 import sys, time
 from battlesnake_gym import snakes

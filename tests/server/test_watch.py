@@ -294,10 +294,6 @@ def player(quiet: Browser, site: str) -> Browser:
     return quiet
 
 
-def turn(browser: Browser) -> int:
-    return int(browser.text("#turn").split("/")[0])
-
-
 def test_the_board_shows_the_position(player: Browser) -> None:
     board = story().board(0)
     heads = player.run(
@@ -319,13 +315,13 @@ def test_the_board_shows_the_position(player: Browser) -> None:
 
 def test_keys_move_through_the_game(player: Browser) -> None:
     deaths = sorted({on for on, _, _ in story().deaths()})
-    assert turn(player) == 0
+    assert player.turn() == 0
     for key, expected in [
         ("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", 6), ("ArrowRight", 6),
         ("Home", 0), ("n", deaths[0]), ("n", deaths[1]), ("n", deaths[1]), ("p", deaths[0]),
     ]:  # fmt: skip
         player.press(key)
-        assert turn(player) == expected, key
+        assert player.turn() == expected, key
     player.wait(f"location.hash === '#turn={deaths[0]}'")
 
 
@@ -338,10 +334,10 @@ def test_buttons_and_the_timeline_move_too(player: Browser) -> None:
         ("next-death", 3),
     ]:
         player.run(f"document.getElementById('{name}').click()")
-        assert turn(player) == expected, name
+        assert player.turn() == expected, name
     player.run("(scrub => { scrub.value = 4; scrub.dispatchEvent(new Event('input')); })"
                "(document.getElementById('scrub'))")  # fmt: skip
-    assert turn(player) == 4
+    assert player.turn() == 4
 
 
 def test_it_plays_to_the_end_and_stops(player: Browser) -> None:
@@ -413,13 +409,13 @@ def test_an_address_leads_to_its_turn_however_slow_the_pieces(
                 quiet.open(f"{address}/replay/long.jsonl#turn={wanted}", whole)
                 time.sleep(0.3)  # the address is written a moment later
                 ends = quiet.run("[location.hash, document.getElementById('copy').dataset.copy]")
-                assert [turn(quiet), *ends] == [wanted, *[f"#turn={wanted}"] * 2], milliseconds
+                assert [quiet.turn(), *ends] == [wanted, *[f"#turn={wanted}"] * 2], milliseconds
 
 
 def test_an_address_leads_to_a_turn(browser: Browser, site: str) -> None:
     browser.open(f"{site}/replay/official.jsonl#turn=2")
     browser.wait("document.querySelectorAll('#board .snake').length > 0")
-    assert turn(browser) == 2
+    assert browser.turn() == 2
     link = browser.run("document.getElementById('as-text').href")
     assert Board.from_text(fetch(link)).turn == 2
 
