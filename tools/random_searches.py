@@ -7,14 +7,13 @@ limit; and questions with a field that is wrong, which must be refused or answer
 from __future__ import annotations
 
 import argparse
-import importlib.machinery
-import importlib.util
 import random
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+from random_turns import compiled
 from tqdm import tqdm
 
 from battlesnake_heuristics.search.search import Weights
@@ -32,17 +31,7 @@ def load(path: Path | None) -> ModuleType:
         from battlesnake_heuristics.search import _search
 
         return _search
-    loader = importlib.machinery.ExtensionFileLoader(
-        "battlesnake_heuristics.search._search", str(path)
-    )
-    spec = importlib.util.spec_from_file_location(
-        "battlesnake_heuristics.search._search", path, loader=loader
-    )
-    if spec is None:
-        raise SystemExit(f"--search {path} is no compiled module")
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return compiled("battlesnake_heuristics.search._search", path)
 
 
 def random_position(rand: random.Random) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import importlib.util
 import random
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,15 +23,15 @@ from tqdm import tqdm
 ENGINE = "battlesnake_gym.engine._engine"
 
 
-def use_engine(path: Path) -> None:
-    """Let ``battlesnake_gym.engine.engine`` find this build instead of the installed one."""
-    loader = importlib.machinery.ExtensionFileLoader(ENGINE, str(path))
-    spec = importlib.util.spec_from_file_location(ENGINE, path, loader=loader)
+def compiled(name: str, path: Path) -> ModuleType:
+    """A build of a module, which is not the installed one."""
+    loader = importlib.machinery.ExtensionFileLoader(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None:
-        raise SystemExit(f"--engine {path} is no compiled module")
+        raise SystemExit(f"{path} is no compiled module")
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
-    sys.modules[ENGINE] = module
+    return module
 
 
 def random_games(rand: random.Random) -> Any:
@@ -155,7 +156,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if options.engine:
-        use_engine(options.engine)
+        sys.modules[ENGINE] = compiled(ENGINE, options.engine)
     from battlesnake_gym.engine import engine
 
     if not engine.COMPILED:
