@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import time
 import tomllib
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import yaml
 pytest.importorskip("cfnlint", reason="needs the extra dev")
 
 from tests.deployment import templates
+from tests.processes import until
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
@@ -61,17 +61,9 @@ def start(home: Path) -> list[str]:
         check=True,
         timeout=300,
     )
-    wait_for_end(log)
+    # It goes on in the background after it has come back.
+    until(lambda: log.exists() and "\nthe installation has ended" in log.read_text())
     return (home / "calls").read_text().splitlines()
-
-
-def wait_for_end(log: Path) -> None:
-    """The script goes on in the background after it has come back."""
-    for _ in range(6000):
-        if log.exists() and "\nthe installation has ended" in log.read_text():
-            return
-        time.sleep(0.05)
-    raise AssertionError(log.read_text())
 
 
 def test_an_instance_gets_the_repository_and_a_kernel(home: Path) -> None:

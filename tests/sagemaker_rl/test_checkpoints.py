@@ -153,6 +153,12 @@ def test_what_may_be_read_besides_is_named(tmp_path: Path) -> None:
     assert checkpoints.load_numbers(path, also={("builtins", "range")}) == range(3)
 
 
+def refused(checkpoint: Path, why: str) -> None:
+    """No copy is made of this checkpoint."""
+    with pytest.raises(CheckpointError, match=why), checkpoints.without_code(checkpoint):
+        raise AssertionError("it is refused before")
+
+
 def test_the_copy_holds_no_constructors(tmp_path: Path) -> None:
     checkpoint, ran = tmp_path / "checkpoint_000001", tmp_path / "ran"
     (checkpoint / "learner").mkdir(parents=True)
@@ -167,11 +173,7 @@ def test_the_copy_holds_no_constructors(tmp_path: Path) -> None:
         assert files == ["facts.json", "learner/state.pkl"]
     assert not copy.exists()
     doctor(state, ran)
-    with (
-        pytest.raises(CheckpointError, match=r"checkpoint_000001/learner/state\.pkl.*--trust"),
-        checkpoints.without_code(checkpoint),
-    ):
-        raise AssertionError("it is refused before")
+    refused(checkpoint, r"checkpoint_000001/learner/state\.pkl.*--trust")
     assert not ran.exists()
 
 
@@ -184,9 +186,5 @@ def test_torchs_own_files_hold_weights_or_are_refused(tmp_path: Path) -> None:
     with checkpoints.without_code(checkpoint) as copy:
         assert torch.load(copy / "model.pt")["steps"] == 7
     doctor(model, ran)
-    with (
-        pytest.raises(CheckpointError, match=r"model\.pt holds more than weights.*--trust"),
-        checkpoints.without_code(checkpoint),
-    ):
-        raise AssertionError("it is refused before")
+    refused(checkpoint, r"model\.pt holds more than weights.*--trust")
     assert not ran.exists()

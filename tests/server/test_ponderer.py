@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from battlesnake_heuristics.search.search import STOP, Search
 from battlesnake_server.live.app import create_app
 from battlesnake_server.live.live_snake import LiveSnake
 from battlesnake_server.live.ponderer import LONGEST
+from tests.processes import until
 
 pytestmark = pytest.mark.skipif(not search.COMPILED, reason=search.NOT_COMPILED)
 
@@ -39,13 +39,6 @@ class Ponders(Search):
         assert stop is not None
         until(stop)
         self.told.put("stopped")
-
-
-def until(wanted: Callable[[], object]) -> None:
-    limit = time.monotonic() + 60
-    while not wanted():
-        assert time.monotonic() < limit
-        time.sleep(0.005)
 
 
 def a_move(game: str) -> dict[str, Any]:

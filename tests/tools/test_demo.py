@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -15,11 +14,9 @@ PAGES = ("README.md", "docs/five-minutes.md", "docs/training.md")
 
 
 def test_the_pages_train_as_the_demonstration_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = importlib.util.spec_from_file_location("demo", ROOT / "tools" / "demo.py")
-    assert spec is not None
-    assert spec.loader is not None
-    demo = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(demo)
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    import demo
+
     typed: list[list[str]] = []
 
     def stop(*words: Any) -> None:
