@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake, State
 from battlesnake_gym.snakes import Decision
-from battlesnake_heuristics.search.search import CORES, STOP, Gauge, Search, Statistics, Weights
+from battlesnake_heuristics.search.search import (
+    CORES,
+    STOP,
+    Gauge,
+    Search,
+    Statistics,
+    Weights,
+    use_cpu_clock,
+)
 
 pytest.importorskip("battlesnake_heuristics.search._search")
 
@@ -508,3 +516,33 @@ def test_near_its_end_a_search_keeps_to_its_pace() -> None:
         assert time.process_time() - worked < 0.05
     finally:
         CORES.use(1)
+
+
+def test_what_a_search_is_given_is_judged_before_it_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = Board.new(11, 11, 2, game=Game(seed=7))
+    board.you_id = board.snakes[0].id
+    search, seen = Search(), []
+    search(board, 0.05)
+    monkeypatch.setattr(Gauge, "observe", lambda self, got: seen.append(got))
+    try:
+        CORES.use(1, share=0.2)
+        began, worked = time.perf_counter(), time.process_time()
+        search(board, 0.2)
+        used = (time.process_time() - worked) / (time.perf_counter() - began)
+        assert seen[0] > 1.2 * used
+    finally:
+        CORES.use(1)
+
+
+def test_a_search_by_processor_time_never_rests() -> None:
+    board = Board.new(11, 11, 2, game=Game(seed=7))
+    board.you_id = board.snakes[0].id
+    before = use_cpu_clock(True)
+    try:
+        CORES.use(1, share=0.01)
+        began = time.monotonic()
+        Search()(board, 0.05)
+        assert time.monotonic() - began < 3  # 7 and more where it takes a hundredth of a core
+    finally:
+        CORES.use(1)
+        use_cpu_clock(before)

@@ -207,9 +207,11 @@ class Cores:
         finally:
             with self._lock:
                 self._taken -= taken
-        seconds = time.perf_counter() - began
+        # Of a search that rested, what it was given before counts.
+        until, rested = _search.use_pace(0.0)
+        seconds = time.perf_counter() - began - rested
         if alone and seconds > LONG_ENOUGH:
-            gauge.observe((time.process_time() - worked) / seconds)
+            gauge.observe(((until or time.process_time()) - worked) / seconds)
         return found, Positions(*map(sum, zip(Positions(0, 0), *counts, strict=True)))
 
     def _help(

@@ -5,7 +5,7 @@
 #include "processor.h"
 
 int search_cpu_clock;
-double search_pace;
+double search_pace, search_calm[2];
 
 static const Code *const PLAIN[] = {&small_plain, &medium_plain, &large_plain};
 #ifdef X86_VECTORS

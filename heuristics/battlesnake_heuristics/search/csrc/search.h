@@ -75,5 +75,6 @@ typedef struct {
 
 extern int search_cpu_clock; /* 1: seconds are CPU time of this process */
 extern double search_pace;   /* of a core, near the deadline; not positive: a search never rests */
+extern double search_calm[2]; /* CPU time, and the seconds left, when a search began to rest */
 
 #endif

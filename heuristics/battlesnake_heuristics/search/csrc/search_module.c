@@ -260,13 +260,16 @@ static PyObject *use_cpu_clock(PyObject *module, PyObject *args) {
 PyDoc_STRVAR(use_pace_doc,
 "use_pace(share)\n"
 "--\n\n"
-"Let searches against the clock take no more than this share of a core in the last tenth of a\n"
-"second before they end; 0: all they get, as at first.");
+"Let searches against the wall's clock take no more than this share of a core in the last tenth of\n"
+"a second before they end; 0: all they get, as at first. Returns the CPU time of the process and the\n"
+"seconds left when one began to rest since the last call; zeros if none did.");
 
 static PyObject *use_pace(PyObject *module, PyObject *args) {
     (void)module;
     if (!PyArg_ParseTuple(args, "d:use_pace", &search_pace)) return NULL;
-    Py_RETURN_NONE;
+    PyObject *began = Py_BuildValue("dd", search_calm[0], search_calm[1]);
+    search_calm[0] = search_calm[1] = 0;
+    return began;
 }
 
 static int check_moves(const Question *ask, const Py_buffer *moves) {

@@ -50,8 +50,8 @@ static void rest(Search *search) {
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
     double worked = time.tv_sec + time.tv_nsec * 1e-9;
     if (search->calm_left == 0) {
-        search->calm_left = left;
-        search->calm_worked = worked;
+        search_calm[0] = search->calm_worked = worked;
+        search_calm[1] = search->calm_left = left;
     }
     double due = (worked - search->calm_worked) / search_pace - (search->calm_left - left);
     if (due > left) due = left;
@@ -67,7 +67,7 @@ static int out_of_time(Search *search) {
     const Question *ask = search->ask;
     if (ask->nodes > 0 && search->visited >= ask->nodes) search->stopped = 1;
     if (ask->seconds > 0 && !(search->visited & 255)) {
-        if (search_pace > 0) rest(search);
+        if (search_pace > 0 && search->clock == CLOCK_MONOTONIC) rest(search);
         if (seconds_now(search) >= search->deadline) search->stopped = 1;
     }
     if (ask->interrupted && !(search->visited & 0x7fff) && ask->interrupted(ask->caller))
