@@ -24,11 +24,11 @@ from battlesnake_server.arena.database import (
     hold,
     open_database,
 )
-from battlesnake_server.arena.league_file import EXAMPLE, LeaguePlan, Member, load
+from battlesnake_server.arena.league_file import EXAMPLE, LeaguePlan, load
 from battlesnake_server.arena.players import check_answers
 from battlesnake_server.arena.programs import Programs
 from battlesnake_server.arena.standing_league import League, say
-from battlesnake_server.arena.tournament import Entrant, open_pool, play_in_pool
+from battlesnake_server.arena.tournament import Entrant, local_factory, open_pool, play_in_pool
 from battlesnake_server.commands.arena_command import (
     DEFAULT_PORT,
     DEFAULT_REPLAYS,
@@ -37,7 +37,6 @@ from battlesnake_server.commands.arena_command import (
     show,
 )
 from battlesnake_server.onnx_policy import Policy
-from battlesnake_server.strategies import strategy_factory
 from battlesnake_server.web.roster import Roster
 from battlesnake_server.web.site import Site
 
@@ -166,7 +165,7 @@ class LeaguePlayers:
             elif entrant.remote:
                 await check_answers(source, entrant.reach)
             else:
-                make_local(member)
+                local_factory.__wrapped__(entrant)  # its file may have gone since
         except (ValueError, OSError) as error:
             return str(error)
         return ""
@@ -184,14 +183,6 @@ class LeaguePlayers:
                 await asyncio.sleep(0.1)
 
 
-def make_local(member: Member) -> None:
-    """Raise ``ValueError`` where a named snake or a policy cannot be made."""
-    if member.source.endswith(".onnx"):
-        strategy_factory(policy=member.source)
-    else:
-        strategy_factory(snake=member.source)
-
-
 def check(plan: LeaguePlan) -> None:
     """Refuse snakes of this process that cannot play: before any work. Others may be away."""
     for member in plan.members:
@@ -199,7 +190,7 @@ def check(plan: LeaguePlan) -> None:
         if member.command or entrant.remote:
             continue
         try:
-            make_local(member)
+            local_factory(entrant)
             if entrant.trained:
                 for board in plan.boards:
                     Policy.load(member.source).check_size(board.width, board.height)

@@ -225,13 +225,7 @@ def last(game_id: str) -> Response:
 def position(game_id: str, turn: int, form: str) -> Response:
     """One position, in the forms of `battlesnake_server.replays.positions.answer`."""
     try:
-        boards = course(game_id).boards
-        index = turn - boards[0].turn
-        if not 0 <= index < len(boards):
-            raise ValueError(
-                f"turn must be between {boards[0].turn} and {boards[-1].turn}, got {turn}"
-            )
-        return positions.answer(boards[index].copy(), form)
+        return positions.answer(course(game_id).at(turn), form)
     except (MissingError, ValueError) as error:
         return refusal(error, 404)
     except WhatIfBusyError as error:

@@ -166,12 +166,7 @@ def _asked_board() -> Board:
     game_id = request.args.get("game")
     if game_id is None:
         return Board.from_text(EXAMPLE)
-    boards = course(game_id).boards
-    turn = number("turn", 0)
-    index = turn - boards[0].turn
-    if not 0 <= index < len(boards):
-        raise BoardError(f"turn must be between {boards[0].turn} and {boards[-1].turn}, got {turn}")
-    board = boards[index].copy()
+    board = course(game_id).at(number("turn", 0))
     you = request.args.get("you")
     if you is not None:
         board.you_id = board.snake(you).id

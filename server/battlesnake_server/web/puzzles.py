@@ -76,13 +76,10 @@ def main(argv: list[str] | None = None) -> int:
         if not search.COMPILED:
             raise ValueError(search.NOT_COMPILED)
         made = _made(options)
-    except (ValueError, OSError) as error:
-        return refuse("battlesnake-gym game puzzles", error)
-    if not options.web:
-        return 0
-    try:
+        if not options.web:
+            return 0
         listener = listen("127.0.0.1", options.port)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         return refuse("battlesnake-gym game puzzles", error)
     app, what = create_app(made), f"{len(made)} puzzles"
     return show(app, listener, what, open_browser=not options.no_browser)

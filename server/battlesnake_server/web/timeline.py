@@ -33,6 +33,13 @@ class Course:
         if over:
             self.end()
 
+    def at(self, turn: int) -> Board:
+        """A copy of the board at this turn; raises ``ValueError`` where there is none."""
+        first, last = self.boards[0].turn, self.boards[-1].turn
+        if not first <= turn <= last:
+            raise ValueError(f"turn must be between {first} and {last}, got {turn}")
+        return self.boards[turn - first].copy()
+
     def add(self, turn: Turn) -> None:
         """Note a turn that was played."""
         board = self.boards[-1].copy()
