@@ -30,7 +30,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for(address: str, process: subprocess.Popen[bytes], path: str = "/healthz") -> None:
+def wait_for(address: str, process: subprocess.Popen[Any], path: str = "/healthz") -> None:
     """Until the server answers; its own death is an error at once."""
     limit = time.monotonic() + PATIENCE
     while time.monotonic() < limit:

@@ -175,14 +175,6 @@ def test_a_request_without_what_a_move_needs_names_the_field(
     assert field in answer.get_json()["error"]
 
 
-def crowd(count: int) -> Callable[[Body], Any]:
-    return lambda b: b["board"].update(
-        snakes=[
-            b["you"] | {"id": f"s{i}", "body": [{"x": i % 11, "y": i // 11}]} for i in range(count)
-        ]
-    )
-
-
 REQUEST = Board.new(11, 11, 4, game=Game(seed=5, id="junk")).to_api("snake_0")
 NEEDED: set[Place] = {
     ("game",),
@@ -213,7 +205,8 @@ def test_what_a_move_does_not_need_is_passed_over(
 def test_what_is_passed_over_is_counted(
     client: FlaskClient, body: Body, caplog: pytest.LogCaptureFixture
 ) -> None:
-    crowd(90)(body)
+    cells = [{"x": i % 11, "y": i // 11} for i in range(90)]
+    body["board"]["snakes"] = [body["you"] | {"id": str(cell), "body": [cell]} for cell in cells]
     body["turn"] = "one"
     for _ in range(2):
         assert client.post("/move", json=body).status_code == 200

@@ -20,7 +20,6 @@ pytest.importorskip("moto", reason="needs the extra sagemaker-local")
 
 from botocore.exceptions import ClientError
 
-from battlesnake_gym.boards.board import Board
 from battlesnake_server import bundle
 from battlesnake_server.aws import layer, publish, snake_stack
 from battlesnake_server.aws.lambda_rehearsal import RehearsedAccount
@@ -276,8 +275,3 @@ def test_the_layer_has_what_serving_imports(tmp_path: Path) -> None:
     # setuptools puts itself into every Python that it is installed for, as it starts.
     assert imported - {"battlesnake-gym", "importedpackage", "setuptools"} <= listed
     assert {"flask", "onnxruntime", "numpy"} <= imported
-
-
-def test_a_board_of_the_rehearsal_is_one(board: Board) -> None:
-    body = json.loads(deploy._a_move())
-    assert Board.from_api(body).you.id == "snake_0"

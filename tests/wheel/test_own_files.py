@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from battlesnake_gym.common import own_files
 from battlesnake_gym.rules import Game
 from tests.mabs.test_launcher import SMALL
 from tests.mabs.test_own_files import EXPERIMENT, FILE
-from tests.processes import fetch, fetch_json, free_port, run, wait_for
+from tests.processes import fetch, fetch_json, free_port, run, running, wait_for
 from tests.wheel.conftest import Environment
 
 pytestmark = pytest.mark.rllib
@@ -70,19 +71,14 @@ class Workplace:
         return done.stdout
 
     @contextlib.contextmanager
-    def running(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    def running(self, *words: str) -> Iterator[subprocess.Popen[str]]:
         """A command for as long as the block lasts; what it says comes together."""
-        process = subprocess.Popen(
-            ["battlesnake-gym", *words], cwd=self.folder, env=self.variables,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        try:
+        pipes = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+        where: dict[str, Any] = {"cwd": self.folder, "env": self.variables}
+        with running("battlesnake-gym", *words, **pipes, **where) as process:
             yield process
             process.send_signal(signal.SIGINT)
             process.wait(120)
-        finally:
-            process.kill()
-            process.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -159,12 +155,12 @@ def test_it_plays_over_a_socket_and_appears_on_the_pages(mine: Workplace, policy
                 assert f'href="/replays/replay/{replay.name}"' in fetch(f"{address}replays/")
 
 
-def read_until(process: subprocess.Popen[bytes], words: str) -> str:
+def read_until(process: subprocess.Popen[str], words: str) -> str:
     """The next line that has these words in it."""
     assert process.stdout is not None
     said = ""
-    for line in iter(process.stdout.readline, b""):
-        said += line.decode()
-        if words in line.decode():
-            return line.decode()
+    for line in process.stdout:
+        said += line
+        if words in line:
+            return line
     raise AssertionError(said)
