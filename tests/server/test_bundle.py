@@ -11,7 +11,6 @@ import re
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -23,30 +22,23 @@ from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import SHIPPED as EVALUATION
 from battlesnake_server import bundle
-from battlesnake_server.addresses import Reach
 from battlesnake_server.arena import league_file
-from battlesnake_server.arena.database import open_database
 from battlesnake_server.arena.players import LocalPlayer
-from battlesnake_server.arena.programs import Programs
-from battlesnake_server.arena.standing_league import League
 from battlesnake_server.arena.tournament import (
     Entrant,
-    Fixture,
-    Result,
-    Setup,
     entrants,
     local_factory,
     open_players,
+    play_fixture,
+    schedule,
 )
 from battlesnake_server.bundle import Bundle, BundleError
 from battlesnake_server.commands import pack
-from battlesnake_server.commands.league_command import LeaguePlayers
 from battlesnake_server.live.app import create_app
 from battlesnake_server.live.sessions import _seed
 from battlesnake_server.strategies import CAREFUL, SHIPPED, strategy_factory
 from battlesnake_server.web.roster import Roster
 from tests.processes import COMMAND, free_port, run, served
-from tests.server.fast_league import FastClock, play_here
 from tests.server.test_lambda_handler import http_api
 from tests.server.test_serve import Engine
 
@@ -147,7 +139,7 @@ def on_lambda(folder: Path, bodies: list[dict[str, Any]], patch: pytest.MonkeyPa
 
 
 def in_a_league(path: Path, folder: Path, count: int) -> Iterator[tuple[Replay, int]]:
-    """A bundle's games in a standing league, so many moves of it or more, with its seeds there."""
+    """Games of a bundle as a league plays them, with its seed: so many moves of it or more."""
     told = {
         "name": "Club",
         "snakes": {"mine": str(path), "other": "cautious"},
@@ -155,27 +147,14 @@ def in_a_league(path: Path, folder: Path, count: int) -> Iterator[tuple[Replay, 
         "timeout": 10_000,
     }
     plan = league_file.read(told, folder)
-    engine = open_database(f"sqlite:///{folder / 'arena.sqlite'}")
-    seeds: dict[str, int] = {}
-
-    def play(setup: Setup, fixture: Fixture, replays: Path | None) -> Future[Result]:
-        future = play_here(setup, fixture, replays)
-        seats = [entrant.label for entrant in entrants(setup.snakes)]
-        seeds[str(future.result().replay)] = fixture.seed + seats.index("mine")
-        return future
-
-    with Programs({}) as programs:
-        players = LeaguePlayers(plan, programs, Reach())
-        league = League(
-            plan, players.sources, engine, players.ailments, replays=folder, clock=FastClock()
-        )
-        while count > 0:
-            league.step(play)
-            for name in [*seeds]:
-                replay = Replay.load(name)
-                yield replay, seeds.pop(name)
-                count -= sum(replay.snake_id("mine") in turn.moves for turn in replay.turns)
-    engine.dispose()
+    sources = {member.name: member.source for member in plan.members}
+    setup = plan.setup(plan.boards[0], ["mine", "other"], sources)
+    for fixture in schedule(2, 2, count, plan.seed):
+        replay = Replay.load(str(play_fixture(setup, fixture, folder).replay))
+        yield replay, fixture.seed + fixture.seats.index(0)
+        count -= sum(replay.snake_id("mine") in turn.moves for turn in replay.turns)
+        if count <= 0:
+            return
 
 
 def assert_the_league_plays(build: snakes.Factory, replay: Replay, seed: int) -> None:
