@@ -284,7 +284,7 @@ class VectorBattlesnake:
     def seen_as(
         self, observation: Observation, shape: tuple[int, int, int]
     ) -> npt.NDArray[np.uint8]:
-        """What all seats see by another observation, uint8 [N, S, *shape]; write nothing into it.
+        """What all seats see by another observation, uint8 ``[N, S, *shape]``; write nothing in it.
 
         It is up to date from the first call on. Raises ``ValueError`` for one that the engine does
         not know, and for an eighth.
