@@ -58,9 +58,10 @@ exclude_patterns = [
 ]
 
 myst_enable_extensions = ["attrs_inline", "deflist"]
-myst_heading_anchors = 4
-# Pygments does not know that a shell command in a cell may go on after a backslash.
-suppress_warnings = ["misc.highlighting_failure"]
+myst_heading_anchors = 5
+# Pygments does not know that a shell command in a cell may go on after a backslash; and some pages
+# are found by links and by the search alone.
+suppress_warnings = ["misc.highlighting_failure", "toc.not_included"]
 # Notebooks keep what they showed when `make notebooks` ran them.
 nb_execution_mode = "off"
 
@@ -82,6 +83,7 @@ python_display_all_members = True
 html_theme = "furo"
 html_title = project
 html_copy_source = False
+html_use_index = html_domain_indices = False  # a page of 800 kB; the search finds names
 html_show_sphinx = False
 html_static_path = ["static"]
 html_css_files = ["gallery.css"]

@@ -29,6 +29,16 @@ PAGE = ("index.html", "play.js", "worker.js")
 SHARED = ("board.js", "copy.js", "look.css", "icon.svg")
 """What the page takes from the live snake's and the arena's pages."""
 
+FOR_ALL = {
+    'role="heading">': 'role="heading" aria-level="2">',
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Pages">',
+    '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
+    "<pre>": '<pre tabindex="0">',
+    '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
+    '<div id="search-results"></div>': '<h1>Search</h1><div id="search-results"></div>',
+}
+"""What Sphinx and its theme write that keyboards and screen readers miss, and what they need."""
+
 PYTHON_DOORS = ("batch.c", "module.c", "observe.c", "observe_avx512.c", "masks.c", "tables.c")
 """Sources of the engine that the page does without: they speak to Python or to learners."""
 
@@ -116,8 +126,13 @@ def make_pages(output: Path) -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command += ["-c", "docs", ".", str(output.absolute())]
     subprocess.run(command, check=True, cwd=HERE, env=environment)
+    for page in output.rglob("*.html"):
+        text = page.read_text()
+        for made, mended in FOR_ALL.items():
+            text = text.replace(made, mended)
+        page.write_text(text)
     (output / "index.html").write_text(
-        '<!doctype html><meta charset="utf-8"><title>Battlesnake, learned and served</title>'
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Battlesnake</title>'
         '<meta http-equiv="refresh" content="0; url=docs/index.html">'
         '<a href="docs/index.html">Battlesnake, learned and served</a>\n'
     )

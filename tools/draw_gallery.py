@@ -1,6 +1,6 @@
 """Draws the gallery of the documentation: maps, heads and tails, observation planes, snakes.
 
-`docs/gallery.md` and its neighbours include what is written here.
+`docs/board.md` and its neighbours include what is written here.
 """
 
 from __future__ import annotations

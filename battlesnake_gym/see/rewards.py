@@ -2,7 +2,7 @@
 
 An *event* is a count per snake and turn, read from the engine's arrays; `EVENTS` defines them all,
 once, for rewards and for metrics. A *scheme* (`Rewards`) gives each event a weight. The first
-twelve names are those of the Battlesnake starter pack; ``docs/rewards.md`` describes every one.
+twelve names are those of the Battlesnake starter pack; ``docs/observations.md`` explains them.
 
 >>> get("survival").weights
 {'another_turn': 1.0}
@@ -248,7 +248,7 @@ def get(rewards: Scheme) -> Rewards:
         if rewards not in PRESETS:
             raise ValueError(
                 f"{unknown('rewards', rewards, PRESETS)}; "
-                "or weights of events, as {'won': 1}: see docs/rewards.md"
+                "or weights of events, as {'won': 1}: see docs/observations.md"
             )
         rewards = PRESETS[rewards]
     return Rewards({event: _number(weight) for event, weight in rewards.items()})

@@ -30,6 +30,12 @@ PACKAGES = (
     "battlesnake_rl.procgen",
 )
 
+AXE = """
+    const done = arguments[0];
+    axe.run(document, {iframes: false}).then(result => done(result.violations.map(
+      found => `${found.id} (${found.impact}): ${found.nodes[0].html}`)));"""
+"""What axe finds on a page; what is in frames are pages of their own."""
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -75,7 +81,7 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
 
 
 def test_the_gallery_shows_all_of_it(site: Path) -> None:
-    page = (site / "docs" / "gallery.html").read_text()
+    page = (site / "docs" / "board.html").read_text()
     planes = get("planes").planes
     for kind, names in (("map", MAPS), ("head", HEADS), ("tail", TAILS), ("plane", planes)):
         shown = re.findall(rf'alt="{kind} ([^"]+)"', page)
@@ -116,6 +122,30 @@ def test_search_finds_in_the_browser(address: str, browser: Browser) -> None:
     browser.open(f"{address}/../search.html?q=save_gif")
     browser.wait("[...document.querySelectorAll('#search-results li a')].some("
                  "found => found.textContent.includes('save_gif'))")  # fmt: skip
+
+
+def test_the_navigation_leads_to_22_pages_and_to_the_game_before_notebooks(site: Path) -> None:
+    page = (site / "docs" / "index.html").read_text()
+    first = re.findall(r'<li class="toctree-l1[^"]*"><a class="[^"]*" href="([^"#]+)"', page)
+    assert 15 < len(first) <= 22
+    assert page.index("<iframe") < page.index("five-minutes.html#notebooks")  # the board is first
+    assert not [one for one in first if "notebooks/" in one]
+
+
+def test_axe_finds_nothing(site: Path, address: str, browser: Browser) -> None:
+    """On every page but the reference's 200, of which one in ten is looked at; light and dark."""
+    package = importlib.import_module("axe_core_python").__file__ or ""
+    axe = Path(package).with_name("axe.min.js").read_text()
+    reference = sorted(site.glob("docs/_api/*.html"))
+    pages = {*site.rglob("*.html")} - {*reference} | {*reference[::10]}
+    assert len(pages) > 50
+    for dark in (False, True):
+        browser.look(dark=dark)
+        for page in sorted(pages):
+            browser.open(f"{address}/../{page.relative_to(site)}")
+            browser.driver.execute_script(axe)
+            found = browser.driver.execute_async_script(AXE)
+            assert found == [], (page, dark)
 
 
 def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:

@@ -158,7 +158,7 @@ def parser() -> Parser:
         epilog="example: battlesnake-gym gauntlet rivals.yaml --clock cpu --games 40",
     )
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="who plays on which boards (YAML; docs/rivals.md)")
+    add("file", type=Path, metavar="FILE", help="who plays on which boards (YAML; docs/league.md)")
     add("--clock", choices=("cpu", "wall"), default="wall",
         help="wall: the same timeout for all; cpu: the first snake has the CPU time that rivals "
         "took, which are commands")  # fmt: skip
