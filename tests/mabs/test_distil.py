@@ -37,14 +37,16 @@ def made(ray_with_games: None) -> Callable[..., Any]:
     return make
 
 
-def test_labels_are_what_the_search_says_of_each_position(made: Any) -> None:
+@pytest.mark.parametrize("snakes", [2, [2, 3]])
+def test_labels_are_what_the_search_says_of_each_position(made: Any, snakes: Any) -> None:
     from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
     from battlesnake_gym.rules import MOVES
     from battlesnake_heuristics.search.evaluation import chance, shipped
     from battlesnake_heuristics.search.search import Search
     from battlesnake_rl.mabs.distil.distil import WORST
 
-    config = made(action_mask="forbidden").env_runners(rollout_fragment_length=1)
+    config = made(action_mask="forbidden", num_snakes=snakes)
+    config.env_runners(rollout_fragment_length=1)
     config.led_by_search = 0.0
     search = Search(evaluation=shipped(), nodes=30, exact=True)
     with built(config) as algorithm:
@@ -52,6 +54,8 @@ def test_labels_are_what_the_search_says_of_each_position(made: Any) -> None:
         for _ in range(12):
             runner.sample()
         observations, mask, alive, _ = runner._position
+        counts = [len(runner.env.games.state(game).snakes) for game in range(8)]
+        assert counts == [2, 2 if snakes == 2 else 3] * 4
         rules = replace(runner.env.game, seed=UNKNOWN_SEED)
         wanted = []
         for game, seat in np.argwhere(alive).tolist():

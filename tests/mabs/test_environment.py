@@ -79,3 +79,11 @@ def test_the_launchers_defaults_are_the_environments() -> None:
         "curriculum",
         "opponents",
     }
+
+
+@pytest.mark.parametrize(("name", "counts"), [("RLLIB_PPO", [2, 4]), ("DISTIL", [])])
+def test_lists_of_snakes_are_refused_where_no_games_take_turns(
+    name: str, counts: list[int]
+) -> None:
+    with pytest.raises(ValueError, match="num_agents must be a number, or with PPO, DISTIL"):
+        algorithms.configure(name, {"num_snakes": counts})

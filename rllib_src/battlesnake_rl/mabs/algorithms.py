@@ -107,6 +107,12 @@ def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) 
     for key in ("curriculum", "opponents"):
         if env_config.get(key) and not isinstance(begun, BatchedConfig):
             raise ValueError(f"{key} needs PPO, DISTIL, DQN or APEX, got {name}; leave it out")
+    counts = env_config.get("num_snakes")
+    if isinstance(counts, list) and not (counts and isinstance(begun, BatchedConfig)):
+        raise ValueError(
+            "num_agents must be a number, or with PPO, DISTIL, DQN or APEX a list of such, "
+            f"got {counts} with {name}"
+        )
     config = begun.environment(ENV_NAME, env_config=whole(env_config)).learners(
         num_gpus_per_learner=int(torch.cuda.is_available())
     )

@@ -66,7 +66,9 @@ class BattlesnakeHyperparameters(Hyperparameters):
     network: str | None = option(
         None, "a network of your own, FILE.py:CLASS: a torch module made of (shape, actions)"
     )
-    num_agents: int = option(DEFAULTS["num_snakes"], "snakes in a game")
+    num_agents: int | list[int] = option(  # noqa: RUF009  (it makes a field)
+        DEFAULTS["num_snakes"], "snakes in a game; a list, like [2, 4]: in one game after another"
+    )
     map_size: int = option(DEFAULTS["width"], "width and height of the board", "--size")
     curriculum: list[list[int]] | None = option(  # noqa: RUF009  (it makes a field)
         None, "smaller boards at first: [[env_steps, side], ...], up to the map size"
@@ -221,7 +223,8 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             return "EXIT"
         size = hyperparameters.map_size
         algorithm = hyperparameters.algorithm.rpartition(":")[2]
-        return f"{algorithm}-{size}x{size}-{hyperparameters.num_agents}"
+        snakes = "-".join(map(str, np.atleast_1d(hyperparameters.num_agents)))
+        return f"{algorithm}-{size}x{size}-{snakes}"
 
     def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
         """What decides whether weights fit: algorithm, board, observation, actions, network."""

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from battlesnake_gym.config import TRAINED, EnvConfig, check_names
+import numpy as np
+
+from battlesnake_gym.config import TRAINED, EnvConfig, Sizes, check_names
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.see import observations
 from battlesnake_rl.mabs.play.opponents import check as check_opponents
@@ -36,19 +38,30 @@ def make_vector(
 ) -> VectorBattlesnake:
     """Build ``num_games`` games from an ``env_config`` (missing keys: `DEFAULTS`).
 
-    With ``side``, all games but the last are played on ``side`` x ``side`` boards. One stays as
-    large as the board will be, so that observations keep their shape.
+    Where ``num_snakes`` is a list, the games have so many in turn. With ``side``, all games but
+    the last are played on ``side`` x ``side`` boards. One stays as large as the board will be, so
+    that observations keep their shape.
 
     Raises:
         ValueError: an unknown key, or a value that the environment refuses.
     """
     options = env_options(env_config)
+    options = replace(options, num_snakes=turn_about(options.num_snakes, num_games))
     if side is not None:
         others, board = [side] * (num_games - 1), whole(env_config)
         options = replace(
             options, width=[*others, board["width"]], height=[*others, board["height"]]
         )
     return VectorBattlesnake.of(options, num_games)
+
+
+def turn_about(counts: Sizes, num_games: int) -> Sizes:
+    """How many snakes each of ``num_games`` games has, where ``counts`` take turns.
+
+    >>> turn_about([2, 4], 3).tolist(), turn_about(2, 3)
+    ([2, 4, 2], 2)
+    """
+    return counts if isinstance(counts, int) else np.resize(np.asarray(counts), num_games)
 
 
 def whole(env_config: Mapping[str, Any]) -> dict[str, Any]:
