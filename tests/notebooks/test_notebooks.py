@@ -130,7 +130,7 @@ def test_policy_training(workplace: Path) -> None:
     quick = "--games 20 --milliseconds 25", "--games 2 --milliseconds 5"
     # So short a search leaves no champion of its own: the package's is packed.
     champion = "{found}/model/champion.evaluation", str(SHIPPED)
-    changes = ("minutes = 6", "minutes = 0.05"), (": search_minutes", few), quick, champion
+    changes = ("minutes = 3", "minutes = 0.05"), (": search_minutes", few), quick, champion
     said = execute(workplace / "2_policy_training.ipynb", *changes)
     assert said.count("algo-1 | training_iteration=1 ") == 2
     assert re.search(r"episode_reward_mean +-?\d", said), said  # CloudWatch's
@@ -250,6 +250,30 @@ def test_outputs_are_of_the_code_that_stands_there(path: Path) -> None:
         assert "execution" not in cell["metadata"]
         assert cell["execution_count"] is None
         assert all(output["output_type"] != "error" for output in cell["outputs"])
+
+
+@pytest.mark.parametrize(
+    ("name", "ends", "begins"),
+    [
+        ("1_introduction", "first", "hungry"),
+        ("2_policy_training", "trained", "tree"),
+        ("2_policy_training", "searcher", "territory"),
+        ("3_homogeneous", "trained", "hungry"),
+        ("4_heterogeneous", "trained", "hungry"),
+        ("5_heuristics_developer", "mine", "hungry"),
+        ("6_hill_training", "mask", "vanilla"),
+        ("7_deploy_and_compete", "learned", "hunter"),
+        ("8_tuning", "going-on", "best"),
+    ],
+)
+def test_the_snake_that_a_notebook_ends_with_beat_the_one_before(
+    name: str, ends: str, begins: str
+) -> None:
+    shown = (NOTEBOOKS / f"{name}.ipynb").read_text()
+    ending, beginning = (
+        float(re.findall(rf'"{snake} +([0-9.]+) ± ', shown)[-1]) for snake in (ends, begins)
+    )
+    assert ending > beginning
 
 
 def test_a_command_that_fails_fails_its_notebook(tmp_path: Path) -> None:

@@ -11,9 +11,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/five-minutes.md", "docs/training.md")
+NOTEBOOK = "notebooks/2_policy_training.ipynb"
 
 
+@pytest.mark.rllib
 def test_the_pages_train_as_the_demonstration_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    from battlesnake_rl.mabs.train import DEFAULT_EXPERIMENT
+
     monkeypatch.syspath_prepend(ROOT / "tools")
     import demo
 
@@ -35,11 +39,15 @@ def test_the_pages_train_as_the_demonstration_does(monkeypatch: pytest.MonkeyPat
     for page in PAGES:
         (line,) = re.findall(r"^battlesnake-gym train (.*) --name first$", text(page), re.M)
         assert line == settings, page
+    (minutes,) = re.findall(r"minutes = (\S+)  # of training", text(NOTEBOOK))
+    assert f"--minutes {minutes}" in settings
+    # With nothing named, `train` takes this experiment.
+    assert f'\\"experiment\\": \\"{DEFAULT_EXPERIMENT}\\"' in text(NOTEBOOK)
 
 
 def test_the_pages_give_one_figure_which_is_the_median_of_the_table() -> None:
     pattern = r"after three CPU minutes\s+it has (\d+) Elo"
-    (figure,) = {tuple(re.findall(pattern, text(page), re.I)) for page in PAGES}
+    (figure,) = {tuple(re.findall(pattern, text(page), re.I)) for page in (*PAGES, NOTEBOOK)}
     rows = re.findall(r"^\| `winner-distil` \| \d \| 3 \| (\d+) ", text("docs/training.md"), re.M)
     assert figure == (sorted(rows)[1],)
     assert len(rows) == 3
