@@ -39,7 +39,7 @@ FOR_ALL = {
 }
 """What Sphinx and its theme write that keyboards and screen readers miss, and what they need."""
 
-PYTHON_DOORS = ("batch.c", "module.c", "observe.c", "observe_avx512.c", "masks.c", "tables.c")
+PYTHON_DOORS = ("batch.c", "module.c", "observe.c", "masks.c", "tables.c")
 """Sources of the engine that the page does without: they speak to Python or to learners."""
 
 

@@ -20,10 +20,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define X86_VECTORS 1
-#endif
-
 enum {
     MAX_SIDE = 25,
     MAX_CELLS = MAX_SIDE * MAX_SIDE,

@@ -451,17 +451,7 @@ __attribute__((target("avx2"))) static void observe_avx2(
 #endif
 WIDE static void observe_avx512(const Observation *observation, const Layout *layout,
                                 const Record *before, const Record *record, uint8_t *out) {
-    bool reach = observation->values == VALUES_REACH;
-    bool planes = observation->values == VALUES_PLANES || reach;
-    if (!planes || observation->frames > 1 || !is_whole(observation, record)) {
-        observe(observation, layout, before, record, out);
-        return;
-    }
-    size_t size = observation_size(observation);
-    clear_the_dead(layout, before, record, size, out);
-    paint_planes_avx512(layout, before, record, out, size);
-    int cells = record->width * record->height;
-    if (reach) reach_planes(WITH_AVX512, layout, record, size, cells, out + PLANES * cells);
+    observe(observation, layout, before, record, out);
 }
 #endif
 

@@ -94,11 +94,4 @@ void observe_game(const Observation *observation, const Layout *layout, const Re
  * before hardly touched, as far as this can be foreseen: a processor does not. */
 void fetch_planes(const Observation *observation, const Record *record, uint8_t *out);
 
-#ifdef X86_VECTORS
-/* The `planes` of every living snake on one board of at least 64 cells; those of seat s begin at
- * out + s * stride. `before` as above. For AVX-512 F, BW and VL. */
-void paint_planes_avx512(const Layout *layout, const Record *before, const Record *record,
-                         uint8_t *out, size_t stride);
-#endif
-
 #endif

@@ -3,6 +3,7 @@
 #define BATTLESNAKE_REACH_H
 
 #include "engine.h"
+#include "processor.h"
 
 /* What is reached by all moves, what others reach, and what is reached by going up, down, left and
  * right first. */

@@ -140,46 +140,31 @@ ALWAYS void race_of_all(const View *view, const Start *start, int count,
     } while (is_any(&any));
 }
 
-/* Four cells at a time: their bits as a matrix, turned around (Hacker's Delight, 7-3). */
-ALWAYS uint64_t turned(uint64_t x) {
-    uint64_t t = (x ^ (x >> 7)) & 0x00AA00AA00AA00AAull;
+typedef uint64_t Rows __attribute__((vector_size(64))); /* each of eight cells */
+
+/* The bits of each row as a matrix, turned around (Hacker's Delight, 7-3). */
+ALWAYS void turn_around(Rows *rows) {
+    Rows x = *rows, t = (x ^ (x >> 7)) & 0x00AA00AA00AA00AAull;
     x ^= t ^ (t << 7);
     t = (x ^ (x >> 14)) & 0x0000CCCC0000CCCCull;
     x ^= t ^ (t << 14);
     t = (x ^ (x >> 28)) & 0x00000000F0F0F0F0ull;
-    return x ^ t ^ (t << 28);
+    *rows = x ^ t ^ (t << 28);
 }
 
 /* Shows 64 cells. */
 ALWAYS void show_word(const uint64_t levels[LEVELS], uint8_t *plane) {
-    uint64_t any = 0, shown[8];
-    for (int bit = 0; bit < LEVELS; bit++) any |= levels[bit];
-    for (int k = 0; k < 8; k++) {
-        uint64_t rows = (any >> 8 * k & 255) * 0x010101;
-        for (int bit = 0; bit < LEVELS; bit++)
-            rows |= (levels[bit] >> 8 * k & 255) << 8 * (3 + bit);
-        shown[k] = turned(rows);
-    }
-    memcpy(plane, shown, 64);
-}
-
-#ifdef X86_VECTORS
-#include <immintrin.h>
-__attribute__((target("avx512f,avx512bw"), always_inline)) static inline void show_word_avx512(
-    const uint64_t levels[LEVELS], uint8_t *plane) {
+    const Rows eights = {0, 8, 16, 24, 32, 40, 48, 56};
     uint64_t any = 0;
     for (int bit = 0; bit < LEVELS; bit++) any |= levels[bit];
-    __m512i shown = _mm512_maskz_set1_epi8(any, 7);
-    for (int bit = 0; bit < LEVELS; bit++)
-        shown = _mm512_or_si512(shown, _mm512_maskz_set1_epi8(levels[bit], (char)(8 << bit)));
-    _mm512_storeu_si512(plane, shown);
+    Rows rows = (any >> eights & 255) * 0x010101;
+    for (int bit = 0; bit < LEVELS; bit++) rows |= (levels[bit] >> eights & 255) << 8 * (3 + bit);
+    turn_around(&rows);
+    memcpy(plane, &rows, sizeof rows);
 }
-#endif
-
-typedef void ShowWord(const uint64_t levels[LEVELS], uint8_t *plane);
 
 /* Shows one lane of `levels` in `size` bytes, at least 64; the last 64 overlap those before. */
-ALWAYS void show_lane(ShowWord show_word, const Four levels[LEVELS], int lane, int cells, int size,
+ALWAYS void show_lane(const Four levels[LEVELS], int lane, int cells, int size,
                       uint8_t *plane) {
     for (int i = 0; 64 * i < cells; i++) {
         uint64_t word[LEVELS];
@@ -192,7 +177,7 @@ ALWAYS void show_lane(ShowWord show_word, const Four levels[LEVELS], int lane, i
     }
 }
 
-ALWAYS void reach_all(ShowWord show, const Layout *layout, const Record *record, size_t stride,
+ALWAYS void reach_all(const Layout *layout, const Record *record, size_t stride,
                       int size, uint8_t *out) {
     View view;
     view_begin(&view, layout, &plain, record);
@@ -211,32 +196,32 @@ ALWAYS void reach_all(ShowWord show, const Layout *layout, const Record *record,
             for (int word = 0; word < WORDS; word++) every[bit].w[word] |= levels[i][bit].w[word];
     for (int i = 0; i < count; i++) {
         uint8_t *planes = out + (size_t)start.seats[i] * stride;
-        show_lane(show, levels[i], 0, view.cells, size, planes);
+        show_lane(levels[i], 0, view.cells, size, planes);
         for (int bit = 0; bit < LEVELS; bit++)
             for (int word = 0; word < WORDS; word++) levels[i][bit].w[word] ^= every[bit].w[word];
-        show_lane(show, levels[i], 0, view.cells, size, planes + size);
+        show_lane(levels[i], 0, view.cells, size, planes + size);
         if (WORDS == 2 && count == 2) race_of_moves(&view, &start, 2, i, ways);
         else if (WORDS == 2 && count == 4) race_of_moves(&view, &start, 4, i, ways);
         else race_of_moves(&view, &start, count, i, ways);
         for (int move = 0; move < 4; move++)
-            show_lane(show, ways, move, view.cells, size, planes + (2 + move) * size);
+            show_lane(ways, move, view.cells, size, planes + (2 + move) * size);
     }
 }
 
 static void reach_plain(const Layout *layout, const Record *record, size_t stride, int size,
                         uint8_t *out) {
-    reach_all(show_word, layout, record, stride, size, out);
+    reach_all(layout, record, stride, size, out);
 }
 
 #ifdef X86_VECTORS
 __attribute__((target("avx2"))) static void reach_avx2(const Layout *layout, const Record *record,
                                                        size_t stride, int size, uint8_t *out) {
-    reach_all(show_word, layout, record, stride, size, out);
+    reach_all(layout, record, stride, size, out);
 }
 
 __attribute__((target("avx512f,avx512bw,avx512vl"))) static void reach_avx512(
     const Layout *layout, const Record *record, size_t stride, int size, uint8_t *out) {
-    reach_all(show_word_avx512, layout, record, stride, size, out);
+    reach_all(layout, record, stride, size, out);
 }
 #else
 #define reach_avx2 reach_plain
