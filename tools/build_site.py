@@ -88,7 +88,6 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
     search = HERE / "heuristics/battlesnake_heuristics/search/csrc"
     sources = [
         DOCS / "play" / "game.c",
-        DOCS / "play" / "thinker.c",
         *(path for path in sorted(engine.glob("*.c")) if path.name not in PYTHON_DOORS),
         *(path for path in sorted(search.glob("*.c")) if "Python.h" not in path.read_text()),
     ]

@@ -7,7 +7,7 @@
 
 #include "../../battlesnake_gym/engine/csrc/game.h"
 #include "../../battlesnake_gym/engine/csrc/tables.h"
-#include "thinker.h"
+#include "../../heuristics/battlesnake_heuristics/search/csrc/codes.h"
 
 #define EXPORT(name) __attribute__((export_name(#name))) name
 
@@ -67,25 +67,53 @@ int32_t *EXPORT(words_at)(void) {
     return words;
 }
 
-/* The search's move for the snake in this seat; `trained`: by the learned evaluation. See thinker.h. */
+/* The weights of battlesnake_heuristics/search/search.py in their order, and the numbers of the
+ * evaluation that comes with the package, for the games that it was trained for: the build hands over
+ * both. */
+static const int32_t weights[WEIGHTS] = {SEARCH_WEIGHTS};
+_Alignas(Network) static const uint8_t numbers[] = {
+#embed "numbers"
+};
+_Static_assert(sizeof numbers == sizeof(Network), "these are not the numbers of a network");
+static int32_t report[6];
+
+/* Of the last thought: depth, positions valued, then the value of each of the four moves in
+ * thousandths of a cell of territory (INT32_MIN: not looked at). */
+int32_t *EXPORT(report_at)(void) { return report; }
+
+/* The search's move for the snake in this seat, in `seconds` at most, or after about `positions`
+ * positions where those are not positive; `trained`: by the learned evaluation. */
 int EXPORT(think)(int seat, double seconds, int positions, int trained) {
-    Seen seen = {.width = game.record->width, .height = game.record->height,
-                 .wrapped = rules.wrapped, .constrictor = rules.constrictor, .solo = rules.alone,
-                 .damage = rules.hazard_damage, .trained = trained};
-    for (int i = 0; i < game.record->num_snakes; i++) {
+    const Record *record = game.record;
+    static int32_t lengths[MAX_SNAKES], health[MAX_SNAKES];
+    static uint16_t bodies[MAX_SNAKES * MAX_CELLS];
+    uint16_t *cell = bodies;
+    Question ask = {.width = record->width, .height = record->height, .wrapped = rules.wrapped,
+                    .constrictor = rules.constrictor, .solo = rules.alone,
+                    .damage = rules.hazard_damage, .lengths = lengths, .health = health,
+                    .bodies = bodies, .food = record_food(&layout, record),
+                    .hazards = record_hazards(&layout, record), .weights = weights,
+                    .seconds = seconds, .nodes = seconds > 0 ? 0 : positions, .first_depth = 1,
+                    .max_depth = MAX_DEPTH};
+    for (int i = 0; i < record->num_snakes; i++) {
         int s = i == 0 ? seat : i <= seat ? i - 1 : i; /* the one that thinks comes first */
-        const Snake *snake = &game.record->snakes[s];
+        const Snake *snake = &record->snakes[s];
         if (!snake->alive) continue;
         Point points[MAX_CELLS + 1];
-        body_points(&layout, game.record, s, points);
+        body_points(&layout, record, s, points);
         for (int k = 0; k < snake->length; k++) {
             Point at = points[k < snake->extent ? k : snake->extent - 1];
-            seen.bodies[seen.segments++] = (uint16_t)cell_at(game.record, at.x, at.y);
+            *cell++ = (uint16_t)cell_at(record, at.x, at.y);
         }
-        seen.lengths[seen.snakes] = snake->length;
-        seen.health[seen.snakes++] = snake->health;
+        lengths[ask.snakes] = snake->length;
+        health[ask.snakes++] = snake->health;
     }
-    seen.food = record_food(&layout, game.record);
-    seen.hazards = record_hazards(&layout, game.record);
-    return find_move(&seen, seconds, positions);
+    if (trained && ask.snakes > 1) ask.network = (const Network *)numbers;
+    Answer answer;
+    if (code_for(ask.width * ask.height)->search(&ask, &answer)) return 0;
+    report[0] = answer.depth;
+    report[1] = (int32_t)answer.evaluated;
+    for (int move = 0; move < 4; move++)
+        report[2 + move] = answer.searched[move] ? answer.scores[move] : INT32_MIN;
+    return answer.move;
 }

@@ -7,12 +7,12 @@
 #define X86_VECTORS 1
 #include <cpuid.h>
 
-enum { HAS_AVX2 = 1, HAS_AVX512 = 2, HAS_VNNI = 4 };
+enum { HAS_AVX2 = 1, HAS_AVX512 = 2 };
 
-/* HAS_AVX2: with BMI, BMI2, LZCNT and POPCNT; HAS_AVX512: F, BW and VL; HAS_VNNI: for 512 bits. */
+/* HAS_AVX2: with BMI, BMI2, LZCNT and POPCNT; HAS_AVX512: F, BW and VL. */
 static inline int ask_processor(void) {
     enum { KEPT = 1 << 27, POPCNT = 1 << 23, LZCNT = 1 << 5 };
-    enum { AVX2 = 1 << 5 | 1 << 3 | 1 << 8, AVX512F = 1 << 16, BW = 1 << 30, VNNI = 1 << 11 };
+    enum { AVX2 = 1 << 5 | 1 << 3 | 1 << 8, AVX512F = 1 << 16, BW = 1 << 30 };
     unsigned a, b, c, d, features, more, kept = 0, kept_high;
     if (!__get_cpuid(1, &a, &b, &features, &d) || !(features & KEPT)) return 0;
     if (!__get_cpuid(0x80000001, &a, &b, &more, &d) || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
@@ -22,7 +22,6 @@ static inline int ask_processor(void) {
     if ((kept & 6) == 6 && (b & AVX2) == AVX2 && features & POPCNT && more & LZCNT)
         found = HAS_AVX2;
     if (found && (kept & 0xE0) == 0xE0 && b & AVX512F && b & BW && b >> 31) found |= HAS_AVX512;
-    if (found & HAS_AVX512 && c & VNNI) found |= HAS_VNNI;
     return found;
 }
 

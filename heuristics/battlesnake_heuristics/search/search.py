@@ -411,7 +411,7 @@ def inputs(board: Board) -> NDArray[np.int16]:
     """
     snakes = _you_first(board)
     question = _question(board, snakes, Weights().packed(), None, 0, 1, b"")
-    return np.frombuffer(_search.inputs(*(*question, 1)), np.int16)
+    return np.frombuffer(_search.inputs(*(*question, 1, None)), np.int16)
 
 
 def _question(

@@ -10,7 +10,7 @@
 int refuse(const char *field, const char *rule);
 int has_bytes(const char *field, const Py_buffer *buffer, Py_ssize_t wanted);
 int holds(const char *field, const Py_buffer *buffer, Py_ssize_t count, int size); /* aligned */
-int check_damage(int damage);
+int check_board(int width, int height, int damage);
 int check_weights(const Py_buffer *buffer);
 int check_network(const Py_buffer *buffer, const Network **network);
 

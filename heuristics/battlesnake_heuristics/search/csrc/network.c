@@ -90,61 +90,18 @@ __attribute__((target("avx2"))) static int32_t value_avx2(const Layers *layers,
     }
     return last_layer(layers, narrowed_avx2(clipped_avx2(low), clipped_avx2(high)));
 }
-#undef LANES
-#undef GROUPS
-
-#define LANES 16
-#define GROUPS (HIDDEN / LANES)
-#define VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
-
-VNNI static inline __m256i clipped_vnni(__m512i sum) {
-    __m512i value = _mm512_srai_epi32(_mm512_add_epi32(sum, _mm512_set1_epi32(HALF)), 10);
-    value = _mm512_max_epi32(value, _mm512_setzero_si512());
-    return _mm512_cvtepi32_epi16(_mm512_min_epi32(value, _mm512_set1_epi32(LARGEST)));
-}
-
-/* Even and odd pairs have sums of their own: a sum waits for the one before it. */
-VNNI static int32_t value_vnni(const Layers *layers, const int16_t *inputs, int pairs) {
-    __m512i even[GROUPS], odd[GROUPS];
-    int16_t hidden[HIDDEN];
-    for (int g = 0; g < GROUPS; g++) {
-        even[g] = _mm512_loadu_si512(&layers->first_bias[g * LANES]);
-        odd[g] = _mm512_setzero_si512();
-    }
-    for (int p = 0; p < pairs; p += 2) {
-        __m512i one = _mm512_set1_epi32(pair_at(inputs, p));
-        __m512i other = _mm512_set1_epi32(pair_at(inputs, p + 1));
-        for (int g = 0; g < GROUPS; g++) {
-            const int16_t(*at)[2] = &layers->first[p][g * LANES];
-            even[g] = _mm512_dpwssd_epi32(even[g], one, _mm512_loadu_si512(at));
-            odd[g] = _mm512_dpwssd_epi32(odd[g], other, _mm512_loadu_si512(at + HIDDEN));
-        }
-    }
-    for (int g = 0; g < GROUPS; g++)
-        _mm256_storeu_si256((void *)&hidden[g * LANES],
-                            clipped_vnni(_mm512_add_epi32(even[g], odd[g])));
-    __m512i sum[4] = {_mm512_loadu_si512(layers->second_bias), _mm512_setzero_si512(),
-                      _mm512_setzero_si512(), _mm512_setzero_si512()};
-    for (int p = 0; p < HIDDEN / 2; p++)
-        sum[p & 3] = _mm512_dpwssd_epi32(sum[p & 3], _mm512_set1_epi32(pair_at(hidden, p)),
-                                         _mm512_loadu_si512(layers->second[p]));
-    sum[0] = _mm512_add_epi32(_mm512_add_epi32(sum[0], sum[1]), _mm512_add_epi32(sum[2], sum[3]));
-    return last_layer(layers, clipped_vnni(sum[0]));
-}
 #endif
 
 NetworkCode network_code(int code) {
 #ifdef X86_VECTORS
     if (code == CODE_AVX2 && processor_has(HAS_AVX2)) return value_avx2;
-    if (code == CODE_VNNI && processor_has(HAS_VNNI)) return value_vnni;
 #endif
     return code == CODE_PLAIN ? value_plain : NULL;
 }
 
 NetworkCode fastest_network_code(void) {
-    for (int code = CODES - 1; code > CODE_PLAIN; code--)
-        if (network_code(code)) return network_code(code);
-    return value_plain;
+    NetworkCode fast = network_code(CODE_AVX2);
+    return fast ? fast : value_plain;
 }
 
 static int all_within(const int16_t *weights, size_t count) {

@@ -34,7 +34,7 @@ typedef struct {
     Layers stack[STACKS];
 } Network;
 
-enum { CODE_PLAIN, CODE_AVX2, CODE_VNNI, CODES };
+enum { CODE_PLAIN, CODE_AVX2, CODES };
 
 /* The logit of winning in 1/2^18: `pairs` pairs of inputs through one stack. */
 typedef int32_t (*NetworkCode)(const Layers *layers, const int16_t *inputs, int pairs);

@@ -7,19 +7,15 @@
 #include "codes.h"
 #include "doors.h"
 
-typedef struct {
-    Py_buffer lengths, health, bodies, food, hazards, weights, network, moves;
+typedef union {
+    struct {
+        Py_buffer lengths, health, bodies, food, hazards, weights, network, moves;
+    };
+    Py_buffer all[8];
 } Buffers;
 
 static void release(Buffers *buffers) {
-    PyBuffer_Release(&buffers->lengths);
-    PyBuffer_Release(&buffers->health);
-    PyBuffer_Release(&buffers->bodies);
-    PyBuffer_Release(&buffers->food);
-    PyBuffer_Release(&buffers->hazards);
-    PyBuffer_Release(&buffers->weights);
-    PyBuffer_Release(&buffers->network);
-    PyBuffer_Release(&buffers->moves);
+    for (int i = 0; i < 8; i++) PyBuffer_Release(&buffers->all[i]);
 }
 
 int refuse(const char *field, const char *rule) {
@@ -61,18 +57,18 @@ static void fill(Question *ask, const Buffers *buffers) {
     ask->hazards = buffers->hazards.buf;
 }
 
-int check_damage(int damage) {
+int check_board(int width, int height, int damage) {
+    if (width < 1 || width > 25) return refuse("width", "must be between 1 and 25");
+    if (height < 1 || height > 25) return refuse("height", "must be between 1 and 25");
     if (damage >= -MOST_DAMAGE && damage <= MOST_DAMAGE) return 0;
     return refuse("damage", "must be between -1000 and 1000");
 }
 
 /* Trusts nothing: the search indexes by what is checked here, and adds what is bounded here. */
 static int check_position(const Question *ask, const Buffers *buffers) {
-    if (ask->width < 1 || ask->width > 25) return refuse("width", "must be between 1 and 25");
-    if (ask->height < 1 || ask->height > 25) return refuse("height", "must be between 1 and 25");
+    if (check_board(ask->width, ask->height, ask->damage)) return -1;
     if (ask->snakes < 1 || ask->snakes > MAX_SNAKES)
         return refuse("snakes", "must number between 1 and 16");
-    if (check_damage(ask->damage)) return -1;
     int cells = ask->width * ask->height, segments = 0;
     if (!holds("lengths", &buffers->lengths, ask->snakes, 4) ||
         !holds("health", &buffers->health, ask->snakes, 4) ||
@@ -119,15 +115,15 @@ static int check_limits(const Question *ask, const Buffers *buffers) {
 }
 
 /* Reads what `think` and `inputs` are given; release the buffers in any case. */
-static int read_question(PyObject *args, Question *ask, Buffers *buffers) {
+static int read_question(PyObject *args, Question *ask, Buffers *buffers, PyObject **stop) {
     long long nodes;
     memset(buffers, 0, sizeof *buffers);
-    if (!PyArg_ParseTuple(args, "iipppiy*y*y*y*y*y*dLiy*ppi", &ask->width, &ask->height,
+    if (!PyArg_ParseTuple(args, "iipppiy*y*y*y*y*y*dLiy*ppiO", &ask->width, &ask->height,
                           &ask->wrapped, &ask->constrictor, &ask->solo, &ask->damage,
                           &buffers->lengths, &buffers->health, &buffers->bodies, &buffers->food,
                           &buffers->hazards, &buffers->weights, &ask->seconds, &nodes,
                           &ask->max_depth, &buffers->network, &ask->exact, &ask->of_2026,
-                          &ask->first_depth))
+                          &ask->first_depth, stop))
         return -1;
     fill(ask, buffers);
     ask->nodes = nodes;
@@ -198,17 +194,12 @@ static PyObject *think(PyObject *module, PyObject *args) {
     Question ask = {0};
     Answer answer;
     Buffers buffers;
-    Py_ssize_t last = PyTuple_Size(args) - 1;
-    PyObject *question = PyTuple_GetSlice(args, 0, last);
-    if (!question) return NULL;
-    int wrong = read_question(question, &ask, &buffers);
-    Py_DECREF(question);
-    if (wrong) {
+    Caller caller;
+    if (read_question(args, &ask, &buffers, &caller.stop)) {
         release(&buffers);
         return NULL;
     }
     const Code *code = code_for(ask.width * ask.height);
-    Caller caller = {.stop = PyTuple_GetItem(args, last)};
     caller.state = PyEval_SaveThread();
     ask.interrupted = give_up;
     ask.caller = &caller;
@@ -231,7 +222,8 @@ static PyObject *inputs(PyObject *module, PyObject *args) {
     Question ask = {0};
     Buffers buffers;
     int16_t numbers[INPUTS];
-    int failed = read_question(args, &ask, &buffers);
+    PyObject *stop;
+    int failed = read_question(args, &ask, &buffers, &stop);
     if (!failed && ask.snakes < 2) failed = refuse("snakes", "must number 2 or more");
     if (failed) {
         release(&buffers);

@@ -16,17 +16,16 @@ const char play_game_doc[] =
 "seconds of CPU time). hazards holds the layers of every cell after 0, 1, ... shrinks.\n"
 "Returns (rows: bytes, points by seat, turns, finished, positions visited). Releases the GIL.";
 
-#define MAX_PLAYERS MAX_SNAKES
 typedef struct {
-    Py_buffer hazards, heads, food, weights[MAX_PLAYERS], network[MAX_PLAYERS];
-    Player player[MAX_PLAYERS];
+    Py_buffer hazards, heads, food, weights[MAX_SNAKES], network[MAX_SNAKES];
+    Player player[MAX_SNAKES];
 } Holdings;
 
 static void let_go(Holdings *held) {
     PyBuffer_Release(&held->hazards);
     PyBuffer_Release(&held->heads);
     PyBuffer_Release(&held->food);
-    for (int i = 0; i < MAX_PLAYERS; i++) {
+    for (int i = 0; i < MAX_SNAKES; i++) {
         PyBuffer_Release(&held->weights[i]);
         PyBuffer_Release(&held->network[i]);
     }
@@ -34,7 +33,7 @@ static void let_go(Holdings *held) {
 
 static int read_players(PyObject *players, GamePlan *plan, Holdings *held) {
     Py_ssize_t count = PyTuple_Size(players);
-    if (count < 2 || count > MAX_PLAYERS) return refuse("players", "must number between 2 and 16");
+    if (count < 2 || count > MAX_SNAKES) return refuse("players", "must number between 2 and 16");
     plan->snakes = (int)count;
     for (int i = 0; i < count; i++) {
         Player *player = &held->player[i];
@@ -55,14 +54,12 @@ static int read_players(PyObject *players, GamePlan *plan, Holdings *held) {
 }
 
 static int check_plan(GamePlan *plan, const Holdings *held) {
-    if (plan->width < 1 || plan->width > 25) return refuse("width", "must be between 1 and 25");
-    if (plan->height < 1 || plan->height > 25) return refuse("height", "must be between 1 and 25");
+    if (check_board(plan->width, plan->height, plan->damage)) return -1;
     if (plan->max_turns < 1 || plan->max_turns > 32000)
         return refuse("max_turns", "must be between 1 and 32000");
     if (plan->shrink_every < 0) return refuse("shrink_every", "must not be negative");
     if (plan->opening < 0 || plan->opening > 32000)
         return refuse("opening", "must be between 0 and 32000");
-    if (check_damage(plan->damage)) return -1;
     int cells = plan->width * plan->height;
     if (!has_bytes("heads", &held->heads, plan->snakes * 2) ||
         !has_bytes("food", &held->food, cells))
@@ -121,8 +118,7 @@ const char values_by_doc[] =
 "values_by(code, network, inputs, living)\n"
 "--\n\n"
 "The values of positions of `living` snakes, int32 bytes in thousandths of a cell, of their inputs\n"
-"(bytes of int16), by code 0 (plain), 1 (AVX2), 2 (AVX-512 VNNI); None where this processor lacks\n"
-"it.";
+"(bytes of int16), by code 0 (plain) or 1 (AVX2); None where this processor lacks it.";
 
 static PyObject *all_values(NetworkCode code, const Network *network, const Py_buffer *inputs,
                             int living) {
@@ -154,7 +150,7 @@ PyObject *values_by(PyObject *module, PyObject *args) {
         } else if (living < 2 || living > MAX_SNAKES) {
             refuse("living", "must be between 2 and 16");
         } else if (code < 0 || code >= CODES) {
-            refuse("code", "must be 0, 1 or 2");
+            refuse("code", "must be 0 or 1");
         } else if (!network_code(code)) {
             result = Py_BuildValue("");
         } else {
