@@ -6,7 +6,7 @@ A few hundred times slower. Food always comes from the reference's stream.
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,8 +199,15 @@ class SlowGames(GameArrays):
 def _check_array(name: str, array: Any, dtype: type, shape: tuple[int, ...]) -> None:
     """Refuse what the compiled engine would refuse."""
     if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
-        got = getattr(array, "dtype", type(array)), getattr(array, "shape", "")
-        raise ValueError(
-            f"{name} must be a C-contiguous array of dtype {np.dtype(dtype)} and shape {shape}, "
-            f"got {got[0]} {got[1]}"
-        )
+        refuse_array(name, array, np.dtype(dtype).name, shape)
+
+
+def refuse_array(
+    name: str, array: object, dtype: str, shape: tuple[int, ...], writable: bool = False
+) -> NoReturn:
+    """Raise a ``ValueError`` that says what the argument must be; the compiled engine asks too."""
+    got = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array)
+    raise ValueError(
+        f"{name} must be a {'writable, ' if writable else ''}C-contiguous array of dtype {dtype} "
+        f"and shape {shape}, got {got}"
+    )

@@ -1,6 +1,5 @@
 #include "batch.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef __linux__
@@ -18,15 +17,6 @@ static bool same_format(const char *format, char wanted) {
     return *format == wanted || (wanted == 'l' && (*format == 'q' || *format == 'l'));
 }
 
-/* "(4096, 4)" */
-static void write_shape(char *text, size_t size, int ndim, const Py_ssize_t *shape) {
-    size_t at = (size_t)snprintf(text, size, "(");
-    for (int i = 0; i < ndim && at < size; i++) {
-        at += (size_t)snprintf(text + at, size - at, i ? ", %zd" : "%zd", shape[i]);
-    }
-    if (at < size) snprintf(text + at, size - at, ndim == 1 ? ",)" : ")");
-}
-
 static bool fits(const Py_buffer *view, const ArraySpec *spec) {
     if (!same_format(view->format, spec->format) || view->ndim != spec->ndim) return false;
     if (spec->format == 'l' && view->itemsize != 8) return false;
@@ -36,30 +26,28 @@ static bool fits(const Py_buffer *view, const ArraySpec *spec) {
     return true;
 }
 
-static void refuse_array(PyObject *object, const ArraySpec *spec, const char *got) {
-    char shape[128];
-    write_shape(shape, sizeof shape, spec->ndim, spec->shape);
-    PyObject *type = PyObject_Type(object);
-    PyErr_Format(PyExc_ValueError,
-                 "%s must be a %sC-contiguous array of dtype %s and shape %s, got %s%S", spec->name,
-                 spec->writable ? "writable, " : "", spec->dtype, shape, got, type);
-    Py_XDECREF(type);
+/* Python has the words for it, as for its own engine. */
+static void refuse_array(PyObject *object, const ArraySpec *spec) {
+    PyObject *module = PyImport_ImportModule("battlesnake_gym.engine.python_engine");
+    PyObject *shape = PyTuple_New(spec->ndim), *none = NULL;
+    for (int i = 0; shape && i < spec->ndim; i++)
+        PyTuple_SetItem(shape, i, PyLong_FromSsize_t(spec->shape[i]));
+    if (module && shape)
+        none = PyObject_CallMethod(module, "refuse_array", "sOsOi", spec->name, object, spec->dtype,
+                                   shape, spec->writable);
+    Py_XDECREF(none);
+    Py_XDECREF(shape);
+    Py_XDECREF(module);
 }
 
 int get_array(PyObject *object, const ArraySpec *spec, Py_buffer *view) {
     int flags = PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | (spec->writable ? PyBUF_WRITABLE : 0);
-    if (PyObject_GetBuffer(object, view, flags) < 0) {
-        PyErr_Clear();
-        refuse_array(object, spec, "another layout or no array at all: ");
-        return -1;
+    if (PyObject_GetBuffer(object, view, flags) == 0) {
+        if (fits(view, spec)) return 0;
+        PyBuffer_Release(view);
     }
-    if (fits(view, spec)) return 0;
-    char got[192], shape[128];
-    write_shape(shape, sizeof shape, view->ndim < 8 ? view->ndim : 8, view->shape);
-    snprintf(got, sizeof got, "format '%.8s' and shape %s in ", view->format ? view->format : "B",
-             shape);
-    refuse_array(object, spec, got);
-    PyBuffer_Release(view);
+    PyErr_Clear();
+    refuse_array(object, spec);
     return -1;
 }
 
