@@ -62,7 +62,7 @@ int EXPORT(over)(void) { return game.record->over; }
 /* The game as numbers, in the order of ../../battlesnake_gym/engine/csrc/convert.c. */
 int32_t *EXPORT(words_at)(void) {
     free(words);
-    words = malloc(sizeof(int32_t) * export_size(&game));
+    words = malloc(sizeof(int32_t) * export_game(&game, NULL));
     if (words) export_game(&game, words);
     return words;
 }

@@ -458,7 +458,7 @@ static PyObject *batch_export(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "n", &index) || check_game(batch, index) < 0) return NULL;
     if (batch->busy) return begin_work(batch, NULL), NULL;
     Game game = batch_game(batch, index);
-    size_t words = export_size(&game);
+    size_t words = export_game(&game, NULL);
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(words * sizeof(int32_t)));
     if (bytes) export_game(&game, (int32_t *)PyBytes_AsString(bytes));
     return bytes;

@@ -13,67 +13,66 @@
 
 /* ---- out ---- */
 
-size_t export_size(const Game *game) {
-    const Record *record = game->record;
-    size_t words = 4 + 1 + 1 + 1 + 1;
-    for (int seat = 0; seat < record->num_snakes; seat++) {
-        const Snake *snake = &record->snakes[seat];
-        int32_t length = snake->alive ? snake->length : game->cold->graves[seat].length;
-        words += 5 + 2 * (size_t)length;
-    }
-    return words + 2 * (size_t)record->num_food + 3 * (size_t)game->cold->num_runs +
-           2 * (size_t)game->cold->num_gates;
+/* Where the next word goes; NULL where words are only counted. */
+typedef struct {
+    int32_t *words;
+    size_t count;
+} Writer;
+
+static void put(Writer *writer, int32_t word) {
+    if (writer->words) writer->words[writer->count] = word;
+    writer->count++;
 }
 
-static int32_t *put_points(int32_t *words, const Point *points, int32_t cells, int32_t length) {
+static void put_points(Writer *writer, const Point *points, int32_t cells, int32_t length) {
+    put(writer, length);
     for (int32_t i = 0; i < length; i++) {
         Point at = points[i < cells ? i : cells - 1];
-        *words++ = at.x;
-        *words++ = at.y;
+        put(writer, at.x);
+        put(writer, at.y);
     }
-    return words;
 }
 
-static int32_t *put_exported_snake(const Game *game, int seat, int32_t *words) {
+static void put_exported_snake(const Game *game, int seat, Writer *writer) {
     const Snake *snake = &game->record->snakes[seat];
     const Grave *grave = &game->cold->graves[seat];
-    int32_t length = snake->alive ? snake->length : grave->length;
-    *words++ = snake->cause;
-    *words++ = snake->killer;
-    *words++ = snake->alive ? 0 : grave->eliminated_on;
-    *words++ = snake->health;
-    *words++ = length;
-    if (!snake->alive) return put_points(words, cold_dead(game->cold, seat), grave->cells, length);
+    put(writer, snake->cause);
+    put(writer, snake->killer);
+    put(writer, snake->alive ? 0 : grave->eliminated_on);
+    put(writer, snake->health);
+    if (!snake->alive) {
+        put_points(writer, cold_dead(game->cold, seat), grave->cells, grave->length);
+        return;
+    }
     Point points[MAX_CELLS + 1];
     body_points(game->layout, game->record, seat, points);
-    return put_points(words, points, snake->extent, length);
+    put_points(writer, points, snake->extent, snake->length);
 }
 
-void export_game(const Game *game, int32_t *words) {
+size_t export_game(const Game *game, int32_t *words) {
     const Record *record = game->record;
-    *words++ = record->turn;
-    *words++ = record->width;
-    *words++ = record->height;
-    *words++ = record->num_snakes;
-    for (int seat = 0; seat < record->num_snakes; seat++) {
-        words = put_exported_snake(game, seat, words);
-    }
-    *words++ = record->num_food;
+    Writer writer = {words, 0};
+    put(&writer, record->turn);
+    put(&writer, record->width);
+    put(&writer, record->height);
+    put(&writer, record->num_snakes);
+    for (int seat = 0; seat < record->num_snakes; seat++) put_exported_snake(game, seat, &writer);
+    put(&writer, record->num_food);
     for (int i = 0; i < record->num_food; i++) {
         int cell = cold_food(game->cold)[i];
-        *words++ = cell % record->width;
-        *words++ = cell / record->width;
+        put(&writer, cell % record->width);
+        put(&writer, cell / record->width);
     }
-    *words++ = game->cold->num_runs;
+    put(&writer, game->cold->num_runs);
     for (int i = 0; i < game->cold->num_runs; i++) {
         HazardRun run = cold_runs(game->cold)[i];
-        *words++ = run.at.x;
-        *words++ = run.at.y;
-        *words++ = run.count;
+        put(&writer, run.at.x);
+        put(&writer, run.at.y);
+        put(&writer, run.count);
     }
-    *words++ = game->cold->num_gates;
-    words = put_points(words, game->cold->gates, game->cold->num_gates, game->cold->num_gates);
-    *words = game->cold->pools_drawn;
+    put_points(&writer, game->cold->gates, game->cold->num_gates, game->cold->num_gates);
+    put(&writer, game->cold->pools_drawn);
+    return writer.count;
 }
 
 /* ---- in ---- */

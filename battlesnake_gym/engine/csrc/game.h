@@ -79,11 +79,16 @@ void body_points(const Layout *layout, const Record *record, int seat, Point *po
 
 /* ---- maps.c ---- */
 
+/* The food that a map's turn begins with: its own or none, standard_food, or that on cells without
+ * hazards. */
+enum { OWN_FOOD, FOOD, DRY_FOOD };
+
 typedef struct Map {
     const char *name;
+    uint8_t food;
     bool moves_hazards; /* whether the update changes hazards other than as royale does */
     int (*setup)(Game *game);
-    void (*update)(Game *game);
+    void (*update)(Game *game);            /* after the food; NULL: nothing */
     int (*check_turn)(const Game *game); /* NULL, or the HALT_... of a turn that cannot be played */
     const void *plan; /* what else its hooks need */
 } Map;
@@ -92,9 +97,9 @@ const Map *find_map(const char *name); /* NULL if there is none */
 
 /* ---- convert.c ---- */
 
-/* A game as a list of int32 words, to and from Python; see convert.c for the order. */
-size_t export_size(const Game *game);
-void export_game(const Game *game, int32_t *words);
+/* A game as a list of int32 words, to and from Python; see convert.c for the order. Returns how many
+ * there are; with NULL that is all. */
+size_t export_game(const Game *game, int32_t *words);
 /* Returns NULL, or why these words cannot be held (a static text or `message`). On an error the
  * game is left empty and over. */
 const char *import_game(Game *game, int64_t seed, const int32_t *words, size_t count,

@@ -12,6 +12,5 @@ extern const Map MAZE_MAPS[];
 
 /* What other maps do too. */
 int setup_standard(Game *game);
-void update_standard(Game *game);
 
 #endif

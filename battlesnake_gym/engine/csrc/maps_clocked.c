@@ -6,7 +6,6 @@
 /* A disc in the centre that gets one layer more, and one cell wider, with every ring. */
 static void update_sinkholes(Game *game) {
     const Record *record = game->record;
-    standard_food(game, false);
     int every = game->rules->shrink_every > 0 ? game->rules->shrink_every : 10;
     int rings = record->width == 7 ? 3 : record->width == 19 ? 7 : 5;
     int since = record->turn - 1;
@@ -52,7 +51,6 @@ static int setup_pools(Game *game) {
 /* Every N turns a random pool dries up. The reference draws from one generator that goes on for
  * the whole game, so the outputs that were used are counted. */
 static void update_pools(Game *game) {
-    standard_food(game, false);
     int every = game->rules->shrink_every, count = count_hazards(game);
     if (every <= 0 || game->record->turn <= 0 || game->record->turn % every || !count) return;
     Rand rand;
@@ -74,7 +72,6 @@ static int setup_pits(Game *game) {
 
 static void update_pits(Game *game) {
     enum { MOST_LAYERS = 4, CYCLE = 7 };
-    standard_food(game, false);
     int turn = game->record->turn, every = game->rules->shrink_every;
     if (turn % every) return;
     int depth = turn / every % CYCLE;
@@ -141,7 +138,6 @@ static void update_snail(Game *game) {
     const Record *record = game->record;
     int height = record->height, num_runs = game->cold->num_runs;
     HazardRun runs[2 * MAX_CELLS + 800];
-    standard_food(game, false);
     memcpy(runs, cold_runs(game->cold), sizeof *runs * (size_t)num_runs);
     clear_hazards(game);
     fade(game, runs, num_runs);
@@ -160,9 +156,9 @@ static void update_snail(Game *game) {
 }
 
 const Map CLOCKED_MAPS[] = {
-    {"snail_mode", true, setup_standard, update_snail},
-    {"sinkholes", true, setup_standard, update_sinkholes},
-    {"healing_pools", true, setup_pools, update_pools},
-    {"hz_hazard_pits", true, setup_pits, update_pits, check_pits},
+    {"snail_mode", FOOD, true, setup_standard, update_snail},
+    {"sinkholes", FOOD, true, setup_standard, update_sinkholes},
+    {"healing_pools", FOOD, true, setup_pools, update_pools},
+    {"hz_hazard_pits", FOOD, true, setup_pits, update_pits, check_pits},
     {0},
 };

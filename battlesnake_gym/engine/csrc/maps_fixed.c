@@ -111,8 +111,6 @@ static int setup_rivers(Game *game) {
     return food_beside_snakes(game, &rand, true);
 }
 
-static void update_rivers(Game *game) { standard_food(game, true); }
-
 /* ---- arcade ---- */
 
 static int setup_arcade(Game *game) {
@@ -155,14 +153,14 @@ static void update_arcade(Game *game) {
 #define RIVERS_OF(name, places) &(const Rivers){&name##_HAZARDS, &name##_STARTS, places}
 
 const Map FIXED_MAPS[] = {
-    {"hz_castle_wall", false, setup_castle, update_castle, NULL, CASTLE_OF(CASTLE, 2)},
-    {"hz_castle_wall_lg", false, setup_castle, update_castle, NULL, CASTLE_OF(CASTLE_LG, 2)},
-    {"hz_castle_wall_xl", false, setup_castle, update_castle, NULL, CASTLE_OF(CASTLE_XL, 4)},
-    {"hz_rivers_bridges", false, setup_rivers, update_rivers, NULL, RIVERS_OF(RIVERS, 2)},
-    {"hz_rivers_bridges_lg", false, setup_rivers, update_rivers, NULL, RIVERS_OF(RIVERS_LG, 4)},
-    {"hz_rivers_bridges_xl", false, setup_rivers, update_rivers, NULL, RIVERS_OF(RIVERS_XL, 4)},
-    {"hz_islands_bridges", false, setup_rivers, update_rivers, NULL, RIVERS_OF(ISLANDS, 2)},
-    {"hz_islands_bridges_lg", false, setup_rivers, update_rivers, NULL, RIVERS_OF(ISLANDS_LG, 4)},
-    {"arcade_maze", false, setup_arcade, update_arcade},
+    {"hz_castle_wall", OWN_FOOD, false, setup_castle, update_castle, NULL, CASTLE_OF(CASTLE, 2)},
+    {"hz_castle_wall_lg", OWN_FOOD, false, setup_castle, update_castle, NULL, CASTLE_OF(CASTLE_LG, 2)},
+    {"hz_castle_wall_xl", OWN_FOOD, false, setup_castle, update_castle, NULL, CASTLE_OF(CASTLE_XL, 4)},
+    {"hz_rivers_bridges", DRY_FOOD, false, setup_rivers, NULL, NULL, RIVERS_OF(RIVERS, 2)},
+    {"hz_rivers_bridges_lg", DRY_FOOD, false, setup_rivers, NULL, NULL, RIVERS_OF(RIVERS_LG, 4)},
+    {"hz_rivers_bridges_xl", DRY_FOOD, false, setup_rivers, NULL, NULL, RIVERS_OF(RIVERS_XL, 4)},
+    {"hz_islands_bridges", DRY_FOOD, false, setup_rivers, NULL, NULL, RIVERS_OF(ISLANDS, 2)},
+    {"hz_islands_bridges_lg", DRY_FOOD, false, setup_rivers, NULL, NULL, RIVERS_OF(ISLANDS_LG, 4)},
+    {"arcade_maze", OWN_FOOD, false, setup_arcade, update_arcade},
     {0},
 };

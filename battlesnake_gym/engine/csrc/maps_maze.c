@@ -252,6 +252,6 @@ static int check_maze(const Game *game) {
 }
 
 const Map MAZE_MAPS[] = {
-    {"solo_maze", true, setup_maze, update_maze, check_maze},
+    {"solo_maze", OWN_FOOD, true, setup_maze, update_maze, check_maze},
     {0},
 };

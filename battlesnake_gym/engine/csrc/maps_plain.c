@@ -12,10 +12,6 @@ static int setup_empty(Game *game) {
     return place_snakes(game, &rand);
 }
 
-void update_standard(Game *game) { standard_food(game, false); }
-
-static void update_nothing(Game *game) { (void)game; }
-
 /* The rectangle that leaves number - 1 cells free to the border on all sides. */
 static int add_ring(Game *game, int number) {
     int width = game->record->width, height = game->record->height;
@@ -53,10 +49,10 @@ static int setup_columns(Game *game) {
 }
 
 const Map PLAIN_MAPS[] = {
-    {"standard", false, setup_standard, update_standard},
-    {"empty", false, setup_empty, update_nothing},
-    {"hz_inner_wall", false, setup_inner_wall, update_standard},
-    {"hz_rings", false, setup_rings, update_standard},
-    {"hz_columns", false, setup_columns, update_standard},
+    {"standard", FOOD, false, setup_standard},
+    {"empty", OWN_FOOD, false, setup_empty},
+    {"hz_inner_wall", FOOD, false, setup_inner_wall},
+    {"hz_rings", FOOD, false, setup_rings},
+    {"hz_columns", FOOD, false, setup_columns},
     {0},
 };

@@ -1,7 +1,6 @@
 #include "maps.h"
 
 static void update_royale(Game *game) {
-    standard_food(game, false);
     if (game->record->turn + 1 >= game->rules->shrink_every) royale_hazards(game);
 }
 
@@ -31,7 +30,6 @@ static bool spiral_step(int step, int rings, int *x, int *y) {
 static void update_spiral(Game *game) {
     enum { EVERY = 3 };
     const Record *record = game->record;
-    standard_food(game, false);
     int turn = record->turn + 1;
     if (turn % EVERY) return;
     Rand rand;
@@ -48,7 +46,6 @@ enum { SCATTER_EVERY = 2 };
 
 static void update_scatter(Game *game) {
     const Record *record = game->record;
-    standard_food(game, false);
     int turn = record->turn + 1;
     if (turn % SCATTER_EVERY) return;
     Rand rand;
@@ -98,7 +95,6 @@ static bool grow(const Record *record, Rand *rand, Box *box, Box *added) {
 static void update_grow_box(Game *game) {
     enum { EVERY = 12 };
     const Record *record = game->record;
-    standard_food(game, false);
     if (!is_due(game, EVERY)) return;
     Rand rand;
     game_rand(game, &rand);
@@ -128,7 +124,6 @@ static int square_ring(const Record *record, int x, int y, int radius, Point *ce
 static void update_expand_box(Game *game) {
     enum { EVERY = 20 };
     const Record *record = game->record;
-    standard_food(game, false);
     if (!is_due(game, EVERY)) return;
     Rand rand;
     game_rand(game, &rand);
@@ -146,7 +141,6 @@ static void update_expand_box(Game *game) {
 
 static void update_expand_scatter(Game *game) {
     const Record *record = game->record;
-    standard_food(game, false);
     if (!is_due(game, SCATTER_EVERY)) return;
     Rand rand;
     game_rand(game, &rand);
@@ -161,22 +155,21 @@ static void update_expand_scatter(Game *game) {
     for (int radius = 1; radius <= largest_radius(record, x, y); radius++) {
         Point cells[MAX_CELLS];
         int count = square_ring(record, x, y, radius, cells);
+        int chosen = rand_shuffled(&rand, count, smallest(index, count - 1));
         if (index < count) {
-            Point chosen = cells[rand_shuffled(&rand, count, index)];
-            add_hazard(game, chosen.x, chosen.y, 1);
+            add_hazard(game, cells[chosen].x, cells[chosen].y, 1);
             return;
         }
-        rand_skip_shuffle(&rand, count);
         index -= count;
     }
 }
 
 const Map RANDOM_MAPS[] = {
-    {"royale", false, setup_standard, update_royale},
-    {"hz_spiral", true, setup_standard, update_spiral},
-    {"hz_scatter", true, setup_standard, update_scatter, check_scatter},
-    {"hz_grow_box", true, setup_standard, update_grow_box},
-    {"hz_expand_box", true, setup_standard, update_expand_box},
-    {"hz_expand_scatter", true, setup_standard, update_expand_scatter},
+    {"royale", FOOD, false, setup_standard, update_royale},
+    {"hz_spiral", FOOD, true, setup_standard, update_spiral},
+    {"hz_scatter", FOOD, true, setup_standard, update_scatter, check_scatter},
+    {"hz_grow_box", FOOD, true, setup_standard, update_grow_box},
+    {"hz_expand_box", FOOD, true, setup_standard, update_expand_box},
+    {"hz_expand_scatter", FOOD, true, setup_standard, update_expand_scatter},
     {0},
 };

@@ -59,19 +59,14 @@ static int allowed(const int faults[4], const uint8_t *parts, int num_parts) {
     return moves;
 }
 
-static int moves_left(const Layout *layout, const Rules *rules, const Record *record, int seat,
-                      const uint8_t *parts, int num_parts, bool rival_near) {
+int allowed_moves(const Layout *layout, const Rules *rules, const Record *record, int seat,
+                  const uint8_t *parts, int num_parts, bool rival_near) {
     const Snake *snake = &record->snakes[seat];
     int faults[4];
     for (int move = 0; move < 4; move++)
         faults[move] = faults_at(layout, rules, record, seat, snake->x + DX[move],
                                  snake->y + DY[move], rival_near);
     return allowed(faults, parts, num_parts);
-}
-
-int allowed_moves(const Layout *layout, const Rules *rules, const Record *record, int seat,
-                  const uint8_t *parts, int num_parts) {
-    return moves_left(layout, rules, record, seat, parts, num_parts, true);
 }
 
 void mask_game(const Layout *layout, const Rules *rules, const Record *record,
@@ -84,7 +79,7 @@ void mask_game(const Layout *layout, const Rules *rules, const Record *record,
         const Snake *snake = &record->snakes[seat];
         bool rival_near = wanted & FAULT_HEAD &&
                           has_rival(rules, record, seat, snake->x, snake->y, 0, 2);
-        int moves = moves_left(layout, rules, record, seat, parts, num_parts, rival_near);
+        int moves = allowed_moves(layout, rules, record, seat, parts, num_parts, rival_near);
         for (int move = 0; move < 4; move++) out[move] = moves >> move & 1;
     }
 }

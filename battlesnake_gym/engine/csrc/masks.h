@@ -13,8 +13,9 @@ enum { FAULT_WALL = 1, FAULT_NECK = 2, FAULT_BODY = 4, FAULT_HEALTH = 8, FAULT_H
 void mask_game(const Layout *layout, const Rules *rules, const Record *record,
                const uint8_t *parts, int num_parts, bool *out);
 
-/* The moves, as bits, that the kind leaves to a living snake. */
+/* The moves, as bits, that the kind leaves to a living snake; contested cells are looked for only where
+ * `rival_near`. */
 int allowed_moves(const Layout *layout, const Rules *rules, const Record *record, int seat,
-                  const uint8_t *parts, int num_parts);
+                  const uint8_t *parts, int num_parts, bool rival_near);
 
 #endif

@@ -159,7 +159,7 @@ static int least_bad(const View *view, int own, int kept, const int targets[4], 
 static int choice(View *view, int own, int kind) {
     static const uint8_t ALIVE_FILTERS[] = {FAULT_WALL, FAULT_NECK, FAULT_HEALTH, FAULT_BODY};
     if (kind == NAMED_RANDOM) return 15;
-    int kept = allowed_moves(view->layout, view->rules, view->record, own, ALIVE_FILTERS, 4);
+    int kept = allowed_moves(view->layout, view->rules, view->record, own, ALIVE_FILTERS, 4, false);
     if (kind == NAMED_SAFE_RANDOM || is_single(kept)) return kept;
     look(view);
     int targets[4];

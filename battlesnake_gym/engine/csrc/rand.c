@@ -151,7 +151,3 @@ int rand_shuffled(Rand *rand, int n, int position) {
     rand->used += draws;
     return where;
 }
-
-void rand_skip_shuffle(Rand *rand, int n) {
-    for (int i = n - 1; i > 0; i--) rand_bounded(rand, (uint32_t)i + 1);
-}

@@ -73,7 +73,4 @@ void rand_shuffle(Rand *rand, int16_t *items, int n);
 /* Which of n items a Shuffle would bring to `position`; takes the same draws. */
 int rand_shuffled(Rand *rand, int n, int position);
 
-/* Passes over the draws of a Shuffle of n items. */
-void rand_skip_shuffle(Rand *rand, int n);
-
 #endif

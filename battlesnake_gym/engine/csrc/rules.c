@@ -284,7 +284,8 @@ void step_game(const Layout *layout, const Rules *rules, Record *record, Cold *c
     }
     play_turn(layout, rules, record, cold, actions);
     if (rules->royale) royale_hazards(&game);
-    if (rules->map) rules->map->update(&game);
+    if (rules->map && rules->map->food) standard_food(&game, rules->map->food == DRY_FOOD);
+    if (rules->map && rules->map->update) rules->map->update(&game);
     record->turn++;
     record->over = is_over(rules, record);
 }
