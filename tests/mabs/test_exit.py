@@ -120,7 +120,7 @@ def test_it_is_no_policy_and_says_so(trained: Path, capsys: pytest.CaptureFixtur
 
     with pytest.raises(SystemExit):
         export.main([str(trained), "-o", str(trained / "policy.onnx")])
-    assert "EXIT trains an evaluation for the search" in capsys.readouterr().err
+    assert "trains an evaluation for the search" in capsys.readouterr().err
     with pytest.raises(ValueError, match=r"model/champion\.evaluation"):
         load(trained)
 

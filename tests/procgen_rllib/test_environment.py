@@ -228,12 +228,12 @@ def test_options_change_what_is_seen(option: str) -> None:
 @pytest.mark.parametrize(
     ("env_config", "message"),
     [
-        ({"env_name": "bigfisch"}, "env_name must be one of bigfish, .* got 'bigfisch'"),
+        ({"env_name": "bigfisch"}, "env_name must be one of bigfish .* got 'bigfisch'"),
         ({"num_level": 3}, "no key 'num_level'; did you mean 'num_levels'"),
         ({"num_levels": -1}, "num_levels must be between 0 and .*, got -1"),
         ({"num_levels": 1.5}, "num_levels must be of type int, got 1.5"),
         ({"center_agent": 1}, "center_agent must be of type bool, got 1"),
-        ({"distribution_mode": "memory"}, "distribution_mode must be one of easy, hard, explor"),
+        ({"distribution_mode": "memory"}, "distribution_mode must be one of easy hard explor"),
         ({"frame_stack": 0}, "frame_stack must be between 1 and 16, got 0"),
         ({"provider": "procgen"}, "provider must be one of envpool, got 'procgen'"),
     ],
