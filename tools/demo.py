@@ -128,7 +128,7 @@ def next_steps(folder: Path, replays: Path, policy: Path) -> list[tuple[str, str
     """Commands that go on from here, and what each shows."""
     program = COMMAND.relative_to(ROOT) if COMMAND.is_relative_to(ROOT) else COMMAND.name
     return [
-        (f"{program} watch {replays}", "the games, with what every snake thought (click one)"),
+        (f"{program} game watch {replays}", "the games, with what every snake thought (click one)"),
         (f"{program} runs {folder} --web", f"the training; also in {folder}/run/report.html"),
         (f"{program} arena --web --invite trained={policy}", "play against the trained snake"),
         (f"{program} serve --policy {policy} --heuristics", "put it on a port, for any engine"),

@@ -159,8 +159,12 @@ def anywhere(text: str, folder: Path) -> str:
 
 
 def last_drawn(text: str) -> str:
-    """``text`` as a terminal would leave it: of a line that was drawn again, the last drawing."""
-    return re.sub(r"^.*\r(?=.)", "", text.replace("\r\n", "\n"), flags=re.MULTILINE)
+    """``text`` as a terminal would leave it: of a line that was drawn again, the last drawing.
+
+    Without the colours of Ray's names of processes, which are too pale on paper.
+    """
+    plain = re.sub(r"\x1b\[3\dm(\(.*?\))\x1b\[0m", r"\1", text.replace("\r\n", "\n"))
+    return re.sub(r"^.*\r(?=.)", "", plain, flags=re.MULTILINE)
 
 
 def lines_of(text: str) -> list[str]:
