@@ -88,7 +88,8 @@ def _mp4(replay: Replay, output: Path, options: argparse.Namespace) -> None:
 def _how(options: argparse.Namespace) -> tuple[int, float, animation.Chances]:
     """How a film is made: with the bar of chances, where the game was analysed."""
     analyses = load_module("battlesnake_heuristics.judge.game_analysis", "")
-    chances = getattr(analyses.known(options.source), "chances", lambda turn: None)
+    analysis = analyses.known(options.source)
+    chances = analysis.chances if analysis else animation.unknown
     return options.cell, 1 / options.turns_per_second, chances
 
 

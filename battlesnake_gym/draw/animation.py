@@ -37,7 +37,7 @@ SEEN, UNCHANGED = 180, 255
 Chances = Callable[[int], Mapping[str, float] | None]
 
 
-def _unknown(turn: int) -> None:
+def unknown(turn: int) -> None:
     """The chances of a game that nothing has looked at."""
 
 
@@ -56,7 +56,7 @@ class Film:
     ``cell`` is the side of a cell in pixels; ``chances`` are the snakes' on a turn, where known.
     """
 
-    def __init__(self, cell: int = CELL, chances: Chances = _unknown) -> None:
+    def __init__(self, cell: int = CELL, chances: Chances = unknown) -> None:
         self._cell = cell
         self._chances = chances
         self._kept: dict[object, Image.Image] = {}
@@ -163,7 +163,7 @@ def save_gif(
     path: str | os.PathLike[str],
     cell: int = CELL,
     seconds_per_turn: float = SECONDS_PER_TURN,
-    chances: Chances = _unknown,
+    chances: Chances = unknown,
 ) -> None:
     """Write a game as an animated GIF that plays for ever and rests on the last board.
 
@@ -185,7 +185,7 @@ def save_mp4(
     path: str | os.PathLike[str],
     cell: int = CELL,
     seconds_per_turn: float = SECONDS_PER_TURN,
-    chances: Chances = _unknown,
+    chances: Chances = unknown,
 ) -> None:
     """Write a game as an MP4 video (H.264) that rests on the last board.
 

@@ -56,7 +56,7 @@ def image(board: State, cell: int = 28, chances: Mapping[str, float] | None = No
     size = [round(side * cell) for side in _size(board)]
     canvas = Image.new("RGB", (size[0] * OVERSAMPLE, size[1] * OVERSAMPLE), PAPER)
     draw = ImageDraw.Draw(canvas)
-    for shape in (*ground(board), *things(board, chances)):
+    for shape in shapes(board, chances):
         paint(draw, shape, scale)
     return canvas.reduce(OVERSAMPLE)
 
@@ -69,9 +69,9 @@ def save_png(board: State, path: str | os.PathLike[str], cell: int = 28) -> None
 # --- the shapes, in units of one cell, y downwards ----------------------------------------------
 
 
-def shapes(board: State) -> list[Shape]:
+def shapes(board: State, chances: Mapping[str, float] | None = None) -> list[Shape]:
     """Everything there is to paint, from the back to the front."""
-    return [*ground(board), *things(board)]
+    return [*ground(board), *things(board, chances)]
 
 
 def ground(board: State) -> tuple[Shape, ...]:

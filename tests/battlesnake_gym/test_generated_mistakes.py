@@ -16,6 +16,7 @@ from battlesnake_gym.common.command_line import LONGEST_LINE, MOST_FLAGS, Parser
 from battlesnake_gym.common.extras import MissingExtraError
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import Game
+from tests.parsers import parser_of
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "server" / "battlesnake_server" / "default_policy" / "policy.onnx"
@@ -113,10 +114,7 @@ def cases(parser: Parser) -> list[list[str]]:
 def test_each_is_one_line_and_writes_nothing(
     command: str, desk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    try:
-        parser = cli.load(command).parser()
-    except MissingExtraError as error:
-        pytest.skip(str(error))
+    parser = parser_of(command)
     before = sorted(desk.rglob("*"))
     for words in cases(parser):
         typed = [*command.split(), *GOOD.get(command, "").split(), *words]
@@ -170,10 +168,7 @@ def test_there_are_two_hundred_of_them() -> None:
 def test_help_shows_a_dozen_options_and_all_of_them_where_asked(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    try:
-        parser = cli.load(command).parser()
-    except MissingExtraError as error:
-        pytest.skip(str(error))
+    parser = parser_of(command)
     known = {flag.option_strings[-1] for flag in parser.flags()}
     for words, least, most in (("--help", 1, MOST_FLAGS), ("--help-all", len(known), 100)):
         with pytest.raises(SystemExit):

@@ -12,7 +12,7 @@ import pytest
 
 from battlesnake_gym.cli import cli
 from battlesnake_gym.common.command_line import LONGEST_LINE, writable
-from battlesnake_gym.common.extras import MissingExtraError
+from tests.parsers import parser_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
 ROW = re.compile(r"^\| `(?P<typed>[^`]*)` \| (?P<fence>`+) ?(?P<told>.*?) ?(?P=fence) \|$", re.M)
@@ -62,10 +62,7 @@ def test_what_an_option_wants_is_told_in_words(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No function's name: of each option that is read by one, with a value that it cannot read."""
-    try:
-        parser = cli.load(command).parser()
-    except MissingExtraError as error:
-        pytest.skip(str(error))
+    parser = parser_of(command)
     plain = (None, Path, str, writable)
     options = [one for one in parser._actions if one.option_strings and one.type not in plain]
     for action in options:
