@@ -39,6 +39,14 @@ INLINE int span_of(int cells) { return (cells + BLOCK - 1) & -BLOCK; }
 
 static Vectors reach_by = WITHOUT_VECTORS; /* as the code chosen at the end of this file */
 
+static void reach_planes(const Layout *layout, const Record *record, size_t stride, int size,
+                         uint8_t *out) {
+    int cells = record->width * record->height;
+    (cells <= 128   ? reach_planes_small
+     : cells <= 384 ? reach_planes_medium
+                    : reach_planes_large)(reach_by, layout, record, stride, size, out);
+}
+
 /* One plane of a game, as large as its board. */
 typedef struct {
     _Alignas(BLOCK) uint8_t cells[MAX_CELLS + BLOCK];
@@ -139,22 +147,12 @@ INLINE void make_body(int values, const uint16_t *restrict marks, int span, Coun
     }
 }
 
-/* `value` where `plane` is not 0. */
-INLINE void make_flags(const uint8_t *restrict plane, int span, uint8_t value,
-                       uint8_t *restrict out) {
-    for (int cell = 0; cell < span; cell++) out[cell] = plane[cell] ? value : 0;
-}
-
-INLINE void make_layers(const uint8_t *restrict layers, int span, uint8_t step,
+INLINE void make_layers(const uint8_t *restrict layers, int span, uint8_t most, uint8_t step,
                         uint8_t *restrict out) {
     for (int cell = 0; cell < span; cell++) {
-        uint8_t count = layers[cell] < MAX_LAYERS ? layers[cell] : MAX_LAYERS;
+        uint8_t count = layers[cell] < most ? layers[cell] : most;
         out[cell] = (uint8_t)(count * step);
     }
-}
-
-INLINE int head_cell(const Record *record, int seat) {
-    return record->snakes[seat].y * record->width + record->snakes[seat].x;
 }
 
 INLINE void make_bodies(int values, const Layout *layout, const Record *record, Scene *scene) {
@@ -165,7 +163,7 @@ INLINE void make_bodies(int values, const Layout *layout, const Record *record, 
         uint8_t *own = scene->bodies[seat].cells;
         make_body(values, record_marks(layout, record), scene->span,
                   count_of(values, record, seat), own, all);
-        int head = head_cell(record, seat);
+        int head = cell_at(record, record->snakes[seat].x, record->snakes[seat].y);
         if (!is_starter(values)) own[head] = all[head] = A_HEAD;
         if (values == VALUES_51S) own[head] = all[head] = 250;
     }
@@ -178,11 +176,11 @@ INLINE void make_scene(int values, const Layout *layout, const Record *record, i
     bool starter = is_starter(values);
     make_bodies(values, layout, record, scene);
     if (news & NEW_FOOD)
-        make_flags(record_food(layout, record), scene->span, starter ? 250 : A_FOOD,
-                   scene->food.cells);
+        make_layers(record_food(layout, record), scene->span, 1, starter ? 250 : A_FOOD,
+                    scene->food.cells);
     if (news & NEW_HAZARDS)
-        make_layers(record_hazards(layout, record), scene->span, starter ? 50 : A_LAYER,
-                    scene->hazards.cells);
+        make_layers(record_hazards(layout, record), scene->span, MAX_LAYERS,
+                    starter ? 50 : A_LAYER, scene->hazards.cells);
 }
 
 /* -- one snake -------------------------------------------------------------------------------- */
@@ -223,11 +221,11 @@ INLINE void paint_snakes(const Record *record, const Scene *scene, int own, int 
     others_plane(&scene->all_bodies, &scene->bodies[own], size, planes + OTHER_BODIES_PLANE * size);
     fill_plane(0, 2 * size, longer_heads);
     for (unsigned rest = record->alive_mask & ~(1u << own); rest; rest &= rest - 1) {
-        int seat = __builtin_ctz(rest);
-        int lead = record->snakes[seat].length - record->snakes[own].length;
+        const Snake *other = &record->snakes[__builtin_ctz(rest)];
+        int lead = other->length - record->snakes[own].length;
         uint8_t *heads = lead < 0 ? shorter_heads : longer_heads;
         int shown = AS_LONG + ((lead < 0 ? -lead : lead) << A_SEGMENT_BITS);
-        heads[head_cell(record, seat)] = (uint8_t)smallest(255, shown);
+        heads[cell_at(record, other->x, other->y)] = (uint8_t)smallest(255, shown);
     }
 }
 
@@ -369,7 +367,7 @@ INLINE void observe_values(int values, const Observation *observation, const Lay
     make_scene(values, layout, record, news, &scene);
     clear_the_dead(layout, before, record, size, out);
     if (values == VALUES_REACH && !whole)
-        reach_planes(reach_by, layout, record, (size_t)(REACH_PLANES * scene.span), scene.span,
+        reach_planes(layout, record, (size_t)(REACH_PLANES * scene.span), scene.span,
                      scene.reach);
     for (unsigned rest = record->alive_mask; rest; rest &= rest - 1) {
         int seat = __builtin_ctz(rest);
@@ -384,7 +382,7 @@ INLINE void observe_values(int values, const Observation *observation, const Lay
             paint_view(values, observation, record, &scene, seat, seen);
     }
     if (values == VALUES_REACH && whole)
-        reach_planes(reach_by, layout, record, size, scene.cells, out + PLANES * scene.cells);
+        reach_planes(layout, record, size, scene.cells, out + PLANES * scene.cells);
 }
 
 /* -- memory ----------------------------------------------------------------------------------- */

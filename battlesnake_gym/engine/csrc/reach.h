@@ -14,14 +14,12 @@ enum { SOONEST = 255, TURN_LATER = 8, LATEST = 15 };
 
 typedef enum { WITHOUT_VECTORS, WITH_AVX2, WITH_AVX512 } Vectors;
 
+/* Writes the planes of all living seats, `size` bytes each, those of seat s at out + s * stride: as many
+ * as the board has cells, if those are 64 or more, or as fill whole words of 64. */
 typedef void ReachFunction(Vectors vectors, const Layout *layout, const Record *record,
                            size_t stride, int size, uint8_t *out);
 
-/* Writes the planes of all living seats, `size` bytes each, those of seat s at out + s * stride: as many
- * as the board has cells, if those are 64 or more, or as fill whole words of 64. */
-ReachFunction reach_planes;
-
-/* The same for boards of up to 128, 384 and 640 cells. */
+/* For boards of up to 128, 384 and 640 cells. */
 ReachFunction reach_planes_small, reach_planes_medium, reach_planes_large;
 
 #endif
