@@ -268,11 +268,9 @@ def _of_sb3(model: Any, shape: tuple[int, int, int]) -> Any:
 
     policy = model.policy
     wanted = tuple(model.observation_space.shape)
-    factor = wanted[1] // shape[1] if len(wanted) == 3 else 0
-    enlarged = factor > 0 and wanted == (shape[0], shape[1] * factor, shape[2] * factor)
     # Where a side is shorter than there are planes, it took the rows for the channels.
-    transposed = not enlarged and wanted == (shape[2], shape[0], shape[1])
-    if not enlarged and not transposed:
+    transposed = wanted != shape and wanted == (shape[2], shape[0], shape[1])
+    if wanted != shape and not transposed:
         raise PolicyError(
             f"the model sees {wanted}, but the observation is {shape} on these boards; give the "
             "observation and the boards that it was trained with"
@@ -286,8 +284,6 @@ def _of_sb3(model: Any, shape: tuple[int, int, int]) -> Any:
         def forward(self, planes: Any) -> Any:
             if transposed:
                 planes = planes.permute(0, 3, 1, 2)
-            elif factor > 1:  # battlesnake_gym.env.wrappers.Enlarged
-                planes = planes.repeat_interleave(factor, 2).repeat_interleave(factor, 3)
             if hasattr(self.policy, "q_net"):
                 return self.policy.q_net(planes)
             features = self.policy.extract_features(planes, self.policy.pi_features_extractor)

@@ -16,7 +16,6 @@ from gymnasium.utils.env_checker import check_env
 from battlesnake_gym import rules, snakes
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.env.single import BattlesnakeEnv
-from battlesnake_gym.env.wrappers import Enlarged
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_gym.see import masks, observations
 from battlesnake_gym.snakes import Decision
@@ -391,15 +390,3 @@ def test_the_mask_has_the_name_that_sb3_contrib_asks_for() -> None:
     masks = env.get_wrapper_attr("action_masks")()
     assert masks.dtype == np.bool_
     np.testing.assert_array_equal(masks, info["action_mask"])
-
-
-def test_enlarged_cells_are_pixels() -> None:
-    env = Enlarged(make(observation="planes"))
-    seen, _ = env.reset(seed=1)
-    assert env.factor == 6
-    assert env.observation_space.shape == seen.shape == (10, 42, 42)
-    assert env.observation_space.contains(seen)
-    small, _ = make(observation="planes").reset(seed=1)
-    np.testing.assert_array_equal(seen[:, 3::6, 5::6], small)
-    with pytest.raises(ValueError, match="factor must be 1 or more, got 0"):
-        Enlarged(make(), 0)

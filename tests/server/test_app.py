@@ -248,19 +248,6 @@ def test_a_bug_of_ours_is_a_plain_500(
     assert (answer.status_code, answer.get_json()) == (500, {"error": "internal error"})
 
 
-def test_the_debug_page_stands_in_development_only(board: Board) -> None:
-    for debug in (False, True):
-        client = create_app({"SNAKE": "cautious", "DEBUG": debug}).test_client()
-        body = board.to_api("snake_0")
-        body["game"]["id"] = "<script>alert(1)</script>"
-        client.post("/start", json=body)
-        assert ("Live snake" in client.get("/debug").text) is debug
-        client.post("/move", json=body)
-        page = client.get("/debug").text
-        assert ("&lt;script&gt;" in page) is debug
-        assert "<script>" not in page
-
-
 def test_a_snake_and_a_policy_do_not_go_together() -> None:
     with pytest.raises(ValueError, match="either"):
         create_app({"SNAKE": "random", "POLICY": "policy.onnx"})

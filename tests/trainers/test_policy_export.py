@@ -19,7 +19,6 @@ from battlesnake_server.strategies import strategy_factory
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 SHAPE = 10, 7, 7
-GAME: dict[str, Any] = {"width": 7, "height": 7, "max_turns": 100}
 
 
 def torch_network(scaled: bool = True) -> Any:
@@ -34,15 +33,15 @@ def torch_network(scaled: bool = True) -> Any:
     )
 
 
-def planes(count: int = 5) -> Any:
+def planes(side: int = 7) -> Any:
     import torch
 
     generator = torch.Generator().manual_seed(1)
-    return torch.randint(0, 256, (count, *SHAPE), dtype=torch.uint8, generator=generator)
+    return torch.randint(0, 256, (5, 10, side, side), dtype=torch.uint8, generator=generator)
 
 
-def exported(policy: Any, path: Path, **options: Any) -> Policy:
-    written = export(policy, "planes", (7, 7), path / "policy.onnx", **options)
+def exported(policy: Any, path: Path, side: int = 7, **options: Any) -> Policy:
+    written = export(policy, "planes", (side, side), path / "policy.onnx", **options)
     return Policy.load(written)
 
 
@@ -92,21 +91,15 @@ def test_a_model_of_stable_baselines(name: str, tmp_path: Path) -> None:
     import stable_baselines3
     import torch
 
-    from battlesnake_gym.env.wrappers import Enlarged
-
-    env: Any = gymnasium.make("battlesnake_gym:Battlesnake-v0", **GAME)
-    network = "MlpPolicy"
-    if name == "PPO":
-        env, network = Enlarged(env, 6), "CnnPolicy"
+    # Stable-Baselines3 takes seven rows for the channels where there are ten planes.
+    side = 11 if name == "PPO" else 7
+    env = gymnasium.make("battlesnake_gym:Battlesnake-v0", width=side, height=side)
     kind = getattr(stable_baselines3, name, None) or getattr(sb3_contrib, name)
     small = {"buffer_size": 100} if name == "DQN" else {"n_steps": 8, "batch_size": 8}
-    model = kind(network, env, **small, seed=1)
-    policy = exported(model, tmp_path)
-    seen = planes()
-    # Stable-Baselines3 takes seven rows for the channels where there are ten planes.
-    pictures = seen.permute(0, 3, 1, 2)
-    if name == "PPO":
-        pictures = seen.repeat_interleave(6, 2).repeat_interleave(6, 3)
+    model = kind("MlpPolicy", env, **small, seed=1)
+    policy = exported(model, tmp_path, side)
+    seen = planes(side)
+    pictures = seen if name == "PPO" else seen.permute(0, 3, 1, 2)
     with torch.no_grad():
         if name == "DQN":
             wanted = model.policy.q_net(pictures)
@@ -118,7 +111,7 @@ def test_a_model_of_stable_baselines(name: str, tmp_path: Path) -> None:
         wanted, got = (x - x.mean(1, keepdims=True) for x in (wanted, got))
     np.testing.assert_allclose(got, wanted, atol=1e-4)
     with pytest.raises(PolicyError, match="give the observation and the boards that it was"):
-        export(model, "planes", (11, 11), tmp_path / "other.onnx")
+        export(model, "planes", (9, 9), tmp_path / "other.onnx")
 
 
 def test_a_module_and_a_checkpoint_of_rllib(tmp_path: Path) -> None:

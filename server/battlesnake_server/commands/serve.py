@@ -128,7 +128,7 @@ def parser() -> Parser:
     add("--ponder", action="store_true", default=None,
         help="let the search think on, on one core, while it waits for the rivals")  # fmt: skip
     add("--reasons", action="store_true", help="send an arena the reasons of every move")
-    add("--dev", action="store_true", help="reload on changes, and show the games on /debug")
+    add("--dev", action="store_true", help="reload on changes")
     return parser
 
 
@@ -151,7 +151,7 @@ def _configuration(arguments: argparse.Namespace) -> dict[str, Any]:
             key: config[key] for key in config.keys() - {"SNAKE", "POLICY", "FILTERS", "RULES"}
         }
     config |= {key: value for key, value in typed.items() if value is not None}
-    return config | {"DEBUG": arguments.dev, "REASONS": arguments.reasons}
+    return config | {"REASONS": arguments.reasons}
 
 
 def _filters(named: list[str] | None) -> tuple[str, ...] | None:

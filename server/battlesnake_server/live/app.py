@@ -16,7 +16,6 @@ The configuration, all of it optional; without a snake or a policy the one that 
 ``PONDER``     true lets a search think on one core while it waits for the next move; in the
                environment 1 or 0
 ``REASONS``    true adds the reasons of every move to its answer, for an arena to keep
-``DEBUG``      true adds the page ``/debug``; never in production
 =============  ==================================================================================
 
 `from_environment` reads all but the last two from ``BATTLESNAKE_SNAKE`` and so on, for containers.
@@ -35,7 +34,7 @@ from flask import Flask, Response, jsonify
 from werkzeug.exceptions import HTTPException
 
 from battlesnake_server.bundle import looks_of
-from battlesnake_server.live import debug_page, views
+from battlesnake_server.live import views
 from battlesnake_server.live.live_snake import LiveSnake
 from battlesnake_server.strategies import strategy_factory
 
@@ -77,16 +76,12 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
         filters=app.config["FILTERS"],
         rules=app.config["RULES"],
     )
-    app.extensions["live_snake"] = LiveSnake(
-        factory, watched=app.config["DEBUG"], ponders=app.config["PONDER"]
-    )
+    app.extensions["live_snake"] = LiveSnake(factory, ponders=app.config["PONDER"])
     app.register_blueprint(views.blueprint)
     app.url_map.strict_slashes = False  # a redirect would turn an engine's POST into a GET
     # Engines append /move to whatever URL they were given, so any base path is ours too.
     app.register_blueprint(views.blueprint, name="below", url_prefix="/<path:base>")
     app.register_blueprint(views.operations)
-    if app.config["DEBUG"]:
-        app.register_blueprint(debug_page.blueprint)
     app.register_error_handler(Exception, _error)
     app.wsgi_app = _entrance(app.wsgi_app)  # type: ignore[method-assign]
     return app

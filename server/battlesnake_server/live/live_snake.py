@@ -29,14 +29,12 @@ class LiveSnake:
     """Plays any number of games at once; every public method may be called from any thread.
 
     ``quick`` says whether its strategies answer as soon as they can, in milliseconds. If
-    ``watched``, the sessions keep what was last seen and said; otherwise that would only be memory
-    that a stranger's large requests could fill. If it ``ponders``, it thinks on while it waits.
+    it ``ponders``, it thinks on while it waits.
 
     Raises ``ValueError`` where it ``ponders`` and does not search.
     """
 
-    def __init__(self, factory: Factory, *, watched: bool = False, ponders: bool = False) -> None:
-        self._watched = watched
+    def __init__(self, factory: Factory, *, ponders: bool = False) -> None:
         self._ponders = ponders
         one = factory(0)
         if ponders and not isinstance(one, Search):
@@ -79,8 +77,6 @@ class LiveSnake:
         # On a larger board than games have, it is not known how soon a search stops.
         if self._ponders and isinstance(session.strategy, Search) and is_ordinary(board):
             self._ponderer.ponder(session.strategy, board, decision)
-        if self._watched:
-            session.board, session.decision = board, decision
         return decision
 
     def end(self, key: Key) -> None:

@@ -12,7 +12,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from battlesnake_gym.boards import json_fields
-from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.corpses import Corpses
 from battlesnake_gym.snakes import Decision, Factory, Strategy
 from battlesnake_server.live.budget import RoundTrip
@@ -34,7 +33,6 @@ class Session:
 
     A strategy object plays one move at a time: ``playing`` is held by the thread that asks it,
     ``thinking`` is its current work in a thread of its own, None where there is none.
-    ``board`` and ``decision`` are the latest ones, where there is a debug page to show them.
     ``failed`` is whether the strategy has raised an exception in this game, ``puzzled`` whether
     something in its requests could not be read.
     """
@@ -49,8 +47,6 @@ class Session:
     last_heard: float = 0.0
     failed: bool = False
     puzzled: bool = False
-    board: Board | None = None
-    decision: Decision | None = None
 
 
 class Sessions:
@@ -85,12 +81,6 @@ class Sessions:
         """Forget ``key``, known or not."""
         with self._lock:
             self._sessions.pop(_digest(key), None)
-
-    def alive(self) -> list[Session]:
-        """A snapshot of the sessions that are not idle."""
-        with self._lock:
-            self._forget_idle()
-            return list(self._sessions.values())
 
     def count_games(self) -> int:
         """How many different games are being played."""
