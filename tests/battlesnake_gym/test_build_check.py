@@ -120,15 +120,3 @@ def test_version_tells_what_is_installed(job: Path) -> None:
     assert told.startswith(f"engine: compiled, code for {_engine.observes_by()} (")
     assert "search: missing: it was not compiled here; to mend it: " + REMEDY in lines
     assert any(line.startswith("extra server: ") for line in lines)
-
-
-@pytest.mark.parametrize("code", ["plain", "avx2", "avx512"])
-def test_the_code_that_was_chosen_is_told(code: str) -> None:
-    try:
-        _engine.observe_by(code)
-    except ValueError:
-        pytest.skip(f"this processor has no {code}")
-    try:
-        assert _engine.observes_by() == code
-    finally:
-        _engine.observe_by("best")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import io
 import itertools
 import json
@@ -19,21 +18,12 @@ from battlesnake_gym.common import command_line
 from battlesnake_gym.common.extras import MissingExtraError, load_module
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import MAPS
-
-
-def command(name: str) -> cli.Command:
-    """A command of which what it needs is installed."""
-    if cli.COMMANDS[name].extra:
-        extras = cli.COMMANDS[name].extra
-        needed = {"rllib": "ray", "procgen": "envpool", "sagemaker-local": "moto"}
-        for extra in extras.split(","):
-            pytest.importorskip(needed.get(extra, "sys"), reason=f"needs the extra {extra}")
-    return cli.COMMANDS[name]
+from tests.parsers import parser_of
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_help_tells_defaults_once_and_no_format_signs(name: str) -> None:
-    parser = importlib.import_module(command(name).module).parser()
+    parser = parser_of(name)
     told = parser.format_help()
     assert parser.prog == f"battlesnake-gym {name}"
     for nonsense in ("%%", "%(", "(default: None)", "SUPPRESS", "default: []", "default: False"):
@@ -57,14 +47,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize("typed", TABLES)
-def test_tables_are_also_json(
-    typed: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("traces").mkdir()
-    recordings = sorted((Path(__file__).parents[1] / "data" / "traces").glob("*"))
-    smallest = min(recordings, key=lambda path: path.stat().st_size)
-    (Path("traces") / smallest.name).write_bytes(smallest.read_bytes())
+def test_tables_are_also_json(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*typed.split(), "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)
@@ -199,7 +182,7 @@ def test_the_first_screen_is_short_and_its_groups_list_the_rest(
 def test_old_names_work_with_a_word(
     old: str, today: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command(today)
+    parser_of(today)
     with pytest.raises(SystemExit) as ended:
         cli.main([old, "game.gif", "--help"])
     out, err = capsys.readouterr()

@@ -12,7 +12,6 @@ from PIL import Image
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.draw import animation, drawing, looks
 from battlesnake_gym.draw.shapes import Disc
-from battlesnake_gym.rules import RULESETS, Game, Settings
 
 CELL = 20
 POSITION = """
@@ -95,16 +94,6 @@ def test_a_tail_that_stays_is_ringed() -> None:
 
     assert rings("A < <") == 0
     assert rings("A < <\nA: length=4") == 1
-
-
-@pytest.mark.parametrize("ruleset", list(RULESETS))
-def test_every_position_of_a_game_can_be_drawn(ruleset: str) -> None:
-    settings = Settings(shrink_every_n_turns=3)
-    board = Board.new(7, 7, 3, game=Game(ruleset=ruleset, map="snail_mode", settings=settings))
-    while not board.is_over() and board.turn < 25:
-        board.step({s.id: (board.safe_moves(s.id) or ["up"])[-1] for s in board.living})
-        ET.fromstring(drawing.svg(board))
-        drawing.image(board, 8)
 
 
 def test_png_and_gif(tmp_path: Path) -> None:

@@ -252,6 +252,7 @@ def vectors(request: pytest.FixtureRequest) -> Iterator[None]:
         _engine.observe_by(request.param)
     except ValueError:
         pytest.skip(f"this processor has no {request.param}")
+    assert _engine.observes_by() == request.param
     yield
     _engine.observe_by("best")
 

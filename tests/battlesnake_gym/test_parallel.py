@@ -49,17 +49,6 @@ def test_pettingzoo_tests(ruleset: str, capsys: pytest.CaptureFixture[str]) -> N
     parallel_seed_test(partial(small, ruleset=ruleset), num_cycles=100)
 
 
-def test_resets_without_seed_go_on() -> None:
-    one, two = small(), small()
-    one.reset(seed=1)
-    two.reset(seed=1)
-    first = one.board
-    one.reset()
-    two.reset()
-    assert one.board == two.board
-    assert one.board != first
-
-
 @pytest.mark.parametrize("ruleset", rules.RULESETS)
 def test_every_game_is_the_game_of_the_rules(ruleset: str) -> None:
     env = small(ruleset=ruleset, rewards={"another_turn": 1, "died": -5})
@@ -99,11 +88,6 @@ def test_truncation() -> None:
     assert len(trace) == 4
     assert all(trace[-1][4].values())
     assert not any(trace[-1][3].values())
-
-
-def test_one_snake_plays_solo() -> None:
-    trace = play(small(num_snakes=1), seed=1)
-    assert len(trace) > 5
 
 
 def test_it_converts_to_turns() -> None:

@@ -118,13 +118,6 @@ def test_observations_are_the_callers_own() -> None:
     np.testing.assert_array_equal(info["action_mask"], mask)
 
 
-def test_seats_are_dealt_by_the_seed() -> None:
-    env = make(opponents=[careful] * 3)
-    seats = [env.reset(seed=seed)[1]["seat"] for seed in range(40)]
-    assert sorted(set(seats)) == [0, 1, 2, 3]
-    assert seats == [env.reset(seed=seed)[1]["seat"] for seed in range(40)]
-
-
 class Named:
     """An opponent that notes whom it plays."""
 

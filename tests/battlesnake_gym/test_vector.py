@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,32 +52,17 @@ def copied(infos: Infos) -> Infos:
 
 @pytest.mark.parametrize("ruleset", rules.RULESETS)
 def test_every_game_is_the_game_of_the_rules(ruleset: str) -> None:
-    env = VectorBattlesnake(5, 3, 7, 7, game=Game(ruleset=ruleset), max_turns=60, food="seeded")
-    assert check_games(env, 7, 7, steps=150) >= 5
-
-
-@pytest.mark.parametrize("name", rules.MAPS)
-def test_every_map(name: str) -> None:
-    width, height = rules.MAPS[name].sizes[-1]
-    num_snakes = min(3, rules.MAPS[name].players[1])
-    game = Game(map=name, ruleset="wrapped" if name == "arcade_maze" else "standard")
-    env = VectorBattlesnake(
-        2, num_snakes, width, height, game=game, max_turns=25, food="seeded", action_mask="body"
-    )
-    assert check_games(env, width, height, steps=40) >= 2
-
-
-def check_games(env: VectorBattlesnake, width: int, height: int, steps: int) -> int:
-    """Let the rules play beside ``env``; returns how many games ended."""
+    env = VectorBattlesnake(5, 3, 7, 7, game=Game(ruleset=ruleset), max_turns=15, food="seeded")
     assert env.max_turns is not None
-    ids = [f"snake_{s}" for s in range(env.num_snakes)]
+    ids = [f"snake_{s}" for s in range(3)]
     games, states = {}, {}
-    ends = 0
-    for actions, observation, _, terminations, truncations, infos in play(env, steps, seed=3):
-        for i in range(env.num_games):
+    ends = cuts = 0
+    for actions, observation, rewards, terminations, truncations, infos in play(env, 150, seed=3):
+        for i in range(5):
             if infos["reset"][i]:
                 games[i] = replace(env.game, seed=int(infos["seed"][i]))
-                states[i] = rules.start(games[i], width, height, ids)
+                states[i] = rules.start(games[i], 7, 7, ids)
+                assert not rewards[i].any()
                 assert not terminations[i].any()
                 assert not truncations[i].any()
             else:
@@ -87,13 +72,14 @@ def check_games(env: VectorBattlesnake, width: int, height: int, steps: int) -> 
                 rules.step(games[i], states[i], moves)
                 over = rules.is_over(games[i], states[i])
                 late = not over and states[i].turn >= env.max_turns
-                ends += over or late
+                ends += over
+                cuts += late
                 for s, snake in enumerate(states[i].snakes):
                     assert infos["acted"][i, s] == alive[s]
                     assert terminations[i, s] == (alive[s] and (over or not snake.alive))
                     assert truncations[i, s] == (alive[s] and snake.alive and late)
             check_against(env, i, games[i], states[i], observation, infos)
-    return ends
+    assert min(ends, cuts) > 2
 
 
 def check_against(
@@ -159,27 +145,6 @@ def test_shapes_and_dtypes() -> None:
     }
 
 
-@pytest.mark.parametrize("food", ["fast", "seeded"])
-def test_next_step_autoreset(food: Literal["fast", "seeded"]) -> None:
-    env = VectorBattlesnake(8, 2, 7, 7, max_turns=15, food=food)
-    ended: AnyArray = np.zeros(8, bool)
-    expected: AnyArray = np.ones((8, 2), bool)
-    ends = 0
-    for _, observation, rewards, terminations, truncations, infos in play(env, 120)[1:]:
-        np.testing.assert_array_equal(infos["reset"], ended)
-        np.testing.assert_array_equal(infos["acted"], expected)
-        assert not rewards[ended].any()
-        assert not (terminations | truncations)[ended].any()
-        assert (infos["turn"][ended] == 0).all()
-        assert observation[ended].any(axis=(2, 3, 4)).all()
-        assert not (terminations & truncations).any()
-        done: AnyArray = (terminations | truncations) | ~infos["alive"]
-        ended = np.logical_and.reduce(done, axis=1)
-        expected = infos["alive"]
-        ends += ended.sum()
-    assert ends > 20
-
-
 def test_nobody_else_writes_into_the_observations() -> None:
     env = VectorBattlesnake(2, 2, 7, 7)
     observation, _ = env.reset(seed=1)
@@ -187,17 +152,6 @@ def test_nobody_else_writes_into_the_observations() -> None:
         observation[:] = 1
     with pytest.raises(ValueError, match="read-only"):
         env.step(np.zeros((2, 2), int))[0][:] = 1
-
-
-def test_truncation_keeps_the_last_observation() -> None:
-    env = VectorBattlesnake(4, 2, 11, 11, max_turns=2)
-    trace = play(env, 3, seed=5)
-    _, observation, _, terminations, truncations, infos = trace[2]
-    assert truncations.all()
-    assert not terminations.any()
-    assert observation.any(axis=(2, 3, 4)).all()
-    assert not infos["alive"].any()
-    assert trace[3][5]["reset"].all()
 
 
 def test_other_seed_other_games() -> None:
@@ -306,36 +260,6 @@ def test_start_from_positions() -> None:
     assert env.games.state(0).width == 11
 
 
-def test_frames_do_not_outlive_a_game() -> None:
-    stacked = {"name": "planes", "frames": 2}
-    env = VectorBattlesnake(6, 2, 7, 7, observation=stacked, max_turns=50)
-    planes = env.single_observation_space.shape[0] // 2
-    before = None
-    for _, observation, _, _, _, infos in play(env, 60):
-        fresh = infos["reset"]
-        assert not observation[fresh, :, planes:].any()
-        if before is not None:
-            lives_on = infos["alive"] & ~fresh[:, None]
-            now, then = observation[:, :, planes:], before[:, :, :planes]
-            np.testing.assert_array_equal(now[lives_on], then[lives_on])
-        before = observation
-    start = Board.from_text(POSITION)
-    for _ in range(2):
-        observation, _ = env.reset(options={"states": [replace(start, turn=45)]})
-        assert not observation[:, :, planes:].any()
-        env.step(np.zeros((6, 2), int))
-
-
-def test_relative_observations_take_relative_actions() -> None:
-    env = VectorBattlesnake(1, 2, 7, 7, observation="facing", action_mask="wall")
-    board = Board.from_text(POSITION)  # a looks left, b right
-    _, infos = env.reset(seed=1, options={"states": [board]})
-    assert infos["action_mask"][0].tolist() == [[True, True, True, True], [True, True, True, False]]
-    env.step(np.array([[3, 2]]))  # right of left is up, left of right is up
-    ahead = env.games.state(0).snakes
-    assert [ahead[0].head, ahead[1].head] == [(1, 6), (4, 1)]
-
-
 def test_a_map_that_runs_out_of_cells_is_truncated() -> None:
     game = Game(map="hz_scatter", settings=Settings(hazard_damage_per_turn=0))
     env = VectorBattlesnake(4, 2, 7, 7, game=game)
@@ -359,12 +283,8 @@ def test_a_map_that_runs_out_of_cells_is_truncated() -> None:
         ({"observation": "plane"}, "unknown observation 'plane'"),
         ({"rewards": "surviving"}, "surviving"),
         ({"action_mask": "all"}, "unknown action mask 'all'"),
-        ({"width": 40}, "width must be between .* got 40"),
         ({"height": [7, 7, 7]}, "height"),
         ({"num_snakes": 0}, "num_snakes must be between 1 and 16, got 0"),
-        ({"num_snakes": 17}, "num_snakes must be between 1 and 16, got 17"),
-        ({"num_games": 0}, "num_games"),
-        ({"food": "slow"}, "food"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:

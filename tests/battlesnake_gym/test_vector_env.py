@@ -16,17 +16,13 @@ from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 from battlesnake_gym import Board, SelfPlayVectorEnv, VectorBattlesnake
 from battlesnake_gym.boards.board import UNKNOWN_SEED
 from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
-from battlesnake_gym.rules import MOVES
-from battlesnake_gym.see import observations
+from battlesnake_gym.see import masks, observations
 from battlesnake_gym.snakes import Decision
+from tests.battlesnake_gym.test_single import careful
+from tests.battlesnake_gym.test_vector import POSITION
 
 NAME = "battlesnake_gym:Battlesnake-v0"
 NEXT, SAME = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP
-
-
-def careful(board: Board, seconds: float | None = None) -> Decision:
-    """Goes where it is safe; up where nowhere is."""
-    return Decision((board.safe_moves() or ["up"])[0])
 
 
 def make(num_envs: int = 8, **arguments: Any) -> BattlesnakeVectorEnv:
@@ -81,6 +77,11 @@ def test_every_step_is_the_learners_part_of_the_games(observation: str) -> None:
             state = envs.games.games.state(i)
             snake = state.snakes[infos["seat"][i]]
             np.testing.assert_array_equal(seen[i], definition.encode(state, snake.id))
+            if infos["alive"][i]:
+                mask = masks.action_mask(envs.games.game, state, snake.id, "forbidden")
+                facing = np.array(observations.facing(state, snake.id))
+                mask = definition.relative_mask(mask, facing)
+                np.testing.assert_array_equal(infos["action_mask"][i], mask)
             if not ended[i]:
                 assert rewards[i] == snake.alive
                 over = bool(envs.games.games.over[i])
@@ -94,22 +95,6 @@ def test_every_step_is_the_learners_part_of_the_games(observation: str) -> None:
     assert counts["out"] > 20
     assert counts["cut"] > 0
     assert counts["acted"] > 1000
-
-
-def test_the_masks_are_those_of_the_learner() -> None:
-    envs = make(4, observation="facing")
-    _, infos = envs.reset(seed=5)
-    for _ in range(10):
-        for i in range(4):
-            board = Board.from_state(envs.games.games.state(i), envs.games.game)
-            board.you_id = board.snakes[infos["seat"][i]].id
-            if board.you.alive:
-                safe = [MOVES.index(move) for move in board.safe_moves()] or range(4)
-                turned = observations.TURNED[observations.facing(board, board.you_id)]
-                assert {int(turned[a]) for a in np.flatnonzero(infos["action_mask"][i])} == set(
-                    safe
-                )
-        *_, infos = envs.step(infos["action_mask"].argmax(axis=1))
 
 
 def test_same_step_begins_at_once_and_hands_over_the_last_observation() -> None:
@@ -186,15 +171,11 @@ def test_opponents_are_drawn_where_num_snakes_says_so() -> None:
 
 
 def test_the_learner_plays_the_you_of_a_start_position() -> None:
-    board = Board.from_text(
-        "turn=9\n"
-        ". . . . . . .\n. A < < . . .\n. . . ^ . * .\n. . . ^ < . .\n"
-        ". . . v . . .\n. * . v . . .\n. . . > B . .\nA: health=50\nB: you\n"
-    )
+    board = Board.from_text(POSITION + "B: you\n")
     envs = make(5, opponents=["hungry"])
     _, infos = envs.reset(seed=1, options={"states": [board]})
     assert set(infos["seat"]) == {1}
-    assert set(infos["turn"]) == {9}
+    assert set(infos["turn"]) == {40}
 
 
 @pytest.mark.parametrize("form", ["learner", "seats"])

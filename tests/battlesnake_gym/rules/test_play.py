@@ -50,15 +50,6 @@ class TestStart:
             assert all(0 <= x < width and 0 <= y < height for x, y in heads + state.food)
             assert state.turn == 0
 
-    def test_constrictor_starts_without_food(self) -> None:
-        assert rules.start(Game("constrictor"), 11, 11, IDS[:2]).food == []
-        assert rules.start(Game("constrictor"), 11, 11, IDS[:1]).food != []
-
-    def test_a_start_follows_from_the_seed(self) -> None:
-        first, again, other = (rules.start(Game(seed=s), 11, 11, IDS[:4]) for s in (4, 4, 5))
-        assert first == again
-        assert first != other
-
     @pytest.mark.parametrize(
         ("game", "width", "height", "count", "message"),
         [
@@ -105,10 +96,6 @@ class TestStart:
 
 
 class TestMaps:
-    def test_there_are_25_of_them(self) -> None:
-        assert len(MAPS) == 25
-        assert all(board_map.id == name for name, board_map in MAPS.items())
-
     def test_an_unknown_map_is_refused_in_play_too(self) -> None:
         state = State(3, 11, 11, [Snake("s0", [(5, 5)] * 3)])
         with pytest.raises(RulesError, match="unknown map 'nowhere'"):

@@ -96,29 +96,6 @@ class TestRoyale:
 
 
 class TestRulesets:
-    def test_an_unknown_ruleset_is_standard(self) -> None:
-        assert rules.ruleset_name("squad") == "standard"
-        state = play(board(line((0, 5), 3), line((9, 9), 3)), "left", "up", game=Game("squad", ""))
-        assert fates(state)[0] == ("wall-collision", "")
-
-    @pytest.mark.parametrize(
-        ("ruleset", "solo", "living", "over"),
-        [
-            ("standard", False, 2, False),
-            ("standard", False, 1, True),
-            ("standard", True, 1, False),
-            ("standard", True, 0, True),
-            ("solo", False, 1, False),
-            ("solo", False, 0, True),
-            ("wrapped_constrictor", False, 1, True),
-        ],
-    )
-    def test_over(self, ruleset: str, solo: bool, living: int, over: bool) -> None:
-        state = board(line((5, 5), 3), line((8, 8), 3))
-        for snake in state.snakes[living:]:
-            snake.eliminated_cause = "hazard"
-        assert rules.is_over(Game(ruleset, "", solo=solo), state) is over
-
     def test_after_the_end_only_the_clock_runs(self) -> None:
         state = board(line((5, 5), 3))
         rules.step(BARE, state, {"a": "up"})
