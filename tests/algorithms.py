@@ -13,16 +13,3 @@ def built(config: Any) -> Iterator[Any]:
         yield algorithm
     finally:
         algorithm.stop()
-
-
-def noted_batches(algorithm: Any) -> list[Any]:
-    """What an algorithm learns from, batch by batch from now on."""
-    seen: list[Any] = []
-    update = algorithm.learner_group.update
-
-    def noted(**told: Any) -> Any:
-        seen.append(told["batch"]["default_policy"])
-        return update(**told)
-
-    algorithm.learner_group.update = noted
-    return seen

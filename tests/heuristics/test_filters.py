@@ -56,29 +56,6 @@ def test_forbidden_is_alive_where_a_move_is_left(played: list[Board]) -> None:
             assert mask(board, ALIVE).tolist() == expected.tolist()
 
 
-def test_walls_only_where_edges_are_not_joined() -> None:
-    picture = "A < <\n. . .\n. . ."
-    assert set(vetoed(walls, picture)) == {"up", "left"}
-    assert not vetoed(walls, "ruleset=wrapped\n" + picture)
-
-
-def test_the_neck_of_a_stacked_start_is_no_neck() -> None:
-    assert not vetoed(neck, ". . .\n. A .\n. . .")
-    assert set(vetoed(neck, ". . .\n. A <\n. . .")) == {"right"}
-
-
-def test_bodies_let_the_tail_leave_but_not_after_a_meal() -> None:
-    coil = ". > v .\n. A < .\n. . . ."
-    assert set(vetoed(bodies, coil)) == {"right"}
-    assert set(vetoed(bodies, coil + "\nA: length=5")) == {"right", "up"}
-
-
-def test_a_dead_body_blocks_nobody() -> None:
-    board = Board.from_text(". . .\n. A .\n. . .\nB: cause=wall-collision at=0,1/1,0/2,1")
-    board.you_id = "a"
-    assert set(mask(board, (bodies,)).tolist()) == {True}
-
-
 def test_healing_hazards_save() -> None:
     picture = "hazard_damage_per_turn=-5\n. . .\n. A .~\n. . .\nA: health=1"
     assert set(vetoed(starvation, picture)) == {"up", "down", "left"}

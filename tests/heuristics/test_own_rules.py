@@ -5,27 +5,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from battlesnake_gym.boards.board import Board
 from battlesnake_gym.see import masks
 from battlesnake_gym.snakes import Decision
-from battlesnake_heuristics import Filter, Preference, View, When, as_mask
+from battlesnake_heuristics import Filter, View, When, as_mask
 from battlesnake_heuristics.handwritten import own_rules
 from battlesnake_heuristics.handwritten.filters import ALIVE, dead_ends
+from tests.heuristics.test_pipeline import OPEN, board_of, leftward
 
 VALUES = {"up": 0.5, "down": 0.9, "left": 0.1, "right": 0.8}
-OPEN = ". . . . .\n. . . . .\n. . A < <\n. . . . .\n. . . . ."
 
 
 @Filter
 def not_down(view: View, move: str) -> float:
     """Never goes down."""
     return float(move == "down")
-
-
-@Preference
-def leftward(view: View, move: str) -> float:
-    """Likes left."""
-    return float(move == "left")
 
 
 def close(view: View) -> bool:
@@ -35,9 +28,7 @@ def close(view: View) -> bool:
 
 
 def decide(*rules: object) -> Decision:
-    board = Board.from_text(OPEN)
-    board.you_id = "a"
-    return own_rules.ruled(VALUES, board, rules, ALIVE)  # type: ignore[arg-type]
+    return own_rules.ruled(VALUES, board_of(OPEN), rules, ALIVE)  # type: ignore[arg-type]
 
 
 def test_without_objection_the_policy_decides() -> None:
@@ -67,14 +58,10 @@ def test_a_tree_looks_at_the_networks_values() -> None:
     decision = decide(When(close, [leftward * 2]))
     assert decision.move == "left"
     assert "close?" in [reason.rule for reason in decision.reasons]
-    far = own_rules.ruled(VALUES | {"down": 9.0}, board_of(), [When(close, [leftward * 2])], ALIVE)
+    far = own_rules.ruled(
+        VALUES | {"down": 9.0}, board_of(OPEN), [When(close, [leftward * 2])], ALIVE
+    )
     assert far.move == "down"
-
-
-def board_of() -> Board:
-    board = Board.from_text(OPEN)
-    board.you_id = "a"
-    return board
 
 
 FILE = """
@@ -112,7 +99,7 @@ def test_the_rules_of_a_file_are_a_training_mask_too(tmp_path: Path) -> None:
 
 def test_trees_and_preferences_make_masks() -> None:
     allows = as_mask([When(lambda view: True, [not_down]), leftward])
-    board = board_of()
+    board = board_of(OPEN)
     np.testing.assert_array_equal(allows(board.game, board, "a"), [True, False, True, True])
 
 

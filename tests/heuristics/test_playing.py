@@ -1,6 +1,5 @@
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import Decision, Strategy
 from battlesnake_heuristics.playing import duel_shares, duel_table
 
@@ -17,12 +16,6 @@ def test_a_game_is_played_to_its_end() -> None:
     assert board.winner.id == "a"
     assert len(turns) == board.turn
     assert turns[0]["b"].move == "down"
-
-
-def test_a_game_may_be_cut_short() -> None:
-    board = Board.new(11, 11, 2, game=Game(seed=2))
-    players = dict.fromkeys(["snake_0", "snake_1"], forward("up"))
-    assert len(list(snakes.play(board, players, max_turns=1))) == board.turn == 1
 
 
 def test_the_table_shares_all_points() -> None:

@@ -73,14 +73,6 @@ def test_the_ratio_is_that_of_the_likeliest_distributions() -> None:
     assert float(log_likelihood_ratio(pairs, 0.5, 0.6)) == pytest.approx(expected, rel=1e-3)
 
 
-def test_many_matches_are_one_call() -> None:
-    random = np.random.default_rng(1)
-    pairs = random.integers(0, 30, (4, 3, 5))
-    together = log_likelihood_ratio(pairs, 0.5, 0.53)
-    assert together.shape == (4, 3)
-    assert together[2, 1] == pytest.approx(float(log_likelihood_ratio(pairs[2, 1], 0.5, 0.53)))
-
-
 @pytest.mark.parametrize("score", [0.5, 0.7, 0.95])
 @pytest.mark.parametrize("pairs", [10, 100])
 def test_intervals_hold_the_truth_nineteen_times_in_twenty(score: float, pairs: int) -> None:

@@ -125,14 +125,6 @@ def test_callbacks_of_users(trained: Path) -> None:
     assert "rllib/env_runners/levels_completed" in events.Tags()["scalars"]
 
 
-def test_curves_of_several_games_in_one_picture(trained: Path, tmp_path: Path) -> None:
-    from battlesnake_rl.mabs.plot import main
-
-    picture = tmp_path / "curves.svg"
-    assert main([str(trained), str(trained), "-o", str(picture), "--x", "env_steps"]) == 0
-    assert picture.read_text().count("starter-example-bossfight") >= 2
-
-
 def test_rollouts(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from battlesnake_rl.procgen.rollout import main
 

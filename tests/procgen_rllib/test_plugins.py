@@ -35,11 +35,6 @@ def test_what_is_there() -> None:
     assert plugins.find("callbacks", "level_counter").__name__ == "LevelCounter"
 
 
-def test_a_file_of_ones_own(folder: Path) -> None:
-    (folder / "models" / "mine.py").write_text(MODEL)
-    assert plugins.find("models", "mine").__name__ == "Mine"
-
-
 def test_ones_own_file_goes_before_the_example(folder: Path) -> None:
     (folder / "models" / "my_vision_network.py").write_text(MODEL)
     assert plugins.find("models", "my_vision_network").__name__ == "Mine"

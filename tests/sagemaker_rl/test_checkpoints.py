@@ -99,11 +99,6 @@ def test_every_difference_is_named(tmp_path: Path) -> None:
     assert "--no-resume" in text
 
 
-def test_nothing_found_says_what_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="neither a checkpoint nor a folder with one"):
-        checkpoints.find(tmp_path)
-
-
 def test_a_checkpoint_that_came_only_in_part_does_not_count(tmp_path: Path) -> None:
     # S3 gets the files one by one, so an interrupted job may leave any part of a checkpoint.
     whole = checkpoints.save(Algorithm(1), tmp_path, FACTS)

@@ -36,15 +36,6 @@ def test_rows_after_the_checkpoint_are_dropped_and_written_again(tmp_path: Path)
     assert len(list((tmp_path / "tensorboard").glob("events.*"))) == 2
 
 
-def test_a_fresh_run_begins_empty(tmp_path: Path) -> None:
-    for _ in range(2):
-        run = curves.Curves(tmp_path, COLUMNS, 0)
-        run.add(results(1, 1.0))
-        run.close()
-    assert len(run_folder.read_progress(tmp_path / run_folder.CSV_FILE)) == 1
-    assert len(list((tmp_path / "tensorboard").glob("events.*"))) == 1
-
-
 def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="needs the extra rllib")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

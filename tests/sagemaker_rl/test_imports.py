@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from battlesnake_rl.launcher.launch.job_files import together
+from battlesnake_rl.launcher.rehearsal.local import DEPENDENCIES
 from tests import processes
 
 ROOT = Path(__file__).parents[2]
@@ -56,8 +57,6 @@ def test_an_image_with_an_old_python() -> None:
     assert done.stderr.count("\n") == 1
 
 
-DEPENDENCIES = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
-
 STARTER_PACK = """
 from sagemaker_rl.ray_launcher import SageMakerRayLauncher
 import battlesnake_gym, battlesnake_heuristics, battlesnake_rl.mabs
@@ -70,14 +69,8 @@ print(battlesnake_gym.__file__, battlesnake_heuristics.__file__, *battlesnake_rl
 
 def test_a_job_finds_all_names_in_what_was_copied_flat(tmp_path: Path) -> None:
     """Nothing of ours is installed: the packages are found beside the script alone."""
-    sources = together(
-        source_dir=ROOT / "rllib_src",
-        dependencies=[
-            ROOT / "rllib_common/sagemaker_rl",
-            ROOT / "battlesnake_gym",
-            ROOT / "heuristics",
-        ],
-    )
+    folders = [ROOT / name for name in DEPENDENCIES]
+    sources = together(source_dir=ROOT / "rllib_src", dependencies=folders)
     (Path(sources) / "train.py").write_text(STARTER_PACK)
     # Without `site`, which would process the .pth files of an editable installation.
     packages = os.pathsep.join(path for path in sys.path if path.endswith("-packages"))

@@ -1,7 +1,6 @@
 """A job's folders and data channels, what its log says, and why it failed."""
 
 import io
-import json
 import math
 import re
 import tarfile
@@ -15,7 +14,6 @@ from battlesnake_rl.launcher.launch.job import (
     METRICS,
     Job,
     channel_folder,
-    check_channels,
     metric_line,
     report_failure,
 )
@@ -52,17 +50,6 @@ def test_sagemaker_says_where() -> None:
 
 def environment(path: Path) -> dict[str, str]:
     return {"SM_CHANNELS": '["policy"]', "SM_CHANNEL_POLICY": str(path)}
-
-
-def test_what_nobody_reads_is_refused() -> None:
-    given = {"SM_CHANNELS": json.dumps(["policy", "training"])}
-    check_channels(("policy", "training"), given)
-    check_channels((), {})
-    check_channels((), {"SM_CHANNELS": "[]"})
-    with pytest.raises(HyperparameterError, match=r"'training'; it reads policy, opponents: "):
-        check_channels(("policy", "opponents"), given)
-    with pytest.raises(HyperparameterError, match="'policy'; it reads none: "):
-        check_channels((), given)
 
 
 def test_what_is_packed_is_unpacked_beside_itself(tmp_path: Path) -> None:
@@ -105,20 +92,6 @@ def test_every_number_comes_back(number: float) -> None:
 def test_what_is_not_there_yet_is_left_out() -> None:
     text = metric_line({"training_iteration": 1, "episode_reward_mean": math.nan, "env_steps": 64})
     assert text == "training_iteration=1 env_steps=64"
-
-
-def test_the_sdk_s_own_patterns_find_the_reward() -> None:
-    """``metric_definitions`` as published examples have them."""
-    pytest.importorskip("sagemaker", reason="needs the extra sagemaker")
-    from sagemaker.rl import RLEstimator, RLToolkit
-
-    told = metric_line({"episode_reward_mean": -12.5, "episode_reward_max": 30.0, "env_steps": 64})
-    definitions = RLEstimator.default_metric_definitions(RLToolkit.RAY)
-    found = {one["Name"]: re.search(one["Regex"], told) for one in definitions}
-    assert {name: match and float(match[1]) for name, match in found.items()} == {
-        "episode_reward_mean": -12.5,
-        "episode_reward_max": 30.0,
-    }
 
 
 def test_there_are_many_and_sagemaker_takes_them() -> None:

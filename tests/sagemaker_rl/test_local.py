@@ -16,7 +16,6 @@ from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError
 from battlesnake_rl.launcher.rehearsal.local import (
     Instance,
     LocalJob,
-    main,
     read_hyperparameters,
 )
 from tests import processes
@@ -52,6 +51,8 @@ def test_every_instance_is_told_who_it_is(sources: Path) -> None:
         "secondary/algo-1",
         "secondary/algo-2",
     ]
+    assert set.union(*(one.cpus for one in instances)) == os.sched_getaffinity(0)
+    assert all(one.cpus for one in instances)
     last = instances[-1]
     (last.folder / "checkpoints").mkdir(parents=True)
     (last.folder / "checkpoints" / "old").touch()
@@ -77,12 +78,6 @@ def test_one_instance_needs_nobody(sources: Path) -> None:
     (one,) = job(sources)._instances()
     assert not any(name.startswith(("rl_", "s3_")) for name in one.hyperparameters)
     assert one.cpus == os.sched_getaffinity(0)
-
-
-def test_instances_share_the_processors(sources: Path) -> None:
-    instances = job(sources, instances=3)._instances()
-    assert set.union(*(one.cpus for one in instances)) == os.sched_getaffinity(0)
-    assert all(one.cpus for one in instances)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +126,6 @@ def test_hyperparameters_in_three_forms(tmp_path: Path) -> None:
     for wrong in ("seed", "{seed}"):
         with pytest.raises(HyperparameterError):
             read_hyperparameters([wrong])
-
-
-def test_the_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train.py", "--source-dir", "nowhere"]) == 2
-    assert "there is no nowhere/train.py" in capsys.readouterr().err
 
 
 # The real programs
