@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 COMMAND = (sys.executable, "-m", "battlesnake_gym")
@@ -69,6 +71,31 @@ def served(
     finally:
         process.terminate()
         process.wait(PATIENCE)
+
+
+def below(number: int) -> dict[int, str]:
+    """The commands of all that a process has started, and they in turn (Linux)."""
+    found: dict[int, str] = {}
+    for task in Path(f"/proc/{number}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                found |= {child: command_of(child)} | below(child)
+    return found
+
+
+def command_of(number: int) -> str:
+    """The command of a process, "" where it is gone or dead."""
+    try:
+        if "\nState:\tZ" in Path(f"/proc/{number}/status").read_text():
+            return ""
+        return Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def until_gone(processes: dict[int, str]) -> None:
+    """Wait for the end of those that `below` has found."""
+    until(lambda: all(command_of(number) != words for number, words in processes.items()))
 
 
 def until(

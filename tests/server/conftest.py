@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,34 +15,21 @@ import pytest
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_gym.see import observations
-from tests.processes import COMMAND, free_port, wait_for
+from tests.processes import COMMAND, free_port, served
 from tests.server.browser import browser as browser
 from tests.server.browser import quiet as quiet
 
 
 @pytest.fixture(scope="session")
-def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+def serve() -> Iterator[Callable[..., str]]:
     """Start `battlesnake-gym serve`, or a program like it, with these arguments; its address."""
-    running: list[subprocess.Popen[bytes]] = []
+    with contextlib.ExitStack() as running:
 
-    def start(*arguments: str, program: Sequence[str] = (*COMMAND, "serve")) -> str:
-        port = free_port()
-        log = tmp_path_factory.mktemp("serve") / "log"
-        with log.open("wb") as file:
-            process = subprocess.Popen([*program, f"--port={port}", *arguments], stderr=file)
-        running.append(process)
-        address = f"http://127.0.0.1:{port}"
-        try:
-            wait_for(address, process)
-        except AssertionError as error:
-            raise AssertionError(f"{error}: {log.read_text()}") from error
-        return address
+        def start(*arguments: str, program: Sequence[str] = (*COMMAND, "serve")) -> str:
+            port = free_port()
+            return running.enter_context(served([*program, f"--port={port}", *arguments], port))
 
-    yield start
-    for process in running:
-        process.terminate()
-    for process in running:
-        process.wait(120)
+        yield start
 
 
 @pytest.fixture(scope="session")

@@ -6,12 +6,10 @@ It follows the platform's published source: frames of 100 a page, dead snakes wi
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import random
-import socket
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +20,6 @@ from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.records.shown_rules import MODES
 from battlesnake_gym.rules import MOVES, Game, default_move
 from battlesnake_gym.rules.state import Point, Snake
-from battlesnake_server.http.page_server import PageServer
 
 TOKEN = "a-token"
 
@@ -228,14 +225,3 @@ class Platform:
             for number, (snake_id, name) in enumerate(self.ladder.items(), 1)
         ]
         return jsonify(leaderboard_id=ladder, ranked=rows[:1], placement=rows[1:])
-
-    @contextlib.contextmanager
-    def serving(self) -> Iterator[str]:
-        """The platform on a port for as long as the block lasts; gives its address."""
-        listener = socket.create_server(("127.0.0.1", 0))
-        server = PageServer(self.app, listener, threads=4)
-        server.start()
-        try:
-            yield f"http://127.0.0.1:{server.port}"
-        finally:
-            server.stop()

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from battlesnake_gym.records.replay import Replay
-from battlesnake_server.arena.tournament import play_all
 from battlesnake_server.commands import arena_command
 from tests.processes import COMMAND, free_port, run
 from tests.server import zoo
@@ -122,25 +121,6 @@ def test_something_else_at_the_url_is_refused(
     with zoo.snake(zoo.says(zoo.http(b"<html>"))) as url:
         assert arena_command.main([url, database]) == 2
     assert "is the snake running?" in capsys.readouterr().err
-
-
-def test_an_interrupted_tournament_keeps_what_was_played(
-    database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    real = play_all
-
-    def interrupted(*arguments: Any) -> Any:
-        for number, result in enumerate(real(*arguments)):
-            if number == 2:
-                raise KeyboardInterrupt
-            yield result
-
-    duel = ["hungry", "cautious", *SMALL, "--jobs=1", "--games=4", database]
-    with monkeypatch.context() as patch:
-        patch.setattr(arena_command, "play_all", interrupted)
-        assert arena_command.main(duel) == 130
-    assert "--resume" in capsys.readouterr().err
-    assert results(capsys, *duel, "--resume")["hungry"]["games"] == 4
 
 
 def match(

@@ -20,13 +20,6 @@ def test_a_near_engine_leaves_most_of_the_time() -> None:
     assert budget(0.5, 0.002) > 0.44
 
 
-def test_the_round_trip_is_latency_less_thinking() -> None:
-    trip = RoundTrip()
-    trip.answered(0.2)
-    trip.observe("250")
-    assert trip.seconds == pytest.approx(0.05)
-
-
 def test_a_slow_turn_counts_at_once_and_is_forgotten_slowly() -> None:
     trip = RoundTrip()
     seen = []

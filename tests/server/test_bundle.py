@@ -39,6 +39,7 @@ from battlesnake_server.live.sessions import _seed
 from battlesnake_server.strategies import CAREFUL, SHIPPED, strategy_factory
 from battlesnake_server.web.roster import Roster
 from tests.processes import COMMAND, free_port, run, served
+from tests.server.test_hostile_files import zipped
 from tests.server.test_lambda_handler import http_api
 from tests.server.test_serve import Engine
 
@@ -92,15 +93,13 @@ def recorded(count: int) -> list[dict[str, Any]]:
     """What an engine asks in games of four cautious snakes, in order."""
     bodies: list[dict[str, Any]] = []
     for seed in range(1, 1000):
-        board = Board.new(11, 11, 4, game=Game(seed=seed, id=f"game-{seed}", timeout=10_000))
-        players = {snake.id: snakes.make("cautious", seed) for snake in board.snakes}
-        while not board.is_over():
-            bodies += [board.to_api(snake.id) for snake in board.living]
-            if len(bodies) >= count:
-                return bodies[:count]
-            for_each = ((body["you"]["id"], Board.from_api(body)) for body in bodies[-4:])
-            moves = {you: players[you](seen).move for you, seen in for_each}
-            board.advance({snake.id: moves[snake.id] for snake in board.living})
+        start = Board.new(11, 11, 4, game=Game(seed=seed, id=f"game-{seed}", timeout=10_000))
+        players = {snake.id: snakes.make("cautious", seed) for snake in start.snakes}
+        for board in Replay.played(start, players).boards():
+            if not board.is_over():
+                bodies += [board.to_api(snake.id) for snake in board.living]
+        if len(bodies) >= count:
+            return bodies[:count]
     raise AssertionError("the games are too short")
 
 
@@ -249,8 +248,6 @@ def test_the_looks_are_the_bundle_s_unless_others_are_given(
 def test_a_server_reads_its_bundle_once(
     make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from battlesnake_server.live.app import create_app
-
     path = make("--snake", "cautious", *LOOKS)
     opened: list[str] = []
     read = bundle.Bundle.open
@@ -319,10 +316,7 @@ def changed(path: Path, name: str, data: bytes | None) -> Path:
     files.pop(name, None)
     if data is not None:
         files[name] = data
-    with zipfile.ZipFile(path, "w") as archive:
-        for one, content in files.items():
-            archive.writestr(one, content)
-    return path
+    return zipped(path, files)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from battlesnake_server.arena.tournament import Setup
 from battlesnake_server.web import create_app
 from battlesnake_server.web.roster import Roster
 from battlesnake_server.web.timeline import Broadcast
-from tests.processes import free_port
+from tests.processes import free_port, until
 from tests.server.fast_league import FastClock, play_here
 
 
@@ -164,10 +163,7 @@ def test_the_pages_read_and_write_it(url: str, tmp_path: Path) -> None:
     assert page.count("no replay kept") == 2
     sent = {"snakes": ["straight", "straight"], "width": 7, "height": 7}
     game = client.post("/play", json=sent).get_json()["game"]
-    limit = time.monotonic() + 120
-    while f"/game/{game}" not in (page := client.get("/games").text) and time.monotonic() < limit:
-        time.sleep(0.05)
-    assert f"/game/{game}" in page
+    until(lambda: f"/game/{game}" in client.get("/games").text)
     engine.dispose()
 
 

@@ -110,6 +110,8 @@ def test_it_needs_neither_a_compiler_nor_a_training_library() -> None:
 import sys
 sys.modules["battlesnake_heuristics.search._search"] = None
 import battlesnake_server.commands.serve, battlesnake_server.commands.arena_command
+import battlesnake_server.commands.runs_command, battlesnake_server.runs.report
+import battlesnake_server.web.runs_page
 from battlesnake_gym.boards.board import Board
 from battlesnake_server.live.app import create_app
 from battlesnake_server.strategies import STRONGEST
@@ -119,7 +121,7 @@ for side in (9, 11):
     body["game"]["id"] = str(side)
     assert client.post("/move", json=body).status_code == 200
 assert 'battlesnake_moves_total{chosen_by="strategy"} 2.0' in client.get("/metrics").text
-heavy = {"torch", "ray", "sagemaker", "envpool", "onnx", "pandas", "matplotlib"}
+heavy = {"torch", "ray", "sagemaker", "envpool", "onnx", "pandas", "matplotlib", "tensorboardX"}
 print(STRONGEST, sorted(heavy & set(sys.modules)))
 """
     done = run(sys.executable, "-c", script)

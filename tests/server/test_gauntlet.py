@@ -98,29 +98,28 @@ def test_interrupted_it_prints_what_was_played_and_goes_on(
     assert len(list(Path("more").iterdir())) == 1
 
 
-NOBODY = f"http://127.0.0.1:{free_port()}"
+NOBODY, OWN = f"http://127.0.0.1:{free_port()}", {"command": "x"}
 
 
 @pytest.mark.parametrize(
-    ("snakes", "options", "words"),
+    ("snakes", "more", "options", "words"),
     [
-        ({"ours": "hungry", "away": NOBODY}, [], "snakes.away: http"),
-        ({"ours": NOBODY, "t": {"command": "x"}}, ["--clock=cpu"], "snakes.ours: with --clock cpu"),
-        ({"ours": "hungry", "far": NOBODY}, ["--clock=cpu"], "snakes.far: its CPU time"),
-        ({"ours": "hungry", "t": {"command": "x", "url": NOBODY}}, [], "a command or a url"),
-        ({"ours": "hungri", "t": {"command": "x"}}, [], "did you mean hungry"),
+        ({"ours": "hungry", "away": NOBODY}, {}, [], "snakes.away: http"),
+        ({"ours": NOBODY, "t": OWN}, {}, ["--clock=cpu"], "snakes.ours: with --clock cpu"),
+        ({"ours": "hungry", "far": NOBODY}, {}, ["--clock=cpu"], "snakes.far: its CPU time"),
+        ({"ours": "hungry", "t": {**OWN, "url": NOBODY}}, {}, [], "a command or a url"),
+        ({"ours": "hungri", "t": OWN}, {}, [], "did you mean hungry"),
+        ({"ours": "hungry", "t": OWN}, {"season_days": 3}, [], "unknown field 'season_days'"),
     ],
 )
 def test_what_cannot_be_played_is_refused_by_name_before_any_game(
-    snakes: dict[str, Any], options: list[str], words: str, capfd: pytest.CaptureFixture[str]
+    snakes: dict[str, Any],
+    more: dict[str, Any],
+    options: list[str],
+    words: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    write(snakes, {"snakes": 2})
+    write(snakes, {"snakes": 2}, **more)
     assert gauntlet_command.main(["rivals.yaml", "--replays=replays", *options]) == 2
     assert words in capfd.readouterr().err
     assert not Path("replays").exists()
-
-
-def test_what_only_a_league_has_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
-    write({"ours": "hungry", "t": {"command": "x"}}, {"snakes": 2}, season_days=3)
-    assert gauntlet_command.main(["rivals.yaml"]) == 2
-    assert "unknown field 'season_days'" in capfd.readouterr().err

@@ -18,13 +18,14 @@ from battlesnake_gym import policy_file
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.policy_file import PolicyError
 from battlesnake_gym.records.replay import Replay, ReplayError
-from battlesnake_gym.rules import MOVES, Game
+from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.search.evaluation import SHIPPED as EVALUATION
 from battlesnake_heuristics.search.evaluation import Evaluation, EvaluationError
 from battlesnake_server import bundle
 from battlesnake_server.arena import league_file
 from battlesnake_server.bundle import Bundle, BundleError
 from tests.processes import run
+from tests.server import training_runs
 from tests.server.hostile_files import LOADERS, SECONDS
 
 FACTS: dict[str, object] = {"snake": "cautious", "positions": None, "filters": [], "looks": {}}
@@ -47,13 +48,8 @@ def original(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str], 
         elif loader == "league":
             path.write_text(league_file.EXAMPLE)
         else:
-            replay = Replay(Board.new(7, 7, 2, game=Game(seed=1)))
-            for _ in range(5):
-                replay.append(
-                    {one.id: replay.last.safe_moves(one.id)[0] for one in replay.last.living}
-                )
             recorded = path.with_suffix(".jsonl.gz" if loader == "replay.gz" else ".jsonl")
-            replay.save(recorded)
+            training_runs.played(1, turns=5).save(recorded)
             recorded.rename(path)
         return path
 

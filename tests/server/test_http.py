@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +14,7 @@ from battlesnake_server.http import page_server
 from battlesnake_server.http.hub import Limits
 from battlesnake_server.http.page_server import PageServer
 from tests.processes import PATIENCE, until
+from tests.server.test_page_server import ask
 
 LARGE = b"x" * (8 << 20)
 GET = b"GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -76,7 +76,7 @@ def test_one_who_asks_to_close_and_does_not_read_is_cut_off(
     with serving() as server, connect(server) as connection:
         connection.sendall(GET + b"Connection: close\r\n\r\n")
         time.sleep(0.1)
-        assert asked(server, "/small")[0] == 200, "it keeps no thread"
+        assert ask(server.port)[0] == 200, "it keeps no thread"
         time.sleep(1.5)
         assert len(read_all(connection)) < len(LARGE)
 
@@ -92,21 +92,9 @@ def test_answers_that_nobody_reads_are_bounded(monkeypatch: pytest.MonkeyPatch) 
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
             one.sendall(GET + b"\r\n")
             one.recv(100)
-        client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
-        client.request("GET", "/small")
-        assert client.getresponse().status == 503
-        client.close()
+        assert ask(server.port)[0] == 503
         unread.close()
-        until(lambda: asked(server, "/small")[0] == 200)
-
-
-def asked(server: PageServer, path: str, method: str = "GET", **headers: str) -> tuple[int, Any]:
-    client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
-    client.request(method, path, headers=headers)
-    answer = client.getresponse()
-    answer.read()
-    client.close()
-    return answer.status, answer.headers
+        until(lambda: ask(server.port)[0] == 200)
 
 
 def test_answers_without_a_body_have_none() -> None:
@@ -124,5 +112,5 @@ def test_answers_without_a_body_have_none() -> None:
 
 def test_an_offered_websocket_is_a_request() -> None:
     with serving() as server:
-        status, headers = asked(server, "/", Connection="Upgrade", Upgrade="websocket")
+        status, _, headers = ask(server.port, Connection="Upgrade", Upgrade="websocket")
         assert (status, headers["Upgrade"]) == (200, None)

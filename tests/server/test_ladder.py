@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import sqlite3
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from battlesnake_heuristics.judge.ladder import NAMES
-from battlesnake_server.arena.database import hold, open_database
 from battlesnake_server.commands import ladder_command
 from tests.processes import COMMAND, run, running
 
@@ -58,26 +53,6 @@ def test_interrupted_it_tells_what_it_knows_and_goes_on(tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["games"] == before
     assert time.monotonic() - began < 60 * 5
-
-
-def test_it_waits_for_a_database_that_others_hold_or_lock(tmp_path: Path) -> None:
-    path = tmp_path / "games.sqlite"
-    engine = open_database(f"sqlite:///{path}")
-    call = [*COMMAND, "ladder", "safe-random", "--interval=400", "--jobs=1", "--json"]
-    call.append(f"--database=sqlite:///{path}")
-    with hold(engine):
-        process = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert process.stderr is not None
-        assert f"games.sqlite is held by process {os.getpid()} on " in process.stderr.readline()
-        database = sqlite3.connect(path, isolation_level=None)
-        database.execute("begin exclusive")
-    engine.dispose()
-    with contextlib.closing(database):
-        assert "is locked by another program; waiting for it" in process.stderr.readline()
-        database.execute("rollback")
-    out, err = process.communicate()
-    assert process.returncode == 0, err
-    assert json.loads(out)["games"] > 0
 
 
 @pytest.mark.parametrize(

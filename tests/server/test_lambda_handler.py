@@ -15,6 +15,7 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_server.live.fallback import FALLBACK
+from battlesnake_server.live.lambda_handler import handler_of
 
 Event = dict[str, Any]
 Handler = Callable[[Event, object], Event]
@@ -65,12 +66,8 @@ def http_api(method: str, path: str, body: str | None = None) -> Event:
 
 
 @pytest.fixture
-def handler(monkeypatch: pytest.MonkeyPatch) -> Handler:
-    monkeypatch.setenv("BATTLESNAKE_SNAKE", "cautious")
-    monkeypatch.setenv("BATTLESNAKE_AUTHOR", "somebody")
-    monkeypatch.delitem(sys.modules, "battlesnake_server.live.lambda_handler", raising=False)
-    function: Handler = importlib.import_module("battlesnake_server.live.lambda_handler").handler
-    return function
+def handler() -> Handler:
+    return handler_of({"SNAKE": "cautious", "AUTHOR": "somebody"})
 
 
 def test_the_snake_introduces_itself(handler: Handler) -> None:
@@ -101,13 +98,9 @@ def test_a_broken_request_is_refused(handler: Handler) -> None:
     assert json.loads(answer["body"])["error"]
 
 
-def test_a_move_began_when_the_gateway_was_asked(
-    monkeypatch: pytest.MonkeyPatch, board: Board
-) -> None:
+def test_a_move_began_when_the_gateway_was_asked(board: Board) -> None:
     """Whether the snake or the fallback answers shows what was left of a minute."""
-    monkeypatch.setenv("BATTLESNAKE_SNAKE", "cautious")
-    module = importlib.import_module("battlesnake_server.live.lambda_handler")
-    handler = module.handler_of({"REASONS": True})
+    handler = handler_of({"SNAKE": "cautious", "REASONS": True})
     board.game = replace(board.game, timeout=10_000)
     asked = http_api("POST", "/move", json.dumps(board.to_api("snake_0")))
     for waited, late in ((0.0, False), (9.5, True), (-3600, False), (3600, False)):

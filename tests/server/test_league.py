@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 import urllib.error
@@ -23,7 +21,7 @@ from sqlalchemy.orm import Session
 
 from battlesnake_gym.cli import cli
 from battlesnake_server.addresses import Reach
-from battlesnake_server.arena.database import LeagueSnake, StoredGame, open_database
+from battlesnake_server.arena.database import LeagueSnake, StoredGame, load_games, open_database
 from battlesnake_server.arena.league_file import EXAMPLE, LeaguePlan, Member, load, read
 from battlesnake_server.arena.programs import Programs
 from battlesnake_server.arena.ratings import Ratings
@@ -32,9 +30,10 @@ from battlesnake_server.commands.league_command import LeaguePlayers, read_token
 from battlesnake_server.web import create_app
 from battlesnake_server.web.roster import Roster
 from battlesnake_server.web.timeline import Broadcast
-from tests.processes import run, running, until
+from tests.processes import below, command_of, run, running, until, until_gone
 from tests.server import zoo
 from tests.server.fast_league import BEGIN, FastClock, play_here
+from tests.server.test_arena_together import stored
 
 SMALL = {"width": 7, "height": 7, "max_turns": 12}
 
@@ -45,15 +44,7 @@ def plan_of(snakes: dict[str, Any], **more: Any) -> LeaguePlan:
 
 def games_of(engine: Engine, tournament: int) -> list[StoredGame]:
     with Session(engine) as session:
-        games = list(
-            session.scalars(
-                select(StoredGame)
-                .where(StoredGame.tournament_id == tournament)
-                .order_by(StoredGame.number)
-            )
-        )
-        assert all(game.seats for game in games)
-        return games
+        return load_games(session, tournament)
 
 
 # --- the file -------------------------------------------------------------------------------------
@@ -243,49 +234,21 @@ def test_a_league_that_is_killed_leaves_nothing_behind_and_goes_on(tmp_path: Pat
     command = [sys.executable, "-m", "battlesnake_gym", "league", "league.yaml", "--jobs=1",
                "--port=0"]  # fmt: skip
 
-    def stored() -> list[tuple[int, str]]:
-        with (
-            contextlib.suppress(sqlite3.OperationalError),
-            contextlib.closing(sqlite3.connect(tmp_path / "arena.sqlite")) as database,
-        ):
-            return database.execute("select number, replay from games order by number").fetchall()
-        return []
-
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with running(*command, cwd=tmp_path, **quiet) as process:
-        until(lambda: len(stored()) >= 2, process=process)
-        others = processes_below(process.pid)
+        until(lambda: len(stored(tmp_path)) >= 2, process=process)
+        others = below(process.pid)
         assert any("snake.py" in words for words in others.values())
-    until(lambda: all(words_of(number) != words for number, words in others.items()))
-    before = stored()
+    until_gone(others)
+    before = stored(tmp_path)
     done = run(*command, "--games=2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    after = stored()
+    after = stored(tmp_path)
     assert after[: len(before)] == before
     assert [number for number, _ in after] == list(range(len(before) + 2))
     assert all(Path(replay).exists() for _, replay in after)
     assert "season 1" in done.stderr
     assert re.search(rf"^hungry .* {len(after)} ", done.stdout, re.MULTILINE)
-
-
-def words_of(number: int) -> str:
-    """The command of a process, "" where it is gone or dead."""
-    try:
-        if "\nState:\tZ" in Path(f"/proc/{number}/status").read_text():
-            return ""
-        return Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""
-
-
-def processes_below(number: int) -> dict[int, str]:
-    """The commands of all that a process has started, and they in turn."""
-    found: dict[int, str] = {}
-    for task in Path(f"/proc/{number}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for child in map(int, task.read_text().split()):
-                found |= {child: words_of(child)} | processes_below(child)
-    return found
 
 
 def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
@@ -298,11 +261,11 @@ def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
         assert players.ailments(["mine", "h"]) == ["", ""]
         (snake,) = [
             number
-            for number, words in processes_below(os.getpid()).items()
+            for number, words in below(os.getpid()).items()
             if "snake.py" in words and "battlesnake_server.arena.programs" not in words
         ]
         os.kill(snake, signal.SIGKILL)
-        until(lambda: not words_of(snake))
+        until(lambda: not command_of(snake))
         assert players.ailments(["mine"]) == [""]
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(programs.url("mine"))

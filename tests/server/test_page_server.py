@@ -10,17 +10,15 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import pytest
 
 from battlesnake_server.http import page_server
 from battlesnake_server.http.page_server import is_known_host
 from battlesnake_server.web import games_page
-from tests.processes import COMMAND
+from tests.processes import COMMAND, running
 from tests.server import web_site
 from tests.server.web_site import Pages
 
@@ -29,36 +27,16 @@ MANY = 900
 
 
 @contextlib.contextmanager
-def running(folder: Path, *command: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+def showing(
+    folder: Path, *command: str, lines: int = 1
+) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """A command that shows pages on a free port, and the lines that it says at its start."""
-    log = (folder / "log").open("w+")
-    process = subprocess.Popen(
-        [*COMMAND, *command, "--port=0"],
-        cwd=folder, stdout=log, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    try:
-        yield process, said(log, process)
-    finally:
+    call = (*COMMAND, *command, "--port=0")
+    with running(*call, cwd=folder, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        yield process, [process.stdout.readline() for _ in range(lines)]
         process.send_signal(signal.SIGINT)
-        try:
-            assert process.wait(60) == 0
-        finally:
-            process.kill()
-            log.close()
-
-
-def said(log: IO[str], process: subprocess.Popen[str]) -> list[str]:
-    """The lines that a command wrote, once it says where it is."""
-    while process.poll() is None:
-        log.seek(0)
-        lines = log.read().splitlines()
-        if any("Ctrl+C" in line for line in lines) and (
-            "0.0.0.0" not in lines[0] or len(lines) > 1
-        ):
-            return lines
-        time.sleep(0.05)
-    log.seek(0)
-    raise AssertionError(f"the command ended: {log.read()}")
+        assert process.wait(60) == 0
 
 
 def port_of(line: str) -> int:
@@ -103,7 +81,7 @@ def empty(tmp_path: Path) -> Pages:
 @pytest.mark.parametrize("command", ["arena", "watch"])
 def test_half_open_connections_take_no_threads_and_make_room(tmp_path: Path, command: str) -> None:
     arguments = ["arena", "--web"] if command == "arena" else ["game", "watch", ".", "--no-browser"]
-    with running(tmp_path, *arguments) as (process, lines), contextlib.ExitStack() as open_ones:
+    with showing(tmp_path, *arguments) as (process, lines), contextlib.ExitStack() as open_ones:
         port = port_of(lines[0])
 
         def threads() -> int:
@@ -188,7 +166,7 @@ def test_a_page_whose_name_leads_here_gets_nothing(tmp_path: Path, empty: Pages)
             assert ask(port, Host=f"{host}:{port}")[0] == status
             refused = 421 if status == 421 else 400  # whom it knows it tells what is missing
             assert ask(port, "POST", "/play/preview", {}, Host=host)[0] == refused
-    with running(tmp_path, "game", "watch", ".", "--no-browser") as (_, lines):
+    with showing(tmp_path, "game", "watch", ".", "--no-browser") as (_, lines):
         assert ask(port_of(lines[0]), Host="rebound.example")[0] == 421
 
 
@@ -196,7 +174,7 @@ WISH = {"snakes": ["hungry"], "width": 7, "height": 7, "turns": 5}
 
 
 def test_beyond_loopback_only_the_token_does_more_than_look(tmp_path: Path) -> None:
-    with running(tmp_path, "arena", "--web", "--host=0.0.0.0") as (_, lines):
+    with showing(tmp_path, "arena", "--web", "--host=0.0.0.0", lines=2) as (_, lines):
         port = port_of(lines[0])
         link = re.search(r"(/\?token=\S+) ", lines[1])
         assert link is not None
@@ -207,7 +185,10 @@ def test_beyond_loopback_only_the_token_does_more_than_look(tmp_path: Path) -> N
             for cookie in ("", "arena=", "arena=guess"):
                 status, text, _ = ask(port, "POST", path, WISH, Cookie=cookie)
                 assert (status, "with the token" in text) == (403, True)
-        assert "open the address with the token" in ask(port, path="/play")[1]
+        for path, button in (("/play", "begin"), ("/lab", "ask")):
+            page = ask(port, path=path)[1]
+            assert "open the address with the token" in page
+            assert f'id="{button}" disabled' in page
         assert ask(port, path="/?token=guess")[2]["Set-Cookie"] is None
         status, _, headers = ask(port, path=link[1])
         assert (status, headers["Location"]) == (302, "/")
@@ -215,17 +196,14 @@ def test_beyond_loopback_only_the_token_does_more_than_look(tmp_path: Path) -> N
         assert "HttpOnly" in cookie
         assert "SameSite=Strict" in cookie
         mine = {"Cookie": cookie.partition(";")[0]}
-        assert "open the address with the token" not in ask(port, path="/play", **mine)[1]
+        page = ask(port, path="/play", **mine)[1]
+        assert "open the address with the token" not in page
+        assert 'id="begin">' in page
         assert ask(port, "POST", "/play", WISH, **mine)[0] == 201
 
 
 def test_a_name_for_the_pages_needs_a_token_too(tmp_path: Path) -> None:
-    with running(tmp_path, "arena", "--web", "--allow-host=arena.lan") as (_, lines):
+    with showing(tmp_path, "arena", "--web", "--allow-host=arena.lan") as (_, lines):
         port = port_of(lines[0])
         assert ask(port, Host="arena.lan")[0] == 200
         assert ask(port, "POST", "/play", WISH)[0] == 403
-
-
-def test_on_this_machine_alone_nobody_needs_a_token(empty: Pages) -> None:
-    with web_site.serving(empty.app) as address:
-        assert ask(port_of(address + "/"), "POST", "/play", WISH)[0] == 201

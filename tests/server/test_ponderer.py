@@ -84,19 +84,12 @@ def test_a_failure_is_told_once_and_harms_nobody(caplog: pytest.LogCaptureFixtur
     assert caplog.text.count("pondering failed") == 1
 
 
-def test_nobody_ponders_on_outsized_boards() -> None:
-    strategy = Ponders()
-    live = LiveSnake(lambda seed: strategy, ponders=True)
+@pytest.mark.parametrize(("side", "ponders"), [(60, True), (11, False)])
+def test_nobody_ponders_on_outsized_boards_or_unasked(side: int, ponders: bool) -> None:
+    live = LiveSnake(lambda seed: Ponders(), ponders=ponders)
     body = a_move("a")
-    body["board"] |= {"width": 60, "height": 60}
+    body["board"] |= {"width": side, "height": side}
     live.move(("a", "snake_0"), body, time.perf_counter())
-    assert not live._ponderer._threads._inboxes
-
-
-def test_nobody_ponders_unasked() -> None:
-    strategy = Ponders()
-    live = LiveSnake(lambda seed: strategy)
-    live.move(("a", "snake_0"), a_move("a"), time.perf_counter())
     assert not live._ponderer._threads._inboxes
 
 

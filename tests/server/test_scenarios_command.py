@@ -66,20 +66,21 @@ def test_a_url_is_asked_in_games_of_their_own(two: str, capsys: pytest.CaptureFi
     ]
 
 
-def test_no_answer_in_time_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("answers", "problem"),
+    [(zoo.drips_body, "timeout"), (zoo.says(zoo.http(b'{"move": "north"}')), "answer")],
+)
+def test_no_or_a_broken_answer_fails(
+    answers: zoo.Behaviour, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "quick.txt"
     path.write_text(TWO.replace("allowed: up\n", "allowed: up\ntimeout=100\n"))
-    with zoo.snake(zoo.drips_body) as url:
+    with zoo.snake(answers) as url:
         assert main([str(path), "--url", url]) == 1
     out = capsys.readouterr().out
     assert "no move, not up" in out
-    assert "timeout" in out
-
-
-def test_a_broken_answer_fails(two: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with zoo.snake(zoo.says(zoo.http(b'{"move": "north"}'))) as url:
-        assert main([two, "--url", url]) == 1
-    assert "0 of 2 scenarios passed" in capsys.readouterr().out
+    assert problem in out
+    assert "0 of 2 scenarios passed" in out
 
 
 def test_a_served_snake_passes_what_it_passes_here(

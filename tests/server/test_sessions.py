@@ -28,15 +28,6 @@ def test_every_snake_of_every_game_has_a_strategy_of_its_own() -> None:
     assert [games.get(key).strategy for key in keys] == strategies
 
 
-def test_ended_games_are_forgotten() -> None:
-    games = random_sessions(Clock())
-    first = games.get(("g", "a"))
-    games.drop(("g", "a"))
-    games.drop(("g", "unknown"))
-    assert games.count_games() == 0
-    assert games.get(("g", "a")) is not first
-
-
 def test_idle_games_are_forgotten_and_busy_ones_kept() -> None:
     clock = Clock()
     games = random_sessions(clock)

@@ -61,20 +61,6 @@ def count(metrics: Metrics, name: str, **labels: str) -> float:
     return metrics.registry.get_sample_value(name, labels) or 0.0
 
 
-def test_a_strategy_is_asked_with_its_budget(metrics: Metrics, position: Board) -> None:
-    given: list[float | None] = []
-
-    def strategy(board: Board, seconds: float | None = None) -> Decision:
-        given.append(seconds)
-        return Decision("left")
-
-    decision, _ = decide(Thinker(metrics, seats=1), Session(strategy), position)
-    assert decision.move == "left"
-    assert given[0] is not None
-    assert 0.5 * TIMEOUT < given[0] < 0.9 * TIMEOUT
-    assert count(metrics, "battlesnake_moves_total", chosen_by="strategy") == 1
-
-
 def test_a_hanging_strategy_costs_its_moves_and_nothing_else(
     metrics: Metrics, position: Board, hurried: Board
 ) -> None:
@@ -114,26 +100,6 @@ def at_once(
         return [answer.result() for answer in answers]
 
 
-def test_overload_ends_in_the_fallback(metrics: Metrics, position: Board, hurried: Board) -> None:
-    asked: list[Board] = []
-    let_go = threading.Event()
-
-    def slow(board: Board, seconds: float | None = None) -> Decision:
-        asked.append(board)
-        let_go.wait(TIMEOUT)
-        return Decision("left")
-
-    try:
-        results = at_once(Thinker(metrics, seats=1), slow, hurried, 12)
-    finally:
-        let_go.set()
-    assert max(seconds for _, seconds in results) < 0.5 * TIMEOUT
-    assert all(decision.reasons[0].note == LATE for decision, _ in results)
-    assert asked, "who has the one seat is asked"
-    results = at_once(Thinker(metrics, seats=1), slow, position, 12)
-    assert not any(decision.reasons for decision, _ in results), "with time one seat does for all"
-
-
 def test_under_load_the_time_is_shared(metrics: Metrics, position: Board) -> None:
     def thorough(board: Board, seconds: float | None = None) -> Decision:
         assert seconds is not None
@@ -164,13 +130,11 @@ def test_a_peak_is_forgotten() -> None:
         assert peak == 1
 
 
-@pytest.mark.parametrize("move", ["UP", "", None, 3])
+@pytest.mark.parametrize("move", ["UP", "", 3])
 def test_a_broken_strategy_is_replaced_and_counted(
     metrics: Metrics, position: Board, move: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(board: Board, seconds: float | None = None) -> Decision:
-        if move is None:
-            raise ZeroDivisionError("oops")
         return Decision(move)  # type: ignore[arg-type]
 
     decision, _ = decide(Thinker(metrics, seats=1), Session(broken), position)
@@ -189,7 +153,7 @@ def test_a_strategy_that_always_fails_is_logged_once_a_game(
     for session in (Session(broken), Session(broken)):
         for _ in range(3):
             decide(thinker, session, position)
-    assert caplog.text.count("Traceback") == 2
+    assert caplog.text.count("ZeroDivisionError: oops") == 2
     assert count(metrics, "battlesnake_strategy_errors_total") == 6
 
 
@@ -213,6 +177,7 @@ def test_the_observed_round_trip_shortens_the_thinking(metrics: Metrics, positio
     for latency in ("0", "500", "20500"):
         position.you.latency = latency
         decide(thinker, session, position)
+    assert 0.5 * TIMEOUT < given[0] < 0.9 * TIMEOUT
     assert given[1] > given[0], "a near engine: less is held back than before anything was known"
     assert given[2] == pytest.approx(given[1] - 20, abs=5)
 
@@ -247,16 +212,6 @@ def test_a_search_ends_when_its_client_leaves(metrics: Metrics, position: Board)
         assert left.result().reasons[0].note == LATE
     # The seat was free in time for the other game, whose minute ended no later.
     assert count(metrics, "battlesnake_moves_total", chosen_by="strategy") == 1, other
-
-
-def test_a_request_that_waited_too_long_is_answered_by_the_fallback(
-    metrics: Metrics, position: Board
-) -> None:
-    thinker = Thinker(metrics, quick=True)
-    session = Session(lambda board, seconds=None: Decision("left"))
-    now = time.perf_counter()
-    assert thinker.decide(session, position, now - 0.1 * TIMEOUT).move == "left"
-    assert thinker.decide(session, position, now - TIMEOUT).reasons[0].note == LATE
 
 
 def test_a_quick_strategy_plays_one_move_at_a_time(metrics: Metrics, position: Board) -> None:

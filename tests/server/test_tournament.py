@@ -43,15 +43,6 @@ def test_seeds_are_far_apart_and_follow_from_the_first() -> None:
     assert start_seed(5, 3) == start_seed(5, 3) != start_seed(6, 3)
 
 
-def test_doubles_have_names_of_their_own() -> None:
-    assert [entrant.label for entrant in entrants(["a", "b", "a", "a"])] == [
-        "a",
-        "b",
-        "a (2)",
-        "a (3)",
-    ]
-
-
 @pytest.mark.parametrize(
     ("given", "label", "source"),
     [
@@ -83,11 +74,6 @@ def test_games_are_reproducible_whatever_the_jobs(tmp_path: Path) -> None:
     replay = Replay.load(files[0])
     assert [snake.name for snake in replay.first.snakes] == ["hungry", "cautious"]
     assert replay.last.turn == alone[min(alone, key=lambda fixture: fixture.number)][0]
-
-
-def test_what_is_done_is_not_played_again() -> None:
-    results = play_all(SETUP, 1, 1, done={0, 2})
-    assert [result.fixture.number for result in results] == [1]
 
 
 def _die_within_a_word() -> None:

@@ -16,14 +16,13 @@ import pytest
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import event, insert
-from sqlalchemy.engine import Engine
-from sqlalchemy.orm import Session
+from sqlalchemy import event
+from sqlalchemy.orm import Session, selectinload
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.replay import Replay
 from battlesnake_heuristics.judge import scenarios
-from battlesnake_server.arena.database import Seat, StoredGame, Tournament
+from battlesnake_server.arena.database import StoredGame, Tournament
 from battlesnake_server.arena.results import summarise, to_json
 from battlesnake_server.arena.tournament import Result, play_all
 from battlesnake_server.http.page_server import LARGEST_REQUEST
@@ -32,8 +31,9 @@ from battlesnake_server.web.games_page import PER_PAGE
 from battlesnake_server.web.lab import EXAMPLE
 from battlesnake_server.web.timeline import KEPT_AFTER_THE_END, Broadcast
 from tests.junk import JUNK, places, replaced
-from tests.processes import COMMAND, fetch, free_port, running, until
+from tests.processes import COMMAND, below, fetch, free_port, running, until, until_gone
 from tests.server import web_site, zoo
+from tests.server.test_database import a_game
 from tests.server.web_site import Pages
 
 
@@ -54,11 +54,8 @@ def empty(tmp_path: Path) -> Pages:
 
 def rows(pages: Pages) -> list[StoredGame]:
     with Session(pages.database) as session:
-        games = session.query(StoredGame).order_by(StoredGame.id).all()
-        for game in games:
-            assert game.seats
-        session.expunge_all()
-        return games
+        every = session.query(StoredGame).options(selectinload(StoredGame.seats))
+        return every.order_by(StoredGame.id).all()
 
 
 def replay_of(game: StoredGame | Result) -> Path:
@@ -87,15 +84,8 @@ def test_the_leaderboard_tells_what_the_database_holds(pages: Pages, client: Fla
         assert f"± {half:.1f}" in page
     assert "NAME<b>" not in page
     assert json.loads(client.get("/leaderboard.json").data)[0]["snake"] == lines[0].snake
-
-
-def test_bars_of_endings_are_as_wide_as_games_ended_so(pages: Pages, client: FlaskClient) -> None:
-    page = client.get("/").text
-    for line, bar in zip(
-        summarise(rows(pages)),
-        re.findall(r'class="endings".*?</svg>', page, re.DOTALL),
-        strict=True,
-    ):
+    bars = re.findall(r'class="endings".*?</svg>', page, re.DOTALL)
+    for line, bar in zip(lines, bars, strict=True):
         widths = re.findall(r'class="end-([a-z-]+)" x="\d+" width="(\d+)"', bar)
         assert {cause: int(width) for cause, width in widths} == line.endings
 
@@ -174,41 +164,23 @@ def test_games_are_filtered(pages: Pages, client: FlaskClient) -> None:
             assert shown(f"snake={snake}&ending={cause}") == len(hit)
     page = client.get("/games?from=tomorrow&ending=eaten").text
     assert "from must be a day like 2026-03-02" in page
-
-
-def fill(database: Engine, games: int) -> None:
-    """Put made-up duels of twelve snakes into an empty database."""
-    rows: list[dict[str, Any]] = []
-    seats: list[dict[str, Any]] = []
-    for number in range(games):
-        rows.append(
-            {"id": number + 1, "tournament_id": 1, "number": number, "uuid": f"game-{number}",
-             "seed": number, "turns": 100, "finished": True, "replay": None,
-             "played": datetime(2026, 3, 2) + timedelta(minutes=number)}
-        )  # fmt: skip
-        seats += [
-            {"game_id": number + 1, "seat": seat, "won": seat == 0, "killer": None,
-             "snake": f"snake {(number + seat * (1 + number // 12)) % 12}",
-             "cause": "" if seat == 0 else "wall-collision", "eliminated_on": 100 * seat,
-             "length": 9, "problems": {}, "opening": "uurrdd", "latencies": [5.0, 7.0]}
-            for seat in range(2)
-        ]  # fmt: skip
-    with Session(database) as session:
-        session.add(Tournament(id=1, setup={"snakes": ["made", "up"]}))
-        session.flush()
-        session.execute(insert(StoredGame), rows)
-        session.execute(insert(Seat), seats)
-        session.commit()
+    page = client.get("/games").text
+    assert [game.uuid for game in everything][::-1] == re.findall(r'href="/game/([^"]+)"', page)
+    assert "No game matches" in client.get("/games?snake=nobody").text
+    assert client.get("/games?page=999").status_code == 200
 
 
 def test_thousands_of_games_are_read_once_and_listed_a_page_at_a_time(tmp_path: Path) -> None:
     pages = web_site.make(tmp_path, games=0)
-    fill(pages.database, 1_500)
+    with Session(pages.database) as session:
+        session.add(Tournament(id=1, setup={"snakes": ["made", "up"]}))
+        session.add_all([a_game(number, 1) for number in range(1_500)])
+        session.commit()
     reads: list[str] = []
     event.listen(
         pages.database, "before_cursor_execute", lambda *told: reads.append(str(told[2:4]))
     )
-    first = pages.client.get("/games?snake=snake 3&tournament=1").text
+    first = pages.client.get("/games?snake=ä0&tournament=1").text
     assert first.count('class="game"') == PER_PAGE
     assert not any("latencies" in read for read in reads)
     pages.client.get("/leaderboard.json?tournament=1")
@@ -233,13 +205,6 @@ def test_no_number_in_an_address_is_too_large(
         ending = "/text" if address.endswith("/turn/") else ""
         assert client.get(address + number + ending).status_code in (200, 404), address
     assert client.get(f"/?tournament={HUGE}").status_code == 200
-
-
-def test_the_list_of_games_has_every_game_once(pages: Pages, client: FlaskClient) -> None:
-    page = client.get("/games").text
-    assert [game.uuid for game in rows(pages)][::-1] == re.findall(r'href="/game/([^"]+)"', page)
-    assert "No game matches" in client.get("/games?snake=nobody").text
-    assert client.get("/games?page=999").status_code == 200
 
 
 # --- one game -----------------------------------------------------------------------------------
@@ -289,24 +254,6 @@ def test_addresses_that_lead_nowhere(
     answer = client.get(address.format(rows(pages)[0].uuid))
     assert answer.status_code == 404
     assert words in (answer.get_json()["error"] if answer.is_json else answer.text)
-
-
-def test_all_recorded_games_of_the_folder_are_shown_too(tmp_path: Path) -> None:
-    pages = web_site.make(tmp_path, games=0)
-    client = pages.client
-    assert "No recorded games here yet" in client.get("/replays/").text
-    web_site.play(pages, 1)
-    Replay(Board.from_text("A . . . B")).save(tmp_path / "replays" / "from" / "elsewhere.jsonl")
-    page = client.get("/replays/").text
-    assert f"{len(rows(pages)) + 1} games" in page
-    assert 'href="/replays/replay/from/elsewhere.jsonl"' in page
-    kept = replay_of(rows(pages)[0])
-    data = client.get(f"/replays/data/{kept.name}").get_json()
-    assert data["over"]
-    assert len(data["frames"]) == len(Replay.load(kept).turns) + 1
-    text = client.get(f"/replays/turn/0/text/{kept.name}").text
-    assert Board.from_text(text) == Replay.load(kept).first
-    assert client.get("/replays/data/../arena.sqlite").status_code == 404
 
 
 def test_replays_that_are_gone_damaged_or_were_not_kept(tmp_path: Path) -> None:
@@ -605,21 +552,9 @@ def example() -> Board:
     return Board.from_text(EXAMPLE)
 
 
-@pytest.mark.parametrize("snake", ["minimax", "cautious", "tree"])
-def test_a_snake_is_asked_what_it_would_do(client: FlaskClient, snake: str) -> None:
-    sent = {"snake": snake, "milliseconds": 50, "board": request_of(example())}
-    answer = client.post("/lab/ask", json=sent)
-    assert answer.status_code == 200
-    next_ = answer.get_json()["next"]
-    assert next_["move"] in example().safe_moves("a")
-    assert next_["reasons"]
-    if snake == "minimax":
-        assert set(next_["line"]) == {"a", "b"}
-        assert next_["line"]["a"][0] == next_["move"]
-
-
 def test_policies_and_urls_are_asked_too(tmp_path: Path, policy_file: Path, cautious: str) -> None:
-    pages = web_site.make(tmp_path, f"mine={policy_file}", f"far={cautious}", games=0)
+    invited = (f"mine={policy_file}", f"far={cautious}", f"gone=http://127.0.0.1:{free_port()}")
+    pages = web_site.make(tmp_path, *invited, games=0)
     board = example()
     for snake in ("mine", "far"):
         sent = {"snake": snake, "milliseconds": 1000, "board": request_of(board)}
@@ -634,14 +569,10 @@ def test_policies_and_urls_are_asked_too(tmp_path: Path, policy_file: Path, caut
         "mine cannot play this: the policy plays boards of 11x11, not 3x3"
         in answer.get_json()["error"]
     )
-
-
-def test_a_silent_url_is_told(tmp_path: Path) -> None:
-    pages = web_site.make(tmp_path, f"far=http://127.0.0.1:{free_port()}", games=0)
-    sent = {"snake": "far", "milliseconds": 5000, "board": request_of(example())}
+    sent = {"snake": "gone", "milliseconds": 5000, "board": request_of(board)}
     answer = pages.client.post("/lab/ask", json=sent)
     assert answer.status_code == 400
-    assert answer.get_json()["error"] == "far gave no move (connection)"
+    assert answer.get_json()["error"] == "gone gave no move (connection)"
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -789,9 +720,6 @@ def test_games_in_the_engine_s_form(empty: Pages) -> None:
         "ID", "Name", "Body", "Health", "Death", "Color", "HeadType", "TailType", "Latency",
         "Shout", "Squad", "Author", "StatusCode", "Error", "IsBot", "IsEnvironment",
     }  # fmt: skip
-
-
-def test_deaths_are_told_as_the_engine_tells_them(empty: Pages) -> None:
     web_site.announce(empty.broadcast, "over", 4, end=True)
     (last,) = empty.client.get("/games/over/frames?offset=-1").get_json()["frames"]
     deaths = [snake["Death"] for snake in last["Snakes"]]
@@ -831,22 +759,17 @@ def test_the_command_plays_shows_and_ends(tmp_path: Path, tournament: bool) -> N
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks into Linux's /proc")
 def test_no_process_outlives_the_command(tmp_path: Path) -> None:
-    def children(process: int) -> list[int]:
-        found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-        return [int(child) for child in found]
-
     with running(
         *COMMAND, "arena", "minimax", "minimax", "--games=40", "--timeout=100", "--web",
         "--port=0", "--jobs=2", "--max-turns=8",
         f"--database=sqlite:///{tmp_path / 'arena.sqlite'}", cwd=tmp_path,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
-        until(lambda: len(children(process.pid)) >= 3)
-        players = children(process.pid)
+        until(lambda: len(below(process.pid)) >= 3)  # two that play, and multiprocessing's own
+        players = below(process.pid)
         process.terminate()
         assert process.wait(60) == 130
-    assert len(players) >= 3, "two that play, and multiprocessing's own"
-    until(lambda: not any(Path(f"/proc/{child}/exe").exists() for child in players))
+    until_gone(players)
 
 
 def test_every_page_has_a_heading() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import math
 import time
-from array import array as make_array
 from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
+from battlesnake_gym.snakes import Decision
 from battlesnake_rl.launcher.runs import run_folder
 from battlesnake_rl.launcher.runs.run_folder import CSV_FILE, GAMES, RunFile
 
@@ -78,13 +78,10 @@ def make(
 
 def played(seed: int, turns: int = 6) -> Replay:
     """A game of some safe turns."""
-    replay = Replay(Board.new(7, 7, 2, game=Game(seed=seed)))
-    for _ in range(turns):
-        board = replay.last
-        replay.append({s.id: (board.safe_moves(s.id) or MOVES)[0] for s in board.living})
-    return replay
+    board = Board.new(7, 7, 2, game=Game(seed=seed))
+    return Replay.played(board, dict.fromkeys(("snake_0", "snake_1"), first_safe), max_turns=turns)
 
 
-def array(*numbers: float) -> make_array[float]:
-    """As columns of a `Progress` are."""
-    return make_array("d", numbers)
+def first_safe(board: Board, seconds: float | None = None) -> Decision:
+    """A strategy that needs no dice."""
+    return Decision((board.safe_moves() or MOVES)[0])
