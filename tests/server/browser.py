@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,11 @@ SWITCHES = (
     "--disable-component-update",
     "--disable-sync",
 )
+
+AXE = """
+    const done = arguments[0];
+    axe.run(document, {iframes: false}).then(result => done(result.violations.map(
+      found => `${found.id} (${found.impact}): ${found.nodes[0].html}`)));"""
 
 
 class Browser:
@@ -72,6 +78,13 @@ class Browser:
             self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", event)
             self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", {"type": "keyUp", "key": key})
 
+    def enter(self, selector: str, value: object) -> None:
+        """Give a field or a choice a value."""
+        script = """(field => { field.value = arguments[1]; for (const kind of ['input', 'change'])
+            field.dispatchEvent(new Event(kind, {bubbles: true})); })
+            (document.querySelector(arguments[0]))"""
+        self.run(script, selector, value)
+
     def text(self, selector: str) -> str:
         """The text of an element, as it is seen where that makes a difference."""
         script = (
@@ -82,6 +95,13 @@ class Browser:
     def turn(self) -> int:
         """The turn that the page of a game shows."""
         return int(self.text("#turn").split("/")[0])
+
+    def violations(self) -> list[str]:
+        """What axe finds wrong with the page, less what is in its frames."""
+        package = importlib.import_module("axe_core_python").__file__ or ""
+        self.driver.execute_script(Path(package).with_name("axe.min.js").read_text())
+        found: list[str] = self.driver.execute_async_script(AXE)
+        return found
 
     def complaints(self) -> list[str]:
         """What the browser's console has reported since the last look."""

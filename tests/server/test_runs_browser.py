@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,8 +52,7 @@ def test_curves_are_chosen_and_told(quiet: Browser, site: str) -> None:
     quiet.run("document.querySelector('input[value=on]').click()")
     quiet.wait("!document.querySelector('polyline[data-name=on]')")
     assert "run=long" in quiet.run("location.href")
-    quiet.run("(s => { s.value = 'turns'; s.dispatchEvent(new Event('change', {bubbles: true}));"
-              " })(document.querySelector('select[name=axis]'))")  # fmt: skip
+    quiet.enter("select[name=axis]", "turns")
     quiet.wait("document.querySelector('svg[data-chart]').dataset.title === 'turns played'")
 
 
@@ -91,5 +91,6 @@ def test_the_report_needs_nothing_else(quiet: Browser, folder: Path, tmp_path: P
     quiet.open(alone.as_uri(), "document.querySelectorAll('#board .snake').length === 2")
     quiet.wait("document.getElementById('shown').innerText === 'turn 6'")
     assert hover(quiet, 1.0).startswith("3 minutes of training: long 1,060")
+    assert not re.search(r'(src|href)="', alone.read_text())
     loaded = quiet.run("performance.getEntriesByType('resource').map(r => r.name)")
     assert loaded == []

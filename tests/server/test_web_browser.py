@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +13,10 @@ import pytest
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.draw import looks
-from battlesnake_gym.records.replay import Turn
+from battlesnake_gym.records.replay import Replay, Turn
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.judge import scenarios
+from tests.processes import fetch_json
 from tests.server import web_site
 from tests.server.browser import Browser
 from tests.server.web_site import Pages
@@ -57,18 +56,10 @@ def file(pages: Pages) -> str:
 def game(pages: Pages) -> str:
     """The id of a recorded game in which a search played."""
     board = Board.new(7, 7, 2, game=Game(seed=5, id="searched"))
-    pages.broadcast.announce("searched", board.copy())
     thinkers = {snake.id: snakes.make("minimax", 1) for snake in board.snakes}
-    for _ in range(3):
-        turn = Turn({})
-        for snake in board.living:
-            board.you_id = snake.id
-            decision = thinkers[snake.id](board.copy(), None)
-            turn.moves[snake.id] = decision.move
-            turn.decisions[snake.id] = decision
-        turn.play(board)
-        pages.broadcast.announce("searched", turn)
-    pages.broadcast.announce("searched", None)
+    replay = Replay.played(board, thinkers, max_turns=3)
+    for said in (replay.first, *replay.turns, None):
+        pages.broadcast.announce("searched", said)
     return "searched"
 
 
@@ -76,11 +67,11 @@ def point(browser: Browser, x: int, y: int) -> tuple[float, float]:
     """Where the middle of a cell is in the window."""
     where = browser.run(
         "(board => { board.scrollIntoView({block: 'center'});"
-        " const p = new DOMPoint(arguments[0] + 0.5, arguments[2] - arguments[1] - 0.5)"
+        " const height = Math.round(board.viewBox.baseVal.height - 0.36);"
+        " const p = new DOMPoint(arguments[0] + 0.5, height - arguments[1] - 0.5)"
         ".matrixTransform(board.getScreenCTM()); return [p.x, p.y]; })"
-        "(document.getElementById('board'))".replace("arguments[0]", str(x))
-        .replace("arguments[1]", str(y))
-        .replace("arguments[2]", "Math.round(board.viewBox.baseVal.height - 0.36)")
+        "(document.getElementById('board'))",
+        *(x, y),
     )
     return float(where[0]), float(where[1])
 
@@ -114,11 +105,7 @@ def head(browser: Browser, snake: int) -> list[float]:
 def test_the_leaderboard_and_its_choice(quiet: Browser, site: str) -> None:
     quiet.open(f"{site}/")
     assert quiet.run("document.querySelectorAll('.standings tbody tr').length") == 3
-    quiet.run(
-        "(choice => { choice.value = '';"
-        " choice.dispatchEvent(new Event('change', {bubbles: true})); })"
-        "(document.querySelector('.choice select'))"
-    )
+    quiet.enter(".choice select", "")
     quiet.wait("location.search === '?tournament='")
     click(quiet, ".standings tbody th a")
     quiet.wait("location.pathname.startsWith('/snake/')")
@@ -165,10 +152,7 @@ def test_the_search_s_line_is_drawn(quiet: Browser, site: str, game: str) -> Non
     assert quiet.run("document.querySelectorAll('#board .line').length") == 0
     quiet.press("1")
     assert quiet.run("document.querySelectorAll('#board .line:not(.halo)').length") == 2
-    data = json.loads(quiet.run(
-        "(request => { request.open('GET', location.pathname + '/data', false); request.send();"
-        " return request.responseText; })(new XMLHttpRequest())"
-    ))  # fmt: skip
+    data = fetch_json(f"{site}/game/{game}/data")
     next_ = data["frames"][0]["snakes"][0]["next"]
     arrows = {"up": "↑", "down": "↓", "left": "←", "right": "→"}
     panel = quiet.text(".expected-line")
@@ -277,12 +261,10 @@ def test_the_form_refuses_and_adds(quiet: Browser, site: str) -> None:
     quiet.open(f"{site}/play")
     click(quiet, "#add")
     quiet.wait("document.querySelectorAll('#preview .snake').length === 3")
-    quiet.run("(name => { name.value = 'minimax'; name.dispatchEvent(new Event('change',"
-              " {bubbles: true})); })(document.getElementById('human'))")  # fmt: skip
+    quiet.enter("#human", "minimax")
     quiet.wait("document.getElementById('error').innerText.includes('is the name of a snake')")
     quiet.complaints()  # the browser notes the refusal itself
-    quiet.run("(sit => { sit.checked = false; sit.dispatchEvent(new Event('change',"
-              " {bubbles: true})); })(document.getElementById('sit'))")  # fmt: skip
+    click(quiet, "#sit")
     quiet.wait("document.querySelectorAll('#preview .snake').length === 2")
     click(quiet, ".remove")
     quiet.wait("document.querySelectorAll('#preview .snake').length === 1")
@@ -301,20 +283,6 @@ def test_a_game_is_stopped_from_its_page(quiet: Browser, site: str) -> None:
     quiet.wait("document.getElementById('outcome').innerText === 'Ended without a winner'")
     quiet.wait("document.getElementById('stop') === null")
     quiet.wait("!document.getElementById('again').hidden")
-
-
-def test_who_may_only_look_is_told_and_the_token_lets_in(quiet: Browser, tmp_path: Path) -> None:
-    guarded = web_site.make(tmp_path, games=0, token="a-token")
-    with web_site.serving(guarded.app) as address:
-        for path, button in (("/play", "begin"), ("/lab", "ask")):
-            quiet.open(address + path)
-            assert "open the address with the token" in quiet.text(".notice")
-            assert quiet.run("document.getElementById(arguments[0]).disabled", button) is True
-        quiet.open(f"{address}/play?token=a-token")
-        quiet.wait("document.querySelectorAll('#preview .snake').length === 2")
-        assert quiet.run("location.search") == ""
-        assert quiet.run("document.querySelector('.notice')") is None
-        quiet.driver.delete_all_cookies()
 
 
 def colours_of(browser: Browser, selector: str) -> list[str]:
@@ -406,10 +374,8 @@ def test_a_position_is_drawn_with_the_mouse(lab: Browser) -> None:
         [(5, 5), (5, 4), (5, 3), (6, 3)],
         [(9, 9), (9, 8), (9, 7)],
     ]
-    lab.run("(i => { i.value = 5; i.dispatchEvent(new Event('change')); })"
-            "(document.querySelector('[aria-label=\"length of b\"]'))")  # fmt: skip
-    lab.run("(i => { i.value = 33; i.dispatchEvent(new Event('change')); })"
-            "(document.querySelector('[aria-label=\"health of b\"]'))")  # fmt: skip
+    lab.enter('[aria-label="length of b"]', 5)
+    lab.enter('[aria-label="health of b"]', 33)
     choose(lab, "Erase")
     drag(lab, (5, 3), (2, 3))
     board = drawn(lab)
@@ -475,25 +441,15 @@ def test_no_page_is_wider_than_its_window(
         assert browser.run("document.documentElement.scrollWidth") <= width, path
 
 
+@pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("path", PATHS)
-def test_everything_that_takes_the_focus_has_a_name(
-    browser: Browser, site: str, game: str, file: str, path: str
+def test_axe_finds_nothing(
+    browser: Browser, site: str, game: str, file: str, path: str, dark: bool
 ) -> None:
-    browser.look()
-    browser.open(site + path.replace("GAME", game).replace("FILE", file))
-    browser.wait(PATHS[path])
-    tree = browser.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
-    named, nameless = 0, []
-    for node in tree:
-        properties = {p["name"]: p["value"].get("value") for p in node.get("properties", ())}
-        role = node.get("role", {}).get("value")
-        if node.get("ignored") or not properties.get("focusable") or role == "RootWebArea":
-            continue
-        named += 1
-        if not node.get("name", {}).get("value", "").strip():
-            nameless.append(role)
-    assert named > 4
-    assert nameless == []
+    """Whatever takes the focus has a name, and texts stand out, among much else."""
+    browser.look(dark=dark)
+    browser.open(site + path.replace("GAME", game).replace("FILE", file), PATHS[path])
+    assert browser.violations() == []
 
 
 def luminance(colour: str) -> float:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import http.server
 import random
 import re
 import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from flask import Flask
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
@@ -22,6 +20,7 @@ from battlesnake_gym.engine.packing import pack
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_heuristics.search.evaluation import shipped
 from battlesnake_heuristics.search.search import Search
+from tests.server import web_site
 from tests.server.browser import Browser, browser, quiet
 
 __all__ = ["browser", "quiet"]
@@ -35,23 +34,9 @@ ASK = """
 """
 
 
-class Silent(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Nothing: pytest shows what matters."""
-
-
-@contextlib.contextmanager
-def files_served(folder: Path) -> Iterator[str]:
+def files_served(folder: Path) -> contextlib.AbstractContextManager[str]:
     """The address of a server of these files, for as long as the block lasts."""
-    handler = functools.partial(Silent, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    return web_site.serving(Flask("files", static_folder=folder, static_url_path=""))
 
 
 @pytest.fixture(scope="module")
@@ -241,9 +226,6 @@ def test_a_damaged_link_is_refused(quiet: Browser, page: str) -> None:
 def test_it_plays_itself_where_one_watches(browser: Browser, page: str) -> None:
     browser.open(page)
     browser.run("document.getElementById('strength').value = 'gentle'")
-    browser.run(
-        "(who => { who.value = 'watch'; who.dispatchEvent(new Event('change')) })"
-        "(document.getElementById('who'))"
-    )
+    browser.enter("#who", "watch")
     browser.wait("Number(document.body.dataset.turn) > 2", 60)
     assert "You" not in browser.text("#snakes")
