@@ -8,7 +8,7 @@ import pytest
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.replay import Replay
-from battlesnake_gym.snakes import Decision, Reason, Strategy
+from battlesnake_gym.snakes import Decision, Reason
 
 pytest.importorskip("ipywidgets", reason="needs the extra notebooks")
 sys.path.insert(0, str(Path(__file__).parents[2] / "notebooks"))
@@ -45,25 +45,6 @@ def test_record_keeps_moves_and_reasons() -> None:
         assert all(why.reasons for why in turn.decisions.values())
 
 
-def test_record_ends_with_the_game() -> None:
-    def goes(move: str) -> Strategy:
-        return lambda board, seconds=None: Decision(move)
-
-    ends = {"a": goes("right"), "b": goes("left")}
-    assert len(record(Board.from_text(CORRIDOR), ends).turns) == 2
-
-
-def test_each_snake_sees_itself() -> None:
-    seen = {}
-
-    def look(board: Board, seconds: float | None = None) -> Decision:
-        seen[board.you_id] = board.you.head
-        return Decision("up")
-
-    snakes.decide(Board.from_text(CORRIDOR), {"a": look, "b": look})
-    assert seen == {"a": (0, 0), "b": (4, 0)}
-
-
 def test_reasons_stand_under_their_moves() -> None:
     why = Decision("down", (Reason("a<b", ("up",), {"down": 1.5}, "says & says"),), {"down": 1.5})
     head, rule, total = reasons_table(why).split("<tr>")[1:]
@@ -73,10 +54,6 @@ def test_reasons_stand_under_their_moves() -> None:
     assert cells == ["a&lt;b", "✗", "+1.50", "", "", "says &amp; says"]
     assert "sum" in total
     assert "+1.50" in total
-
-
-def test_no_decision_is_told() -> None:
-    assert "No move" in reasons_table(None)
 
 
 def test_steps_and_stays_within_the_game(view: GameView) -> None:

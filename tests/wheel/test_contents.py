@@ -49,7 +49,7 @@ def names(built: Built) -> set[str]:
         return {name for name in wheel.namelist() if ".dist-info/" not in name}
 
 
-def test_the_wheel_has_these_kinds_of_files(names: set[str]) -> None:
+def test_the_wheel_has_these_packages_and_kinds_of_files(names: set[str]) -> None:
     found: dict[str, set[str]] = {}
     for name in names:
         kind = "py.typed" if name.endswith("py.typed") else PurePosixPath(name).suffix
