@@ -22,6 +22,17 @@ settings.load_profile("untimed")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Torch on one thread: threads that wait for each other by spinning stall on a busy machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def ray_session() -> Iterator[None]:
     """Ray on this machine, one for all tests of a process, for as long as they run."""

@@ -1,6 +1,5 @@
 """Small games to train on."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,6 @@ SMALL: dict[str, Any] = {
 """An ``env_config`` whose games are over in a moment."""
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Torch on one thread: threads that wait for each other by spinning stall on a busy machine."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="session")
 def ray_with_games(ray_session: None) -> None:
     """Ray that can make the multi-agent environment by its name, torch on one thread."""
@@ -40,30 +28,32 @@ def ray_with_games(ray_session: None) -> None:
     register_env(ENV_NAME, algorithms.make_multi_agent_env)
 
 
-@pytest.fixture
-def small_config(ray_with_games: None) -> Any:
-    """A function from an algorithm's name to a configuration that trains in seconds."""
+def small(name: str, **env_config: Any) -> Any:
+    """The configuration of an algorithm that trains in seconds."""
     from battlesnake_rl.mabs import algorithms
 
-    def make(name: str, **env_config: Any) -> Any:
-        config = algorithms.configure(name, SMALL | env_config)
-        config.env_runners(
-            num_env_runners=0 if name == "DQN" else 1,
-            num_envs_per_env_runner=4,
-            rollout_fragment_length=8,
-        )
-        config.training(
-            train_batch_size_per_learner=32,
-            num_steps_sampled_before_learning_starts=64,
-            target_network_update_freq=64,
-            replay_buffer_config={"capacity": 2_000},
-        )
-        config.reporting(min_sample_timesteps_per_iteration=128, min_time_s_per_iteration=0)
-        config.rl_module(model_config={"channels": (8,), "strides": (2,), "width": 16})
-        config.fault_tolerance(restart_failed_env_runners=False)
-        return config.debugging(seed=7, log_level="ERROR")
+    config = algorithms.configure(name, SMALL | env_config)
+    config.env_runners(
+        num_env_runners=0 if name == "DQN" else 1,
+        num_envs_per_env_runner=4,
+        rollout_fragment_length=8,
+    )
+    config.training(
+        train_batch_size_per_learner=32,
+        num_steps_sampled_before_learning_starts=64,
+        target_network_update_freq=64,
+        replay_buffer_config={"capacity": 2_000},
+    )
+    config.reporting(min_sample_timesteps_per_iteration=128, min_time_s_per_iteration=0)
+    config.rl_module(model_config={"channels": (8,), "strides": (2,), "width": 16})
+    config.fault_tolerance(restart_failed_env_runners=False)
+    return config.debugging(seed=7, log_level="ERROR")
 
-    return make
+
+@pytest.fixture
+def small_config(ray_with_games: None) -> Any:
+    """The function `small`, once Ray can make the environment."""
+    return small
 
 
 @pytest.fixture

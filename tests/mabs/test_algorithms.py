@@ -68,14 +68,6 @@ def test_a_whole_game_is_cut_at_max_turns(ray_with_games: None) -> None:
     assert all(seen["observations"].any() for seen in last.values())
 
 
-def test_without_a_mask_an_observation_is_the_planes(ray_with_games: None) -> None:
-    from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
-
-    game = BattlesnakeMultiAgentEnv(SMALL | {"action_mask": "none"})
-    observations, _ = game.reset(seed=1)
-    assert observations["snake_0"].shape == game.observation_spaces["snake_0"].shape
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "action_mask"),

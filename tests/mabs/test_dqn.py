@@ -132,36 +132,10 @@ def test_rllib_can_evaluate_with_our_runner(small_config: Any) -> None:
         assert results["episode_len_mean"] > 0
 
 
-def test_a_remote_runner_plays_with_the_learners_weights(small_config: Any) -> None:
-    with built(small_config("DQN").env_runners(num_env_runners=1)) as algorithm:
-        for _ in range(2):
-            algorithm.train()
-        algorithm.env_runner_group.sync_weights(
-            from_worker_or_learner_group=algorithm.learner_group,
-            policies=["default_policy"],
-            inference_only=True,
-            timeout_seconds=120,
-        )
-        state = algorithm.env_runner_group.foreach_env_runner(
-            lambda runner: runner.get_state(), local_env_runner=False
-        )[0]
-        assert state["weights_seq_no"] > 10
-        assert_same(
-            {
-                k.removeprefix("network."): v
-                for k, v in state["rl_module"]["default_policy"].items()
-            },
-            weights(algorithm),
-        )
-        assert state["num_env_steps_sampled_lifetime"] == algorithm.num_env_steps_sampled
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_step": 0}, "n_step must be"),
         ({"training_intensity": -1}, "training_intensity must be a positive number, got -1"),
-        ({"noisy": True}, "noisy is not used"),
         ({"reward_scale": 0.0}, "reward_scale must be"),
         ({"replay_buffer_config": {"capacitty": 5}}, "capacitty"),
     ],

@@ -73,16 +73,6 @@ def test_it_ends_with_five_lines(trained: Path, capsys: pytest.CaptureFixture[st
     assert told["next"] == f"battlesnake-gym runs {trained}"
 
 
-def test_a_resumed_run_goes_on_with_all_that_was_learned(trained: Path) -> None:
-    newest = sorted((trained / "checkpoints").iterdir())[-1]
-    progress = json.loads((newest / "progress.json").read_text())
-    assert progress["rounds"] == 3
-    assert progress["moves"] == float(rows(trained)[-1]["env_steps"])
-    assert len(list(newest.glob("samples-*.npz"))) == 3
-    promoted = int(float(rows(trained)[-1]["promoted"]))
-    assert len(list(newest.glob("network-*.evaluation"))) == promoted
-
-
 def test_a_doctored_checkpoint_runs_nothing(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,19 +89,6 @@ def test_a_doctored_checkpoint_runs_nothing(
     with pytest.raises(ValueError, match="pickled"):
         Samples.load(newest / "samples-000.npz")
     assert not ran.exists()
-
-
-def test_the_champion_plays_inside_the_search(trained: Path) -> None:
-    from battlesnake_gym.boards.board import Board
-    from battlesnake_heuristics.search.evaluation import Evaluation
-    from battlesnake_heuristics.search.search import Search
-
-    board = Board.new(11, 11, 2)
-    board.you_id = board.snakes[0].id
-    evaluation = Evaluation.load(trained / "model" / "champion.evaluation")
-    learned = Search(nodes=300, evaluation=evaluation)(board)
-    assert "valued by hand" not in learned.reasons[0].note
-    assert learned.scores != Search(nodes=300)(board).scores
 
 
 def test_it_is_no_policy_and_says_so(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,6 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.selfplay import SearchPlayer, SelfPlaySetup, play_game
-from battlesnake_rl.mabs.exit import exit_games
 from battlesnake_rl.mabs.exit.evaluation_fit import Model
 from battlesnake_rl.mabs.exit.exit_games import SearchOpponents, play_pair, trained_for
 
@@ -49,14 +48,6 @@ def test_what_is_learned_plays_the_family_it_learned_from(game: Game, snakes: in
     evaluation = untrained()
     assert evaluation.objection(Board.new(11, 11, snakes, game=game)) == ""
     assert "not 9x9" in evaluation.objection(Board.new(9, 9, snakes, game=game))
-
-
-def test_a_file_says_what_was_really_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        exit_games, "MIX", ((0.5, SelfPlaySetup(7, 7)), (0.5, SelfPlaySetup(7, 7, 3)))
-    )
-    known = trained_for()
-    assert (known["sizes"], known["snakes"], known["maps"]) == ([(7, 7)], [2, 3], ["standard"])
 
 
 def test_the_stronger_of_two_wins_the_match() -> None:

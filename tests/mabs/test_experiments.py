@@ -78,13 +78,6 @@ def test_an_unknown_experiment_is_refused(
     assert line in capsys.readouterr().err
 
 
-def test_an_unknown_reward_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    from battlesnake_rl.mabs.train import main
-
-    assert main(["--rewards", '{"eaten": 1}', "--num-iters", "1"]) == 2
-    assert "unknown reward event 'eaten'" in capsys.readouterr().err
-
-
 def test_ppo_learns_the_game_that_winner_learns() -> None:
     (_, winner), (_, ppo) = (configured("--experiment", name) for name in ("winner", "winner-ppo"))
     assert winner.env_config | {"opponents": {}} == ppo.env_config

@@ -278,6 +278,8 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(
          "unknown hyperparameter rl.training.config.replay_buffer_config.size"),
         (["--num-workers", "999"], "num_workers must be between 0 and"),
         (["--rl.training.config.n_step", "0"], "n_step must be"),
+        (["--rl.training.config.ladder_share", "0.9"], "ladder_share must be between"),
+        (["--opponents", '{"policy:nowhere.onnx": 0.5}'], "nowhere"),
     ],
 )  # fmt: skip
 def test_mistakes_are_refused_before_any_work(
@@ -310,13 +312,6 @@ def test_the_python_rules_are_refused_unless_they_are_allowed(
     assert not run_folder.exists()
     assert train(run_folder, "--num-iters", "1", "--allow-slow-rules", "true") == 0
     assert f"{why}; games run on the Python rules" in capsys.readouterr().out
-
-
-def test_it_must_be_told_when_to_stop(
-    ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train(run_folder) == 2
-    assert "say when to stop: --num-iters N" in capsys.readouterr().err
 
 
 def test_cpu_minutes_end_a_training_and_count_over_all_its_parts(

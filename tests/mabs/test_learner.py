@@ -61,13 +61,11 @@ def test_the_loss_is_rllibs(double_q: bool, loss: str) -> None:
     torch.testing.assert_close(learner._unreported[0][2], td_errors)
 
 
-def replayed(learner_group: Any, count: int) -> Any:
-    """A batch of ``count`` transitions that cannot be written to, as those that come from Ray."""
-    from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
-
+def made_up(count: int, observation: tuple[int, ...]) -> dict[str, Any]:
+    """The columns of so many transitions."""
     random = np.random.default_rng(0)
-    shape = (count, *learner_group._learner.module["default_policy"].observation_space.shape)
-    columns = {
+    shape = (count, *observation)
+    return {
         "obs": random.integers(0, 256, shape, dtype=np.uint8),
         "new_obs": random.integers(0, 256, shape, dtype=np.uint8),
         "new_action_mask": np.ones((count, 4), dtype=np.bool_),
@@ -77,6 +75,14 @@ def replayed(learner_group: Any, count: int) -> Any:
         "n_step": np.full(count, 3, dtype=np.float32),
         "weights": np.ones(count, dtype=np.float32),
     }
+
+
+def replayed(learner_group: Any, count: int) -> Any:
+    """A batch of ``count`` transitions that cannot be written to, as those that come from Ray."""
+    from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+
+    module = learner_group._learner.module["default_policy"]
+    columns = made_up(count, module.observation_space.shape)
     for column in columns.values():
         column.setflags(write=False)
     return MultiAgentBatch({"default_policy": SampleBatch(columns)}, env_steps=count)
@@ -153,22 +159,11 @@ def test_two_learners_learn_as_one(small_config: Any) -> None:
         )
         return [answer.get() for answer in answers]
 
-    random = np.random.default_rng(0)
     one, two = made(0), made(2)
     try:
         two.learner_group.set_state(one.learner_group.get_state())
         shape = one.env_runner.env.single_observation_space.shape
-        batch = Batch(
-            rows=np.arange(48),
-            obs=random.integers(0, 256, (48, *shape), dtype=np.uint8),
-            new_obs=random.integers(0, 256, (48, *shape), dtype=np.uint8),
-            new_action_mask=np.ones((48, 4), dtype=np.bool_),
-            actions=random.integers(0, 4, 48),
-            rewards=random.normal(size=48).astype(np.float32),
-            terminateds=random.random(48) < 0.2,
-            n_step=np.full(48, 3, dtype=np.float32),
-            weights=np.ones(48, dtype=np.float32),
-        )
+        batch = Batch(rows=np.arange(48), **made_up(48, shape))
         errors = [algorithm._learn(batch) for algorithm in (one, two)]
         assert errors[0].shape == (48,)
         np.testing.assert_allclose(errors[1], errors[0], rtol=1e-4)

@@ -219,17 +219,6 @@ def test_a_policy_for_other_games_is_refused(
         seated({frozen(**other): 0.5})
 
 
-def test_the_command_refuses_a_policy_that_is_not_there(
-    ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from battlesnake_rl.mabs.train import main
-
-    shares = '{"policy:nowhere.onnx": 0.5}'
-    assert main(["--num-iters", "1", "--runs", str(run_folder), "--opponents", shares]) == 2
-    assert "nowhere" in capsys.readouterr().err
-    assert not run_folder.exists()
-
-
 @pytest.fixture
 def runner(small_config: Any) -> Any:
     from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner

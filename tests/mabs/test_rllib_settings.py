@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.algorithms import built
+from tests.mabs.conftest import small
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -160,9 +161,7 @@ def trained(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> I
     from ray.rllib.callbacks.callbacks import RLlibCallback
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-    from battlesnake_rl.mabs import algorithms
     from battlesnake_rl.mabs.dqn.dqn import DQNConfig
-    from tests.mabs.conftest import SMALL
 
     heard = Heard()
 
@@ -203,26 +202,13 @@ def trained(ray_with_games: None, tmp_path_factory: pytest.TempPathFactory) -> I
             heard.read.add(name)
         return object.__getattribute__(config, name)
 
-    config = algorithms.configure("DQN", SMALL)
-    config.env_runners(num_envs_per_env_runner=4, rollout_fragment_length=8)
-    config.training(
-        train_batch_size_per_learner=32,
-        num_steps_sampled_before_learning_starts=64,
-        target_network_update_freq=64,
-        replay_buffer_config={"capacity": 2_000},
-        adam_epsilon=0.25,
-        dueling=False,
-        lr=[[0, 1e-3], [100_000, 1e-4]],
+    config = small("DQN").training(
+        adam_epsilon=0.25, dueling=False, lr=[[0, 1e-3], [100_000, 1e-4]]
     )
-    config.rl_module(
-        model_config={"channels": (8,), "strides": (2,), "width": 16},
-        rl_module_spec=RLModuleSpec(module_class=_narrow()),
-    )
-    config.reporting(min_sample_timesteps_per_iteration=128)
+    config.rl_module(rl_module_spec=RLModuleSpec(module_class=_narrow()))
+    config.fault_tolerance(restart_failed_env_runners=True)
     config.evaluation(evaluation_interval=1, evaluation_duration=7)
-    config.callbacks(
-        Listener, on_episode_created=lambda **_: heard.names.append("episode_created")
-    ).debugging(seed=7, log_level="ERROR")
+    config.callbacks(Listener, on_episode_created=lambda **_: heard.names.append("episode_created"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DQNConfig, "__getattribute__", spy)
         with built(config) as algorithm:

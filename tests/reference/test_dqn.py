@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,20 +25,15 @@ from battlesnake_rl.mabs.play.environment import head_plane
 from battlesnake_rl.mabs.policy import q_network
 from reference import dqn
 
-pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
+pytestmark = [
+    pytest.mark.rllib,
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 GAMMA, N_STEP = 0.97, 3
 
 SETTINGS = dqn.Settings(games=16, turns=40, epsilon_base=0.9, epsilon_exponent=3.0, seed=5)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Threads that wait for each other by spinning stall on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

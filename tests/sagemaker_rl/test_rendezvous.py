@@ -92,14 +92,14 @@ def meeting() -> Iterator[Meeting]:
 
 
 def formed(
-    meeting: Meeting, discovery: Discovery, others: list[str]
+    meeting: Meeting, discovery: Discovery, others: list[str], shown: list[str]
 ) -> tuple[Master, dict[str, Joined]]:
-    """A cluster in which everybody is ready."""
+    """A cluster in which everybody is ready; ``shown`` gets what the master says from then on."""
     master = meeting.master(others, discovery)
     joined = {name: meeting.joining(name, discovery, others=others) for name in others}
     for one in joined.values():
         one.result().link.send({"ready": True})
-    assert master.wait(PATIENCE) == 4 * len(others)
+    assert master.wait(PATIENCE, shown.append) == 4 * len(others)
     return master, {name: one.result() for name, one in joined.items()}
 
 
@@ -194,7 +194,7 @@ def test_noise_on_the_port_disturbs_nobody(meeting: Meeting, names: HostNames) -
 
 
 def test_workers_notice_at_once_when_the_master_ends(meeting: Meeting, names: HostNames) -> None:
-    master, joined = formed(meeting, names, PAIR)
+    master, joined = formed(meeting, names, PAIR, [])
     for peer in list(master._peers.values()):
         peer.link.close()
     for one in joined.values():
@@ -203,12 +203,8 @@ def test_workers_notice_at_once_when_the_master_ends(meeting: Meeting, names: Ho
 
 
 def test_the_master_notices_at_once_when_a_worker_ends(meeting: Meeting, names: HostNames) -> None:
-    master = meeting.master(PAIR, names)
-    joined = {name: meeting.joining(name, names, others=PAIR).result() for name in PAIR}
-    for one in joined.values():
-        one.link.send({"ready": True})
     shown: list[str] = []
-    assert master.wait(PATIENCE, shown.append) == 8
+    master, joined = formed(meeting, names, PAIR, shown)
     joined["algo-3"].link.close()
     until(lambda: "algo-3 was lost: " in shown[-1])
     assert "it may come again. 1 of 2 other instances are ready" in shown[-1]

@@ -140,33 +140,6 @@ def test_a_module_and_a_checkpoint_of_rllib(tmp_path: Path) -> None:
     np.testing.assert_allclose(policy.q_values(planes().numpy()), wanted, atol=1e-4)
 
 
-def test_rllibs_stock_module(tmp_path: Path) -> None:
-    import torch
-    from gymnasium.spaces import Box, Discrete
-    from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
-    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
-    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-
-    module = RLModuleSpec(
-        module_class=DefaultPPOTorchRLModule,
-        observation_space=Box(0.0, 1.0, (490,), np.float32),
-        action_space=Discrete(4),
-        model_config=DefaultModelConfig(fcnet_hiddens=[16]).__dict__,
-    ).build()
-    flat = torch.nn.Flatten()
-
-    class Stock(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.module = module
-
-        def forward(self, seen: Any) -> Any:
-            return self.module.forward_inference({"obs": flat(seen)})["action_dist_inputs"]
-
-    policy = exported(Stock(), tmp_path, scale=1 / 255)
-    assert policy.q_values(planes().numpy()).shape == (5, 4)
-
-
 def test_an_onnx_file_and_a_session(tmp_path: Path) -> None:
     import onnxruntime
     import torch
