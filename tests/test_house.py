@@ -23,7 +23,7 @@ PACKAGES = (
 )
 """The folders of the packages, each under the name that it is imported by."""
 
-BESIDE = ("benchmarks", "docs", "notebooks", "reference", "tools")
+BESIDE = ("benchmarks", "conformance", "docs", "notebooks", "reference", "tools")
 """Folders of Python that no package is in."""
 
 MOST_MODULES = 20

@@ -95,9 +95,6 @@ COMMANDS = {
     "game export": Command(
         "battlesnake_gym.cli.export_command", "a game as GIF, MP4, PNG, SVG or HTML"
     ),
-    "game conformance": Command(
-        "battlesnake_gym.cli.conformance", "check the rules against recorded games"
-    ),
     "aws deploy": Command(
         "battlesnake_server.commands.deploy", "put a snake behind a URL on AWS Lambda", "server,aws"
     ),

@@ -1,1 +1,1 @@
-"""Recorded games: ours, the official form, and the reference engine's recordings."""
+"""Recorded games: ours, and the official form."""

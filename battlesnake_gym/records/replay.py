@@ -52,6 +52,11 @@ SUFFIXES = (".jsonl", ".jsonl.gz")
 """How the names of recorded games end."""
 
 
+def find_files(folder: Path) -> list[Path]:
+    """All files under ``folder`` that may hold recorded games, sorted."""
+    return sorted(path for path in folder.rglob("*") if path.name.endswith(SUFFIXES))
+
+
 @dataclass(slots=True)
 class Turn:
     """What happened between one position and the next.

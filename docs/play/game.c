@@ -26,7 +26,7 @@ void EXPORT(prepare)(void) { tables_init(); }
 char *EXPORT(map_at)(void) { return map_name; }
 
 /* Begins a game; 0 where the map refuses the board or the number of snakes. */
-int EXPORT(start)(int width, int height, int snakes, uint32_t seed, int wrapped, int constrictor,
+int EXPORT(start)(int width, int height, int snakes, int64_t seed, int wrapped, int constrictor,
                   int royale, int food_chance, int minimum_food, int hazard_damage,
                   int shrink_every) {
     const Map *map = find_map(map_name);

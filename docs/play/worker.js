@@ -44,7 +44,8 @@ function start({ width, height, snakes, seed, ruleset, map }) {
   const name = new TextEncoder().encode(`${map}\0`);
   bytes(module.map_at(), name.length).set(name);
   const begun = module.start(
-    width, height, snakes, seed, ruleset.startsWith("wrapped"), ruleset.endsWith("constrictor"),
+    width, height, snakes, BigInt(seed), ruleset.startsWith("wrapped"),
+    ruleset.endsWith("constrictor"),
     ruleset === "royale", 15, 1, 14, 25);
   trained = TRAINED_FOR.rulesets.includes(ruleset) && TRAINED_FOR.snakes.includes(snakes) &&
     TRAINED_FOR.sizes.some(([w, h]) => w === width && h === height);

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from battlesnake_gym import rules
-from battlesnake_gym.cli import conformance
 from battlesnake_gym.engine import engine
 from battlesnake_gym.engine.engine import NO_MOVE, FastGames
 from battlesnake_gym.engine.python_engine import SlowGames
-from battlesnake_gym.records import recordings
 from battlesnake_gym.rules import Game, Settings, Snake, State
 from battlesnake_gym.rules.food import free_cells
 from battlesnake_gym.see import observations
-
-TRACES = Path(__file__).parents[1] / "data/traces"
 
 needs_compiled = pytest.mark.skipif(not engine.COMPILED, reason="the compiled part was not built")
 BOTH = [
@@ -192,23 +187,6 @@ def around(head: tuple[int, int], end: int) -> str:
     if y == 3 and x < 3:
         return "right"
     return "down" if x == 3 and y > 0 else "left"
-
-
-@needs_compiled
-@pytest.mark.parametrize("name", [path.name for path in sorted(TRACES.iterdir())])
-def test_recorded_games_are_played_again(name: str) -> None:
-    """The reference's own games from their seeds; only crowded artificial boards are refused."""
-    refused = 0
-    for recording in recordings.read(TRACES / name):
-        try:
-            outcome = conformance.replay(recording, name, "engine", conformance.EngineRules())
-        except conformance.CannotHoldError:
-            assert not recording.game.map
-            refused += 1
-        else:
-            assert not outcome.difference, str(outcome.difference)
-            assert outcome.transitions == recording.turns
-    assert refused < 40
 
 
 # ---- food ----

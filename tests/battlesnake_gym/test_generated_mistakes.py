@@ -39,7 +39,6 @@ GOOD = {
     "game coach": "game.jsonl",
     "game puzzles": "game.jsonl",
     "game export": "-o game.gif game.jsonl",
-    "game conformance": "traces",
     "aws deploy": "snake.zip",
     "aws rehearse": f"train-mabs.py --source-dir {ROOT / 'rllib_src'}",
     "procgen train": "--minutes 1 --check",
@@ -136,7 +135,7 @@ def test_each_is_one_line_and_writes_nothing(
 
 @pytest.mark.parametrize(
     "typed",
-    ["game scenarios none.json", "game scenarios none.txt", "game conformance none", "runs none",
+    ["game scenarios none.json", "game scenarios none.txt", "runs none",
      "game puzzles none", "game coach none --snake mine", "runs none --report"],
 )  # fmt: skip
 def test_where_nothing_is_checked_nothing_passes(typed: str, desk: Path) -> None:

@@ -24,8 +24,7 @@ from battlesnake_gym.common.command_line import (
     write_json,
 )
 from battlesnake_gym.common.nearest import unknown
-from battlesnake_gym.records.recordings import find_files
-from battlesnake_gym.records.replay import Replay, ReplayError
+from battlesnake_gym.records.replay import Replay, ReplayError, find_files
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.handwritten.pipeline import explain
 from battlesnake_heuristics.judge import scenarios

@@ -12,8 +12,7 @@ from flask import Blueprint, Flask, current_app, render_template
 from tqdm import tqdm
 
 from battlesnake_gym.common.command_line import Parser, port, positive, refuse
-from battlesnake_gym.records.recordings import find_files
-from battlesnake_gym.records.replay import Replay, ReplayError
+from battlesnake_gym.records.replay import Replay, ReplayError, find_files
 from battlesnake_gym.rules.state import MOVES
 from battlesnake_heuristics.judge import scenarios
 from battlesnake_heuristics.judge.coaching import EFFORTS, puzzle

@@ -13,7 +13,7 @@ from battlesnake_gym.rules.gorand import GoRand
 
 ROOT = Path(__file__).parents[3]
 STREAMS: list[dict[str, Any]] = json.loads(
-    gzip.decompress((ROOT / "tests/data/gorand.json.gz").read_bytes())
+    gzip.decompress((ROOT / "conformance/gorand.json.gz").read_bytes())
 )
 
 

@@ -1,0 +1,60 @@
+"""The rules as the search of `battlesnake_heuristics` has them, on records of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+from door import Json, RefusedError, flat, pairs, serve
+
+from battlesnake_gym.rules import MOVES
+from battlesnake_heuristics.search import _search
+
+MOST_SNAKES = 8
+
+
+class Search:
+    """One position."""
+
+    def load(self, header: Json, state: Json) -> Json:
+        """Go on from this position."""
+        self.header, self.state = header, state
+        self.cell = {
+            (i % header["w"], i // header["w"]): i for i in range(header["w"] * header["h"])
+        }
+        living = [s for s in state["s"] if "x" not in s]
+        inside = all(cell in self.cell for s in living for cell in pairs(s["b"]))
+        bodies = [set(pairs(s["b"])) for s in living]
+        apart = len(set().union(*bodies)) == sum(map(len, bodies))
+        if len(state["s"]) > MOST_SNAKES or not (apart and inside) or header["map"] == "solo_maze":
+            raise RefusedError(f"at most {MOST_SNAKES} snakes, apart; no solo_maze")
+        return state
+
+    def _layers(self, flat_cells: list[int]) -> bytes:
+        layers = bytearray(len(self.cell))
+        for cell in pairs(flat_cells):
+            if cell in self.cell:
+                layers[self.cell[cell]] += 1
+        return bytes(layers)
+
+    def step(self, moves: list[str | None]) -> Json:
+        """Play one turn; of snakes that are out nothing is said."""
+        if any(move not in (None, *MOVES) for move in moves):
+            raise RefusedError("the search plays the four moves alone")
+        header, snakes = self.header, self.state["s"]
+        rules, damage = header["ruleset"], header["settings"]["hazardDamagePerTurn"]
+        numbers = [self.cell.get(cell, 0) for s in snakes for cell in pairs(s["b"])]
+        question = (
+            *(header["w"], header["h"], "wrapped" in rules, "constrictor" in rules, damage),
+            np.array([len(s["b"]) // 2 for s in snakes], np.int32),
+            np.array([0 if "x" in s else s["hp"] for s in snakes], np.int32),
+            *(np.array(numbers, np.uint16), self._layers(self.state["f"])),
+            self._layers(self.state["hz"]),
+        )
+        held = _search.play(*question, bytes(MOVES.index(m) if m else 0 for m in moves))[0]
+        at = list(self.cell)
+        bodies = [one and flat(at[i] for i in np.frombuffer(one[1], np.uint16)) for one in held]
+        return {"s": [one and {"hp": one[0], "b": b} for one, b in zip(held, bodies, strict=True)]}
+
+
+if __name__ == "__main__":
+    lacks = ("start", "t", "f", "hz", "x", "by", "on", "dead", "over")
+    serve("search in C", Search(), *lacks)

@@ -1,0 +1,57 @@
+"""hisss (pip install hisss, Python 3.12 or newer): its turn, with food and hazards handed over."""
+
+from __future__ import annotations
+
+from door import Json, RefusedError, flat, pairs, serve
+from hisss import BattleSnakeConfig, BattleSnakeGame
+
+MOVES = ("up", "right", "down", "left")
+MOST_SNAKES = 6
+"""It lists all joint moves of a turn, 4 to the power of the living snakes."""
+
+
+class Hisss:
+    """One position in a game of hisss."""
+
+    def load(self, header: Json, state: Json) -> Json:
+        """Go on from this position."""
+        snakes, hazards = state["s"], pairs(state["hz"])
+        bodies = {i: [list(cell) for cell in pairs(s["b"])] for i, s in enumerate(snakes)}
+        alone = header["solo"] or header["ruleset"] == "solo"
+        if "constrictor" in header["ruleset"] or header["map"] in ("", "solo_maze"):
+            raise RefusedError("no constrictor, no solo_maze, no artificial boards")
+        if len(snakes) > MOST_SNAKES or (hazards and header["w"] != header["h"]):
+            raise RefusedError(f"at most {MOST_SNAKES} snakes; hazards on square boards alone")
+        if len(set(hazards)) < len(hazards) or alone != (len(snakes) == 1):
+            raise RefusedError("no stacked hazards; solo is a game of one snake")
+        config = BattleSnakeConfig(
+            num_players=len(snakes), w=header["w"], h=header["h"], all_actions_legal=True,
+            min_food=0, food_spawn_chance=0, init_turns_played=state["t"], init_snake_pos=bodies,
+            init_snakes_alive=["x" not in s for s in snakes],
+            init_food_pos=[list(cell) for cell in pairs(state["f"])],
+            init_snake_health=[max(s["hp"], 0) for s in snakes],
+            init_snake_len=[len(s["b"]) // 2 for s in snakes],
+            wrapped="wrapped" in header["ruleset"], royale=bool(hazards), shrink_n_turns=10**6,
+            hazard_damage=header["settings"]["hazardDamagePerTurn"],
+            init_hazards=[[x, y] for x, y in hazards if x < header["w"] and y < header["h"]],
+        )  # fmt: skip
+        config.ec.include_board = False  # which it refuses on a board without borders
+        self.game = BattleSnakeGame(config)
+        return state
+
+    def step(self, moves: list[str | None]) -> Json:
+        """Play one turn; an unknown move is refused, since hisss has the four alone."""
+        if any(move not in (None, *MOVES) for move in moves):
+            raise RefusedError("hisss plays the four moves alone")
+        self.game.step(tuple(MOVES.index(move) for move in moves if move))
+        lengths, health = self.game.player_lengths(), self.game.player_healths()
+        alive, found = self.game.players_alive(), []
+        for i, length in enumerate(lengths):
+            body = self.game.player_pos(i)
+            body = [*body, *[body[-1]] * (int(length) - len(body))][: int(length)]
+            found.append({"hp": int(health[i]), "b": flat(body)} if i in alive else None)
+        return {"t": self.game.turns_played, "s": found, "over": bool(self.game.is_terminal())}
+
+
+if __name__ == "__main__":
+    serve("hisss", Hisss(), "start", "f", "hz", "x", "by", "on", "dead")

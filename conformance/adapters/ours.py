@@ -1,0 +1,56 @@
+"""Lines of the protocol as `battlesnake_gym` has games and positions, for its adapters."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from door import Json, flat, pairs
+
+from battlesnake_gym import rules
+from battlesnake_gym.rules import Game, Settings, Snake, State
+
+
+def game_of(header: Json) -> Game:
+    """The game of a header."""
+    given = {name.lower(): value for name, value in header["settings"].items()}
+    named = {name: given[name.replace("_", "")] for name in Settings.__dataclass_fields__}
+    return Game(header["ruleset"], header["map"], Settings(**named), header["seed"], header["solo"])
+
+
+def state_of(header: Json, state: Json) -> State:
+    """The position of a line."""
+    snakes = [
+        Snake(name, pairs(s["b"]), s["hp"], s.get("x", ""), s.get("by", ""), s.get("on", 0))
+        for name, s in zip(header["snakes"], state["s"], strict=True)
+    ]
+    food, hazards = pairs(state["f"]), pairs(state["hz"])
+    return State(state["t"], header["w"], header["h"], snakes, food, hazards)
+
+
+def line_of(state: State, over: bool) -> Json:
+    """The line of a position."""
+    snakes = []
+    for snake in state.snakes:
+        fate = (snake.eliminated_cause, snake.eliminated_by, snake.eliminated_on)
+        told = {key: value for key, value in zip(("x", "by", "on"), fate, strict=True) if value}
+        snakes.append({"hp": snake.health, "b": flat(snake.body), **told})
+    food, hazards = flat(state.food), flat(state.hazards)
+    return {"t": state.turn, "s": snakes, "f": food, "hz": hazards, "over": over}
+
+
+def mutant_of(name: str, folder: str) -> ModuleType:
+    """A copy of the rules in ``folder``, with the change of that name in ``mutants.json``."""
+    mutants = json.loads((Path(__file__).parents[1] / "mutants.json").read_text())
+    mutant = next(one for one in mutants if one["rule"] == name)
+    shutil.copytree(Path(str(rules.__file__)).parent, Path(folder) / "mutant_rules")
+    path = Path(folder) / "mutant_rules" / mutant["file"]
+    text = path.read_text()
+    assert text.count(mutant["old"]) == 1, f"{mutant['old']!r} must be once in {mutant['file']}"
+    path.write_text(text.replace(mutant["old"], mutant["new"]))
+    sys.path.insert(0, folder)
+    return importlib.import_module("mutant_rules")

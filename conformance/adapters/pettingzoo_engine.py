@@ -1,0 +1,48 @@
+"""pypzbattlesnake (pip install pypzbattlesnake), an environment of PettingZoo's in Python alone."""
+
+from __future__ import annotations
+
+from door import Json, RefusedError, flat, pairs, serve
+from pypzbattlesnake import BattleSnake
+from pypzbattlesnake.common import ACTION_BY_SHIFT, Action
+
+MOVES = ("down", "up", "left", "right")
+"""Its y grows downwards."""
+
+
+class PettingZoo:
+    """One position in its environment."""
+
+    def load(self, header: Json, state: Json) -> Json:
+        """Go on from this position, with snakes put into its lists."""
+        if header["ruleset"] not in ("standard", "solo") or header["map"] == "solo_maze":
+            raise RefusedError("standard and solo alone, no solo_maze")
+        if state["hz"] or min(header["w"], header["h"]) < 7 or "x" in state["s"][0]:
+            raise RefusedError("no hazards, boards of 7 at least")
+        size = (header["w"], header["h"])
+        self.env = BattleSnake(len(state["s"]), 1, size, 0, 10**9, render_mode="none")
+        self.env.reset()
+        self.names = list(self.env.agents)
+        for name, one in zip(self.names, state["s"], strict=True):
+            if "x" in one:
+                self.env.eliminate([name])
+                continue
+            snake, body = self.env.snakes[name], pairs(one["b"])
+            snake.body, snake.health = body[::-1], one["hp"]
+            shift = (body[0][0] - body[1][0], body[0][1] - body[1][1])
+            snake.action = ACTION_BY_SHIFT.get(shift, Action.NONE)
+        self.env.food = set(pairs(state["f"]))
+        return state
+
+    def step(self, moves: list[str | None]) -> Json:
+        """Play one turn."""
+        if any(move not in (None, *MOVES) for move in moves):
+            raise RefusedError("it plays the four moves alone")
+        named = zip(self.names, moves, strict=True)
+        self.env.step({name: MOVES.index(move) for name, move in named if move})
+        snakes = [self.env.snakes.get(name) for name in self.names]
+        return {"s": [s and {"hp": s.health, "b": flat(s.body[::-1])} for s in snakes]}
+
+
+if __name__ == "__main__":
+    serve("pypzbattlesnake", PettingZoo(), "start", "t", "f", "hz", "x", "by", "on", "dead", "over")

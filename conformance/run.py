@@ -1,0 +1,376 @@
+"""Recorded games of the reference engine, played again by other engines, every position compared.
+
+``python conformance/run.py c "mine=./my-engine --lines"`` reports agreement by ruleset and map, and
+games a second; ``--mutants`` plays engines with one broken rule each. README.md has the protocol.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise, zip_longest
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+Json = dict[str, Any]
+
+SORTED_UNSTABLY = 12
+"""With more snakes than this the reference may name any of several equally long culprits."""
+
+FIELDS = ("b", "hp", "x", "by", "on")
+RULES = {
+    "t": "clock (RULES.md 2)",
+    "b": "move, feed or grow (RULES.md 3)",
+    "hp": "starve, hazard or feed (RULES.md 3)",
+    "x": "eliminate (RULES.md 3)",
+    "by": "eliminate, culprit (RULES.md 3)",
+    "on": "eliminate, turn (RULES.md 3)",
+    "f": "food (RULES.md 6)",
+    "hz": "hazards (RULES.md 3, shrink, and 6)",
+    "over": "over? (RULES.md 3)",
+}
+"""By what differs, the rule that decides it."""
+
+
+class EngineGoneError(Exception):
+    """An engine that ended, was silent for too long, or answered in another form."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recorded game: its header, the positions with the moves that led to them, its end."""
+
+    file: str
+    header: Json
+    frames: list[Json]
+    end: Json
+
+
+def read(path: Path) -> Iterator[Recording]:
+    """The games of a file; every position gets its hazards, which a line may leave out.
+
+    Raises `ValueError` where the file is not in the format of README.md, with its name.
+    """
+    lines: list[Json] = []
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8") as file:
+            for line in file:
+                lines.append(json.loads(line))
+                if lines[-1]["k"] == "end":
+                    header, *frames, end = lines
+                    hazards = frames[0]["hz"]
+                    for frame in frames:
+                        hazards = frame.setdefault("hz", hazards)
+                    if header["format"] != 1 or end["t"] != frames[-1]["t"]:
+                        raise ValueError(f"format {header['format']}, end at {end['t']}")
+                    yield Recording(path.name, header, frames, end)
+                    lines = []
+        if lines:
+            raise ValueError("the last game has no line of its end")
+    except (OSError, EOFError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"{path} holds no recorded games: {error!r}") from error
+
+
+class Engine:
+    """An engine in a process of its own, asked a line and answering a line."""
+
+    def __init__(self, name: str, command: list[str], patience: float) -> None:
+        self.name, self.command, self.patience = name, command, patience
+        self.start()
+
+    def start(self) -> None:
+        """Start the process anew and ask what it is."""
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, text=True)
+        try:
+            hello = self.ask({"hello": 1})
+            self.title, self.lacks = str(hello["engine"]), frozenset(hello.get("lacks", ()))
+        except (EngineGoneError, KeyError):
+            self.stop()
+            raise
+
+    def ask(self, question: Json) -> Json:
+        """The answer to one question; raises `EngineGoneError` where there is none."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        timer = threading.Timer(self.patience, self.process.kill)
+        timer.start()
+        try:
+            self.process.stdin.write(json.dumps(question) + "\n")
+            self.process.stdin.flush()
+            answer = json.loads(self.process.stdout.readline())
+        except (OSError, ValueError) as error:
+            raise EngineGoneError(f"no answer to {json.dumps(question)[:80]}: {error}") from error
+        finally:
+            timer.cancel()
+        if not isinstance(answer, dict):
+            raise EngineGoneError(f"an answer must be an object, got {answer!r:.80}")
+        return answer
+
+    def stop(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.communicate()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one game by one engine gave: ``agrees``, ``differs`` or ``refused``, and where."""
+
+    verdict: str
+    recording: Recording
+    turns: int = 0
+    turn: int = 0
+    rule: str = ""
+    details: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        header = self.recording.header
+        where = (
+            f"{self.recording.file}: {header['id']} (ruleset {header['ruleset']}, "
+            f"map {header['map'] or 'none'}, seed {header['seed']})"
+        )
+        return "\n  ".join([f"{where}: turn {self.turn}, rule: {self.rule}", *self.details])
+
+
+@dataclass
+class Comparison:
+    """Compares the positions of one game; remembers which ties of culprits it let pass."""
+
+    header: Json
+    lacks: frozenset[str] = frozenset()
+    tied: dict[str, str] = field(default_factory=dict)
+
+    def differences(self, want: Json, got: Json, without: str = "") -> list[tuple[str, str]]:
+        """What differs, each with its field; ``without`` is a field that is not compared."""
+        found = []
+        lacks = self.lacks | {without}
+        if "t" not in lacks and want["t"] != got.get("t"):
+            found.append(("t", f"turn: recorded {want['t']}, played {got.get('t')}"))
+        played = got.get("s") or []
+        if len(want["s"]) != len(played):
+            found.append(("b", f"snakes: recorded {len(want['s'])}, played {len(played)}"))
+        for name, one, other in zip(self.header["snakes"], want["s"], played, strict=False):
+            if other is None or ("x" in one and "dead" in lacks):
+                if ("x" in one) != (other is None or "x" in other):
+                    found.append(("x", f"{name}: alive on one side only"))
+                continue
+            for key in FIELDS:
+                same = one.get(key) == other.get(key)
+                if key not in lacks and not same and not self._is_tie(want, name, key, one, other):
+                    found.append((key, differs(f"{name} {key}", one.get(key), other.get(key))))
+        ended = all(one is None for one in played)
+        for key in {"f", "hz"} - lacks:
+            if ended and got.get(key, []) is None:
+                continue  # an engine that no longer shows a board on which no snake lives
+            one, other = want[key], got.get(key) or []
+            if key == "hz" and not self.header["hazardOrderExact"]:
+                one, other = sorted(cells(one)), sorted(cells(other))
+            if one != other:
+                found.append((key, differs(key, one, other)))
+        return found
+
+    def _is_tie(self, want: Json, victim: str, key: str, one: Json, other: Json) -> bool:
+        """Whether the reference's unstable sort could have named this culprit as well.
+
+        Lengths are those at the turn of the elimination, so the answer is kept for later turns.
+        """
+        by, instead = one.get("by"), other.get("by")
+        if key != "by" or len(want["s"]) <= SORTED_UNSTABLY or not by or not instead:
+            return False
+        if victim not in self.tied:
+            names = zip(self.header["snakes"], want["s"], strict=True)
+            lengths = {name: len(snake["b"]) // 2 for name, snake in names}
+            # A constrictor has grown since, unless it ate.
+            slack = 1 if "constrictor" in self.header["ruleset"] else 0
+            if instead not in lengths or abs(lengths[by] - lengths[instead]) > slack:
+                return False
+            self.tied[victim] = instead
+        return bool(self.tied[victim] == instead)
+
+
+def cells(flat: list[int]) -> list[tuple[int, int]]:
+    """The cells of a flat list ``x0, y0, x1, y1, ...``."""
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def differs(label: str, want: object, got: object) -> str:
+    """One differing field in words; of long lists only the first different entries."""
+    if not isinstance(want, list) or not isinstance(got, list):
+        return f"{label}: recorded {want!r}, played {got!r}"
+    at = next(i for i, (a, b) in enumerate(zip_longest(want, got)) if a != b)
+    return (
+        f"{label}: {len(want)} recorded, {len(got)} played, different from entry {at}: "
+        f"recorded {want[at : at + 6]}, played {got[at : at + 6]}"
+    )
+
+
+def play(engine: Engine, recording: Recording) -> Outcome:
+    """Play one recorded game by an engine, up to the first difference."""
+    header, frames, end = recording.header, recording.frames, recording.end
+    compare, lacks = Comparison(header, engine.lacks), engine.lacks
+    anew = bool({"f", "hz"} & lacks)
+    turns, turn = 0, frames[0]["t"]
+
+    def outcome(verdict: str, rule: str = "", *details: str) -> Outcome:
+        return Outcome(verdict, recording, turns, turn, rule, details)
+
+    def refusal(answer: Json) -> Outcome:
+        if "refused" in answer:
+            return outcome("refused", "refused", str(answer["refused"]))
+        return outcome("differs", "none", f"the engine cannot go on: {answer['error']}")
+
+    got: Json = {}
+    if header["map"] and not anew and "start" not in lacks:
+        got = engine.ask({"start": header})
+        if {"refused", "error"} & set(got):
+            return refusal(got)
+        found = compare.differences(frames[0], got, "" if header["setupExact"] else "f")
+        if found:
+            return outcome("differs", "set-up (RULES.md 6)", *(text for _, text in found))
+    if not got or not header["setupExact"]:
+        got = engine.ask({"load": header, "state": frames[0]})
+    for before, frame in pairwise(frames):
+        if {"refused", "error"} & set(got):
+            return refusal(got)
+        if anew and before is not frames[0]:
+            got = engine.ask({"load": header, "state": before})
+        elif before is not frames[0] and "over" not in lacks and got["over"]:
+            return outcome("differs", RULES["over"], "over, but the recording goes on")
+        if not {"refused", "error"} & set(got):
+            got = engine.ask({"step": frame["m"]})
+        turn = frame["t"]
+        if {"refused", "error"} & set(got):
+            return refusal(got)
+        turns += 1
+        if found := compare.differences(frame, got):
+            return outcome("differs", RULES[found[0][0]], *(text for _, text in found))
+    if "over" in lacks:
+        return outcome("agrees")
+    # At the cap the recorder stops without looking whether the game has ended as well.
+    at_cap = end["reason"] == "cap" and turn - frames[0]["t"] == header["maxTurns"]
+    if got["over"] != (end["reason"] == "over") and not (at_cap and got["over"]):
+        said = f"the recording ends because of {end['reason']!r}, over is {got['over']}"
+        return outcome("differs", RULES["over"], said)
+    crash = end["reason"] == "panic" and not anew
+    if crash and "error" not in engine.ask({"step": frame["m"]}):
+        return outcome("differs", "none", "the reference crashes on the next turn, the engine not")
+    return outcome("agrees")
+
+
+def play_all(engine: Engine, games: Iterator[Recording]) -> Iterator[Outcome]:
+    """Every game by one engine; one that ends or hangs differs, and is started again."""
+    for recording in games:
+        try:
+            yield play(engine, recording)
+        except (EngineGoneError, KeyError) as error:
+            yield Outcome("differs", recording, rule="none", details=(f"engine failed: {error}",))
+            engine.stop()
+            engine.start()
+
+
+def command_of(word: str) -> tuple[str, list[str]]:
+    """Name and command of an engine: ``NAME=COMMAND``, or the name of a file in ``adapters``."""
+    name, equals, command = word.partition("=")
+    if equals:
+        return name, shlex.split(command)
+    for suffix, program in ((".py", sys.executable), (".mjs", "node")):
+        if (path := HERE / "adapters" / f"{name}{suffix}").exists():
+            return name, [program, str(path)]
+    known = sorted(p.stem for p in (HERE / "adapters").iterdir() if p.suffix in (".py", ".mjs"))
+    raise ValueError(f"no adapter {name!r}; choose one of {', '.join(known)}, or NAME=COMMAND")
+
+
+def table(outcomes: dict[str, list[Outcome]]) -> Iterator[str]:
+    """Agreement by ruleset and by map, a column an engine: agreeing / played, and refused."""
+    width = max(14, *(len(name) + 2 for name in outcomes))
+    yield " " * 34 + "".join(f"{name:>{width}}" for name in outcomes)
+    for kind in ("ruleset", "map"):
+        named = {o.recording.header[kind] for found in outcomes.values() for o in found}
+        for one in sorted(named):
+            row = f"{kind + ' ' + (one or '(none)'):<34}"
+            for found in outcomes.values():
+                count = Counter(o.verdict for o in found if o.recording.header[kind] == one)
+                played = count.total() - count["refused"]
+                refused = f" -{count['refused']}" if count["refused"] else ""
+                row += f"{count['agrees']}/{played}{refused}".rjust(width)
+            yield row
+
+
+def run_mutants(files: list[Path], patience: float) -> Iterator[tuple[str, Outcome | None]]:
+    """Each mutant of the engine in Python, with the first game in which it is noticed."""
+    name, command = command_of("battlesnake_python")
+    for mutant in json.loads((HERE / "mutants.json").read_text()):
+        engine = Engine(name, [*command, "--mutant", mutant["rule"]], patience)
+        chosen = [p for p in files if p.name.split(".")[0] == mutant["games"]] or files
+        outcomes = play_all(engine, (game for path in chosen for game in read(path)))
+        yield mutant["rule"], next((o for o in outcomes if o.verdict == "differs"), None)
+        engine.stop()
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("engines", nargs="*", metavar="ENGINE", help="adapter, or NAME=COMMAND")
+    parser.add_argument("--games", type=Path, default=HERE / "games", metavar="DIR")
+    parser.add_argument("--only", default="*", metavar="GLOB", help="files of games (snail_mode*)")
+    parser.add_argument("--patience", type=float, default=60, metavar="SECONDS", help="an answer")
+    parser.add_argument("--differences", type=int, default=3, metavar="N", help="shown an engine")
+    parser.add_argument("--mutants", action="store_true", help="play engines with a broken rule")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the program: 0 if all games agree, 1 if any differs or a mutant passes, else 2."""
+    options = parser().parse_args(argv)
+    files = sorted(p for p in options.games.glob(f"{options.only}") if ".jsonl" in p.name)
+    if not files:
+        parser().error(f"--games {options.games} holds no files {options.only} of recorded games")
+    status = 0
+    if options.mutants:
+        for rule, outcome in run_mutants(files, options.patience):
+            print(f"{rule}: {'noticed, ' + str(outcome) if outcome else 'NOT NOTICED'}", flush=True)
+            status |= not outcome
+    outcomes: dict[str, list[Outcome]] = {}
+    for word in options.engines:
+        try:
+            engine = Engine(*command_of(word), options.patience)
+        except (ValueError, OSError, EngineGoneError, KeyError) as error:
+            parser().error(f"{word}: {error}")
+        begun = time.perf_counter()
+        try:
+            games = (game for path in files for game in read(path))
+            found = outcomes[engine.name] = list(play_all(engine, games))
+        except ValueError as error:
+            parser().error(str(error))
+        finally:
+            engine.stop()
+        seconds = time.perf_counter() - begun
+        played = [o for o in found if o.verdict != "refused"]
+        different = [o for o in played if o.verdict == "differs"]
+        lacks = ", ".join(sorted(engine.lacks)) or "nothing"
+        print(
+            f"{engine.name}: {engine.title}, lacks {lacks}: {len(played) - len(different)} of "
+            f"{len(played)} games agree, {len(found) - len(played)} refused; "
+            f"{sum(o.turns for o in found)} turns, {len(played) / seconds:.1f} games a second"
+        )
+        print(*different[: options.differences], sep="\n", end="\n" if different else "")
+        status |= bool(different)
+    if outcomes:
+        print(*table(outcomes), sep="\n")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,239 @@
+"""The rules agree with every recorded game, and the kit notices every broken rule."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import gzip
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from battlesnake_gym import rules
+from battlesnake_gym.engine import engine as compiled
+from conformance import run
+from conformance.run import Comparison, Engine, Recording
+
+KIT = Path(run.__file__).parent
+FILES = sorted((KIT / "games").iterdir())
+MUTANTS = json.loads((KIT / "mutants.json").read_text())
+
+_read: dict[str, list[Recording]] = {}
+
+
+def games(name: str) -> list[Recording]:
+    """The recorded games of one file, read once."""
+    if name not in _read:
+        _read[name] = list(run.read(KIT / "games" / f"{name}.jsonl.gz"))
+    return _read[name]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Callable[[str], Engine]]:
+    """Engines by the names of their adapters, each started once."""
+    started: dict[str, Engine] = {}
+
+    def start(name: str) -> Engine:
+        if name not in started:
+            started[name] = Engine(*run.command_of(name), 60)
+        return started[name]
+
+    yield start
+    for one in started.values():
+        one.stop()
+
+
+def test_the_kit_stands_alone() -> None:
+    nodes = ast.walk(ast.parse((KIT / "run.py").read_text()))
+    imported = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    nodes = ast.walk(ast.parse((KIT / "run.py").read_text()))
+    imported |= {a.name for node in nodes if isinstance(node, ast.Import) for a in node.names}
+    assert {str(name).partition(".")[0] for name in imported} <= sys.stdlib_module_names
+    for path in (KIT / "adapters").iterdir():
+        if path.is_file():
+            assert len(path.read_text().splitlines()) <= 60, path
+
+
+def test_the_recordings_cover_every_map_and_ruleset() -> None:
+    headers = [game.header for path in FILES for game in games(path.name.split(".")[0])]
+    assert {(h["map"], h["ruleset"]) for h in headers} == {
+        (m, r) for m in ["", *rules.MAPS] for r in rules.RULESETS
+    }
+    text = (KIT / "RULES.md").read_text()
+    assert [name for name in [*rules.MAPS, *rules.RULESETS] if name not in text] == [
+        *("hz_castle_wall_lg", "hz_castle_wall_xl", "hz_rivers_bridges_lg"),
+        *("hz_rivers_bridges_xl", "hz_islands_bridges_lg"),  # a size of the map before them each
+    ]
+
+
+@pytest.mark.parametrize("name", [path.name.split(".")[0] for path in FILES])
+@pytest.mark.parametrize("which", ["python", "c", "search"])
+def test_our_engines_agree_with_the_reference(
+    name: str, which: str, engine: Callable[[str], Engine]
+) -> None:
+    """From their seeds; C refuses only artificial boards, the search what it cannot hold."""
+    if which != "python" and not compiled.COMPILED:
+        pytest.skip("the engine was not built")
+    found = list(run.play_all(engine(f"battlesnake_{which}"), iter(games(name))))
+    assert [str(one) for one in found if one.verdict == "differs"] == []
+    agree = sum(one.verdict == "agrees" for one in found)
+    least = {"python": len(found), "c": 23 if name == "_synthetic" else len(found)}
+    assert agree >= least.get(which, 0 if name == "solo_maze" else 8)
+    if agree == len(found):
+        assert sum(one.turns for one in found) == sum(len(g.frames) - 1 for g in games(name))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant["rule"]))
+def test_a_broken_rule_is_noticed(mutant: dict[str, str]) -> None:
+    name, command = run.command_of("battlesnake_python")
+    broken = Engine(name, [*command, "--mutant", mutant["rule"]], 60)
+    try:
+        outcomes = run.play_all(broken, iter(games(mutant["games"])))
+        noticed = next(one for one in outcomes if one.verdict == "differs")
+    finally:
+        broken.stop()
+    assert noticed.details
+    assert noticed.rule.endswith(")") or "cannot go on" in noticed.details[0]
+    assert f"turn {noticed.turn}, rule: {noticed.rule}" in str(noticed)
+
+
+class TestComparison:
+    """What is compared, and what the format lets pass."""
+
+    @pytest.mark.parametrize("key", ["t", "f", "hz", "b", "hp", "x", "by", "on", "s"])
+    def test_every_field_counts_unless_it_is_lacking(self, key: str) -> None:
+        recording = games("royale")[0]
+        recorded = recording.frames[-1]
+        played = copy.deepcopy(recorded)
+        (played if key in played else played["s"][0])[key] = [9, 9] if key in ("f", "b") else []
+        compare = Comparison(recording.header)
+        assert compare.differences(recorded, recorded) == []
+        assert [found for found, _ in compare.differences(recorded, played)] == [
+            key.replace("s", "b")
+        ]
+        if key != "s":
+            assert (
+                Comparison(recording.header, frozenset({key})).differences(recorded, played) == []
+            )
+
+    def test_order_counts_where_it_is_exact(self) -> None:
+        recording = next(g for g in games("snail_mode") if len(g.frames[-1]["hz"]) > 4)
+        recorded = recording.frames[-1]
+        cells = sorted(run.cells(recorded["hz"]), reverse=True)
+        played = recorded | {"hz": [number for cell in cells for number in cell]}
+        exact = {**recording.header, "hazardOrderExact": True}
+        assert Comparison(recording.header).differences(recorded, played) == []
+        assert Comparison(exact).differences(recorded, played) != []
+        played["hz"] = [*played["hz"], *cells[0]]
+        assert Comparison(recording.header).differences(recorded, played) != []
+
+    def test_culprits_may_tie_among_more_than_12_snakes_of_equal_length_only(self) -> None:
+        names = [f"s{i}" for i in range(13)]
+        header = games("_synthetic")[0].header | {"snakes": names}
+        snakes: list[Any] = [{"hp": 9, "b": [i, 0] * (3 + i // 12)} for i in range(13)]
+        snakes[0] |= {"x": "snake-collision", "by": "s1", "on": 5}
+        compare = Comparison(header)
+
+        def details(by: str, few: int = 13) -> list[tuple[str, str]]:
+            recorded: dict[str, Any] = {"t": 5, "s": snakes[:few], "f": [], "hz": []}
+            played = copy.deepcopy(recorded)
+            played["s"][0]["by"] = by
+            return compare.differences(recorded, played)
+
+        assert details("s12") != []
+        assert details("s2", 12) != []
+        assert details("s2") == []
+        snakes[2]["b"] += [2, 0]
+        assert details("s2") == []  # once let pass, the name stays
+        assert details("s3") != []
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        ({"reason": "cap"}, "the recording ends because of 'cap'"),
+        ({"reason": "panic"}, "the recording ends because of 'panic'"),
+    ],
+)
+def test_ends_are_compared(
+    end: dict[str, Any], message: str, engine: Callable[[str], Engine]
+) -> None:
+    python = engine("battlesnake_python")
+    game = next(g for g in games("standard") if g.end["reason"] == "over")
+    changed = replace(game, end=game.end | end)
+    assert message in str(run.play(python, changed))
+    at_cap = game.header | {"maxTurns": len(game.frames) - 1}
+    assert run.play(python, replace(changed, header=at_cap)).verdict == (
+        "agrees" if end["reason"] == "cap" else "differs"
+    )
+    shorter = replace(game, frames=game.frames[:-1])
+    assert "over is False" in str(run.play(python, shorter))
+    longer = replace(game, frames=[*game.frames, game.frames[-1]])
+    assert "the recording goes on" in str(run.play(python, longer))
+    capped = next(g for g in games("hz_rivers_bridges") if g.end["reason"] == "cap")
+    crash = run.play(python, replace(capped, end=capped.end | {"reason": "panic"}))
+    assert "the reference crashes" in str(crash)
+
+
+class TestProgram:
+    """The command: what it prints and the status it gives."""
+
+    def test_agreement_is_status_0(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run.main(["battlesnake_python", "--only", "standard*"]) == 0
+        out = capsys.readouterr().out
+        assert "12 of 12 games agree, 0 refused; 531 turns" in out
+        assert "map standard" in out
+
+    @pytest.mark.parametrize(
+        "engine",
+        [
+            "import sys; sys.exit(3)",
+            "print('[]', flush=True)",
+            "import time; time.sleep(9)",
+            "print('{}', flush=True)",
+        ],
+    )
+    def test_an_engine_that_says_nothing_is_refused(
+        self, engine: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit, match="2"):
+            run.main([f'it={sys.executable} -c "{engine}"', "--patience", "0.5"])
+        assert "it=" in capsys.readouterr().err
+
+    def test_one_that_ends_in_a_game_differs_and_goes_on(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = tmp_path / "engine.py"
+        path.write_text(
+            'import json\nprint(json.dumps({"engine": "brief"}), flush=True)\ninput(), input()\n'
+        )
+        words = [f"brief={sys.executable} {path}", "--only", "standard*", "--differences", "1"]
+        assert run.main(words) == 1
+        out = capsys.readouterr().out
+        assert "0 of 12 games agree" in out
+        assert "engine failed: no answer to" in out
+
+    @pytest.mark.parametrize("torn", [b"{}", b'{"k": "game"}\n', gzip.compress(b"{}")[:-4]])
+    def test_a_broken_file_is_status_2(
+        self, torn: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / f"bad.jsonl{'.gz' if torn[0] == 31 else ''}").write_bytes(torn)
+        with pytest.raises(SystemExit, match="2"):
+            run.main(["battlesnake_python", "--games", str(tmp_path)])
+        assert "holds no recorded games" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [(["moral"], "no adapter 'moral'"), (["c", "--only", "x*"], "holds no files x*")],
+    )
+    def test_a_wrong_call_is_status_2(
+        self, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit, match="2"):
+            run.main(words)
+        assert message in capsys.readouterr().err
