@@ -102,7 +102,7 @@ RULES = (
     Rule("kubectl ", looked_at(), "KubeRay"),
     Rule("curl ", looked_at(), "from a machine in the engine's region"),
     Rule("jupyter lab ", looked_at(r"lab (\S+)")),
-    Rule(r"\.venv/bin/(pytest|python) ", looked_at(r"((?:tests|benchmarks)/\S+\.py)")),
+    Rule(r"\.venv/bin/(pytest|python) ", looked_at(r"((?:tests|benchmarks|conformance)/\S+\.py)")),
     Rule("battlesnake-gym runs (plot|export) ", slow=True),
     Rule("battlesnake-gym runs .*--web", also("--no-browser"), server=True),
     Rule("battlesnake-gym runs ", also("--help")),
