@@ -7,6 +7,7 @@ gallery's pictures are drawn, and Sphinx makes the pages. Nothing is fetched; a 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import shutil
@@ -17,15 +18,20 @@ from pathlib import Path
 from typing import Any
 
 import draw_gallery
+import numpy as np
+from numpy.typing import NDArray
 
+from battlesnake_gym import snakes
 from battlesnake_gym.rules import Snake, tables
-from battlesnake_heuristics.search.evaluation import CELLS_TO_LOGIT, SHIPPED, Evaluation
+from battlesnake_heuristics.judge import calibration
+from battlesnake_heuristics.search.evaluation import SHIPPED, Evaluation
 from battlesnake_heuristics.search.search import Weights
 from battlesnake_server.frames import looks_of
+from battlesnake_server.strategies import SHIPPED as SHIPPED_POLICY
 
 HERE = Path(__file__).parents[1]
 DOCS = HERE / "docs"
-PAGE = ("index.html", "play.js", "worker.js")
+PAGE = ("index.html", "play.js", "worker.js", "policy.js", "gif.js")
 SHARED = ("board.js", "copy.js", "look.css", "icon.svg")
 """What the page takes from the live snake's and the arena's pages."""
 
@@ -39,8 +45,15 @@ FOR_ALL = {
 }
 """What Sphinx and its theme write that keyboards and screen readers miss, and what they need."""
 
-PYTHON_DOORS = ("batch.c", "module.c", "observe.c", "masks.c", "tables.c")
-"""Sources of the engine that the page does without: they speak to Python or to learners."""
+LEFT_OUT = ("batch.c", "module.c", "tables.c")
+"""Sources of the engine that the page does without: they speak to Python."""
+
+BY_SIZE = ("{}_plain", "named_choices_{}", "reach_planes_{}")
+"""What C has for each size of boards: the page's boards are not the largest."""
+
+LARGE, FEW, MANY = 100_000, 5, 127
+"""Layers of the policy with more numbers than the first are rounded to -5 to 5, others to -127 to
+127: so it wants the best move in 91 % of positions, and loses 0.003 of a cell in the others."""
 
 
 def main() -> None:
@@ -65,8 +78,17 @@ def lay_page(folder: Path) -> None:
         shutil.copy(HERE / "server/battlesnake_server/static" / name, folder)
     champion = Evaluation.load(SHIPPED)
     facts = {
-        "CELLS_TO_LOGIT": CELLS_TO_LOGIT,
+        "CALIBRATION": {
+            "weights": calibration.WEIGHTS,
+            "far": calibration.FAR,
+            "late": calibration.LATE,
+            "decided": calibration.DECIDED,
+            "drawn": calibration.DRAWN,
+        },
+        "LAYERS": lay_policy(folder / "policy.bin"),
+        "LEARNED_RULES": json.loads(SHIPPED_POLICY.with_suffix(".json").read_text())["rulesets"],
         "LOOKS": looks(),
+        "NAMED": snakes.IN_ENGINE,
         "TRAINED_FOR": champion.facts["trained_for"],
     }
     lines = [f"export const {name} = {json.dumps(value)};\n" for name, value in facts.items()]
@@ -74,34 +96,88 @@ def lay_page(folder: Path) -> None:
     compile_game(folder / "game.wasm", champion)
 
 
+def lay_policy(target: Path) -> list[dict[str, Any]]:
+    """Write the shipped policy for the page, its numbers rounded; returns where each layer is.
+
+    Two thirds of them are one layer's, which gets 4 bits a number; the others get 8.
+    """
+    import onnx
+
+    numbers = [
+        (tensor.name, onnx.numpy_helper.to_array(tensor))
+        for tensor in onnx.load(SHIPPED_POLICY).graph.initializer
+    ]
+    biases = [array for name, array in numbers if name.endswith(".bias")]
+    layers, scales, rounded = [], [], []
+    for array in (array for name, array in numbers if name.endswith(".weight")):
+        rows = array.reshape(len(array), -1)
+        bits, top = (4, FEW) if rows.size > LARGE else (8, MANY)
+        scale, whole = best_rounding(rows, top)
+        pairs = whole.reshape(-1, 2) + 8
+        packed = pairs[:, 0] * 16 + pairs[:, 1] if bits == 4 else whole
+        layers.append({"shape": rows.shape, "bits": bits})
+        scales.append(scale)
+        rounded.append(packed.astype(np.int8 if bits == 8 else np.uint8).tobytes())
+    floats = np.concatenate([*scales, *biases]).astype(np.float32)
+    target.write_bytes(gzip.compress(floats.tobytes() + b"".join(rounded), 9, mtime=0))
+    return layers
+
+
+def best_rounding(rows: NDArray[np.float32], top: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """A scale for each row, and the rows as whole numbers up to ``top``: with the least squares."""
+    peaks = np.abs(rows).max(1, keepdims=True)
+    tried = [peaks * share / top for share in np.linspace(0.35, 1, 14)]
+    whole = [np.clip(np.round(rows / scale), -top, top).astype(np.int64) for scale in tried]
+    lost = [((n * scale - rows) ** 2).sum(1) for n, scale in zip(whole, tried, strict=True)]
+    best, every = np.argmin(lost, 0), np.arange(len(rows))
+    return np.stack(tried)[best, every, 0], np.stack(whole)[best, every]
+
+
 def looks() -> list[dict[str, Any]]:
-    """Colours and shapes of the snakes, the visitor's first, as the arena's pages have them."""
-    wear = [("smile", "curled"), ("evil", "sharp"), ("shades", "fat-rattle"), ("fang", "bolt")]
+    """Colours and shapes of the snakes, the visitor's first: told apart by the colour-blind too."""
+    wear = [
+        ("#2f6fde", "smile", "curled"),
+        ("#e0a100", "evil", "sharp"),
+        ("#5b2a86", "shades", "fat-rattle"),
+        ("#c44e00", "fang", "bolt"),
+    ]
     return looks_of(
-        [Snake(head, [(0, 0)], customizations={"head": head, "tail": tail}) for head, tail in wear]
+        [
+            Snake(head, [(0, 0)], customizations={"color": color, "head": head, "tail": tail})
+            for color, head, tail in wear
+        ]
     )
 
 
 def compile_game(target: Path, evaluation: Evaluation) -> None:
-    """Compile the engine's rules and the search, unchanged, with the C compiler of Zig."""
+    """Compile the engine's rules and the search, unchanged, with the C compiler of Zig.
+
+    The rules are made small, the search fast, and both for boards of up to 384 cells.
+    """
     engine = HERE / "battlesnake_gym/engine/csrc"
     search = HERE / "heuristics/battlesnake_heuristics/search/csrc"
-    sources = [
-        DOCS / "play" / "game.c",
-        *(path for path in sorted(engine.glob("*.c")) if path.name not in PYTHON_DOORS),
-        *(path for path in sorted(search.glob("*.c")) if "Python.h" not in path.read_text()),
-    ]
     weights = ",".join(str(weight) for weight in Weights().packed())
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-wasi", f"-I{engine}"]
-    command += ["-mexec-model=reactor", "-std=gnu2x", "-O3", "-msimd128", "-Wl,--strip-all"]
+    compiler = [sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-wasi"]
+    options = [f"-I{engine}", "-std=gnu2x", "-msimd128", f"-DSEARCH_WEIGHTS={weights}"]
     # a page knows no other clock
-    command += [f"-DCLOCK_{whose}_CPUTIME_ID=CLOCK_MONOTONIC" for whose in ("THREAD", "PROCESS")]
-    command += [f"-DSEARCH_WEIGHTS={weights}", "-o", str(target), *map(str, sources)]
+    options += [f"-DCLOCK_{whose}_CPUTIME_ID=CLOCK_MONOTONIC" for whose in ("THREAD", "PROCESS")]
+    options += [f"-D{name.format('large')}={name.format('medium')}" for name in BY_SIZE]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "numbers").write_bytes(evaluation.numbers)
         filled = Path(folder) / "tables.c"
         filled.write_text(filled_tables(engine))
-        subprocess.run([*command, str(filled), f"--embed-dir={folder}"], check=True)
+        for level, sources in (
+            ("-Oz", [filled, *(p for p in sorted(engine.glob("*.c")) if p.name not in LEFT_OUT)]),
+            ("-O3", [DOCS / "play" / "game.c", *sorted(search.glob("*.c"))]),
+        ):
+            command = [*compiler, *options, level, f"--embed-dir={folder}", "-c"]
+            for path in sources:
+                if "large" not in path.name and "Python.h" not in path.read_text():
+                    compiled = [str(path), "-o", f"{folder}/{path.stem}.o"]
+                    subprocess.run([*command, *compiled], check=True)
+        objects = sorted(map(str, Path(folder).glob("*.o")))
+        command = [*compiler, "-mexec-model=reactor", "-O3", "-Wl,--strip-all"]
+        subprocess.run([*command, "-o", str(target), *objects], check=True)
 
 
 def filled_tables(engine: Path) -> str:
@@ -119,7 +195,7 @@ def filled_tables(engine: Path) -> str:
 
 
 def make_pages(output: Path) -> None:
-    """Run Sphinx; the first page is ``docs/index.html``, and the root leads there."""
+    """Run Sphinx; the root shows the page that plays, which leads to ``docs/index.html``."""
     shutil.rmtree(DOCS / "_api", ignore_errors=True)  # pages of modules that have moved since
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -130,11 +206,8 @@ def make_pages(output: Path) -> None:
         for made, mended in FOR_ALL.items():
             text = text.replace(made, mended)
         page.write_text(text)
-    (output / "index.html").write_text(
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Battlesnake</title>'
-        '<meta http-equiv="refresh" content="0; url=docs/index.html">'
-        '<a href="docs/index.html">Battlesnake, learned and served</a>\n'
-    )
+    page = (DOCS / "play" / "index.html").read_text()
+    (output / "index.html").write_text(page.replace("<head>", '<head>\n  <base href="docs/play/">'))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "../../battlesnake_gym/engine/csrc/game.h"
+#include "../../battlesnake_gym/engine/csrc/masks.h"
+#include "../../battlesnake_gym/engine/csrc/named.h"
+#include "../../battlesnake_gym/engine/csrc/observe.h"
 #include "../../battlesnake_gym/engine/csrc/tables.h"
 #include "../../heuristics/battlesnake_heuristics/search/csrc/codes.h"
 
@@ -16,11 +19,15 @@ static Rules rules;
 static Game game;
 static char *memory;
 static int32_t *words;
+static uint8_t *seen;
 static uint8_t actions[MAX_SNAKES];
 static char map_name[64];
 
 /* Fills the engine's tables; before all else. */
-void EXPORT(prepare)(void) { tables_init(); }
+void EXPORT(prepare)(void) {
+    tables_init();
+    named_init();
+}
 
 /* Where the name of the map, a C string, is written before `start`. */
 char *EXPORT(map_at)(void) { return map_name; }
@@ -67,6 +74,30 @@ int32_t *EXPORT(words_at)(void) {
     return words;
 }
 
+/* A move of the named snake of this kind (see named.h) in this seat. */
+int EXPORT(named)(int seat, int kind) {
+    uint8_t kinds[MAX_SNAKES] = {0}, moves[MAX_SNAKES];
+    kinds[seat] = (uint8_t)kind;
+    named_moves(&layout, &rules, game.record, kinds, moves);
+    return moves[seat];
+}
+
+/* The moves, as bits, that the mask `forbidden+head` leaves to this seat. */
+int EXPORT(allowed)(int seat) {
+    static const uint8_t parts[] = {FAULT_WALL | FAULT_BODY | FAULT_HEALTH, FAULT_HEAD};
+    return allowed_moves(&layout, &rules, game.record, seat, parts, 2, true);
+}
+
+/* What this seat sees: the planes `reach` of the whole board. */
+uint8_t *EXPORT(seen_at)(int seat) {
+    Observation reach = {VALUES_REACH, VIEW_BOARD, 1, layout.max_height, layout.max_width};
+    free(seen);
+    seen = malloc(observation_size(&reach) * (size_t)layout.max_snakes);
+    if (!seen) return NULL;
+    observe_game(&reach, &layout, NULL, game.record, seen);
+    return seen + observation_size(&reach) * (size_t)seat;
+}
+
 /* The weights of battlesnake_heuristics/search/search.py in their order, and the numbers of the
  * evaluation that comes with the package, for the games that it was trained for: the build hands over
  * both. */
@@ -75,11 +106,15 @@ _Alignas(Network) static const uint8_t numbers[] = {
 #embed "numbers"
 };
 _Static_assert(sizeof numbers == sizeof(Network), "these are not the numbers of a network");
-static int32_t report[6];
+static int32_t report[7];
+static Answer answer;
 
 /* Of the last thought: depth, positions valued, then the value of each of the four moves in
- * thousandths of a cell of territory (INT32_MIN: not looked at). */
+ * thousandths of a cell of territory (INT32_MIN: not looked at), and how long the line is. */
 int32_t *EXPORT(report_at)(void) { return report; }
+
+/* That line: for each turn MAX_SNAKES moves, of the snake that thought and then of the other living. */
+uint8_t *EXPORT(line_at)(void) { return answer.line[0]; }
 
 /* The search's move for the snake in this seat, in `seconds` at most, or after about `positions`
  * positions where those are not positive; `trained`: by the learned evaluation. */
@@ -109,11 +144,11 @@ int EXPORT(think)(int seat, double seconds, int positions, int trained) {
         health[ask.snakes++] = snake->health;
     }
     if (trained && ask.snakes > 1) ask.network = (const Network *)numbers;
-    Answer answer;
     if (code_for(ask.width * ask.height)->search(&ask, &answer)) return 0;
     report[0] = answer.depth;
     report[1] = (int32_t)answer.evaluated;
     for (int move = 0; move < 4; move++)
         report[2 + move] = answer.searched[move] ? answer.scores[move] : INT32_MIN;
+    report[6] = answer.line_length;
     return answer.move;
 }

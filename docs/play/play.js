@@ -1,7 +1,7 @@
 // The page where a visitor plays against the search: keys, swipes and buttons in, pictures out.
 import { BoardView } from "./board.js";
 import "./copy.js";
-import { CELLS_TO_LOGIT, LOOKS } from "./facts.js";
+import { CALIBRATION, LEARNED_RULES, LOOKS } from "./facts.js";
 
 const MOVES = ["up", "down", "left", "right"];
 const STEPS = [[0, 1], [0, -1], [-1, 0], [1, 0]];
@@ -10,24 +10,34 @@ const KEYS = {
 };
 const DEATHS = ["", "left the board", "ran into itself", "ran into another snake",
   "lost a head-to-head", "starved", "died in a hazard"];
-const STRENGTHS = {
-  gentle: { seconds: 0, positions: 12 },
-  club: { seconds: 0, positions: 400 },
-  champion: { seconds: 0.1, positions: 0 },
+const PLAYERS = {
+  champion: { name: "Champion", seconds: 0.1, positions: 0 },
+  club: { name: "Champion (club)", seconds: 0, positions: 400 },
+  gentle: { name: "Champion (gentle)", seconds: 0, positions: 12 },
+  policy: { name: "Policy", policy: true },
+  territory: { name: "Territory", named: "territory" },
+  hunter: { name: "Hunter", named: "hunter" },
+  cautious: { name: "Cautious", named: "cautious" },
+  hungry: { name: "Hungry", named: "hungry" },
 };
+const MIXED = ["champion", "policy", "territory"];
 const PACE = 450; // milliseconds a turn when the game does not wait
 const REPLAY_PACE = 120;
+const GLIDE = 110; // milliseconds from cell to cell
 const KEPT = 3; // keys pressed ahead
-const JUDGE = 4000; // positions for each turn of a lost game
 const LETTERS = "udlr-"; // the moves in a link; the dead make none
 const CHOICES = ["size", "ruleset", "rivals", "strength", "who"];
 
 const $ = (id) => document.getElementById(id);
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+const roomy = matchMedia("(min-width: 52rem)");
 const worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
 const state = {
   view: null, game: null, past: [], moves: [], keys: [], over: false, busy: false, replaying: null,
+  place: 0, looks: new Map(), thought: {},
 };
 const now = () => state.past.at(-1);
+const atEnd = () => state.place === state.past.length - 1;
 
 /** A frame of board.js from the game's numbers. */
 function readFrame(words) {
@@ -50,6 +60,16 @@ function readFrame(words) {
 }
 
 const watching = () => $("who").value === "watch";
+const kindOf = (seat) =>
+  ($("strength").value === "mixed" ? MIXED[(seat + 2) % 3] : $("strength").value);
+const players = () => Object.fromEntries(LOOKS.map((_, seat) => [seat, PLAYERS[kindOf(seat)]]));
+const isYou = (seat) => seat === 0 && !watching();
+function nameOf(seat) {
+  if (isYou(seat)) return "You";
+  const alike = state.game.snakes > (watching() ? 1 : 2) && $("strength").value !== "mixed";
+  return PLAYERS[kindOf(seat)].name + (alike ? ` ${watching() ? seat + 1 : seat}` : "");
+}
+
 const setting = () => {
   const [width, height] = $("size").value.split("x").map(Number);
   const ruleset = $("ruleset").value;
@@ -62,7 +82,13 @@ const setting = () => {
 
 /** Play `moves` of a game at once, and go on from there. */
 function begin(game, moves = []) {
-  Object.assign(state, { game, moves, past: [], keys: [], over: false, busy: true });
+  clearInterval(state.replaying);
+  const learned = LOOKS.slice(0, game.snakes).some((_, seat) => !isYou(seat) && kindOf(seat) === "policy");
+  if (learned && !LEARNED_RULES.includes(game.ruleset)) {
+    fail(`The policy has not learned ${game.ruleset}: choose other rules or another rival.`);
+    return;
+  }
+  Object.assign(state, { game, moves, past: [], keys: [], over: false, busy: true, looks: new Map() });
   worker.postMessage({ start: game, moves });
 }
 
@@ -73,10 +99,10 @@ function goBack(turn) {
   begin(state.game, state.moves.slice(0, turn));
 }
 
-/** The address of this turn, which is all that another browser needs to come to it. */
-function link() {
+/** The address of a turn, which is all that another browser needs to come to it. */
+function link(turn) {
   const chosen = CHOICES.map((id) => [id, $(id).value]);
-  const moves = state.moves.flat().map((move) => LETTERS[move]).join("");
+  const moves = state.moves.slice(0, turn).flat().map((move) => LETTERS[move]).join("");
   return `#${new URLSearchParams([...chosen, ["seed", state.game.seed], ["moves", moves]])}`;
 }
 
@@ -113,16 +139,18 @@ function nextKey() {
 
 /** Play a turn: by the next key, or, in a game that does not wait, straight on. */
 function step() {
-  if (state.busy || state.over || !now()) return;
+  if (state.busy || state.over || !now() || !atEnd()) return;
   const steers = !watching() && !now().snakes[0].death;
   const move = steers ? nextKey() : undefined;
   if (move === undefined && waits()) return;
   state.busy = true;
   const moves = steers ? { 0: move ?? Math.max(0, facing()) } : {};
-  worker.postMessage({ turn: { moves, ...STRENGTHS[$("strength").value] } });
+  worker.postMessage({ turn: { moves, players: players() } });
 }
 
+/** A key for the game; on a turn that is past, the game goes on from there. */
 function press(move) {
+  if (now() && !atEnd()) goBack(state.place);
   if (state.keys.length < KEPT) state.keys.push(move);
   if (waits()) step();
 }
@@ -131,47 +159,119 @@ function press(move) {
 const waits = () => $("pace").value === "wait" && !watching() && now() && !now().snakes[0].death;
 
 function replay() {
-  let turn = 0;
   clearInterval(state.replaying);
+  go(0);
   state.replaying = setInterval(() => {
-    state.view.draw(state.past[turn]);
-    $("turn").textContent = `Turn ${turn}`;
-    turn += 1;
-    if (turn === state.past.length) clearInterval(state.replaying);
+    go(state.place + 1);
+    if (atEnd()) clearInterval(state.replaying);
   }, REPLAY_PACE);
+}
+
+// --- what the champion thinks -------------------------------------------------------------------
+
+/** How likely each living snake is to win: battlesnake_heuristics/judge/calibration.py. */
+function chances({ seen, learned }, turn) {
+  const { weights, far, late, decided, drawn } = CALIBRATION;
+  const seats = Object.keys(seen);
+  const [near, nearLate, over] = weights[learned ? "learned" : "by hand"][Math.min(3, Math.max(2, seats.length))];
+  const scores = seats.map((seat) => {
+    const value = Math.max(...seen[seat].values.filter((one) => one !== null));
+    const cut = Math.max(-far, Math.min(far, value)) / 10;
+    return near * cut + (nearLate * cut * Math.log1p(Math.min(turn, late))) / 5 +
+      over * ((value > decided) - (value < -drawn));
+  });
+  const shares = scores.map((score) => Math.exp(score - Math.max(...scores)));
+  const total = shares.reduce((sum, share) => sum + share, 0);
+  return Object.fromEntries(seats.map((seat, i) => [seat, shares[i] / total]));
+}
+
+const percent = (share) => `about ${Math.round(100 * share)} %`;
+
+/** The bar of chances of the turn that is shown, as far as it is known. */
+function tellChances() {
+  const look = state.looks.get(state.place);
+  const bar = $("chances");
+  bar.hidden = $("sight").value === "nothing";
+  if (bar.hidden || !look || !Object.keys(look.seen).length) return;
+  const shares = chances(look, state.place);
+  const words = Object.entries(shares).map(([seat, share]) => `${nameOf(Number(seat))} ${percent(share)}`);
+  bar.setAttribute("aria-label", `The champion's view of who wins: ${words.join(", ")}`);
+  bar.replaceChildren(...Object.entries(shares).map(([seat, share], i) => {
+    const part = document.createElement("i");
+    part.style.width = `${100 * share}%`;
+    part.style.background = LOOKS[seat].color;
+    part.title = words[i];
+    part.textContent = share > 0.17 ? `${Math.round(100 * share)} %` : "";
+    return part;
+  }));
+}
+
+/** The frame, with the path that the first rival means to take where one wants to see it. */
+function withPath(frame) {
+  const look = $("sight").value === "paths" ? state.looks.get(state.place) : null;
+  const rival = frame.snakes.findIndex(({ death }, seat) => !death && !isYou(seat));
+  state.view.lined = rival;
+  if (!look?.seen[rival]) return frame;
+  const line = Object.fromEntries(Object.entries(look.seen[rival].line)
+    .map(([seat, moves]) => [seat, moves.map((move) => MOVES[move])]));
+  const next = { line, scores: {}, reasons: [] };
+  return { ...frame, snakes: frame.snakes.map((snake, seat) => (seat === rival ? { ...snake, next } : snake)) };
 }
 
 /** Name the move after which the visitor's chances fell most. */
 function explain(judged) {
-  const chances = (values) => values.map((value) =>
-    (value === null ? 0 : 1 / (1 + Math.exp(-Math.max(-60, Math.min(60, value * CELLS_TO_LOGIT))))));
-  const worst = judged.map(({ turn, values }) => {
-    const [all, played] = [chances(values), state.moves[turn][0]];
-    return { turn, played, best: all.indexOf(Math.max(...all)), after: all[played], all };
-  }).reduce((a, b) => (b.all[b.best] - b.after >= a.all[a.best] - a.after ? b : a));
-  const percent = (share) => `about ${Math.round(100 * share)} %`;
+  const shares = judged.map(({ turn, look }) => chances(look, turn)[0]);
+  const falls = judged.map(({ turn, look }, i) => {
+    const [played, best] = [state.moves[turn][0], look.seen[0].move];
+    return { turn, played, best, before: shares[i], after: shares[i + 1] ?? 0 };
+  });
+  const avoidable = falls.filter(({ played, best }) => played !== best);
+  const worst = (avoidable.length ? avoidable : falls)
+    .reduce((a, b) => (b.before - b.after >= a.before - a.after ? b : a));
   $("lost").hidden = false;
   $("why").textContent = `Turn ${worst.turn} cost most: ${MOVES[worst.played]} left you ` +
-    `${percent(worst.after)}, ${MOVES[worst.best]} would have kept ${percent(worst.all[worst.best])}.`;
+    `${percent(worst.after)}, ${MOVES[worst.best]} would have kept ${percent(worst.before)}.`;
   $("again").textContent = `Try again from turn ${worst.turn}`;
   $("again").onclick = () => goBack(worst.turn);
 }
+
+// --- showing ------------------------------------------------------------------------------------
 
 function fail(error) {
   $("status").textContent = error;
   state.over = true;
 }
 
-function show(thought) {
-  const frame = now();
+/** Show a turn of the game; where the one before is given, the snakes glide. */
+function go(place, before = null) {
+  state.place = place;
+  const frame = state.past[place];
+  const began = performance.now();
+  const glide = (time) => {
+    if (state.past[state.place] !== frame) return;
+    const share = before && !calm.matches ? Math.min(1, Math.max(0, (time - began) / GLIDE)) : 1;
+    document.body.dataset.still = String(share === 1);
+    if (share < 1) state.view.draw(frame, before, share);
+    else state.view.draw(withPath(frame));
+    if (share < 1) requestAnimationFrame(glide);
+  };
+  glide(began);
+  $("turn").textContent = `Turn ${frame.turn}`;
+  $("scrub").value = place;
+  $("from").hidden = atEnd();
+  $("copy").dataset.copy = link(place);
+  $("snakes").replaceChildren(...frame.snakes.map((snake, seat) => line(snake, seat, state.thought[seat])));
+  tellChances();
+}
+
+/** Show the turn that is on. */
+function show(before) {
   clearInterval(state.replaying);
-  state.view.draw(frame);
-  $("undo").disabled = !state.moves.length;
+  $("scrub").max = state.past.length - 1;
+  for (const id of ["undo", "scrub", "gif"]) $(id).disabled = !state.moves.length;
   $("replay").hidden = !state.over;
   $("lost").hidden = true;
-  $("copy").dataset.copy = link();
-  $("snakes").replaceChildren(...frame.snakes.map((snake, seat) => line(snake, seat, thought[seat])));
-  $("turn").textContent = `Turn ${frame.turn}`;
+  go(state.past.length - 1, before);
 }
 
 function line(snake, seat, thought) {
@@ -179,25 +279,29 @@ function line(snake, seat, thought) {
   const dot = document.createElement("span");
   dot.className = "dot";
   dot.style.background = LOOKS[seat].color;
-  const you = seat === 0 && !watching();
-  const name = you ? "You" : `Champion${state.game.snakes > 2 ? ` ${seat}` : ""}`;
-  const seen = thought
+  const seen = thought?.depth && atEnd()
     ? `, looked ${thought.depth} turns ahead, ${thought.valued.toLocaleString("en")} positions` : "";
   const fate = snake.death ? DEATHS[snake.cause] : `length ${snake.length}, health ${snake.health}${seen}`;
-  item.append(dot, `${name}: ${fate}`);
+  item.append(dot, `${nameOf(seat)}: ${fate}`);
   return item;
 }
 
 function verdict(frame) {
   const left = frame.snakes.flatMap((snake, seat) => (snake.death ? [] : [seat]));
-  if (watching()) return left.length ? `Snake ${left[0] + 1} won.` : "A draw.";
   if (!left.length) return frame.snakes.length > 1 ? "A draw." : "The end.";
-  return left[0] === 0 ? "You won!" : "The champion won.";
+  return `${nameOf(left[0])} won${isYou(left[0]) ? "!" : "."}`;
 }
 
 worker.onmessage = ({ data }) => {
   if (data.judged) {
     if (state.over) explain(data.judged);
+    return;
+  }
+  if (data.look) {
+    state.looks.set(data.turn, data.look);
+    if (data.turn !== state.place) return;
+    tellChances();
+    if (document.body.dataset.still === "true") state.view.draw(withPath(state.past[state.place]));
     return;
   }
   state.busy = false;
@@ -213,13 +317,13 @@ worker.onmessage = ({ data }) => {
     state.past.push(readFrame(data.words));
     state.moves.push(data.moves);
   }
-  state.over = data.over;
+  Object.assign(state, { over: data.over, thought: data.thought });
   const frame = now();
-  show(data.thought);
+  show(data.past ? null : state.past.at(-2));
+  worker.postMessage({ look: state.past.length - 1 });
   const until = frame.snakes[0].death?.turn;
   if (data.over && until && !watching()) {
-    const { game, moves } = state;
-    worker.postMessage({ judge: { start: game, moves, seat: 0, until, positions: JUDGE } });
+    worker.postMessage({ judge: { start: state.game, moves: state.moves, until } });
   }
   $("status").textContent = data.over ? `${verdict(frame)} Press Enter or “New game”.`
     : waits() ? "Your move: arrow keys, W A S D, a swipe or the buttons." : "";
@@ -235,12 +339,33 @@ setInterval(() => {
   if (!waits()) step();
 }, PACE);
 
+// --- listening ----------------------------------------------------------------------------------
+
+/** Save the game up to the turn that is shown as a film. */
+async function save() {
+  const button = $("gif");
+  button.disabled = true;
+  try {
+    const { film } = await import("./gif.js");
+    const snakes = now().snakes.map((_, seat) => ({ ...LOOKS[seat], id: String(seat) }));
+    const blob = await film(state.past.slice(0, state.place + 1), { ...state.game, snakes });
+    const saved = document.createElement("a");
+    saved.href = URL.createObjectURL(blob);
+    saved.download = `battlesnake-${state.game.seed}-${state.place}.gif`;
+    saved.click();
+    setTimeout(() => URL.revokeObjectURL(saved.href), 60000);
+  } catch (error) {
+    $("status").textContent = `The film could not be made: ${error.message}`;
+  }
+  button.disabled = false;
+}
+
 addEventListener("keydown", (event) => {
-  if (event.target.matches("select, button") && event.key !== "Escape" && !(event.key in KEYS)) return;
-  if (event.target.matches("select")) return;
+  if (event.target.matches("select, button, summary") && event.key !== "Escape" && !(event.key in KEYS)) return;
+  if (event.target.matches("select, input")) return;
   if (event.key === "Enter" && state.over) begin(setting());
   const move = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-  if (move === undefined) return;
+  if (move === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
   press(move);
 });
@@ -258,9 +383,19 @@ addEventListener("pointerup", (event) => {
 MOVES.forEach((name, move) => $(name).addEventListener("click", () => press(move)));
 $("new").addEventListener("click", () => begin(setting()));
 $("undo").addEventListener("click", () => goBack(state.moves.length - 1));
+$("from").addEventListener("click", () => goBack(state.place));
 $("replay").addEventListener("click", replay);
-for (const id of ["who", "size", "ruleset", "rivals"]) {
+$("gif").addEventListener("click", save);
+$("sight").addEventListener("change", () => { if (now()) go(state.place); });
+$("scrub").addEventListener("input", () => {
+  clearInterval(state.replaying);
+  go(Number($("scrub").value));
+});
+for (const id of ["who", "size", "ruleset", "rivals", "strength"]) {
   $(id).addEventListener("change", () => begin(setting()));
 }
+const unfold = () => { $("settings").open = roomy.matches; };
+roomy.addEventListener("change", unfold);
 addEventListener("hashchange", open);
+unfold();
 open();

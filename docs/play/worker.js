@@ -2,20 +2,30 @@
 //
 //   in:  {start: {width, height, snakes, seed, ruleset, map}, moves}   begin a game, and play these
 //                                                               turns of it: [[a move a seat]]
-//        {turn: {moves: {seat: move}, seconds, positions}}       play a turn; seats without a move
-//                                                               are played by the search
-//        {judge: {start, moves, seat, until, positions}}        value all moves of the snake in this
-//                                                               seat, of the last turns before `until`
+//        {turn: {moves: {seat: move}, players: {seat: player}}}  play a turn; a player is
+//                                                               {seconds, positions}, {policy: true}
+//                                                               or {named: "hungry"}
+//        {look: turn}                                            what the champion thinks of the
+//                                                               position that is on now
+//        {judge: {start, moves, until}}                          the same of the last turns before
+//                                                               `until`
 //   out: {words, over, thought}   the game as numbers (see game.c); what the search found, by seat
 //        with {moves} that were played, by seat, and after a start {past}: words of every turn
-//        {judged: [{turn, values}]}
+//        {look, turn}             {learned, seen: {seat: {move, depth, valued, values, line}}}
+//        {judged: [{turn, look}]}
 //        {error}                  in words
 
-import { TRAINED_FOR } from "./facts.js";
+import { NAMED, TRAINED_FOR } from "./facts.js";
+import { Policy } from "./policy.js";
 
 const INT32_MIN = -(2 ** 31);
 const JUDGED = 60; // turns before a death that are judged
+const LOOK = 3000; // positions for each snake of a turn that is judged
+const LONGEST_LINE = 14; // turns
+const MAX_SNAKES = 16;
 let module;
+let policy = null; // fetched when it plays for the first time
+let looks = new Map(); // by turn, of the game that is on
 let trained = false; // whether the learned evaluation was trained for this game
 
 /** What the compiled code asks of its surroundings: what time it is. It can also sleep, and never does. */
@@ -75,18 +85,52 @@ function living(words) {
   return alive;
 }
 
-function think(seat, seconds, positions) {
-  const move = module.think(seat, seconds, positions, trained);
-  const [depth, valued, ...values] = numbers(module.report_at(), 6);
-  return { move, depth, valued, values: values.map((v) => (v === INT32_MIN ? null : v / 1000)) };
+/** The seats of the living, in the order of the search's lines. */
+function order(seat) {
+  return [seat, ...living(gameWords()).flatMap((alive, other) => (alive && other !== seat ? [other] : []))];
 }
 
-function turn({ moves, seconds, positions }) {
+function think(seat, seconds, positions) {
+  const move = module.think(seat, seconds, positions, trained);
+  const [depth, valued, ...rest] = numbers(module.report_at(), 7);
+  const turns = Math.min(rest.pop(), LONGEST_LINE);
+  const moves = bytes(module.line_at(), turns * MAX_SNAKES);
+  const line = Object.fromEntries(order(seat).map((id, i) => [id,
+    Array.from({ length: turns }, (_, turn) => moves[turn * MAX_SNAKES + i]).filter((m) => m < 4)]));
+  return { move, depth, valued, values: rest.map((v) => (v === INT32_MIN ? null : v / 1000)), line };
+}
+
+/** What the champion thinks of the position, for every living snake. */
+function look(turn) {
+  if (!looks.has(turn)) {
+    const seats = living(gameWords()).flatMap((alive, seat) => (alive ? [seat] : []));
+    const seen = Object.fromEntries(seats.map((seat) => [seat, think(seat, 0, LOOK)]));
+    looks.set(turn, { seen, learned: trained && seats.length > 1 });
+  }
+  return looks.get(turn);
+}
+
+/** The best move of the policy that its mask allows. */
+function learned(seat) {
+  const [words, moves] = [gameWords(), module.allowed(seat)];
+  const [width, height] = [words[1], words[2]];
+  const planes = bytes(module.seen_at(seat), 16 * width * height).slice();
+  const values = policy.values(planes, width, height).map((v, i) => (moves >> i & 1 ? v : -Infinity));
+  return { move: values.indexOf(Math.max(...values)), values };
+}
+
+function decide(seat, player) {
+  if (player.named) return { move: module.named(seat, NAMED.indexOf(player.named) + 1) };
+  return player.policy ? learned(seat) : think(seat, player.seconds, player.positions);
+}
+
+async function turn({ moves, players }) {
+  if (!policy && Object.values(players).some((player) => player.policy)) policy = await Policy.load();
   const thought = {};
   const actions = living(gameWords()).map((alive, seat) => {
     if (!alive) return 4;
     if (moves[seat] !== undefined) return moves[seat];
-    thought[seat] = think(seat, seconds, positions);
+    thought[seat] = decide(seat, players[seat]);
     return thought[seat].move;
   });
   play(actions);
@@ -101,34 +145,33 @@ function play(actions) {
 
 function begin(game, moves = []) {
   start(game);
+  looks = new Map();
   return [gameWords(), ...moves.map((actions) => { play(actions); return gameWords(); })];
 }
 
 /** Played over again to its end, so that the game can go on afterwards. */
-function judge({ start: game, moves, seat, until, positions }) {
+function judge({ start: game, moves, until }) {
   const judged = [];
   start(game);
   moves.forEach((actions, turn) => {
-    if (turn < until && turn >= until - JUDGED) {
-      judged.push({ turn, values: think(seat, 0, positions).values });
-    }
+    if (turn < until && turn >= until - JUDGED) judged.push({ turn, look: look(turn) });
     play(actions);
   });
   return judged;
 }
 
-const ready = load();
+async function answer(data) {
+  if (data.judge) return { judged: judge(data.judge) };
+  if (data.look !== undefined) return { look: look(data.look), turn: data.look };
+  const found = data.start ? { past: begin(data.start, data.moves), thought: {} } : await turn(data.turn);
+  return { ...found, words: gameWords(), over: Boolean(module.over()) };
+}
 
-self.onmessage = async ({ data }) => {
-  try {
-    await ready;
-    if (data.judge) {
-      self.postMessage({ judged: judge(data.judge) });
-      return;
-    }
-    const found = data.start ? { past: begin(data.start, data.moves), thought: {} } : turn(data.turn);
-    self.postMessage({ ...found, words: gameWords(), over: Boolean(module.over()) });
-  } catch (error) {
-    self.postMessage({ error: String(error.message ?? error) });
-  }
+// One after the other: what takes its time must not be overtaken.
+const ready = load();
+let before = ready.catch(() => {});
+self.onmessage = ({ data }) => {
+  before = before.then(() => ready).then(() => answer(data)).then(
+    (found) => self.postMessage(found),
+    (error) => self.postMessage({ error: String(error.message ?? error) }));
 };

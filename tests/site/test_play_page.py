@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import io
+import itertools
 import random
 import re
 import sys
@@ -11,21 +14,29 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from flask import Flask
+from PIL import Image
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.draw import looks
 from battlesnake_gym.engine.packing import pack
 from battlesnake_gym.rules import MOVES, Game
+from battlesnake_heuristics.judge import calibration
 from battlesnake_heuristics.search.evaluation import shipped
 from battlesnake_heuristics.search.search import Search
+from battlesnake_server import strategies
 from tests.server import web_site
 from tests.server.browser import Browser, browser, quiet
 
 __all__ = ["browser", "quiet"]
 
 HERE = Path(__file__).parents[2]
+sys.path.insert(0, str(HERE / "tools"))
+import build_site  # noqa: E402
+
 ASK = """
   const [message, done] = arguments;
   window.asked ??= new Worker('worker.js', {type: 'module'});
@@ -43,22 +54,33 @@ def files_served(folder: Path) -> contextlib.AbstractContextManager[str]:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the page, built as for the site."""
     pytest.importorskip("ziglang", reason="needs the extra dev")
-    sys.path.insert(0, str(HERE / "tools"))
-    import build_site
-
+    pytest.importorskip("onnx", reason="needs the extra rllib")
     folder = tmp_path_factory.mktemp("play")
     build_site.lay_page(folder)
     with files_served(folder) as address:
         yield f"{address}/index.html"
 
 
+def fetched(page: str, name: str) -> bytes:
+    """A file beside the page."""
+    with urllib.request.urlopen(page.replace("index.html", name)) as answer:
+        content: bytes = answer.read()
+    return content
+
+
 def test_the_stated_size_is_the_size(page: str) -> None:
-    """docs/five-minutes.md says how much a visitor loads."""
-    with urllib.request.urlopen(page.replace("index.html", "game.wasm")) as answer:
-        size = len(answer.read()) / 1000
-    stated = re.search(r"a file of (\d+) kB", (HERE / "docs" / "five-minutes.md").read_text())
+    """docs/five-minutes.md says how much a visitor loads: 350 kB at most, all told."""
+    size = len(fetched(page, "game.wasm")) / 1000
+    text = (HERE / "docs" / "five-minutes.md").read_text()
+    stated = re.search(r"a file of (\d+) kB", text)
     assert stated is not None
     assert float(stated[1]) == pytest.approx(size, rel=0.1)
+    names = (*build_site.PAGE, *build_site.SHARED, "facts.js", "game.wasm", "policy.bin")
+    whole = sum(len(gzip.compress(fetched(page, name), 9)) for name in names) / 1000
+    stated = re.search(r"the whole page (\d+) kB", text)
+    assert stated is not None
+    assert float(stated[1]) == pytest.approx(whole, rel=0.02)
+    assert whole <= 350
 
 
 def words_of(board: Board) -> list[int]:
@@ -100,7 +122,7 @@ def test_the_page_plays_by_the_rules(
             for seat, snake in enumerate(board.snakes)
             if snake.alive
         }
-        told = ask(browser, {"turn": {"moves": seats, "seconds": 0, "positions": 1}})
+        told = ask(browser, {"turn": {"moves": seats, "players": {}}})
         board.step(moves)
         assert told["words"] == words_of(board)
     assert board.turn > 30
@@ -115,7 +137,8 @@ def test_the_page_thinks_as_the_champion(browser: Browser, page: str) -> None:
     ask(browser, {"start": {**start, "ruleset": "standard", "map": "standard"}})
     champion = Search(nodes=300, evaluation=shipped())
     for _ in range(12):
-        told = ask(browser, {"turn": {"moves": {}, "seconds": 0, "positions": 300}})
+        players = [{"seconds": 0, "positions": 300}] * 2
+        told = ask(browser, {"turn": {"moves": {}, "players": players}})
         thought = told["thought"]
         assert isinstance(thought, dict)
         moves = {}
@@ -130,6 +153,40 @@ def test_the_page_thinks_as_the_champion(browser: Browser, page: str) -> None:
                 decision.scores
             )
         board.step(moves)
+
+
+def test_named_rivals_and_the_policy_play_as_in_python(browser: Browser, page: str) -> None:
+    """Rules pick among their best moves; the policy, though rounded, mostly picks the same."""
+    browser.open(page)
+    names = ["hungry", "cautious", "hunter", "territory"]
+    policy = strategies.strategy_factory(policy=str(strategies.SHIPPED), filters=["head_to_heads"])
+    asked = same = 0
+    for seat_of_policy in range(4):
+        seed = seat_of_policy + 1
+        board = Board.new(11, 11, 4, game=Game(seed=seed))
+        start = {"width": 11, "height": 11, "snakes": 4, "seed": seed}
+        ask(browser, {"start": {**start, "ruleset": "standard", "map": "standard"}})
+        seats = [
+            {"policy": True} if seat == seat_of_policy else {"named": names[seat]}
+            for seat in range(4)
+        ]
+        for _ in range(15):
+            told = ask(browser, {"turn": {"moves": {}, "players": seats}})
+            moves = {}
+            for seat, snake in enumerate(board.snakes):
+                if not snake.alive:
+                    continue
+                board.you_id = snake.id
+                moves[snake.id] = MOVES[told["moves"][seat]]
+                if seat == seat_of_policy:
+                    asked, same = asked + 1, same + (policy(0)(board).move == moves[snake.id])
+                else:
+                    scores = snakes.make(names[seat])(board).scores
+                    assert scores[moves[snake.id]] == max(scores.values())
+            board.step(moves)
+            assert told["words"] == words_of(board)
+    assert asked > 40
+    assert same >= 0.8 * asked
 
 
 def test_a_visitor_plays_a_game(browser: Browser, page: str) -> None:
@@ -200,8 +257,11 @@ def test_a_lost_game_names_its_move_and_may_be_tried_again(quiet: Browser, page:
     quiet.wait(is_turn(room - 1))
 
 
+GAMES = [("7x7", "wrapped", 1), ("11x11", "royale", 3), ("19x19", "constrictor", 2)]
+
+
 @pytest.mark.parametrize(
-    "game", [("7x7", "wrapped", 1), ("11x11", "royale", 3), ("19x19", "constrictor", 2)]
+    "game", [*GAMES, *(pytest.param(game, marks=pytest.mark.slow) for game in 6 * GAMES)]
 )
 def test_a_link_leads_to_the_same_position(
     quiet: Browser, page: str, game: tuple[str, str, int]
@@ -212,10 +272,172 @@ def test_a_link_leads_to_the_same_position(
     for _ in range(random.randint(1, 12)):  # those for the way back are ignored
         quiet.press(random.choice(["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"]))
         time.sleep(0.2)
+    quiet.wait("document.body.dataset.still === 'true'")
     before = quiet.run(seen)
     link = quiet.run("document.getElementById('copy').dataset.copy")
     quiet.open(page + link, "document.body.dataset.turn")
     assert quiet.run(seen) == before
+
+
+def chosen(browser: Browser, name: str, value: str) -> None:
+    """Choose or drag as a visitor does."""
+    event = "input" if name == "scrub" else "change"
+    browser.run(
+        "(field => { field.value = arguments[1]; field.dispatchEvent(new Event(arguments[2])); })"
+        "(document.getElementById(arguments[0]))", name, value, event,
+    )  # fmt: skip
+
+
+def test_the_bar_is_the_champions_view_and_the_path_its_plan(quiet: Browser, page: str) -> None:
+    across, along, _, _ = to_the_wall()
+    quiet.open(linked(page), is_turn(0))
+    quiet.press(across, along, across)
+    quiet.wait(f"{is_turn(3)} && document.body.dataset.still === 'true'")
+    moves = quiet.run(
+        "new URLSearchParams(document.getElementById('copy').dataset.copy).get('moves')"
+    )
+    board = Board.new(11, 11, 2, game=Game(seed=5))
+    for turn in range(3):
+        board.step(
+            {s.id: MOVES["udlr".index(moves[2 * turn + i])] for i, s in enumerate(board.snakes)}
+        )
+    judge, values = Search(nodes=3000, evaluation=shipped()), {}
+    for snake in board.snakes:
+        board.you_id = snake.id
+        values[snake.id] = max(judge(board).scores.values())
+    shares = calibration.chances(values, board.turn, learned=True)
+    percents = [f"about {round(100 * share)} %" for share in shares.values()]
+    quiet.wait(f"document.getElementById('chances').ariaLabel.includes('You {percents[0]}, '"
+               f"+ 'Champion (gentle) {percents[1]}')")  # fmt: skip
+    assert quiet.run("document.querySelectorAll('#board .line').length") == 0
+    chosen(quiet, "sight", "paths")
+    assert quiet.run("document.querySelectorAll('#board .line:not(.halo)').length") == 2
+    chosen(quiet, "sight", "nothing")
+    assert quiet.run("document.getElementById('chances').hidden")
+
+
+def test_one_plays_on_from_any_turn_and_keeps_a_film(quiet: Browser, page: str) -> None:
+    across, along, _, _ = to_the_wall()
+    quiet.open(linked(page), is_turn(0))
+    for turn in range(6):
+        quiet.press((across, along)[turn % 2])
+        quiet.wait(is_turn(turn + 1))
+    chosen(quiet, "scrub", "2")
+    assert quiet.text("#turn") == "Turn 2"
+    assert len(quiet.run("document.getElementById('copy').dataset.copy").split("moves=")[1]) == 4
+    quiet.driver.set_script_timeout(60)
+    film = quiet.driver.execute_async_script("""
+      const [done, keep] = [arguments[0], URL.createObjectURL];
+      URL.createObjectURL = (blob) => {
+        if (blob.type === 'image/gif') blob.arrayBuffer().then(b => done([...new Uint8Array(b)]));
+        return keep(blob);
+      };
+      document.getElementById('gif').click();""")
+    picture = Image.open(io.BytesIO(bytes(film)))
+    assert (picture.n_frames, picture.size) == (3, (308, 308))
+    assert len(set(picture.convert("RGB").get_flattened_data())) > 20
+    quiet.run("document.getElementById('from').click()")
+    quiet.wait(f"{is_turn(2)} && document.getElementById('from').hidden")
+    quiet.press(along)
+    quiet.wait(is_turn(3))
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (360, 640)])
+def test_a_phone_shows_all_without_scrolling(
+    quiet: Browser, page: str, width: int, height: int
+) -> None:
+    quiet.look(width, height)
+    quiet.open(linked(page), is_turn(0))
+    lowest = """Math.max(...['chances', 'board', 'status', 'scrub', 'new', 'down', 'right'].map(
+      id => document.getElementById(id).getBoundingClientRect().bottom))"""
+    assert quiet.run(lowest) <= height
+    quiet.run("document.querySelector('summary').click()")
+    last = "document.getElementById('sight').getBoundingClientRect().bottom"
+    assert quiet.run(last) <= height
+    assert quiet.run("document.documentElement.scrollWidth") <= width
+
+
+def test_nothing_moves_for_those_who_ask_for_that(quiet: Browser, page: str) -> None:
+    moved = """(window.moved = 0, new MutationObserver(() => {
+      window.moved += document.body.dataset.still === 'false'; }).observe(document.body,
+      {attributes: true}))"""
+    for calm in (False, True):
+        value = "reduce" if calm else "no-preference"
+        features = [{"name": "prefers-reduced-motion", "value": value}]
+        quiet.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        quiet.open(linked(page), is_turn(0))
+        quiet.run(moved)
+        quiet.press(to_the_wall()[0])
+        quiet.wait(f"{is_turn(1)} && document.body.dataset.still === 'true'")
+        assert (quiet.run("window.moved") > 0) != calm
+
+
+MACHADO = {
+    "protanopia": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+    "deuteranopia": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "tritanopia": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
+}
+"""What is left of linear red, green and blue. Source: Machado, Oliveira and Fernandes, 2009."""
+
+
+@pytest.mark.parametrize("eyes", MACHADO)
+def test_the_colour_blind_tell_the_snakes_apart(eyes: str) -> None:
+    seen = []
+    for look in build_site.looks():
+        parts = np.array([int(look["color"][i : i + 2], 16) for i in (1, 3, 5)]) / 255
+        left = np.clip(np.array(MACHADO[eyes]) @ parts**2.2, 0, 1) ** (1 / 2.2)
+        seen.append("#" + "".join(f"{round(255 * part):02x}" for part in left))
+    for one, other in itertools.combinations(seen, 2):
+        assert looks._distance(one, other) > 1.5 * looks.NEAR
+
+
+def blundered(seed: int) -> tuple[str, int] | None:
+    """A lost duel with one planted mistake: its moves as a link has them, and the mistake's turn.
+
+    Both sides search; then the first one plays a move that leaves it 5 % where it had 35 or more,
+    and dies within 60 turns. None where this game has no such move.
+    """
+    sides = {
+        "0": Search(nodes=400, evaluation=shipped()),
+        "1": Search(nodes=1500, evaluation=shipped()),
+    }
+    judge = {name: Search(nodes=10000, evaluation=shipped()) for name in sides}
+    board, played, planted = Board.new(11, 11, [*sides], game=Game(seed=seed)), "", 0
+    while not board.is_over() and board.turn < (planted + 60 if planted else 150):
+        moves = {name: decision.move for name, decision in snakes.decide(board, sides).items()}
+        if not planted and board.turn > 15 + seed % 20:
+            seen = {name: decision.scores for name, decision in snakes.decide(board, judge).items()}
+            rival = max(seen["1"].values())
+            left = {
+                move: calibration.chances({"0": score, "1": rival}, board.turn, learned=True)["0"]
+                for move, score in seen["0"].items()
+            }
+            worst = min(left, key=left.__getitem__)
+            after = board.copy()
+            after.step({**moves, "0": worst})
+            if max(left.values()) > 0.35 and left[worst] < 0.05 and after.snakes[0].alive:
+                planted, moves["0"] = board.turn, worst
+        played += "".join("udlr"[MOVES.index(moves[name])] for name in sides)
+        board.step(moves)
+    lost = not board.snakes[0].alive and board.snakes[1].alive
+    return (played, planted) if planted and lost else None
+
+
+@pytest.mark.parametrize("games", [1, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_planted_blunder_is_named(quiet: Browser, page: str, games: int) -> None:
+    named: list[bool] = []
+    for seed in itertools.count(4):
+        if len(named) == games:
+            break
+        if (lost := blundered(seed)) is None:
+            continue
+        moves, planted = lost
+        quiet.open(linked(page).replace("seed=5", f"seed={seed}") + moves)
+        quiet.wait("!document.getElementById('lost').hidden")
+        found = re.search(r"Turn (\d+) cost most", quiet.text("#why"))
+        assert found is not None
+        named.append(int(found[1]) == planted)
+    assert sum(named) >= 0.9 * games, named
 
 
 def test_a_damaged_link_is_refused(quiet: Browser, page: str) -> None:

@@ -34,6 +34,7 @@ export class BoardView {
     this.badges = []; // signs beside heads: {index of the snake, sign}
     this.game = game;
     this.selected = null;
+    this.lined = null; // the snake whose line is drawn where none is selected
     this.shown = null;
     const { width, height } = game;
     const edge = coordinates ? LABELS : 0;
@@ -289,7 +290,7 @@ export class BoardView {
 
   /** What the selected snake expects every snake to do from here on. */
   drawLine(frame, share) {
-    const line = frame.snakes[this.selected]?.next?.line;
+    const line = frame.snakes[this.selected ?? this.lined]?.next?.line;
     if (!line || share < 1) return [];
     const [halos, lines] = [[], []];
     this.game.snakes.forEach(({ id, color }, i) => {
