@@ -206,8 +206,10 @@ def make_pages(output: Path) -> None:
         for made, mended in FOR_ALL.items():
             text = text.replace(made, mended)
         page.write_text(text)
-    page = (DOCS / "play" / "index.html").read_text()
-    (output / "index.html").write_text(page.replace("<head>", '<head>\n  <base href="docs/play/">'))
+    first = (DOCS / "play" / "index.html").read_text()
+    (output / "index.html").write_text(
+        first.replace("<head>", '<head>\n  <base href="docs/play/">')
+    )
 
 
 if __name__ == "__main__":

@@ -13,11 +13,12 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from flask import Flask
-from PIL import Image
+from PIL import Image, ImageSequence
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
@@ -87,7 +88,7 @@ def words_of(board: Board) -> list[int]:
     return list(memoryview(pack(board)).cast("i"))
 
 
-def ask(browser: Browser, message: dict[str, object]) -> dict[str, object]:
+def ask(browser: Browser, message: dict[str, object]) -> dict[str, Any]:
     """What the page's worker answers."""
     browser.driver.set_script_timeout(30)
     answer = browser.driver.execute_async_script(ASK, message)
@@ -334,7 +335,7 @@ def test_one_plays_on_from_any_turn_and_keeps_a_film(quiet: Browser, page: str) 
       };
       document.getElementById('gif').click();""")
     picture = Image.open(io.BytesIO(bytes(film)))
-    assert (picture.n_frames, picture.size) == (3, (308, 308))
+    assert (len(list(ImageSequence.Iterator(picture))), picture.size) == (3, (308, 308))
     assert len(set(picture.convert("RGB").get_flattened_data())) > 20
     quiet.run("document.getElementById('from').click()")
     quiet.wait(f"{is_turn(2)} && document.getElementById('from').hidden")

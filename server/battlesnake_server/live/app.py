@@ -34,9 +34,9 @@ from flask import Flask, Response, jsonify
 from werkzeug.exceptions import HTTPException
 
 from battlesnake_server.bundle import looks_of
-from battlesnake_server.live import views
+from battlesnake_server.live import front_page, views
 from battlesnake_server.live.live_snake import LiveSnake
-from battlesnake_server.strategies import strategy_factory
+from battlesnake_server.strategies import STRONGEST, strategy_factory
 
 LARGEST_BODY = 1 << 18
 """Bytes of a request; the largest board that is played needs a fifth."""
@@ -55,6 +55,11 @@ DEFAULTS: Mapping[str, Any] = {
     "MAX_CONTENT_LENGTH": LARGEST_BODY,
 }
 
+OF_THE_STRONGEST = {
+    "COLOR": "#6f3fd1", "HEAD": "evil", "TAIL": "bolt", "AUTHOR": "battlesnake-gym",
+}  # fmt: skip
+"""Looks of the snake that plays where no other is named."""
+
 PREFIX = "BATTLESNAKE_"
 """What the names of the environment variables begin with."""
 
@@ -66,6 +71,8 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     app = Flask(__name__, static_folder=None, template_folder=None)
     config = dict(config or {})
     app.config.from_mapping(DEFAULTS)
+    if (config.get("SNAKE") or STRONGEST) == STRONGEST and not config.get("POLICY"):
+        app.config.from_mapping(OF_THE_STRONGEST)
     app.config.from_mapping({k.upper(): v for k, v in looks_of(config.get("SNAKE")).items()})
     app.config.from_mapping(config)
     if not re.fullmatch("#[0-9a-fA-F]{6}", app.config["COLOR"]):
@@ -82,6 +89,7 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     # Engines append /move to whatever URL they were given, so any base path is ours too.
     app.register_blueprint(views.blueprint, name="below", url_prefix="/<path:base>")
     app.register_blueprint(views.operations)
+    app.register_blueprint(front_page.blueprint)
     app.register_error_handler(Exception, _error)
     app.wsgi_app = _entrance(app.wsgi_app)  # type: ignore[method-assign]
     return app

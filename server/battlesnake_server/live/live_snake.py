@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.snakes import Decision, Factory
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.search import Search
@@ -16,6 +18,7 @@ from battlesnake_server.live.fallback import is_ordinary
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.live.ponderer import Ponderer
 from battlesnake_server.live.sessions import Key, Sessions
+from battlesnake_server.live.showcase import Showcase
 from battlesnake_server.live.thinker import CORES, GIVEN, Thinker
 from battlesnake_server.strategies import is_quick
 
@@ -44,6 +47,7 @@ class LiveSnake:
             )
         self.quick = is_quick(one)
         self.sessions = Sessions(factory)
+        self.showcase = Showcase(factory)
         self.metrics = Metrics(games_alive=self.sessions.count_games)
         self._thinker = Thinker(self.metrics, quick=self.quick, stands_back=True)
         self._ponderer = Ponderer()
@@ -77,9 +81,15 @@ class LiveSnake:
         # On a larger board than games have, it is not known how soon a search stops.
         if self._ponders and isinstance(session.strategy, Search) and is_ordinary(board):
             self._ponderer.ponder(session.strategy, board, decision)
+        self.showcase.note(key, board, decision)
         return decision
 
-    def end(self, key: Key) -> None:
-        """A game is over: forget it."""
+    def end(self, key: Key, body: Mapping[str, Any]) -> None:
+        """A game is over: forget it, except for what the snake's page shows."""
+        if self.showcase.key == key:
+            session, last = self.sessions.get(key), None
+            with session.lock, contextlib.suppress(BoardError):
+                last = Board.from_api(body, corpses=session.corpses, unread=[])
+            self.showcase.end(key, last)
         self.sessions.drop(key)
         self._ponderer.stop()

@@ -1,4 +1,4 @@
-"""The addresses of the live snake: the Battlesnake API, and two pages for those who run it."""
+"""The addresses of the live snake: the Battlesnake API, and what those who run it ask for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from werkzeug.exceptions import BadRequest, HTTPException
 
 from battlesnake_gym.boards import json_fields
-from battlesnake_server.live import reasons
+from battlesnake_server.live import front_page, reasons
 from battlesnake_server.live.live_snake import LiveSnake
 from battlesnake_server.live.sessions import Key
 
@@ -34,7 +34,9 @@ def forget_base_path(endpoint: str | None, values: dict[str, Any] | None) -> Non
 
 @blueprint.get("/")
 def index() -> Response:
-    """Who this snake is and how it looks."""
+    """Who this snake is and how it looks; for a browser, its page."""
+    if front_page.asked_for():
+        return front_page.page()
     config = current_app.config
     return jsonify(
         apiversion="1",
@@ -73,7 +75,8 @@ def move() -> Response:
 @blueprint.post("/end")
 def end() -> Response:
     """A game is over."""
-    live_snake().end(_key(_body()))
+    body = _body()
+    live_snake().end(_key(body), body)
     return jsonify({})
 
 

@@ -1,0 +1,67 @@
+"""The page that a browser gets at ``/``: the snake's looks, its game now, how it answers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from flask import Blueprint, Response, current_app, jsonify, render_template_string, request
+
+from battlesnake_gym.draw import looks
+from battlesnake_server.live.live_metrics import Metrics
+from battlesnake_server.replays.small_player import read, style
+
+blueprint = Blueprint("front", __name__)
+
+
+def asked_for() -> bool:
+    """Whether a browser asks; engines take whatever comes, or JSON."""
+    return "text/html" in request.headers.get("Accept", "")
+
+
+def page() -> Response:
+    """The page itself, which needs nothing else but ``/now``."""
+    config = current_app.config
+    board = read("static/board.js").replace("export ", "")
+    script = read("static/served.js").replace('import { BoardView } from "./board.js";\n', "")
+    look = {
+        "color": config["COLOR"],
+        "head": looks.to_json(looks.head(config["HEAD"])),
+        "tail": looks.to_json(looks.tail(config["TAIL"])),
+    }
+    text = render_template_string(
+        read("templates/served.html"), config=config, style=style(), script=board + script,
+        look=look, name=config["SNAKE"] or config["POLICY"] or "champion", url=request.url_root,
+    )  # fmt: skip
+    return Response(text, headers={"Vary": "Accept"})
+
+
+@blueprint.get("/now")
+def now() -> Response:
+    """The game that is shown, from ``?since=`` on, and how the snake answers; JSON for the page."""
+    snake = current_app.extensions["live_snake"]
+    since, version = (request.args.get(name, 0, int) for name in ("since", "version"))
+    return jsonify(game=snake.showcase.tell(max(0, since), version), moves=moves(snake.metrics))
+
+
+def moves(metrics: Metrics) -> dict[str, Any]:
+    """How many moves were answered, by whom, and within how many milliseconds half and 95 %."""
+    samples = [sample for metric in metrics.moves.collect() for sample in metric.samples]
+    by = {s.labels["chosen_by"]: s.value for s in samples if s.name.endswith("_total")}
+    buckets = [
+        (float(sample.labels["le"]), sample.value)
+        for metric in metrics.seconds.collect()
+        for sample in metric.samples
+        if sample.name.endswith("_bucket")
+    ]
+    count = buckets[-1][1]
+    within = [
+        next((1000 * le for le, below in buckets if below >= share * count), math.inf)
+        for share in (0.5, 0.95)
+    ]
+    return {
+        "answered": count,
+        "strategy": by.get("strategy", 0) / max(1, sum(by.values())),
+        "within": [ms if count and math.isfinite(ms) else None for ms in within],
+        "games": metrics.registry.get_sample_value("battlesnake_games_alive"),
+    }

@@ -1,0 +1,101 @@
+"""The page of a served snake: JSON for engines as ever, and for browsers the game that is on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask.testing import FlaskClient
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.rules import Game
+from battlesnake_server.live import showcase
+from battlesnake_server.live.app import create_app
+from tests.server.browser import Browser, browser, quiet
+from tests.server.web_site import serving
+
+__all__ = ["browser", "quiet"]
+
+HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+def played(client: FlaskClient, turns: int, game_id: str = "g", *, end: bool = False) -> Board:
+    """A duel as an engine asks the snake for it."""
+    board = Board.new(11, 11, ["you", "it"], game=Game(seed=4, id=game_id, timeout=400))
+    for _ in range(turns):
+        move = client.post("/move", json=board.to_api("you")).get_json()["move"]
+        board.step({"you": move, "it": board.safe_moves("it")[0]})
+    if end:
+        client.post("/end", json=board.to_api("you"))
+    return board
+
+
+def shown(client: FlaskClient, since: int = 0, version: int = -1) -> Any:
+    return client.get(f"/now?since={since}&version={version}").get_json()
+
+
+def test_engines_get_json_and_browsers_a_page() -> None:
+    client = create_app().test_client()
+    for accept in ({}, {"Accept": "*/*"}, {"Accept": "application/json"}):
+        answer = client.get("/", headers=accept)
+        assert answer.get_json()["color"] == "#6f3fd1"
+        assert answer.get_json()["author"] == "battlesnake-gym"
+    page = client.get("/base/path", headers=HTML)
+    assert page.mimetype == "text/html"
+    for words in ("champion", "#6f3fd1", "evil", "arena.battlesnake.com", "http://localhost/"):
+        assert words in page.text
+    hostile = create_app({"SNAKE": "hungry", "AUTHOR": "<script>"}).test_client()
+    assert "by &lt;script&gt;" in hostile.get("/", headers=HTML).text
+    assert hostile.get("/").get_json()["color"] == "#888888"
+
+
+def test_the_game_that_is_on_is_shown_and_its_thoughts_when_it_is_over() -> None:
+    client = create_app({"SNAKE": "hungry"}).test_client()
+    played(client, 3)
+    told = shown(client)
+    game, version = told["game"], told["game"]["version"]
+    assert [frame["turn"] for frame in game["frames"]] == [0, 1, 2]
+    assert not game["over"]
+    assert all(snake["next"] is None for frame in game["frames"] for snake in frame["snakes"])
+    assert told["moves"]["answered"] == 3
+    assert told["moves"]["games"] == 1
+    assert 0 < told["moves"]["within"][0] <= told["moves"]["within"][1]
+    assert [f["turn"] for f in shown(client, 2, version)["game"]["frames"]] == [2]
+    played(client, 2, "other")  # beside it
+    assert shown(client)["game"]["id"] == "g"
+    board = played(client, 0, end=True)
+    game = shown(client, 2, version)["game"]
+    assert game["over"]
+    assert game["from"] == 0
+    assert game["frames"][1]["snakes"][game["you"]]["next"]["reasons"]
+    assert game["frames"][-1]["turn"] == board.turn
+    played(client, 1, "other")
+    assert shown(client)["game"]["id"] == "other"
+
+
+def test_a_page_keeps_so_much_and_no_larger_boards(monkeypatch: Any) -> None:
+    monkeypatch.setattr(showcase, "LARGEST", 6000)
+    client = create_app({"SNAKE": "hungry"}).test_client()
+    played(client, 12)
+    assert 1 <= len(shown(client)["game"]["frames"]) < 12
+    huge = Board.new(11, 11, ["you", "it"], game=Game(id="huge")).to_api("you")
+    huge["board"] |= {"width": 60, "height": 60}
+    client = create_app({"SNAKE": "hungry"}).test_client()
+    assert client.post("/move", json=huge).status_code == 200
+    assert shown(client)["game"].get("id") != "huge"
+
+
+def test_a_browser_sees_it_play(quiet: Browser) -> None:
+    app = create_app({"SNAKE": "hungry"})
+    with serving(app) as address:
+        quiet.open(address, "document.querySelectorAll('#board .snake').length === 2")
+        assert "It has played no game yet" in quiet.text("#caption")
+        assert quiet.run("document.querySelectorAll('#portrait .snake').length") == 1
+        client = app.test_client()
+        played(client, 2)
+        quiet.wait("document.getElementById('caption').textContent === 'Playing now: turn 1'")
+        assert quiet.text("#moves") == "2"
+        assert quiet.text("#share") == "100.0 %"
+        played(client, 0, end=True)
+        quiet.wait("document.getElementById('caption').textContent.startsWith('Its last game')")
+        quiet.wait("document.querySelectorAll('#board .value').length > 0")
+        assert quiet.run("document.documentElement.scrollWidth <= innerWidth")
