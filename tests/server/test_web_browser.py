@@ -123,8 +123,25 @@ def test_live_games_come_and_go(quiet: Browser, site: str, pages: Pages) -> None
     web_site.announce(pages.broadcast, "shown", 1)
     quiet.wait("document.querySelectorAll('.game').length === 1")
     assert quiet.text(".names").split() == ["Ann", "Bob"]
+    assert quiet.run("document.getElementById('last').hidden")
     pages.broadcast.announce("shown", None)
     quiet.wait("document.querySelectorAll('.game').length === 0")
+
+
+def test_where_no_game_is_on_the_last_good_one_plays_analysed(
+    quiet: Browser, tmp_path: Path
+) -> None:
+    pages = web_site.make(tmp_path)
+    with web_site.serving(pages.app) as address:
+        web_site.announce(pages.broadcast, "soon over", 1)
+        quiet.open(f"{address}/live", "document.querySelectorAll('.game').length === 1")
+        assert quiet.run("document.getElementById('last')") is None
+        pages.broadcast.announce("soon over", None)
+        quiet.wait("document.querySelectorAll('#last #board .snake').length > 0")
+        quiet.wait("Number(document.querySelector('#turn b').innerText) > 1")
+        quiet.wait("!document.getElementById('graph').hidden")
+        quiet.wait("document.getElementById('analysis-state').innerText === ''")
+    pages.app.extensions["analyses"].close()
 
 
 def test_a_live_game_is_followed_to_its_end(quiet: Browser, site: str, pages: Pages) -> None:

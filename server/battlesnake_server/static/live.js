@@ -5,7 +5,10 @@ import { $ } from "./player.js";
 import { html } from "./thoughts.js";
 
 const EVERY = 700; // milliseconds between two looks
+const PATIENCE = 8; // looks that see nothing, until the page is made anew to show the last game
 const cards = new Map(); // by the address of the game's page
+
+let idle = NaN; // those looks, once a game was on
 
 function makeCard(game) {
   const svg = element("svg", { class: "board thumbnail", "aria-hidden": "true" });
@@ -46,6 +49,9 @@ async function look() {
     update(cards.get(game.page), game);
   }
   $("nothing").hidden = games.length > 0;
+  $("last")?.toggleAttribute("hidden", games.length > 0);
+  idle = games.length ? 0 : idle + 1;
+  if (idle === PATIENCE) location.reload();
   $("count").textContent = games.length ? `${games.length} being played` : "";
 }
 

@@ -64,7 +64,7 @@ export class Player {
   /** Show what may be known of a game that is over. */
   look() {
     this.drawChart();
-    this.analysis.open();
+    return this.analysis.open();
   }
 
   goToAsked() {

@@ -1,4 +1,4 @@
-// The page of one recorded game.
+// The page of one recorded game; with `data-plays` it plays, and is analysed where one may ask for that.
 
 import { $, fetchOn, opened } from "./player.js";
 
@@ -7,7 +7,11 @@ async function begin() {
   try {
     const player = await opened(root);
     await fetchOn(player, root.dataset.game);
-    player.look();
+    const known = player.look();
+    if (root.dataset.plays !== "true") return;
+    if (!matchMedia("(prefers-reduced-motion: reduce)").matches && !location.hash) player.play();
+    await known;
+    if (!$("analyse").hidden) player.analysis.start();
   } catch (error) {
     root.hidden = true;
     $("message").hidden = false;

@@ -50,6 +50,7 @@ async function ask() {
     tell(moves);
     if (news.version !== game.version && news.frames.length) {
       game = news;
+      Object.assign(game.snakes[game.you], look);
       view = new BoardView($("board"), game);
       turn = game.over ? 0 : game.frames.length - 1;
     } else {

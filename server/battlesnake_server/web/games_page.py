@@ -28,6 +28,9 @@ PER_PAGE = 24
 WAIT = 20.0
 """Seconds after which a page that waits for a turn is answered without one."""
 
+GOOD, LOOKED_AT = 30, 8
+"""Turns of a game worth showing where none is on; games of which one may still have its replay."""
+
 MOST_WAITING = 12
 """Requests that wait for a turn at a time; others get the state of the game at once."""
 
@@ -156,8 +159,14 @@ def _with(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
 
 @blueprint.get("/live")
 def live() -> str:
-    """The games that are being played now."""
-    return render_template("arena_live.html")
+    """The games that are being played now; where none is, the last good one of those kept."""
+    kept = select(StoredGame).where(StoredGame.replay.is_not(None)).limit(LOOKED_AT)
+    good = StoredGame.finished & (StoredGame.turns >= GOOD)
+    with Session(arena().database) as session:
+        games = session.scalars(kept.order_by(good.desc(), StoredGame.id.desc())).all()
+        there = [game.uuid for game in games if game.replay and Path(game.replay).is_file()]
+    on = bool(arena().broadcast.running())
+    return render_template("arena_live.html", last=next(iter(there), None), on=on)
 
 
 @blueprint.get("/live.json")
