@@ -104,6 +104,7 @@ def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
     assert replay.last.width == 5
     assert replay.turns
     text = (trained / "report.html").read_text()
+    assert '<span class="facts">done, ' in text
     assert "after iteration 4" in text
     assert "causes of death" in text
 

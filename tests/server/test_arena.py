@@ -149,6 +149,27 @@ def test_a_match_stops_when_the_answer_is_known_and_is_not_played_again(
     assert again == result
 
 
+@pytest.mark.parametrize(
+    ("snake", "load", "more", "warns"),
+    [
+        ("minimax", 9.0, [], True),
+        ("minimax", 0.0, [], False),
+        ("minimax@9", 9.0, [], False),
+        ("minimax", 9.0, ["--timeout=50"], False),
+        ("minimax", 9.0, ["--milliseconds=5"], False),
+    ],
+)
+def test_searches_by_the_clock_of_a_busy_machine_are_warned_of(
+    snake: str, load: float, more: list[str], warns: bool, database: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    call = [snake, "random", "--games=1", "--max-turns=1", "--jobs=1", database]
+    assert arena_command.main([*call, *more]) == 0
+    assert ("--milliseconds 50 counts CPU time" in capsys.readouterr().err) == warns
+
+
 def test_a_match_goes_on_where_it_was_stopped_and_other_bounds_may_end_it(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,6 +33,7 @@ from battlesnake_gym.common.command_line import (
     writable,
 )
 from battlesnake_gym.rules import Game, Settings
+from battlesnake_gym.snakes import Searcher
 from battlesnake_heuristics.judge.sprt import Sprt
 from battlesnake_server import addresses
 from battlesnake_server.arena import arena_match
@@ -66,6 +67,8 @@ DEFAULT_PORT = 8791
 DEFAULT_GAMES = 10
 DEFAULT_TIMEOUT = 500
 DEFAULT_ERROR_RATE = 0.05
+BUSY = 1.25
+"""Programs for each core, our games among them, from which on a tournament by the clock warns."""
 
 REST = "what was played is stored, and the same command with --resume plays the rest"
 
@@ -158,6 +161,19 @@ def _play(
         return 1
 
 
+def _say_if_busy(setup: Setup, jobs: int) -> None:
+    """Warn where searches think by a clock that other programs share."""
+    load, cores = getattr(os, "getloadavg", lambda: [0.0])()[0], os.cpu_count() or 1
+    if setup.bounded or load + jobs < BUSY * max(cores, jobs):
+        return
+    local = [entrant for entrant in entrants(setup.snakes) if not entrant.remote]
+    if any(isinstance(local_factory(entrant)(1), Searcher) for entrant in local):
+        sys.stderr.write(
+            f"this machine is busy (a load of {load:.1f} on {cores} cores): searches get less of "
+            "their time than they would alone; --milliseconds 50 counts CPU time instead\n"
+        )
+
+
 def _play_alone(
     arguments: argparse.Namespace,
     setup: Setup,
@@ -168,6 +184,8 @@ def _play_alone(
     tournament = begin(engine, setup, arguments.resume)
     announce = None if site is None else site.announce
     games = arguments.games or (None if sprt else DEFAULT_GAMES)
+    if arguments.timeout is None:
+        _say_if_busy(setup, arguments.jobs)
     try:
         run(engine, tournament, setup, games, arguments.jobs, arguments.replays, announce, sprt)
     finally:

@@ -89,7 +89,7 @@ class Run:
     @property
     def state(self) -> str:
         """Whether it is `RUNNING`, `STOPPED` by a user, `DONE` or `DIED`."""
-        if self._held:
+        if self._held and self.ended is None:  # its process may still write the report
             return RUNNING
         if self._noted is None:
             return UNKNOWN
