@@ -6,6 +6,7 @@ import itertools
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest

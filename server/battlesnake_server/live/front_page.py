@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Response, current_app, jsonify, render_template_string, request
 
 from battlesnake_gym.draw import looks
 from battlesnake_server.live.live_metrics import Metrics
-from battlesnake_server.replays.small_player import read, style
+from battlesnake_server.strategies import STRONGEST
+
+SERVER = Path(__file__).parents[1]
 
 blueprint = Blueprint("front", __name__)
 
@@ -22,6 +25,10 @@ def asked_for() -> bool:
 def page() -> Response:
     """The page itself, which needs nothing else but ``/now``."""
     config = current_app.config
+
+    def read(name: str) -> str:
+        return (SERVER / name).read_text("utf-8")
+
     board = read("static/board.js").replace("export ", "")
     script = read("static/served.js").replace('import { BoardView } from "./board.js";\n', "")
     look = {
@@ -30,9 +37,14 @@ def page() -> Response:
         "tail": looks.to_json(looks.tail(config["TAIL"])),
     }
     text = render_template_string(
-        read("templates/served.html"), config=config, style=style(), script=board + script,
-        look=look, name=config["SNAKE"] or config["POLICY"] or "champion", url=request.url_root,
-    )  # fmt: skip
+        read("templates/served.html"),
+        config=config,
+        style=read("static/look.css"),
+        look=look,
+        script=board + script,
+        name=config["SNAKE"] or config["POLICY"] or STRONGEST,
+        url=request.url_root,
+    )
     return Response(text, headers={"Vary": "Accept"})
 
 
