@@ -207,6 +207,7 @@ def make_pages(output: Path) -> None:
             text = text.replace(made, mended)
         page.write_text(text)
     first = (DOCS / "play" / "index.html").read_text()
+    shutil.copy(DOCS / "llms.txt", output)
     (output / "index.html").write_text(
         first.replace("<head>", '<head>\n  <base href="docs/play/">')
     )

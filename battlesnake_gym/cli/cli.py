@@ -53,6 +53,16 @@ COMMANDS = {
         "server",
     ),
     "snakes": Command("battlesnake_heuristics.snakes_command", "list the named snakes"),
+    "snakes check": Command(
+        "battlesnake_server.commands.check_command",
+        "is a snake fit to be submitted, and no weaker than before?",
+        "server",
+    ),
+    "snakes mcp": Command(
+        "battlesnake_server.commands.mcp_command",
+        "tools for agents that write snakes",
+        "server,mcp",
+    ),
     "maps": Command("battlesnake_gym.cli.maps_command", "list the maps, with pictures in text"),
     "serve": Command(
         "battlesnake_server.commands.serve", "run a live snake for the Battlesnake API", "server"

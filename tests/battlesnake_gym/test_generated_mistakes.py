@@ -29,6 +29,8 @@ GOOD = {
     "league": "league.yaml --games 1",
     "serve": "hungry",
     "pack": "--snake hungry",
+    "snakes check": "hungry",
+    "snakes mcp": ".",
     "train": "--minutes 1 --check",
     "evaluate": f"{SHIPPED} --games 1",
     "runs": "runs",

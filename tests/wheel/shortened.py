@@ -131,6 +131,7 @@ RULES = (
     Rule("battlesnake-gym league "),
     Rule(r"battlesnake-gym ladder \S", also("--minutes 0.02"), slow=True),
     Rule(r"(\w+=\S+ )?battlesnake-gym (serve|game watch)\b", server=True),
+    Rule("battlesnake-gym snakes mcp ", also("--help")),
     Rule("battlesnake-gym play ", lambda command: f"echo q | {command}"),
     Rule("battlesnake-gym (snakes|maps|doctor|game scenarios|ladder|pack)\\b"),
     Rule("export "),
