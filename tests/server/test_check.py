@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import random
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
+from battlesnake_gym import snakes
+from battlesnake_heuristics.handwritten import filters
+from battlesnake_heuristics.judge.match import Conditions, play_pair
+from battlesnake_heuristics.judge.sprt import OUTCOMES
 from battlesnake_server.commands import check_command
 
 GOOD = """
@@ -78,3 +86,62 @@ def test_a_change_that_does_no_harm_is_fit_and_advice_names_rules(
     assert check_command.main([written(tmp_path, "new", better), "--against", str(path)]) == 0
     with pytest.raises(ValueError, match="is there already"):
         check_command.write_template(path)
+
+
+EDITS = 6
+EDITED = [f"filters.{name}" for name in filters.FILTERS] + [
+    f"preferences.{name}" for name in ("space", "territory", "centre", "tail", "hunt")
+]
+
+
+def edited(path: Path, rule: str, place: int) -> str:
+    """The snake's file with one more rule, in this place of its list."""
+    head, rest = path.read_text().split("RULES = [\n")
+    rules, tail = rest.split("]\n", 1)
+    lines = rules.splitlines(keepends=True)
+    lines.insert(min(place, len(lines)), f"    {rule},\n")
+    return f"{head}RULES = [\n{''.join(lines)}]\n{tail}"
+
+
+def with_tools(path: Path, rand: random.Random, capsys: pytest.CaptureFixture[str]) -> None:
+    """Edits by the advice for what fails, then others; one that gains nothing is undone."""
+    tried: set[str] = set()
+    for edit in range(EDITS):
+        old = written(path.parent, f"{path.stem}_{edit}", path.read_text())
+        check_command.main([old])
+        advised = [*re.findall(r"filters\.\w+", capsys.readouterr().out), *rand.sample(EDITED, 9)]
+        rule = next(one for one in advised if one not in tried)
+        tried.add(rule)
+        place = 2 if rule.startswith("filters") else rand.randrange(2, 9)
+        new = written(path.parent, f"{path.stem}_{edit}_new", edited(path, rule, place))
+        fit = check_command.main([new, "--against", old]) == 0
+        share = re.search(r"(\d+)% of the points in", capsys.readouterr().out)
+        if fit and share and int(share[1]) > 50:
+            path.write_text(Path(new).read_text())
+
+
+def without(path: Path, rand: random.Random) -> None:
+    """As many edits, of the same rules, at random."""
+    for rule in rand.sample(EDITED, EDITS):
+        path.write_text(edited(path, rule, rand.randrange(2, 9)))
+
+
+@pytest.mark.slow
+def test_edits_by_the_tools_are_150_elo_better(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Scripted agents, the same template and number of edits: five with the tools, five without."""
+    counts = [0] * len(OUTCOMES)
+    for seed in range(5):
+        guided, alone = tmp_path / f"guided_{seed}.py", tmp_path / f"alone_{seed}.py"
+        for path in (guided, alone):
+            check_command.write_template(path)
+        with_tools(guided, random.Random(seed), capsys)
+        without(alone, random.Random(seed))
+        one, two = snakes.factory(str(guided)), snakes.factory(str(alone))
+        for index in range(20):
+            counts[play_pair(Conditions(), one, two, seed, index)[0]] += 1
+    points = sum(float(o) * n for o, n in zip(OUTCOMES, counts, strict=True)) / sum(counts)
+    elo = 400 * math.log10(points / (1 - points))
+    assert elo > 150, f"{points:.3f} of the points, {elo:.0f} Elo, {counts}"
+    sys.stdout.write(f"{points:.3f} of the points, {elo:.0f} Elo, {counts}\n")
