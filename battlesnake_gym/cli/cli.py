@@ -94,6 +94,11 @@ COMMANDS = {
     "game coach": Command(
         "battlesnake_server.commands.coach", "find the move that lost a game, and why", "server"
     ),
+    "game evaluation": Command(
+        "battlesnake_server.commands.evaluation_command",
+        "what each input of the learned evaluation is worth in a position",
+        "server",
+    ),
     "game puzzles": Command(
         "battlesnake_server.web.puzzles", "positions with one saving move", "server"
     ),

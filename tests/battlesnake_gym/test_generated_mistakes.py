@@ -39,6 +39,7 @@ GOOD = {
     "game watch": "game.jsonl",
     "game analyse": "game.jsonl",
     "game coach": "game.jsonl",
+    "game evaluation": "game.jsonl",
     "game puzzles": "game.jsonl",
     "game export": "-o game.gif game.jsonl",
     "aws deploy": "snake.zip",

@@ -1,11 +1,9 @@
 import dataclasses
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,13 +25,14 @@ from battlesnake_heuristics.search.evaluation import (
     EvaluationError,
     packed,
     shipped,
-    size_in_bytes,
 )
 
 _search = pytest.importorskip("battlesnake_heuristics.search._search")
 
-from battlesnake_heuristics.search.search import Search, inputs  # noqa: E402
+from battlesnake_heuristics.search.search import Search  # noqa: E402
 from battlesnake_heuristics.search.selfplay import SearchPlayer, SelfPlaySetup, play_game  # noqa: E402
+
+from .slow_inputs import value_by_definition  # noqa: E402
 
 TRAINED = {
     "trained_for": {
@@ -55,27 +54,6 @@ def random_evaluation(seed: int, size: int = HEAVIEST) -> Evaluation:
     return Evaluation(layers.tobytes(), TRAINED)
 
 
-def value_by_definition(evaluation: Evaluation, row: np.ndarray, living: int) -> int:
-    """The arithmetic in Python's whole numbers, without a thought of speed."""
-    layers = np.frombuffer(evaluation.numbers, LAYERS)[min(living - 2, STACKS - 1)]
-    used = DUEL_INPUTS if living == 2 else INPUTS
-
-    def layer(
-        values: Iterable[int], weights: npt.NDArray[Any], bias: npt.NDArray[Any]
-    ) -> list[int]:
-        sums = bias.astype(object).copy()
-        for i, value in enumerate(values):
-            sums += int(value) * weights[i // 2, :, i % 2].astype(object)
-        return [min(max((int(s) + 512) >> 10, 0), LARGEST) for s in sums]
-
-    hidden = layer(row[:used], layers["first"][: used // 2], layers["first_bias"])
-    second = layer(hidden, layers["second"], layers["second_bias"])
-    logit: int = int(layers["last_bias"]) + sum(
-        v * int(w) for v, w in zip(second, layers["last"], strict=True)
-    )
-    return logit * 10_000 >> 18
-
-
 @given(
     st.integers(0, 2**32), st.integers(2, 16), st.sampled_from([3, 200, HEAVIEST]), st.booleans()
 )
@@ -87,7 +65,9 @@ def test_every_processor_computes_what_the_definition_says(
     rows = rng.integers(-LARGEST, LARGEST, (2, INPUTS), np.int16, endpoint=True)
     if extreme:
         rows = np.where(rows > 0, LARGEST, -LARGEST).astype(np.int16)
-    expected = [value_by_definition(evaluation, row, living) for row in rows]
+    stack = np.frombuffer(evaluation.numbers, LAYERS)[min(living - 2, STACKS - 1)]
+    used = DUEL_INPUTS if living == 2 else INPUTS
+    expected = [value_by_definition(stack, row[:used]) for row in rows]
     answers = [_search.values_by(code, evaluation.numbers, rows, living) for code in range(2)]
     assert answers[0] is not None
     for answer in answers:
@@ -184,38 +164,10 @@ def test_where_it_was_trained_its_values_are_the_scores() -> None:
     assert f"{share:.0%} of the point" in note
 
 
-def test_the_inputs_tell_of_the_position() -> None:
-    board = Board.from_text(
-        """
-        . . . . . . .
-        . . . . . . .
-        . . . . . B .
-        . . . . . ^ .
-        . . . . . ^ .
-        A . * . . ^ .
-        ^ . . . . . .
-        """
-    )
-    board.you_id = board.snakes[0].id
-    told = inputs(board)
-    assert told[0] == -64  # one segment behind
-    assert told[1] == -16
-    assert told[2] == 8 * 16  # heads eight steps apart
-    assert told[3] == 0  # an even number
-    assert told[8] == 32  # one food
-    assert told[9] == 6 * 512 // 49  # cells with a body
-    ours, rival = told[16:32], told[32:48]
-    assert (ours[5], rival[5]) == (3 * 8, 4 * 8)  # lengths: of two cells, one counts twice
-    assert (ours[6], rival[6]) == (500, 500)  # health
-    assert (ours[7], rival[7]) == (1024 // 3, 0)  # food at two steps, none of its own
-    assert ours[0] + rival[0] < 512
-    assert not told[48:].any()  # no third snake
-
-
 def test_what_is_no_network_is_refused() -> None:
     numbers = random_evaluation(1).numbers
     row = np.zeros(INPUTS, np.int16)
-    assert len(numbers) == size_in_bytes()
+    assert len(numbers) == STACKS * LAYERS.itemsize
     wrong = np.frombuffer(numbers, LAYERS).copy()
     wrong["first"][0, 0, 0, 0] = HEAVIEST + 1
     for arguments, what in (

@@ -3,7 +3,8 @@
 A file holds everything: a line that names the format, a line of JSON with the facts (what the
 network was trained for, by which command, and the hash of its numbers), then the numbers. They are
 whole numbers, so that every processor computes the same value; ``csrc/network.h`` says how they are
-counted and ``csrc/inputs.h`` what the network is given of a position.
+counted. What the network is given of a position is one table, ``csrc/input_table.h``. A file names
+its inputs and how many hidden values it has, so that one of fewer inputs plays as it always did.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import functools
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,14 +26,41 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import LARGEST_FACTS, parse, plain, shown
 from battlesnake_gym.common.files import read_within, write_atomically
 
-FORMAT = 1
+FORMAT = 2
 MAGIC = b"battlesnake evaluation"
 SHIPPED = Path(__file__).parent / "evaluations" / "champion.evaluation"
 """The evaluation that comes with the package; its model card lies beside it."""
 
-INPUTS, DUEL_INPUTS, HIDDEN, SECOND, STACKS = 80, 48, 32, 16, 3
-"""The shape of a network: inputs (`DUEL_INPUTS` of them with one rival), two hidden layers, and
-stacks of weights for two, three, and more living snakes. As in ``csrc/network.h``."""
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One number that a network is given: its name, what it counts in, and its formula in C."""
+
+    name: str
+    unit: str
+    formula: str
+
+
+_TABLE = (Path(__file__).parent / "csrc" / "input_table.h").read_text("utf-8")
+BOARD, SNAKE = (
+    {name: Input(name, unit, formula) for name, unit, formula in re.findall(row, _TABLE, re.M)}
+    for row in (r'^BOARD\((\w+), "(.*?)", (.*)\)$', r'^SNAKE\((\w+), "(.*?)", (.*)\)$')
+)
+"""The inputs by their names, of the board once and of a snake for each of `SNAKES`, in order."""
+
+SNAKES = "own", "strongest", "nearest", "mean"
+"""Whose inputs of a snake follow those of the board; the last two rivals' only with several."""
+
+INPUTS, DUEL_INPUTS = (len(BOARD) + number * len(SNAKE) for number in (4, 2))
+HIDDEN, SECOND, STACKS = 32, 16, 3
+"""The shape of a network: inputs (`DUEL_INPUTS` of them with one rival), two hidden layers of at
+most these, and stacks of weights for two, three, and more living snakes; see ``csrc/network.h``."""
+
+SHAPE = {"board": list(BOARD), "snake": list(SNAKE), "hidden": [HIDDEN, SECOND]}
+"""What a file says of its numbers: names of inputs and sizes."""
+
+FIRST_SHAPE = {"board": list(BOARD)[:16], "snake": list(SNAKE)[:16], "hidden": [32, 16]}
+"""That of format 1, which named nothing."""
 
 INPUT_UNIT, WEIGHT_UNIT = 256, 1024
 LARGEST, HEAVIEST = 1023, 8191
@@ -41,16 +70,21 @@ LARGEST, HEAVIEST = 1023, 8191
 CELLS_TO_LOGIT = 0.1
 """A logit of 1 is worth ten cells of territory to the search."""
 
-LAYERS = np.dtype(
-    [
-        ("first", np.int16, (INPUTS // 2, HIDDEN, 2)),
-        ("first_bias", np.int32, HIDDEN),
-        ("second", np.int16, (HIDDEN // 2, SECOND, 2)),
-        ("second_bias", np.int32, SECOND),
-        ("last", np.int16, SECOND),
-        ("last_bias", np.int32),
-    ]
-)
+
+def _layers(inputs: int, hidden: int, second: int) -> np.dtype[np.void]:
+    return np.dtype(
+        [
+            ("first", np.int16, (inputs // 2, hidden, 2)),
+            ("first_bias", np.int32, hidden),
+            ("second", np.int16, (hidden // 2, second, 2)),
+            ("second_bias", np.int32, second),
+            ("last", np.int16, second),
+            ("last_bias", np.int32),
+        ]
+    )
+
+
+LAYERS = _layers(INPUTS, HIDDEN, SECOND)
 """One stack as the C code reads it: weights by pairs of inputs."""
 
 FloatLayers = Mapping[str, NDArray[np.floating[Any]]]
@@ -81,7 +115,7 @@ class Evaluation:
     def load(cls, path: str | Path) -> Evaluation:
         """Read a file whole; raises `EvaluationError` where anything in it does not fit."""
         try:
-            data = read_within(Path(path), size_in_bytes() + LARGEST_FACTS)
+            data = read_within(Path(path), STACKS * LAYERS.itemsize + LARGEST_FACTS)
         except ValueError as error:
             raise EvaluationError(f"{error}; give another file") from error
         except OSError as error:
@@ -103,22 +137,26 @@ class Evaluation:
             facts = parse(header)
             version, digest, trained = facts["format"], facts["sha256"], facts["trained_for"]
             _check_trained(trained)
+            shape = FIRST_SHAPE if version == 1 else facts.pop("shape")
+            layers, places = _shaped(shape)
         except (KeyError, TypeError, ValueError) as error:
             raise EvaluationError(
                 f"{path}: its facts are damaged ({plain(str(error), 200)}); fit it again"
             ) from error
-        if version != FORMAT:
+        if version not in (1, FORMAT):
             raise EvaluationError(
-                f"{path}: format is {shown(version)}, this version reads {FORMAT}; fit it again"
+                f"{path}: format is {shown(version)}, this version reads 1 and {FORMAT}; "
+                "fit it again"
             )
-        if digest != hashlib.sha256(numbers).hexdigest() or len(numbers) != size_in_bytes():
+        size = STACKS * layers.itemsize
+        if digest != hashlib.sha256(numbers).hexdigest() or len(numbers) != size:
             raise EvaluationError(f"{path}: its numbers are damaged; fetch or fit it again")
-        return cls(numbers, facts)
+        return cls(_widened(np.frombuffer(numbers, layers), places), facts)
 
     def save(self, path: str | Path) -> None:
         """Write the file whole or not at all, with the hash of the numbers."""
         digest = hashlib.sha256(self.numbers).hexdigest()
-        facts = {"format": FORMAT, **self.facts, "sha256": digest}
+        facts = {**self.facts, "format": FORMAT, "shape": SHAPE, "sha256": digest}
         data = b"\n".join((MAGIC, json.dumps(facts).encode(), self.numbers))
         write_atomically(path, lambda part: part.write_bytes(data))
 
@@ -148,11 +186,6 @@ def chance(score: float) -> float:
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, score * CELLS_TO_LOGIT))))
 
 
-def size_in_bytes() -> int:
-    """Of the numbers of an evaluation."""
-    return STACKS * LAYERS.itemsize
-
-
 def packed(stacks: Sequence[FloatLayers]) -> bytes:
     """Round the weights of all stacks to whole numbers, clipped to what the C code can hold."""
     layers = np.zeros(STACKS, LAYERS)
@@ -176,6 +209,40 @@ def _paired(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
     """[out, in] as [in / 2, out, 2]."""
     outputs, inputs = weights.shape
     return _rounded(weights).reshape(outputs, inputs // 2, 2).transpose(1, 0, 2)
+
+
+def _shaped(shape: Mapping[str, Any]) -> tuple[np.dtype[np.void], list[int]]:
+    """The layers of a file, and which input of ours each of its inputs is.
+
+    Raises ``KeyError``, ``TypeError`` or ``ValueError`` where it has others or too many.
+    """
+    board, snake = ({name: k for k, name in enumerate(group)} for group in (BOARD, SNAKE))
+    places = [board[name] for name in shape["board"]]
+    for start in range(len(BOARD), INPUTS, len(SNAKE)):
+        places += [start + snake[name] for name in shape["snake"]]
+    hidden, second = shape["hidden"]
+    if len(set(places)) < len(places) or len(places) % 2:
+        raise ValueError("shape: its inputs must differ, and number evenly")
+    for name, size, most in (("first", hidden, HIDDEN), ("second", second, SECOND)):
+        if type(size) is not int or not 2 <= size <= most or size % 2:
+            raise ValueError(f"shape.hidden: the {name} must be even, 2 to {most}, got {size!r}")
+    return _layers(len(places), hidden, second), places
+
+
+def _widened(layers: NDArray[np.void], places: Sequence[int]) -> bytes:
+    """A file's stacks as the C code reads them: what the file lacks weighs nothing."""
+    wide = np.zeros(STACKS, LAYERS)
+    hidden, second = layers.dtype["first_bias"].shape[0], layers.dtype["last"].shape[0]
+    for stack, narrow in zip(wide, layers, strict=True):
+        first = np.zeros((INPUTS, HIDDEN), np.int16)
+        first[places, :hidden] = narrow["first"].transpose(0, 2, 1).reshape(len(places), hidden)
+        stack["first"] = first.reshape(INPUTS // 2, 2, HIDDEN).transpose(0, 2, 1)
+        stack["first_bias"][:hidden] = narrow["first_bias"]
+        stack["second"][: hidden // 2, :second] = narrow["second"]
+        stack["second_bias"][:second] = narrow["second_bias"]
+        stack["last"][:second] = narrow["last"]
+        stack["last_bias"] = narrow["last_bias"]
+    return wide.tobytes()
 
 
 def _check_trained(trained: Mapping[str, Any]) -> None:

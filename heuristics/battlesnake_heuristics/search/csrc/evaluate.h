@@ -20,8 +20,19 @@ static inline __attribute__((always_inline)) Bits neighbours(const Search *searc
                        search->ask->width, search->ask->height, search->ask->wrapped);
 }
 
-/* Cells that two snakes reach in the same turn go to the longer one, or to neither. */
+/* Cells that several snakes reach in the same turn go to the one that is longer than all others, or to
+ * none. */
 static inline __attribute__((always_inline)) void settle_ties(const Position *at, const int *alive, int count, Bits *reached) {
+    Bits all[MAX_SNAKES];
+    for (int i = 0; i < count; i++) all[i] = reached[i];
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < count; j++)
+            if (j != i && at->snake[alive[j]].length >= at->snake[alive[i]].length)
+                reached[i] = bits_minus(reached[i], all[j]);
+}
+
+/* As the search of 2026 had it: of three, the last could get a cell that two longer ones lost. */
+static inline __attribute__((always_inline)) void settle_ties_of_2026(const Position *at, const int *alive, int count, Bits *reached) {
     for (int i = 0; i < count; i++)
         for (int j = i + 1; j < count; j++) {
             Bits both = bits_and(reached[i], reached[j]);
@@ -80,7 +91,10 @@ static inline __attribute__((always_inline)) void spread_out(const Search *searc
         }
         if (details && turn == 1)
             for (int i = 0; i < count; i++) out->moves[i] = bits_count(reached[i]);
-        if (count > 1) settle_ties(at, alive, count, reached);
+        if (search->ask->of_2026)
+            settle_ties_of_2026(at, alive, count, reached);
+        else
+            settle_ties(at, alive, count, reached);
         taken = bits_or(taken, fresh);
         for (int i = 0; i < count; i++) {
             out->owned[i] = bits_or(out->owned[i], reached[i]);

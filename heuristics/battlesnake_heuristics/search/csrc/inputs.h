@@ -1,86 +1,94 @@
-/* What a network is given of a position: 16 numbers of the board, and 16 of snake 0, of the strongest
- * rival, the nearest one and the mean of all; in 1/256, clipped to +-LARGEST. With one rival the last
- * two groups are not computed. Areas are shares of the board, so that all sizes look alike. */
+/* What a network is given of a position, by the formulas of input_table.h. With one rival the groups of
+ * the nearest and the mean one are not computed. Areas are shares of the board, so that all sizes look
+ * alike. The order of the rivals changes nothing. */
 
-static inline int clip(int value) {
-    return value > LARGEST ? LARGEST : value < -LARGEST ? -LARGEST : value;
+/* Steps to food whoever reaches it first, others or not: the nearest, the one after it, and by how many
+ * all others are farther from the nearest. */
+typedef struct {
+    int near, second, ahead;
+} AnyFood;
+
+static inline int within(int value, int most) {
+    return value > most ? most : value < -most ? -most : value;
 }
+static inline int smaller(int a, int b) { return a < b ? a : b; }
+static inline int above(int value, int least) { return value > least ? value : least; }
+static inline int sign(int value) { return (value > 0) - (value < 0); }
+static inline int over_turns(int turns) { return turns == UNREACHED ? 0 : 1024 / (turns + 1); }
 
-static int heads_apart(const Search *search, int a, int b) {
+static int steps_between(const Search *search, int a, int b) {
     const Question *ask = search->ask;
     int dx = abs(search->x[a] - search->x[b]), dy = abs(search->y[a] - search->y[b]);
     if (ask->wrapped) {
-        if (dx > ask->width - dx) dx = ask->width - dx;
-        if (dy > ask->height - dy) dy = ask->height - dy;
+        dx = smaller(dx, ask->width - dx);
+        dy = smaller(dy, ask->height - dy);
     }
     return dx + dy;
 }
 
-static inline int smaller(int a, int b) { return a < b ? a : b; }
-
 /* Cells as a share of the board, whole: 512. */
 static inline int share_of(const Search *search, int cells) { return cells * search->share >> 16; }
 
+/* Enters one food, `cell`, for all of the `count` living snakes. */
+static void race_to(const Search *search, const Position *at, const int *alive, int count, int cell,
+                    AnyFood *food) {
+    int steps[MAX_SNAKES], first = UNREACHED, next = UNREACHED;
+    for (int i = 0; i < count; i++) {
+        steps[i] = steps_between(search, head_of(search, at, alive[i]), cell);
+        next = smaller(next, above(steps[i], first));
+        first = smaller(first, steps[i]);
+    }
+    for (int i = 0; i < count; i++) {
+        int ahead = (steps[i] == first ? next : first) - steps[i];
+        food[i].second = smaller(food[i].second, above(steps[i], food[i].near));
+        if (steps[i] < food[i].near || (steps[i] == food[i].near && ahead > food[i].ahead))
+            food[i].near = steps[i], food[i].ahead = ahead;
+    }
+}
+
+static void races(const Search *search, const Position *at, const int *alive, int count,
+                  AnyFood *food) {
+    for (int i = 0; i < count; i++) food[i] = (AnyFood){UNREACHED, UNREACHED, 0};
+    for (int w = 0; w < WORDS; w++)
+        for (uint64_t rest = at->food.w[w]; rest; rest &= rest - 1)
+            race_to(search, at, alive, count, 64 * w + __builtin_ctzll(rest), food);
+}
+
 /* The inputs of snake `s`, the `i`-th of the living. */
-static void snake_inputs(const Search *search, const Position *at, const Territory *land, int i,
-                         int s, int16_t *in) {
+static void snake_inputs(const Search *search, const Position *at, const Territory *land,
+                         const AnyFood *food, int i, int s, int16_t *in) {
     const Question *ask = search->ask;
     const Body *body = &at->snake[s];
-    int head = head_of(search, at, s);
-    int cells = land->cells[i], food_at = land->food_at[i];
+    int head = head_of(search, at, s), cells = land->cells[i], food_at = land->food_at[i];
     int slack = body->health - (food_at == UNREACHED ? 40 : food_at);
-    Bits food = bits_and(land->owned[i], at->food);
-    in[0] = share_of(search, cells);
-    in[1] = land->soon[i] * 16;
-    in[2] = land->later[i] * 8;
-    in[3] = land->last[i] * 16;
-    in[4] = cells < body->length ? (body->length - cells) * 32 : 0;
-    in[5] = body->length * 8;
-    in[6] = body->health * 5;
-    in[7] = food_at == UNREACHED ? 0 : 1024 / (food_at + 1);
-    in[8] = slack < 30 ? (30 - slack) * 16 : 0;
-    in[9] = land->moves[i] * 128;
-    in[10] = bits_any(food) ? bits_count(food) * 64 : 0;
-    in[11] = bits_has(&land->owned[i], segment(search, s, body->tail)) ? 256 : 0;
-    in[12] = in[15] = 0;
-    if (ask->damage > 0) {
-        int lost = smaller(ask->damage, 50);
-        in[12] = share_of(search, bits_count(bits_and(land->owned[i], search->hazard))) * lost / 32;
-        in[15] = smaller(ask->hazards[head] * lost * 8, LARGEST);
-    }
-    in[13] = search->from_edge[head];
-    in[14] = smaller(body->stacked, 3) * 128;
-    for (int k = 0; k < SNAKE_INPUTS; k++) in[k] = clip(in[k]);
+    int lost = ask->damage > 0 ? smaller(ask->damage, 50) : 0;
+    int in_hazard = lost ? bits_count(bits_and(land->owned[i], search->hazard)) : 0;
+#define BOARD(name, unit, formula)
+#define SNAKE(name, unit, formula) *in++ = within(formula, LARGEST);
+#include "input_table.h"
+#undef BOARD
+#undef SNAKE
 }
 
 static void board_inputs(const Search *search, const Position *at, const Territory *land, int count,
-                         int longest, int nearest, int apart, int16_t *in) {
+                         int longest, int longer, int apart, int16_t *in) {
     const Question *ask = search->ask;
     Bits owned = land->owned[0];
     for (int i = 1; i < count; i++) owned = bits_or(owned, land->owned[i]);
     int lead = at->snake[0].length - longest;
-    int longer = at->snake[0].length - at->snake[nearest].length;
     int threat = apart < 8 ? (8 - apart) * 64 : 0;
-    int cells = search->cells, reached = bits_count(land->taken);
-    in[0] = smaller(abs(lead), 8) * (lead < 0 ? -64 : 64);
-    in[1] = clip(lead * 16);
-    in[2] = smaller(apart, 32) * 16;
-    in[3] = (apart & 1) * 256;
-    in[4] = threat;
-    in[5] = longer > 0 ? threat : longer < 0 ? -threat : 0;
-    in[6] = share_of(search, bits_count(bits_minus(land->taken, owned)));
-    in[7] = share_of(search, cells - reached);
-    in[8] = smaller(bits_count(at->food) * 32, LARGEST);
-    in[9] = share_of(search, bits_count(at->occupied));
-    in[10] = (count - 2) * 128 < LARGEST ? (count - 2) * 128 : LARGEST;
-    in[11] = cells * 2 < LARGEST ? cells * 2 : LARGEST;
-    in[12] = ask->constrictor ? 256 : 0;
-    in[13] = ask->wrapped ? 256 : 0;
-    in[14] = in[15] = 0;
-    if (ask->damage > 0 && bits_any(search->hazard)) {
-        in[14] = smaller(ask->damage, 50) * 16;
-        in[15] = share_of(search, bits_count(search->hazard));
-    }
+    int hazards = ask->damage > 0 ? bits_count(search->hazard) : 0;
+#define BOARD(name, unit, formula) *in++ = within(formula, LARGEST);
+#define SNAKE(name, unit, formula)
+#include "input_table.h"
+#undef BOARD
+#undef SNAKE
+}
+
+/* Whether rival `a` comes before `b`: by `first`, by the rest of their inputs where that is equal. */
+static inline int comes_before(int first_a, int first_b, const int16_t *a, const int16_t *b) {
+    if (first_a != first_b) return first_a > first_b;
+    return memcmp(a, b, SNAKE_INPUTS * sizeof *a) > 0;
 }
 
 /* `alive` are the numbers of the `count` living snakes, 2 or more, snake 0 first. The last two groups
@@ -88,21 +96,25 @@ static void board_inputs(const Search *search, const Position *at, const Territo
 static void inputs_of(const Search *search, const Position *at, const int *alive, int count,
                       int16_t *inputs) {
     Territory land;
+    AnyFood food[MAX_SNAKES];
     int16_t rivals[MAX_SNAKES][SNAKE_INPUTS];
-    int strongest = 1, nearest = 1, most = -1, apart = UNREACHED, longest = 0;
+    int strongest = 1, nearest = 1, longest = 0, away[MAX_SNAKES], strength[MAX_SNAKES];
+    away[1] = strength[1] = 0;
     spread_out(search, at, alive, count, 1, &land);
-    snake_inputs(search, at, &land, 0, 0, inputs + GLOBAL_INPUTS);
+    races(search, at, alive, count, food);
+    snake_inputs(search, at, &land, &food[0], 0, 0, inputs + BOARD_INPUTS);
     for (int i = 1; i < count; i++) {
-        int length = at->snake[alive[i]].length;
-        int away = heads_apart(search, head_of(search, at, 0), head_of(search, at, alive[i]));
-        snake_inputs(search, at, &land, i, alive[i], rivals[i]);
-        if (length > longest) longest = length;
-        if (away < apart) apart = away, nearest = i;
-        int strength = rivals[i][0] + rivals[i][5];
-        if (strength > most) most = strength, strongest = i;
+        snake_inputs(search, at, &land, &food[i], i, alive[i], rivals[i]);
+        longest = above(longest, at->snake[alive[i]].length);
+        away[i] = steps_between(search, head_of(search, at, 0), head_of(search, at, alive[i]));
+        strength[i] = rivals[i][SNAKE_cells] + rivals[i][SNAKE_length];
+        if (comes_before(strength[i], strength[strongest], rivals[i], rivals[strongest]))
+            strongest = i;
+        if (comes_before(-away[i], -away[nearest], rivals[i], rivals[nearest])) nearest = i;
     }
-    board_inputs(search, at, &land, count, longest, alive[nearest], apart, inputs);
-    int16_t *block = inputs + GLOBAL_INPUTS + SNAKE_INPUTS;
+    int longer = at->snake[0].length - at->snake[alive[nearest]].length;
+    board_inputs(search, at, &land, count, longest, longer, away[nearest], inputs);
+    int16_t *block = inputs + BOARD_INPUTS + SNAKE_INPUTS;
     memcpy(block, rivals[strongest], sizeof rivals[0]);
     if (count == 2) return;
     memcpy(block + SNAKE_INPUTS, rivals[nearest], sizeof rivals[0]);

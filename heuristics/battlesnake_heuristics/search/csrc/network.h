@@ -8,10 +8,25 @@
 
 #include <stdint.h>
 
-#define GLOBAL_INPUTS 16 /* of the board */
-#define SNAKE_INPUTS 16  /* of ourselves, the strongest, the nearest and the mean rival */
-#define DUEL_INPUTS (GLOBAL_INPUTS + 2 * SNAKE_INPUTS) /* with one rival these are all */
-#define INPUTS (GLOBAL_INPUTS + 4 * SNAKE_INPUTS)
+#define BOARD(name, unit, formula) BOARD_##name,
+#define SNAKE(name, unit, formula)
+enum {
+#include "input_table.h"
+    BOARD_INPUTS /* of the board */
+};
+#undef BOARD
+#undef SNAKE
+#define BOARD(name, unit, formula)
+#define SNAKE(name, unit, formula) SNAKE_##name,
+enum {
+#include "input_table.h"
+    SNAKE_INPUTS /* of ourselves, the strongest, the nearest and the mean rival */
+};
+#undef BOARD
+#undef SNAKE
+#define DUEL_INPUTS (BOARD_INPUTS + 2 * SNAKE_INPUTS) /* with one rival these are all */
+#define INPUTS (BOARD_INPUTS + 4 * SNAKE_INPUTS)
+_Static_assert(BOARD_INPUTS % 2 == 0 && SNAKE_INPUTS % 2 == 0, "inputs are multiplied by pairs");
 #define HIDDEN 32
 #define SECOND 16
 #define STACKS 3 /* weights of their own for two, three, and more living snakes */

@@ -155,7 +155,7 @@ static int worst_answer(Search *search, const Position *at, uint8_t *moves, int 
     for (int s = 1; s < snakes && alpha < beta; s++) {
         if (!counts[s]) continue;
         /* a rival too far to meet us within the search keeps to one move */
-        int far = at->living > 2 && heads_apart(search, head_of(search, at, 0),
+        int far = at->living > 2 && steps_between(search, head_of(search, at, 0),
                                                 head_of(search, at, s)) > 2 * depth + 2;
         for (int i = answered ? 1 : 0; i < (far && answered ? 1 : counts[s]); i++) {
             moves[s] = options[s][i];

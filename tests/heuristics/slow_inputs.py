@@ -1,0 +1,200 @@
+"""What a network is given and makes of a position, in plain Python: nothing shared with the C."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.rules import Snake, grows_always, wraps
+
+Cell = tuple[int, int]
+UNREACHED, LARGEST = 127, 1023
+
+
+def named_inputs(board: Board) -> list[dict[str, int]]:
+    """Of the board, of ``board.you``, and of the strongest, nearest and mean rival."""
+    snakes = [board.you, *(snake for snake in board.living if snake.id != board.you_id)]
+    land = _spread(board, snakes)
+    own, *rivals = (_snake(board, snakes, land, i) for i in range(len(snakes)))
+    away = [_steps(board, snakes[0].body[0], snake.body[0]) for snake in snakes[1:]]
+    strongest = max(rivals, key=lambda one: (one["cells"] + one["length"], _as_bytes(one.values())))
+    nearest = max(range(len(rivals)), key=lambda i: (-away[i], _as_bytes(rivals[i].values())))
+    found = [_board(board, snakes, land, nearest + 1, away[nearest]), own, strongest]
+    if len(rivals) > 1:
+        mean = {name: int(sum(one[name] for one in rivals) / len(rivals)) for name in own}
+        found += [rivals[nearest], mean]
+    return found
+
+
+def _clipped(found: dict[str, int]) -> dict[str, int]:
+    return {name: max(-LARGEST, min(LARGEST, value)) for name, value in found.items()}
+
+
+def _as_bytes(values: Iterable[int]) -> bytes:
+    return b"".join(value.to_bytes(2, "little", signed=True) for value in values)
+
+
+def _steps(board: Board, a: Cell, b: Cell) -> int:
+    dx, dy = abs(a[0] - b[0]), abs(a[1] - b[1])
+    if wraps(board.game):
+        dx, dy = min(dx, board.width - dx), min(dy, board.height - dy)
+    return dx + dy
+
+
+def _beside(board: Board, cell: Cell) -> list[Cell]:
+    x, y = cell
+    around = [(x, y + 1), (x, y - 1), (x - 1, y), (x + 1, y)]
+    if wraps(board.game):
+        return [(x % board.width, y % board.height) for x, y in around]
+    return [(x, y) for x, y in around if 0 <= x < board.width and 0 <= y < board.height]
+
+
+def _spread(board: Board, snakes: list[Snake]) -> dict[str, Any]:
+    """Who reaches which cell first, when; cells that nobody gets though several reach them."""
+    free = {(x, y) for x in range(board.width) for y in range(board.height)}
+    free -= {cell for snake in snakes for cell in snake.body}
+    owned: list[dict[Cell, int]] = [{snake.body[0]: 0} for snake in snakes]
+    taken: set[Cell] = set()
+    moves, last = [0] * len(snakes), [0] * len(snakes)
+    grows = grows_always(board.game)
+    for turn in range(1, UNREACHED):
+        for snake in snakes:
+            stacked = _stacked(snake)
+            segments = snake.body[: len(snake.body) - stacked]
+            if not grows and 0 <= turn - 1 - stacked < len(segments):
+                free.add(segments[-(turn - stacked)])
+        reached = [
+            {new for cell in own for new in _beside(board, cell)} & free - taken for own in owned
+        ]
+        fresh = set().union(*reached)
+        if not fresh:
+            if turn > 3:
+                break
+            continue
+        if turn == 1:
+            moves = [len(cells) for cells in reached]
+        for i, snake in enumerate(snakes):
+            for cell in reached[i]:
+                others = (other for j, other in enumerate(snakes) if j != i and cell in reached[j])
+                if all(len(other.body) < len(snake.body) for other in others):
+                    owned[i].setdefault(cell, turn)
+                    last[i] = turn  # its own head's cell too, once its body has left it
+        taken |= fresh
+    return {"owned": owned, "taken": taken, "moves": moves, "last": last}
+
+
+def _stacked(snake: Snake) -> int:
+    """Segments that lie on the tail's cell beside it."""
+    return sum(cell == snake.body[-1] for cell in snake.body[:-1])
+
+
+def _share(board: Board, cells: int) -> int:
+    size = board.width * board.height
+    return cells * ((512 * 65536 + size - 1) // size) >> 16
+
+
+def _over(turns: int) -> int:
+    return 1024 // (turns + 1) if turns < UNREACHED else 0
+
+
+def _damage(board: Board) -> int:
+    return min(max(board.game.settings.hazard_damage_per_turn, 0), 50)
+
+
+def _snake(board: Board, snakes: list[Snake], land: dict[str, Any], i: int) -> dict[str, int]:
+    snake, owned = snakes[i], land["owned"][i]
+    food = {cell for cell in board.food if cell in owned and owned[cell] > 0}
+    food_at = min((owned[cell] for cell in food), default=UNREACHED)
+    slack = snake.health - (40 if food_at == UNREACHED else food_at)
+    hazards = {cell: list(board.hazards).count(cell) for cell in board.hazards}
+    x, y = snake.body[0]
+    edges = min(x, board.width - 1 - x) + min(y, board.height - 1 - y)
+    races = [
+        (_steps(board, snake.body[0], cell), _ahead(board, snakes, i, cell)) for cell in board.food
+    ]
+    near, ahead = min(races, key=lambda race: (race[0], -race[1]), default=(UNREACHED, 0))
+    steps = sorted(race[0] for race in races)
+    second = steps[1] if len(steps) > 1 else UNREACHED
+    found = {
+        "cells": _share(board, len(owned)),
+        "cells_soon": 16 * sum(turn <= 4 for turn in owned.values()),
+        "cells_later": 8 * sum(turn <= 9 for turn in owned.values()),
+        "last": 16 * land["last"][i],
+        "cramped": 32 * max(len(snake.body) - len(owned), 0),
+        "length": 8 * len(snake.body),
+        "health": 5 * snake.health,
+        "food_near": _over(food_at),
+        "hunger": 16 * max(30 - slack, 0),
+        "moves": 128 * land["moves"][i],
+        "food_owned": 64 * len(food),
+        "tail": 256 if snake.body[-1] in owned else 0,
+        "cells_in_hazard": _share(board, sum(cell in hazards for cell in owned))
+        * _damage(board)
+        // 32,
+        "centre": 256 if wraps(board.game) else edges * 512 // (board.width + board.height),
+        "stacked": 128 * min(_stacked(snake), 3),
+        "in_hazard": 8 * hazards.get(snake.body[0], 0) * _damage(board),
+        "any_food": _over(near),
+        "next_food": _over(second),
+        "food_race": 64 * max(-8, min(8, ahead)),
+        "any_hunger": 16 * max(30 - (snake.health - min(near, 40)), 0),
+    }
+    return _clipped(found)
+
+
+def _ahead(board: Board, snakes: list[Snake], i: int, cell: Cell) -> int:
+    """By how many steps all others are farther from ``cell`` than snake ``i``."""
+    steps = [_steps(board, snake.body[0], cell) for snake in snakes]
+    return min(steps[:i] + steps[i + 1 :]) - steps[i]
+
+
+def _board(
+    board: Board, snakes: list[Snake], land: dict[str, Any], nearest: int, apart: int
+) -> dict[str, int]:
+    lengths = [len(snake.body) for snake in snakes]
+    lead, longer = lengths[0] - max(lengths[1:]), lengths[0] - lengths[nearest]
+    owned = set().union(*land["owned"])
+    bodies = {cell for snake in snakes for cell in snake.body}
+    threat = 64 * max(8 - apart, 0)
+    hazards = len(set(board.hazards)) if _damage(board) else 0
+    size = board.width * board.height
+    found = {
+        "lead": 64 * max(-8, min(8, lead)),
+        "long_lead": 16 * lead,
+        "distance": 16 * min(apart, 32),
+        "odd_distance": 256 * (apart % 2),
+        "closeness": threat,
+        "threat": threat if longer > 0 else -threat if longer < 0 else 0,
+        "contested": _share(board, len(land["taken"] - owned)),
+        "out_of_reach": _share(board, size - len(land["taken"])),
+        "food": 32 * len(board.food),
+        "bodies": _share(board, len(bodies)),
+        "rivals": 128 * (len(snakes) - 2),
+        "size": 2 * size,
+        "constrictor": 256 * (grows_always(board.game)),
+        "wrapped": 256 * (wraps(board.game)),
+        "damage": 16 * _damage(board) if hazards else 0,
+        "hazards": _share(board, hazards),
+    }
+    return _clipped(found)
+
+
+def value_by_definition(stack: np.void, row: Iterable[int]) -> int:
+    """A stack's arithmetic in Python's whole numbers, without a thought of speed."""
+
+    def layer(values: Iterable[int], weights: NDArray[Any], bias: NDArray[Any]) -> list[int]:
+        sums = bias.astype(object).copy()
+        for i, value in enumerate(values):
+            sums += int(value) * weights[i // 2, :, i % 2].astype(object)
+        return [min(max((int(s) + 512) >> 10, 0), LARGEST) for s in sums]
+
+    hidden = layer(row, stack["first"], stack["first_bias"])
+    second = layer(hidden, stack["second"], stack["second_bias"])
+    logit: int = int(stack["last_bias"]) + sum(
+        v * int(w) for v, w in zip(second, stack["last"], strict=True)
+    )
+    return logit * 10_000 >> 18

@@ -1,0 +1,151 @@
+"""The inputs of a learned evaluation are what they say, whatever the order of the rivals."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import random
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from battlesnake_gym import snakes
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.rules import Game
+from battlesnake_gym.rules.state import Settings
+from battlesnake_heuristics.judge.worths import static_chance, worths
+from battlesnake_heuristics.search import _search
+from battlesnake_heuristics.search import evaluation as evaluation_module
+from battlesnake_heuristics.search.evaluation import (
+    BOARD,
+    INPUTS,
+    LARGEST,
+    MAGIC,
+    SNAKE,
+    STACKS,
+    Evaluation,
+    EvaluationError,
+    shipped,
+)
+from battlesnake_heuristics.search.search import inputs
+
+from .slow_inputs import named_inputs, value_by_definition
+
+KINDS = (
+    *(("standard", side, count) for side, count in ((7, 2), (11, 2), (11, 3), (11, 4), (19, 8))),
+    *(("royale", 11, 4), ("wrapped", 11, 2), ("wrapped", 9, 4), ("constrictor", 11, 2)),
+    ("constrictor", 11, 4),
+)
+PLAYERS = "hungry", "cautious", "safe-random"
+
+
+def positions(ruleset: str, side: int, count: int, wanted: int = 100) -> Iterator[Board]:
+    """Positions of games of mixed snakes, each as one of the living sees it."""
+    luck = random.Random(f"{ruleset} {side} {count}")
+    settings = Settings(shrink_every_n_turns=8, hazard_damage_per_turn=luck.choice((9, 14)))
+    while wanted > 0:
+        game = Game(ruleset, seed=luck.randrange(1, 1 << 30), settings=settings)
+        board = Board.new(side, side, count, game=game)
+        players = {
+            snake.id: snakes.make(luck.choice(PLAYERS), luck.randrange(99))
+            for snake in board.snakes
+        }
+        while not board.is_over() and wanted > 0:
+            if luck.random() < 0.5:
+                wanted -= 1
+                yield dataclasses.replace(board.copy(), you_id=luck.choice(board.living).id)
+            board.step(
+                {
+                    s.id: players[s.id](dataclasses.replace(board, you_id=s.id)).move
+                    for s in board.living
+                }
+            )
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_they_are_what_the_slow_definition_says_in_any_order(kind: tuple[str, int, int]) -> None:
+    luck = random.Random(1)
+    for board in positions(*kind):
+        named = named_inputs(board)
+        assert [list(one) for one in named] == [list(BOARD)] + [list(SNAKE)] * (len(named) - 1)
+        expected = list(chain.from_iterable(one.values() for one in named))
+        assert inputs(board).tolist()[: len(expected)] == expected
+        luck.shuffle(board.snakes)
+        assert inputs(board).tolist()[: len(expected)] == expected
+
+
+def test_a_file_of_fewer_inputs_and_hidden_values_means_what_it_says(tmp_path: Path) -> None:
+    shape = {"board": ["size", "lead"], "snake": ["food_race", "length"], "hidden": [8, 4]}
+    layers, places = evaluation_module._shaped(shape)
+    rng = np.random.default_rng(1)
+    stacks = np.zeros(STACKS, layers)
+    for name in layers.names or ():
+        stacks[name] = rng.integers(-3000, 3000, stacks[name].shape)
+    facts = dict(shipped().facts) | {"format": 2, "shape": shape}
+    facts |= {"sha256": hashlib.sha256(stacks.tobytes()).hexdigest()}
+    path = tmp_path / "narrow.evaluation"
+    path.write_bytes(b"\n".join((MAGIC, json.dumps(facts).encode(), stacks.tobytes())))
+    narrow = Evaluation.load(path)
+    narrow.save(tmp_path / "whole.evaluation")
+    assert Evaluation.load(tmp_path / "whole.evaluation").numbers == narrow.numbers
+    rows = rng.integers(-LARGEST, LARGEST, (50, INPUTS), np.int16)
+    for living in (3, 4):
+        values = np.frombuffer(_search.values_by(0, narrow.numbers, rows, living) or b"", np.int32)
+        stack = stacks[living - 2]
+        assert values.tolist() == [value_by_definition(stack, row[places]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"board": ["size", "colour"]}, "colour"),
+        ({"board": ["size", "size"]}, "differ"),
+        ({"board": ["size"]}, "evenly"),
+        ({"hidden": [64, 16]}, "first must be even, 2 to 32, got 64"),
+        ({"hidden": [8, 3]}, "second must be even, 2 to 16, got 3"),
+        ({"hidden": 8}, "damaged"),
+    ],
+)
+def test_a_file_of_another_shape_is_refused(
+    change: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "odd.evaluation"
+    shipped().save(path)
+    magic, header, numbers = path.read_bytes().split(b"\n", 2)
+    facts = json.loads(header)
+    facts["shape"] |= change
+    path.write_bytes(b"\n".join((magic, json.dumps(facts).encode(), numbers)))
+    with pytest.raises(EvaluationError, match=why):
+        Evaluation.load(path)
+
+
+def test_what_an_input_is_worth_is_what_it_changes() -> None:
+    boards = [board for board in positions("standard", 11, 2) if len(board.living) > 1]
+    you = boards[0].you_id
+    boards = [dataclasses.replace(board, you_id=you) for board in boards]
+    board = boards[20]
+    found = worths(shipped(), board, boards[:60])
+    assert len(found) == len(BOARD) + 4 * len(SNAKE)
+    assert [abs(one.worth) for one in found] == sorted((abs(o.worth) for o in found), reverse=True)
+    by_name = {(one.whose, one.input.name): one for one in found}
+    assert by_name["own", "length"].value == 8 * len(board.you.body)
+    assert by_name["board", "size"].worth == 0  # as everywhere in this game
+    assert by_name["mean", "length"].worth == 0  # not looked at in duels
+    assert 0 < static_chance(shipped(), board) < 1
+    with pytest.raises(ValueError, match="does not know this game: trained for"):
+        worths(shipped(), next(positions("standard", 13, 2)), [])
+
+
+def test_docs_have_the_table() -> None:
+    page = Path(__file__).parents[2] / "docs" / "search.md"
+    rows = [
+        f"| {kind} | `{one.name}` | {one.unit} |"
+        for kind, group in (("board", BOARD), ("snake", SNAKE))
+        for one in group.values()
+    ]
+    assert "\n".join(rows) in page.read_text("utf-8")
