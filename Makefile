@@ -8,7 +8,7 @@ MINUTES ?= 3
 .PHONY: help demo site notebooks test test-all test-python system-packages lint build wheels sanitize clean
 
 help:
-	@echo "make demo      set up, train three minutes, export, serve, play; then look at the games"
+	@echo "make demo      a game at once; set up, train three minutes, export, serve, play; then look at the games"
 	@echo "make test      set up and pass the tests (12 to 25 minutes on two cores)"
 	@echo "make test-all  the same with the tests marked slow, and what they cover"
 	@echo "make test-python PYTHON=python3.13  game, heuristics, server and training on another Python"
@@ -45,7 +45,13 @@ $(VENV)/.engine: $(COMPILED) $(VENV)/.packages
 
 build: $(VENV)/.engine
 
-demo: $(VENV)/.engine
+# The game alone, which is enough for a first one while the rest is being installed.
+$(VENV)/.game: $(PACKAGING) | $(BIN)/python
+	$(INSTALL) -e .
+	@touch $@
+
+demo: $(VENV)/.game
+	@$(BIN)/python tools/demo.py --first-game & $(MAKE) -s $(VENV)/.engine; made=$$?; wait; exit $$made
 	$(BIN)/python tools/demo.py --folder $(DEMO) --minutes $(MINUTES)
 
 site: $(VENV)/.test-packages $(VENV)/.engine

@@ -31,6 +31,10 @@ LOOKS = {
 }
 """Who plays, and how they look: colour, head and tail."""
 START_SECONDS = 60
+FIRST = ("champion", "hungry", "cautious")
+"""Who plays the first game, in the terminal, for which the game alone must be installed."""
+THOUGHT, PAUSE = 0.02, 0.1
+"""Seconds of it: for a move, and between two turns."""
 
 
 def say(text: str) -> None:
@@ -91,13 +95,39 @@ def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
     sys.exit(f"demo: the server at {url} did not answer within {START_SECONDS} s")
 
 
+def first_game() -> None:
+    """Show a game at once: every turn in a terminal, every tenth elsewhere."""
+    from battlesnake_gym import snakes
+    from battlesnake_gym.boards.board import Board
+    from battlesnake_gym.draw.text_picture import picture
+    from battlesnake_gym.rules import Game
+
+    moving = sys.stdout.isatty()
+    board = Board.new(11, 11, FIRST, game=Game(seed=8))
+    players = {name: snakes.make(name, seed) for seed, name in enumerate(FIRST)}
+    say("A first game, while the rest is being installed:\n")
+    lines = 0
+    for _ in snakes.play(board, players, THOUGHT):
+        if moving or board.turn % 10 == 0 or board.is_over():
+            shown = f"turn {board.turn}\n{picture(board, sys.stdout)}"
+            say(("\x1b[2K\r\x1b[A" * lines if moving else "") + shown)
+            lines = shown.count("\n") + 1
+            time.sleep(PAUSE)
+    winner = ", ".join(snake.id for snake in board.living) or "no snake"
+    say(f"{winner} won after {board.turn} turns")
+
+
 def main() -> None:
     """Train for some minutes, export, serve, and play a series of games over HTTP."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path("demo"), help="where all results go")
     parser.add_argument("--minutes", type=float, default=3, help="training time (default 3)")
     parser.add_argument("--games", type=int, default=24, help="games in the arena (default 24)")
+    parser.add_argument("--first-game", action="store_true", help="show one game, and end")
     args = parser.parse_args()
+    if args.first_game:
+        first_game()
+        return
     training, replays = args.folder / "run", args.folder / "replays"
     policy, results = args.folder / "policy.onnx", f"sqlite:///{args.folder / 'results.sqlite'}"
     shutil.rmtree(ROOT / replays, ignore_errors=True)

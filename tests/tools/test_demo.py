@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.processes import run
+
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/five-minutes.md", "docs/training.md")
 NOTEBOOK = "notebooks/2_policy_training.ipynb"
@@ -43,6 +45,26 @@ def test_the_pages_train_as_the_demonstration_does(monkeypatch: pytest.MonkeyPat
     assert f"--minutes {minutes}" in settings
     # With nothing named, `train` takes this experiment.
     assert f'\\"experiment\\": \\"{DEFAULT_EXPERIMENT}\\"' in text(NOTEBOOK)
+
+
+def test_a_game_is_shown_before_what_training_needs_is_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = run("make", "-n", "demo", "VENV=/nowhere", cwd=ROOT).stdout
+    game, alone, first, rest = map(
+        typed.index, ("-e .\n", "touch /nowhere/.game", "--first-game", "[rllib,server]")
+    )
+    assert game < alone < first
+    assert first < rest or "&" in typed[first:rest]
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    import demo
+
+    monkeypatch.setattr(demo, "PAUSE", 0)
+    demo.first_game()
+    shown = capsys.readouterr().out
+    assert "turn 10\n" in shown
+    assert re.search(r"A champion: length \d+, health", shown)
+    assert re.search(r"\w+ won after \d+ turns\n$", shown)
 
 
 def test_the_pages_give_one_figure_which_is_the_median_of_the_table() -> None:
