@@ -67,6 +67,14 @@ def main() -> None:
         make_pages(arguments.output)
     if arguments.only != "pages":
         lay_page(arguments.output / "docs" / "play")
+        lay_root(arguments.output)
+
+
+def lay_root(folder: Path) -> None:
+    """The site's first page is the page that plays, which leads to ``docs/index.html``."""
+    page = (DOCS / "play" / "index.html").read_text()
+    based = page.replace("<head>", '<head>\n  <base href="docs/play/">')
+    (folder / "index.html").write_text(based)
 
 
 def lay_page(folder: Path) -> None:
@@ -195,7 +203,7 @@ def filled_tables(engine: Path) -> str:
 
 
 def make_pages(output: Path) -> None:
-    """Run Sphinx; the root shows the page that plays, which leads to ``docs/index.html``."""
+    """Run Sphinx over the documentation, whose first page is ``docs/index.html``."""
     shutil.rmtree(DOCS / "_api", ignore_errors=True)  # pages of modules that have moved since
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "auto"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -206,11 +214,7 @@ def make_pages(output: Path) -> None:
         for made, mended in FOR_ALL.items():
             text = text.replace(made, mended)
         page.write_text(text)
-    first = (DOCS / "play" / "index.html").read_text()
     shutil.copy(DOCS / "llms.txt", output)
-    (output / "index.html").write_text(
-        first.replace("<head>", '<head>\n  <base href="docs/play/">')
-    )
 
 
 if __name__ == "__main__":

@@ -94,7 +94,9 @@ def test_a_browser_sees_it_play(quiet: Browser) -> None:
         played(client, 2)
         quiet.wait("document.getElementById('caption').textContent === 'Playing now: turn 1'")
         assert quiet.text("#moves") == "2"
+        assert quiet.text("#address") == f"{address}/"
         assert quiet.text("#share") == "100.0 %"
+        quiet.open(f"{address}/any/base/", "document.querySelectorAll('#board .snake').length")
         played(client, 0, end=True)
         quiet.wait("document.getElementById('caption').textContent.startsWith('Its last game')")
         quiet.wait("document.querySelectorAll('#board .value').length > 0")

@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from PIL import Image
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records import official_form
 from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.rules import Settings
 from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.replays import film
@@ -380,22 +382,29 @@ def test_a_snake_s_thoughts_are_shown(player: Browser) -> None:
     assert player.run("document.getElementById('help').open") is True
 
 
+@pytest.mark.parametrize(
+    ("turns", "links"),
+    [(90, 2), *(pytest.param(n, 10, marks=pytest.mark.slow) for n in (50, 500, 2000, 5000))],
+)
 def test_an_address_leads_to_its_turn_however_slow_the_pieces(
-    quiet: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quiet: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int, links: int
 ) -> None:
     """And stays: the address was once that of the turn shown while the others were on their way."""
-    replay = Replay(Board.from_text("ruleset=solo\nA . .\n. . ."))
-    while replay.last.turn < 90:
+    board = Board.from_text("ruleset=solo\nA . .\n. . .")
+    board.hazards = [(x, y) for x in range(3) for y in range(2)]  # they heal, so that it lives on
+    board.game = replace(board.game, settings=Settings(hazard_damage_per_turn=-2))
+    replay = Replay(board)
+    while replay.last.turn < turns:
         replay.append({"a": ["right", "down", "left", "up"][replay.last.turn % 4]})
     replay.save(tmp_path / "long.jsonl")
-    for name, most in (("FIRST_PIECE", 2000), ("PIECE", 9000)):
+    for name, most in (("FIRST_PIECE", 2000), ("PIECE", 100 * turns)):
         monkeypatch.setattr(film, name, most)
     app, slow = watch.create_app([tmp_path]), [0.0]
     app.before_request(lambda: time.sleep(slow[0]) if "since" in request.args else None)
     with web_site.serving(app) as address:
         for milliseconds in (0, 100, 200, 400, 800):
             slow[0] = milliseconds / 1000
-            for wanted in random.sample(range(replay.last.turn), 2):
+            for wanted in random.sample(range(replay.last.turn), links):
                 whole = f"document.getElementById('scrub').max === '{replay.last.turn}'"
                 quiet.open(f"{address}/replay/long.jsonl#turn={wanted}", whole)
                 time.sleep(0.3)  # the address is written a moment later

@@ -57,9 +57,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("ziglang", reason="needs the extra dev")
     pytest.importorskip("onnx", reason="needs the extra rllib")
     folder = tmp_path_factory.mktemp("play")
-    build_site.lay_page(folder)
+    build_site.lay_page(folder / "docs" / "play")
+    build_site.lay_root(folder)
     with files_served(folder) as address:
-        yield f"{address}/index.html"
+        yield f"{address}/docs/play/index.html"
 
 
 def fetched(page: str, name: str) -> bytes:
@@ -219,6 +220,12 @@ def linked(page: str, size: str = "11x11", ruleset: str = "standard", rivals: in
 
 def is_turn(turn: int) -> str:
     return f"document.body.dataset.turn === '{turn}'"
+
+
+def test_the_sites_first_page_is_the_board(quiet: Browser, page: str) -> None:
+    quiet.open(page.replace("docs/play/", ""), is_turn(0))
+    assert quiet.run("document.querySelector('nav a').href") == page.replace("play/", "")
+    assert "policy.bin" not in str(quiet.run("performance.getEntries().map(entry => entry.name)"))
 
 
 def to_the_wall() -> tuple[str, str, str, int]:

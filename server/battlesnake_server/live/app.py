@@ -90,6 +90,7 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     app.register_blueprint(views.blueprint, name="below", url_prefix="/<path:base>")
     app.register_blueprint(views.operations)
     app.register_blueprint(front_page.blueprint)
+    app.register_blueprint(front_page.blueprint, name="front_below", url_prefix="/<path:base>")
     app.register_error_handler(Exception, _error)
     app.wsgi_app = _entrance(app.wsgi_app)  # type: ignore[method-assign]
     return app

@@ -23,7 +23,7 @@ def asked_for() -> bool:
 
 
 def page() -> Response:
-    """The page itself, which needs nothing else but ``/now``."""
+    """The page itself, which needs nothing else but ``now`` below it."""
     config = current_app.config
 
     def read(name: str) -> str:
@@ -43,14 +43,14 @@ def page() -> Response:
         look=look,
         script=board + script,
         name=config["SNAKE"] or config["POLICY"] or STRONGEST,
-        url=request.url_root,
+        url=request.base_url,
     )
     return Response(text, headers={"Vary": "Accept"})
 
 
 @blueprint.get("/now")
-def now() -> Response:
-    """The game that is shown, from ``?since=`` on, and how the snake answers; JSON for the page."""
+def now(base: str = "") -> Response:
+    """The game shown, from ``?since=`` on, and how the snake answers; under any ``base``."""
     snake = current_app.extensions["live_snake"]
     since, version = (request.args.get(name, 0, int) for name in ("since", "version"))
     return jsonify(game=snake.showcase.tell(max(0, since), version), moves=moves(snake.metrics))

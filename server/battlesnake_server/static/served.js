@@ -5,6 +5,7 @@ import { BoardView } from "./board.js";
 const $ = (id) => document.getElementById(id);
 const EVERY = 500; // milliseconds between two looks
 const PACE = 180; // milliseconds a turn of a game that is over
+const here = location.pathname.replace(/\/$/, "");
 const look = JSON.parse($("look").textContent);
 const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
 let [game, view, turn] = [{ version: -1, frames: [] }, null, 0];
@@ -45,7 +46,7 @@ function tell({ answered, strategy, within, games }) {
 
 async function ask() {
   try {
-    const answer = await fetch(`/now?since=${game.frames.length}&version=${game.version}`);
+    const answer = await fetch(`${here}/now?since=${game.frames.length}&version=${game.version}`);
     const { game: news, moves } = await answer.json();
     tell(moves);
     if (news.version !== game.version && news.frames.length) {
@@ -69,4 +70,5 @@ setInterval(() => {
   turn = (turn + 1) % (game.frames.length + 8); // the end stays for a while
   if (turn < game.frames.length) show();
 }, PACE);
+$("address").textContent = location.origin + (here || "/");
 ask();
