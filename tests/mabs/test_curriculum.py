@@ -72,6 +72,52 @@ def test_only_our_algorithms_have_one() -> None:
         algorithms.configure("RLLIB_PPO", CURRICULUM)
 
 
+@pytest.mark.parametrize("name", ["RLLIB_PPO", "DQN"])
+def test_the_pack_s_sizes_come_in_turn(
+    small_config: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from battlesnake_rl.mabs import algorithms
+    from battlesnake_rl.mabs.play import map_sizes
+
+    monkeypatch.setattr(map_sizes, "side_after", (7, 11, 19, 7).__getitem__)
+    config = small_config("DQN", iterate_map_size=True, observation=map_sizes.OBSERVATION)
+    if name != "DQN":
+        config = algorithms.configure(name, config.env_config)
+        config.training(train_batch_size_per_learner=256, minibatch_size=128, num_epochs=1)
+    config.env_runners(num_env_runners=0, num_envs_per_env_runner=2)
+    with built(config) as algorithm:
+        sizes = []
+        for _ in range(3):
+            algorithm.train()
+            env = algorithm.env_runner.env
+            first = env.games if name == "DQN" else env.envs[0].unwrapped._games.games
+            sizes.append(first.state(0).width)
+    assert sizes == [5, 11, 19]
+
+
+def test_the_pack_s_sizes_need_a_view_of_one_size() -> None:
+    from battlesnake_rl.mabs.play.environment import board_sizes, make_vector
+
+    with pytest.raises(ValueError, match=r"observation of one size, such as max-.*, got planes"):
+        make_vector(1, {"iterate_map_size": True, "observation": "planes"})
+    bordered = {"iterate_map_size": True, "observation": "max-bordered-51s"}
+    with pytest.raises(ValueError, match="give one of the two"):
+        make_vector(1, bordered | {"curriculum": [[0, 5]]})
+    assert board_sizes(bordered | {"width": 11, "height": 11}) == [[7, 7], [11, 11], [19, 19]]
+
+
+def test_rewards_are_cut_to_their_sign_as_in_the_pack() -> None:
+    from battlesnake_rl.mabs import algorithms
+    from battlesnake_rl.mabs.play import rllib_settings
+
+    cut = {"num_snakes": 1, "rewards": {"another_turn": 0.01}, "clip_rewards": True}
+    env = algorithms.make_multi_agent_env(cut)
+    env.reset(seed=1)
+    assert env.step({"snake_0": 0})[1] == {"snake_0": 1}
+    with pytest.raises(ValueError, match=r"env_config\.clip_rewards is not used \(set reward"):
+        rllib_settings.check(algorithms.configure("DQN", cut))
+
+
 def test_the_policy_plays_all_of_its_boards(ray_session: None, tmp_path: Path) -> None:
     from battlesnake_gym.boards.board import Board
     from battlesnake_rl.mabs.train import main

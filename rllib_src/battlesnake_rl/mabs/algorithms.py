@@ -22,6 +22,7 @@ from battlesnake_rl.mabs.dqn.batched import BatchedConfig
 from battlesnake_rl.mabs.dqn.dqn import DQNConfig
 from battlesnake_rl.mabs.measure.measured import Measured, RLlibPPOConfig
 from battlesnake_rl.mabs.play.environment import ENV_NAME, head_plane, whole
+from battlesnake_rl.mabs.play.map_sizes import iterate
 from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
 from battlesnake_rl.mabs.policy.q_network import TRUNK
@@ -116,6 +117,8 @@ def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) 
     config = begun.environment(ENV_NAME, env_config=whole(env_config)).learners(
         num_gpus_per_learner=int(torch.cuda.is_available())
     )
+    if env_config.get("iterate_map_size"):
+        config.callbacks(on_train_result=iterate)
     if policies == EACH:
         if name != "RLLIB_PPO":
             raise ValueError(f"one policy for each snake needs RLLIB_PPO, got {name}")

@@ -14,9 +14,12 @@ from battlesnake_rl.launcher.launch.hyperparameters import (
     RENAMED,
     HyperparameterError,
 )
+from battlesnake_rl.mabs.play.map_sizes import OBSERVATION
 
 ADDITIONAL = "additional_configs"
 """A dictionary of RLlib's settings."""
+
+GAMES = CONFIG_PREFIX + "num_envs_per_env_runner"
 
 NAMES = {
     "rl.training.run": "algorithm",
@@ -27,10 +30,15 @@ NAMES = {
     CONFIG_PREFIX + "num_cpus": "num_workers",
     CONFIG_PREFIX + "horizon": CONFIG_PREFIX + "env_config.max_turns",
     CONFIG_PREFIX + "seed": "seed",
+    CONFIG_PREFIX + "clip_rewards": CONFIG_PREFIX + "env_config.clip_rewards",
     "use_heuristics_action_masks": "action_mask",
+    "heuristics": "action_mask",
     "map_height": "map_size",
 }
 """Names there, and the same here."""
+
+MASKS = {"banned_wall_hits": "wall", "banned_forbidden_moves": "neck"}
+"""What its notebook on masks names in ``heuristics``; any other is a mask of your own."""
 
 INSTEAD = {
     "rl.training.env": "every experiment plays battlesnake; leave it out",
@@ -56,13 +64,13 @@ def translated(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """
     values = {name: value for name, value in given.items() if name != ADDITIONAL}
     values |= {CONFIG_PREFIX + key: value for key, value in _additional(given).items()}
-    if values.pop("iterate_map_size", False):
-        raise HyperparameterError(
-            "iterate_map_size has no counterpart; set curriculum, such as "
-            "[[0, 7], [500000, 11], [1000000, 19]], and map_size to the largest"
-        )
     named: dict[str, Any] = {}
     said: list[str] = []
+    if values.pop("iterate_map_size", False):
+        named["iterate_map_size"] = True
+        if "observation" not in values:
+            named["observation"] = OBSERVATION
+            said.append(f"iterate_map_size needs an observation of one size: {OBSERVATION}")
     for name, value in values.items():
         if name in INSTEAD:
             raise HyperparameterError(f"{name} has no counterpart; {INSTEAD[name]}")
@@ -75,6 +83,9 @@ def translated(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     if {ADDITIONAL, "rl.training.run"} & given.keys() and named.get("algorithm") == "PPO":
         named["algorithm"] = "RLLIB_PPO"  # the pack's was RLlib's
         said.append("PPO of RLlib is RLLIB_PPO today; PPO is ours")
+        if ADDITIONAL in given:  # whose batch is made up of such fragments, by any number of CPUs
+            named.setdefault(GAMES, 1)
+            said.append(f"a runner plays one game, as it did in the pack: {GAMES} is 1")
     return named, said
 
 
@@ -94,4 +105,6 @@ def _value(name: str, value: Any) -> Any:
         return value - 1  # one is the driver's, as it was there
     if name == "use_heuristics_action_masks":
         return "forbidden" if value else "none"
+    if name == "heuristics":
+        return "+".join(MASKS.get(one, one) for one in value) or "none"
     return value

@@ -73,6 +73,9 @@ class BattlesnakeHyperparameters(Hyperparameters):
     curriculum: list[list[int]] | None = option(  # noqa: RUF009  (it makes a field)
         None, "smaller boards at first: [[env_steps, side], ...], up to the map size"
     )
+    iterate_map_size: bool = option(
+        False, "boards of 7, 11 and 19 in turn, ten iterations each, as the starter pack had"
+    )
     opponents: dict[str, float] | list[str] | None = option(  # noqa: RUF009  (it makes a field)
         None,
         'parts of the seats for others, like {"past": 0.3, "runs/mine": 0.2}, or a list, '
@@ -169,6 +172,7 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
                 "width": hyperparameters.map_size,
                 "height": hyperparameters.map_size,
                 "curriculum": hyperparameters.curriculum or [],
+                "iterate_map_size": hyperparameters.iterate_map_size,
                 "opponents": _opponents(shares_of(hyperparameters.opponents or {})),
                 "ruleset": hyperparameters.ruleset,
                 "map": hyperparameters.map,

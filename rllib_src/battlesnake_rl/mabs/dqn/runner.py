@@ -74,6 +74,8 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         leave_new_memory_unfilled()
         self.spaces = kwargs.get("spaces")
         self.env: VectorBattlesnake | None = None
+        self.side: int | None = None
+        """That of the boards where they change by iterations (`map_sizes`)."""
         self.module: Any = None
         self._weights_seq_no = 0
         self._to_count: NDArray[np.int64] | None = None
@@ -190,7 +192,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         # Evaluation is for what training leads to.
         if self.config.in_evaluation:
             return None
-        return side_at(self.config.env_config, self.num_env_steps_sampled_lifetime)
+        return self.side or side_at(self.config.env_config, self.num_env_steps_sampled_lifetime)
 
     def _reset(self) -> None:
         assert self.env is not None

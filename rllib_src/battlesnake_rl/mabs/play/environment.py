@@ -11,6 +11,7 @@ import numpy as np
 from battlesnake_gym.config import TRAINED, EnvConfig, Sizes, check_names
 from battlesnake_gym.env.vector import VectorBattlesnake
 from battlesnake_gym.see import observations
+from battlesnake_rl.mabs.play.map_sizes import OBSERVATION, SIDES
 from battlesnake_rl.mabs.play.opponents import check as check_opponents
 from battlesnake_rl.mabs.play.opponents import shares_of
 
@@ -21,14 +22,18 @@ DEFAULTS: dict[str, Any] = {
     **{name: value for name, value in vars(TRAINED).items() if name != "frames"},
     "settings": {},
     "curriculum": [],
+    "iterate_map_size": False,
+    "clip_rewards": False,
     "opponents": {},
 }
-"""Every key of an ``env_config`` and its default: the fields of `EnvConfig`, and two more.
+"""Every key of an ``env_config`` and its default: the fields of `EnvConfig`, and four more.
 
 ``frames`` may be given too, and becomes a part of ``observation`` (`whole`).
 
 ``curriculum``: ``[[env_steps, side], ...]``, from how many turns of training on games are played on
-which square boards; none: always on ``width`` x ``height``. ``opponents``: the parts of the seats
+which square boards; none: always on ``width`` x ``height``. ``iterate_map_size``: on boards of 7,
+11 and 19 in turn (`map_sizes`). ``clip_rewards``: RLlib's own algorithms get the sign of each
+turn's reward, as the starter pack did. ``opponents``: the parts of the seats
 that others than the learner take, or a list of them (`battlesnake_rl.mabs.play.opponents`).
 """
 
@@ -90,6 +95,9 @@ def env_options(env_config: Mapping[str, Any]) -> EnvConfig:
     values = whole(env_config)
     _check_curriculum(values.pop("curriculum"), min(values["width"], values["height"]))
     check_opponents(values.pop("opponents"))
+    values.pop("clip_rewards")
+    if values.pop("iterate_map_size"):
+        _check_sizes(values["observation"], env_config.get("curriculum"))
     return EnvConfig.of(values)
 
 
@@ -108,7 +116,20 @@ def side_at(env_config: Mapping[str, Any], env_steps: int) -> int | None:
 def board_sizes(env_config: Mapping[str, Any]) -> list[list[int]]:
     """The widths and heights of all boards that are trained on, smallest first."""
     sides = {(side, side) for _, side in env_config.get("curriculum", [])}
+    if env_config.get("iterate_map_size"):
+        sides = {(side, side) for side in SIDES}
     return [list(size) for size in sorted({*sides, (env_config["width"], env_config["height"])})]
+
+
+def _check_sizes(observation: Any, curriculum: Any) -> None:
+    seen = observations.get(observation)
+    if len({seen.shape(side, side) for side in SIDES}) > 1:
+        raise ValueError(
+            f"iterate_map_size needs an observation of one size, such as {OBSERVATION}, "
+            f"got {seen.name}"
+        )
+    if curriculum:
+        raise ValueError("iterate_map_size and curriculum say the same; give one of the two")
 
 
 def _check_curriculum(curriculum: Any, largest: int) -> None:

@@ -24,7 +24,10 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     def __init__(self, env_config: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         values = whole(env_config or {})
+        self._values = values
         self._games = make_vector(1, values)
+        self.side: int | None = None
+        """That of the board of the next game; None: as ``env_config`` says."""
         self._masked = values["action_mask"] != "none"
         space: Any = self._games.single_observation_space
         if self._masked:
@@ -39,6 +42,9 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Begin a game; observations and infos of all snakes."""
+        if self.side is not None:
+            sides = {"width": self.side, "height": self.side}
+            self._games, self.side = make_vector(1, self._values | sides), None
         observations, infos = self._games.reset(seed=seed)
         seats = np.flatnonzero(infos["alive"][0])
         agents = [self.possible_agents[seat] for seat in seats]
@@ -58,6 +64,8 @@ class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         for agent, action in action_dict.items():
             actions[0, self.possible_agents.index(agent)] = action
         observations, rewards, terminations, truncations, infos = self._games.step(actions)
+        if self._values["clip_rewards"]:
+            rewards = np.sign(rewards)
         seats = np.flatnonzero(infos["acted"][0])
         names = {seat: self.possible_agents[seat] for seat in seats}
         over = not infos["alive"][0].any()

@@ -153,6 +153,8 @@ def check(config: AlgorithmConfig) -> None:
         for name in config.evaluation_config or {}
         if name not in known
     ]
+    if config.env_config.get("clip_rewards"):
+        faults.append(f"env_config.clip_rewards is not used ({REMEDIES['clip_rewards']})")
     if faults:
         raise ValueError(f"{config.algo_class.__name__}: {'; '.join(faults)}")
 

@@ -1,0 +1,32 @@
+"""``iterate_map_size``: boards of 7, 11 and 19, ten iterations each, as the starter pack had."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+SIDES = (7, 11, 19)
+OBSERVATION = "max-bordered-51s"
+"""What the starter pack's network saw: of one size, whatever the board's."""
+
+
+def side_after(iteration: int) -> int:
+    """The side of the boards once so many iterations are over; the first is on ``map_size``.
+
+    >>> [side_after(count) for count in (1, 10, 11, 20, 21, 29, 30, 31, 41)]
+    [7, 7, 11, 11, 19, 19, 7, 7, 11]
+    """
+    return SIDES[max(iteration % 30 - 1, 0) // 10]
+
+
+def iterate(*, algorithm: Any, result: dict[str, Any], **_: Any) -> None:
+    """Let all runners play on the boards of the next iteration: RLlib's ``on_train_result``."""
+    side = side_after(result["training_iteration"])
+    algorithm.env_runner_group.foreach_env_runner(functools.partial(_play_on, side=side))
+
+
+def _play_on(runner: Any, side: int) -> None:
+    """Of our runners all games begin anew, of RLlib's each when the one before it is over."""
+    games = [runner] if hasattr(runner, "side") else [env.unwrapped for env in runner.env.envs]
+    for one in games:
+        one.side = side
