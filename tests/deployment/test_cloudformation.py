@@ -237,8 +237,9 @@ def test_every_path_and_method_leads_to_the_function() -> None:
     assert integration["PayloadFormatVersion"] == "2.0"
 
 
-def test_the_budget_is_told_of_at_90_percent() -> None:
-    (budget,) = templates.resources("snake", "AWS::Budgets::Budget")
+@pytest.mark.parametrize("name", ["snake", "notebook"])
+def test_the_budget_is_told_of_at_90_percent(name: str) -> None:
+    (budget,) = templates.resources(name, "AWS::Budgets::Budget")
     assert budget["Budget"]["BudgetLimit"] == {"Amount": {"Ref": "BudgetDollars"}, "Unit": "USD"}
     ((told,),) = [budget["NotificationsWithSubscribers"]]
     assert (told["Notification"]["Threshold"], told["Notification"]["ThresholdType"]) == (

@@ -19,7 +19,11 @@ REGION = "us-west-2"
 ACCOUNT = "123456789012"
 
 GATEWAY = {f"AWS::ApiGatewayV2::{part}" for part in ("Api", "Integration", "Route", "Stage")}
-NOT_CREATED_BY_MOTO = {"snake": GATEWAY | {"AWS::Budgets::Budget"}, "everything": GATEWAY}
+NOT_CREATED_BY_MOTO = {
+    "snake": GATEWAY | {"AWS::Budgets::Budget"},
+    "notebook": {"AWS::Budgets::Budget"},
+    "everything": GATEWAY,
+}
 """Types that moto's CloudFormation does not know."""
 
 
@@ -122,7 +126,7 @@ def check_resources(statements: list[dict[str, Any]], bucket: str = "battlesnake
 
 
 def test_notebook_and_network() -> None:
-    outputs = create("notebook")
+    outputs = create("notebook", {"BudgetEmail": "jane@example.org"})
     sagemaker = boto3.client("sagemaker")
     (notebook,) = sagemaker.list_notebook_instances()["NotebookInstances"]
     described = sagemaker.describe_notebook_instance(

@@ -144,6 +144,8 @@ def run(session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
             given["num_iters"] = 1
         else:
             given.update(SHORT)
+            if estimator.entry_point == published.PROCGEN:
+                given["rl.training.config.minibatch_size"] = 64
         fit(estimator, wait=False)
 
     ec2, bucket = session.boto_session.client("ec2"), session.default_bucket()

@@ -14,6 +14,7 @@ SageMaker's environment, Ray, curves, checkpoints and signals are taken care of 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import logging
 import math
@@ -23,6 +24,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
@@ -34,7 +36,7 @@ import ray
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
-from battlesnake_gym.common.command_line import Parser
+from battlesnake_gym.common.command_line import Parser, positive
 from battlesnake_rl.launcher.cluster.membership import (
     ClusterHyperparameters,
     DiscoveryError,
@@ -288,6 +290,8 @@ class SageMakerRayLauncher:
             settings = self._read(arguments, rest)
             membership = Membership.from_environment(settings.plain)
             # On every instance, so that a mistake ends all of them at once.
+            if arguments.grow and None in (arguments.address, settings.plain.num_workers):
+                raise HyperparameterError("--grow needs --address and --num-workers; give both")
             config = self._configure(settings, membership, arguments.address)
             why = [settings.why] if settings.why else []
             if arguments.check:
@@ -311,7 +315,7 @@ class SageMakerRayLauncher:
             if run is None:
                 return lend(membership, settings.plain)
             with run.noted():
-                return self._run(run, settings.plain, membership, arguments.address)
+                return self._run(run, settings.plain, membership, arguments.address, arguments.grow)
         except (
             CheckpointError,
             ClusterError,
@@ -346,6 +350,8 @@ class SageMakerRayLauncher:
         add("--address", help="train on a Ray cluster that is running: HOST:PORT of its head, or "
             "auto for the one that this machine belongs to (default: on this machine "
             "alone)")  # fmt: skip
+        add("--grow", type=positive, metavar="MINUTES", help="with --address and --num-workers: "
+            "ask the cluster's autoscaler for their CPUs, and wait this long")  # fmt: skip
         hyperparameters.add_flags(parser, self.hyperparameters_class)
         return parser
 
@@ -458,6 +464,7 @@ class SageMakerRayLauncher:
         plain: Hyperparameters,
         membership: Membership,
         address: str | None,
+        grow: int | None,
     ) -> int:
         if run.checkpoint is None:
             checkpoints.delete_all(run.job.checkpoint_dir)
@@ -469,6 +476,8 @@ class SageMakerRayLauncher:
                     leader.stopped()
         elif address is not None:
             with connected_ray(address) as (cpus, gpus):
+                if grow is not None:
+                    cpus, gpus = grown(run.config, grow * 60)
                 self._train_on(cpus, gpus, run, plain)
         elif not run.finished:
             with stop_signals() as caught, started_ray():
@@ -615,6 +624,29 @@ def connected_ray(address: str) -> Iterator[tuple[int, int]]:
         yield int(there.get("CPU", 0)), int(there.get("GPU", 0))
     finally:
         ray.shutdown()
+
+
+def grown(config: AlgorithmConfig, seconds: float) -> tuple[int, int]:
+    """The CPUs and GPUs of the cluster once its autoscaler has made room for all runners.
+
+    Raises:
+        ClusterError: they have not come in time.
+    """
+    from ray.autoscaler.sdk import request_resources
+
+    wanted = next(
+        n for n in itertools.count(1) if most_workers(config, n) >= config.num_env_runners
+    )
+    request_resources(num_cpus=wanted)
+    until = time.monotonic() + seconds
+    while (cpus := int(ray.cluster_resources().get("CPU", 0))) < wanted:
+        if time.monotonic() > until:
+            raise ClusterError(
+                f"{wanted} CPUs are wanted and {cpus} have come in {seconds / 60:g} minutes; raise "
+                "the cluster's most machines, or --grow, or lower num_workers"
+            )
+        time.sleep(1)
+    return cpus, int(ray.cluster_resources().get("GPU", 0))
 
 
 def without_cluster(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -110,6 +110,8 @@ def translated(given: Mapping[str, Any], session: Any) -> dict[str, Any]:
         values |= {"entry_point": script, **mine}
         hyperparameters = implied | hyperparameters
     if hasattr(type(session), "newest_job"):
+        if values["entry_point"] == PROCGEN:  # whose experiments say how many, for large machines
+            hyperparameters["num_workers"] = REHEARSED["num_workers"]
         for name, most in REHEARSED.items():
             if hyperparameters.get(f"rl.training.config.{name}", most) > most:
                 hyperparameters[f"rl.training.config.{name}"] = most

@@ -1,0 +1,79 @@
+"""``--grow``: a cluster's own autoscaler starts machines for the runners, and ends idle ones."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.rllib, pytest.mark.timeout(600)]
+
+HEAD = "ray.head.default"
+MACHINE = {"resources": {"CPU": 1}, "node_config": {}, "min_workers": 0, "max_workers": 3}
+CLUSTER = {
+    "cluster_name": "growing",
+    "max_workers": 3,
+    "idle_timeout_minutes": 0.1,
+    # Ray's own provider for tests: a machine is a raylet of this one.
+    "provider": {"type": "fake_multinode", "disable_node_updaters": True,
+                 "disable_launch_config_check": True},
+    "available_node_types": {HEAD: MACHINE | {"max_workers": 0}, "worker": MACHINE},
+    "head_node_type": HEAD,
+    "upscaling_speed": 1.0,
+    "auth": {},
+    "docker": {},
+    "file_mounts": {},
+    **dict.fromkeys(("initialization_commands", "setup_commands", "head_setup_commands",
+                     "worker_setup_commands", "head_start_ray_commands",
+                     "worker_start_ray_commands", "cluster_synced_files"), ()),
+}  # fmt: skip
+
+
+@pytest.fixture
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    (tmp_path / "cluster.json").write_text(json.dumps(CLUSTER))
+    head = subprocess.Popen(
+        [Path(sys.executable).with_name("ray"), "start", "--head", "--block", "--num-cpus=1",
+         "--node-ip-address=127.0.0.1", "--include-dashboard=false",
+         f"--autoscaling-config={tmp_path / 'cluster.json'}"],
+        env=os.environ | {"AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_FAKE_CLUSTER": "1"},
+        start_new_session=True,
+    )  # fmt: skip
+    yield "127.0.0.1:6379"  # where its machines look for it
+    os.killpg(head.pid, signal.SIGTERM)
+    head.wait()
+
+
+def test_machines_come_for_the_runners_and_go_again(
+    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import socket
+
+    import ray
+
+    from battlesnake_rl.mabs.train import main
+    from tests.processes import until
+
+    def listens() -> bool:
+        host, port = address.split(":")
+        with socket.socket() as probe:
+            return probe.connect_ex((host, int(port))) == 0
+
+    until(listens)
+    words = ["--algorithm", "APEX", "--num-agents", "2", "--size", "5", "--num-iters", "1"]
+    words += ["--runs", str(tmp_path), "--rl.training.config.min_time_s_per_iteration", "1"]
+    words += ["--rl.training.config.ladder_share", "0", "--name", "grown", "--grow", "3"]
+    assert main([*words, "--num-workers", "2"]) == 2
+    assert "--grow needs --address and --num-workers" in capsys.readouterr().err
+    assert main([*words, "--num-workers", "2", "--address", address]) == 0
+    words += ["--num-workers", "7", "--address", address, "--grow", "1"]
+    assert main([*words, "--name", "more"]) == 1
+    assert "8 CPUs are wanted and 4 have come in 1 minutes" in capsys.readouterr().err
+    ray.init(address=address)
+    until(lambda: ray.cluster_resources()["CPU"] == 1, seconds=120)
+    ray.shutdown()

@@ -1,0 +1,154 @@
+"""The notebook's role may do what rehearsals ask AWS for, and nothing else without a reason."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("moto", reason="needs the extra sagemaker-local")
+pytest.importorskip("cfnlint", reason="needs the extra dev")
+
+from battlesnake_rl.launcher.launch import preflight
+from battlesnake_rl.launcher.launch.job import METRIC_DEFINITIONS
+from battlesnake_server.aws import publish, snake_stack
+from battlesnake_server.aws.lambda_rehearsal import RehearsedAccount
+from battlesnake_server.commands import pack
+from tests.sagemaker_rl.recorded import allowed, recording
+
+SCRIPT = """
+import json, os, signal, sys
+from pathlib import Path
+
+from battlesnake_rl.launcher.cluster.membership import Bucket, ClusterRun
+
+if "--check" in sys.argv:
+    sys.exit(0)
+(Path(os.environ["SM_OUTPUT_INTERMEDIATE_DIR"]) / "curve").write_text("x")
+(Path(os.environ["SAGEMAKER_BASE_DIR"]) / "checkpoints" / "one").write_text("x")
+given = json.loads(os.environ["SM_HPS"])
+if "s3_bucket" in given:
+    note = Bucket(given["s3_bucket"], "run", given["aws_region"])
+    note.announce(run := ClusterRun.new("here", 1))
+    note.withdraw(run)
+print("training_iteration=1 episode_reward_mean=1.5", flush=True)
+if given.get("wait"):
+    signal.pause()
+"""
+
+
+@pytest.fixture(scope="module")
+def calls() -> Iterator[set[str]]:
+    with recording() as calls:
+        yield calls
+
+
+@pytest.fixture(scope="module")
+def session(calls: set[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The account as the stacks leave it: with a role, an image, a network and a bucket."""
+    from battlesnake_rl.launcher.rehearsal.session import RehearsalSession
+
+    one = RehearsalSession(tmp_path_factory.mktemp("jobs"))
+    one.default_bucket()
+    calls.clear()
+    yield one
+    one.close()
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "aws.md"
+FREE = {"sts:GetCallerIdentity"}
+"""What everybody may ask."""
+
+ELSEWHERE = {
+    "s3:AbortMultipartUpload": "an upload of more than 8 MB that breaks off",
+    "s3:GetBucketLocation": "the console, and `aws s3`",
+    "sagemaker:AddTags": "a job that is started with tags, as Studio does",
+    "sagemaker:DescribeNotebookInstance": "`get_execution_role()`, on the notebook itself",
+    "iam:PassRole": "every `CreateTrainingJob`, unasked",
+    "ecr:GetAuthorizationToken": "docker login, and SageMaker when it fetches the image",
+    "ecr:BatchCheckLayerAvailability": "docker push, and SageMaker when it fetches the image",
+    "ecr:BatchGetImage": "SageMaker when it fetches the image",
+    "ecr:GetDownloadUrlForLayer": "SageMaker when it fetches the image",
+    "ecr:InitiateLayerUpload": "docker push",
+    "ecr:UploadLayerPart": "docker push",
+    "ecr:CompleteLayerUpload": "docker push",
+    "ecr:PutImage": "docker push",
+    "logs:CreateLogGroup": "SageMaker, of a job's log",
+    "logs:CreateLogStream": "SageMaker, of a job's log",
+    "logs:PutLogEvents": "SageMaker, of a job's log",
+    "logs:DescribeLogStreams": "`fit()` and `logs()`; a rehearsal reads its processes instead",
+    "logs:GetLogEvents": "`fit()` and `logs()`; a rehearsal reads its processes instead",
+    **dict.fromkeys(
+        ("ec2:CreateNetworkInterface", "ec2:CreateNetworkInterfacePermission",
+         "ec2:DeleteNetworkInterface", "ec2:DeleteNetworkInterfacePermission",
+         "ec2:DescribeDhcpOptions", "ec2:DescribeNetworkInterfaces", "ec2:DescribeVpcs",
+         "ec2:DescribeSecurityGroups"),
+        "SageMaker, of a job in a VPC",
+    ),
+}  # fmt: skip
+"""Actions that no rehearsal asks for, and who does."""
+
+
+@pytest.mark.slow
+def test_every_call_is_allowed_and_every_right_is_used(
+    estimator: Callable[..., Any], session: Any, calls: set[str], tmp_path: Path
+) -> None:
+    from sagemaker.tuner import ContinuousParameter, HyperparameterTuner
+
+    bucket, ec2 = session.default_bucket(), session.boto_session.client("ec2")
+    common = {"metric_definitions": METRIC_DEFINITIONS[:8]}
+    network = {
+        "subnets": [one["SubnetId"] for one in ec2.describe_subnets()["Subnets"]],
+        "security_group_ids": ["sg-1"],
+    }
+    calls.clear()
+    make = partial(estimator, SCRIPT, "", **common)
+    meeting = {"s3_bucket": bucket, "s3_prefix": "run", "aws_region": "us-east-1"}
+    pair = meeting | {"rl_cluster_type": "primary", "rl_num_instances_secondary": 1}
+    preflight.check(make(hyperparameters=pair, **network))
+
+    job = make(hyperparameters=meeting, checkpoint_s3_uri=f"s3://{bucket}/kept")
+    preflight.check(job)
+    job.fit()
+    job.training_job_analytics.dataframe()
+    type(job).attach(job.latest_training_job.name, session)
+    job.fit({"policy": job.model_data})
+
+    stopped = make(hyperparameters={"wait": True})
+    stopped.fit(wait=False)
+    session.interrupt(stopped.latest_training_job.name, after="training_iteration")
+    stopped.latest_training_job.stop()
+    stopped.logs()
+
+    ranges = {"lr": ContinuousParameter(0.1, 0.2)}
+    tuner = HyperparameterTuner(make(), "episode_reward_mean", ranges, max_jobs=1, **common)
+    preflight.check(tuner)
+    tuner.fit()
+    tuner.analytics().dataframe()
+    tuner.stop_tuning_job()
+
+    bundle = tmp_path / "snake.zip"
+    assert pack.main(["--snake", "hungry", "-o", str(bundle)]) == 0
+    with RehearsedAccount() as account:
+        notebook_s = set(calls)
+        account.deploy(snake_stack.parser().parse_args([str(bundle)]))
+        calls.clear()  # who deploys is nobody of ours
+        publish(bundle, session=account.session)
+    asked = {one.partition(" ")[0] for one in (calls | notebook_s) - {"", *FREE}}
+    rights = allowed()
+    assert asked <= rights, sorted(asked - rights)
+    places = {one.partition(" ")[2] for one in notebook_s if one.startswith("s3:")}
+    assert places == {bucket}
+    assert rights - asked == set(ELSEWHERE)
+    table = written(asked)
+    assert table in PAGE.read_text(), f"docs/aws.md must have:\n{table}"
+
+
+def written(asked: set[str]) -> str:
+    """The table of docs/aws.md: who asks for which actions."""
+    rows: dict[str, list[str]] = {"a rehearsal, and so it is proved": sorted(asked)}
+    for action, who in ELSEWHERE.items():
+        rows.setdefault(who, []).append(action)
+    lines = [f"| {who} | {', '.join(f'`{one}`' for one in ones)} |" for who, ones in rows.items()]
+    return "\n".join(["| asked for by | actions |", "|---|---|", *lines])
