@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -36,8 +37,18 @@ CONTAINER = table(
     livenessProbe=PROBE,
     volumeMounts={"type": "array", "items": table(name=TEXT, mountPath=TEXT)},
 )
+MATCHES = {"type": "array", "items": table(key=TEXT, operator=TEXT, values={"type": "array"})}
+PREFERRED = table(weight=NUMBER, preference=table(matchExpressions=MATCHES))
 POD = table(
     spec=table(
+        affinity=table(
+            nodeAffinity=table(
+                preferredDuringSchedulingIgnoredDuringExecution={
+                    "type": "array",
+                    "items": PREFERRED,
+                }
+            )
+        ),
         securityContext=table(runAsUser=NUMBER, runAsGroup=NUMBER, fsGroup=NUMBER),
         containers={"type": "array", "items": CONTAINER | {"required": ["name", "image"]}},
         volumes={
@@ -49,6 +60,8 @@ POD = table(
 GROUP = {"rayStartParams": TEXTS, "template": POD}
 RAY_CLUSTER = table(
     rayVersion=TEXT,
+    enableInTreeAutoscaling=FLAG,
+    autoscalerOptions=table(idleTimeoutSeconds=NUMBER),
     authOptions=table(mode={"enum": ["disabled", "token"]}),
     headGroupSpec=table(serviceType=TEXT, **GROUP) | {"required": list(GROUP)},
     workerGroupSpecs={
@@ -70,6 +83,30 @@ RAY_JOB = table(
 """What our file uses of the API ray.io/v1 (https://ray-project.github.io/kuberay/reference/api/)."""
 
 
+def rayjobs() -> Any:
+    """The schema of a job: KubeRay's own file ray.io_rayjobs.yaml, where ``KUBERAY_CRD`` names it.
+
+    No registry of packages has that file, and it is a megabyte.
+    """
+    if "KUBERAY_CRD" not in os.environ:
+        return RAY_JOB
+    definition = yaml.safe_load(Path(os.environ["KUBERAY_CRD"]).read_text())
+    (version,) = [one for one in definition["spec"]["versions"] if one["name"] == "v1"]
+    return closed(version["schema"]["openAPIV3Schema"]["properties"]["spec"])
+
+
+def closed(schema: Any) -> Any:
+    """A schema under which no field goes by that Kubernetes would drop in silence."""
+    if isinstance(schema, list):
+        return [closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: closed(value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object":
+        made.setdefault("additionalProperties", False)
+    return made
+
+
 def commands() -> list[list[str]]:
     """The two lines that train: of the launcher's page head, and the entry point of the job."""
     _, job = read("rayjob.yaml")
@@ -79,6 +116,30 @@ def commands() -> list[list[str]]:
 
 def read(name: str) -> list[Any]:
     return list(yaml.safe_load_all((FOLDER / name).read_text()))
+
+
+def first(kinds: Any, failed: dict[str, float]) -> dict[str, int]:
+    """Which machines Ray's autoscaler starts for eight CPUs; ``failed`` types score below 1."""
+    from ray.autoscaler.v2.instance_manager.config import NodeTypeConfig
+    from ray.autoscaler.v2.scheduler import ResourceDemandScheduler, SchedulingRequest
+    from ray.autoscaler.v2.utils import ResourceRequestUtil
+
+    wanted = ResourceRequestUtil.group_by_count([ResourceRequestUtil.make({"CPU": 4})] * 2)
+    types = {
+        name: NodeTypeConfig(name, 0, kind["max_workers"], None, kind.get("priority", 0),
+                             dict(kind["resources"]))
+        for name, kind in kinds.items()
+        if name != "head"
+    }  # fmt: skip
+    request = SchedulingRequest(
+        disable_launch_config_check=True,
+        node_type_configs=types,
+        max_num_nodes=4,
+        resource_requests=wanted,
+        recoverable_resource_availabilities=failed,
+    )
+    reply = ResourceDemandScheduler(None).schedule(request)
+    return {one.instance_type: one.count for one in reply.to_launch}
 
 
 def test_the_launcher_takes_the_file_and_makes_what_it_needs(
@@ -110,13 +171,18 @@ def test_the_launcher_takes_the_file_and_makes_what_it_needs(
         assert kind["node_config"]["SecurityGroupIds"]
         assert kind["node_config"]["ImageId"].startswith("resolve:ssm:")
         assert kind["resources"]["CPU"] == 4
-    assert kinds["worker"]["node_config"]["InstanceMarketOptions"] == {"MarketType": "spot"}
+    spot, fallback = (kinds[name]["node_config"] for name in ("worker", "fallback"))
+    assert spot["InstanceMarketOptions"] == {"MarketType": "spot"}
+    assert "InstanceMarketOptions" not in fallback
+    assert fallback["InstanceType"] != spot["InstanceType"]
+    assert first(kinds, {}) == {"worker": 2}
+    assert first(kinds, {"worker": 0.0}) == {"fallback": 2}
 
 
 def test_the_job_is_one_of_kuberay_s() -> None:
     claim, job = read("rayjob.yaml")
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
-    errors = [error.message for error in Draft202012Validator(RAY_JOB).iter_errors(job["spec"])]
+    errors = [error.message for error in Draft202012Validator(rayjobs()).iter_errors(job["spec"])]
     assert not errors
     head = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
     (volume,) = head["volumes"]
@@ -134,6 +200,9 @@ def test_both_train_as_the_page_does(tmp_path: Path, capsys: pytest.CaptureFixtu
         address = options.index("--address")
         assert options[address + 1] == "auto"
         del options[address : address + 2]
+        grow = options.index("--grow")
+        assert "--num-workers" in options
+        del options[grow : grow + 2]
         assert main([*options, "--runs", str(tmp_path), "--check"]) == 0
         assert capsys.readouterr().out == "the hyperparameters are fine\n"
 
