@@ -60,13 +60,13 @@ def action(environ: dict[str, Any]) -> str:
 @contextmanager
 def recording() -> Iterator[set[str]]:
     """Note the actions of all calls to accounts that are opened inside the block."""
-    from moto.server import DomainDispatcherApplication
+    from moto.moto_server import threaded_moto_server
 
     from battlesnake_rl.launcher.rehearsal.tuning import RehearsedSageMaker
 
     calls: set[str] = set()
 
-    class Noting(DomainDispatcherApplication):  # type: ignore[misc]
+    class Noting(threaded_moto_server.DomainDispatcherApplication):  # type: ignore[misc]
         def __call__(self, environ: dict[str, Any], answer: Any) -> Any:
             calls.add(action(environ))
             return super().__call__(environ, answer)
@@ -81,9 +81,11 @@ def recording() -> Iterator[set[str]]:
         return call
 
     verbs = ("create_", "describe_", "stop_", "list_")
-    methods = {name: noted(name) for name in dir(RehearsedSageMaker) if name.startswith(verbs)}
+    methods: dict[str, Any] = {
+        name: noted(name) for name in dir(RehearsedSageMaker) if name.startswith(verbs)
+    }
     with (
-        mock.patch("moto.moto_server.threaded_moto_server.DomainDispatcherApplication", Noting),
+        mock.patch.object(threaded_moto_server, "DomainDispatcherApplication", Noting),
         mock.patch.multiple(RehearsedSageMaker, **methods),
     ):
         yield calls

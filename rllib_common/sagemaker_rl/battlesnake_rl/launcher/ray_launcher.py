@@ -475,9 +475,7 @@ class SageMakerRayLauncher:
                 if run.stopped_by:
                     leader.stopped()
         elif address is not None:
-            with connected_ray(address) as (cpus, gpus):
-                if grow is not None:
-                    cpus, gpus = grown(run.config, grow * 60)
+            with connected_ray(address) as there, grown(there, run.config, grow) as (cpus, gpus):
                 self._train_on(cpus, gpus, run, plain)
         elif not run.finished:
             with stop_signals() as caught, started_ray():
@@ -626,27 +624,37 @@ def connected_ray(address: str) -> Iterator[tuple[int, int]]:
         ray.shutdown()
 
 
-def grown(config: AlgorithmConfig, seconds: float) -> tuple[int, int]:
-    """The CPUs and GPUs of the cluster once its autoscaler has made room for all runners.
+@contextmanager
+def grown(
+    there: tuple[int, int], config: AlgorithmConfig, minutes: int | None
+) -> Iterator[tuple[int, int]]:
+    """The CPUs and GPUs of a cluster once its autoscaler has made room for all runners.
+
+    It may take so many ``minutes``; None: what is ``there`` must do. Later the machines may go.
 
     Raises:
         ClusterError: they have not come in time.
     """
+    if minutes is None:
+        yield there
+        return
     from ray.autoscaler.sdk import request_resources
 
-    wanted = next(
-        n for n in itertools.count(1) if most_workers(config, n) >= config.num_env_runners
-    )
-    request_resources(num_cpus=wanted)
-    until = time.monotonic() + seconds
-    while (cpus := int(ray.cluster_resources().get("CPU", 0))) < wanted:
-        if time.monotonic() > until:
-            raise ClusterError(
-                f"{wanted} CPUs are wanted and {cpus} have come in {seconds / 60:g} minutes; raise "
-                "the cluster's most machines, or --grow, or lower num_workers"
-            )
-        time.sleep(1)
-    return cpus, int(ray.cluster_resources().get("GPU", 0))
+    enough = (n for n in itertools.count(1) if most_workers(config, n) >= config.num_env_runners)
+    wanted = next(enough)
+    until = time.monotonic() + 60 * minutes
+    try:
+        request_resources(num_cpus=wanted)
+        while (cpus := int(ray.cluster_resources().get("CPU", 0))) < wanted:
+            if time.monotonic() > until:
+                raise ClusterError(
+                    f"{wanted} CPUs are wanted and {cpus} have come in {minutes} minutes; raise "
+                    "the cluster's most machines, or --grow, or lower num_workers"
+                )
+            time.sleep(1)
+        yield cpus, int(ray.cluster_resources().get("GPU", 0))
+    finally:
+        request_resources(num_cpus=0)
 
 
 def without_cluster(values: Mapping[str, Any]) -> dict[str, Any]:
