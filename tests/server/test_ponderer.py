@@ -55,7 +55,7 @@ def test_it_ponders_until_the_next_move_or_the_end() -> None:
     live.move(("b", "snake_0"), a_move("b"), time.perf_counter())
     assert strategy.told.get(timeout=60) == "stopped"
     assert strategy.told.get(timeout=60) == ("b", "up", LONGEST * 0.3)
-    live.end(("b", "snake_0"))
+    live.end(("b", "snake_0"), a_move("b"))
     assert strategy.told.get(timeout=60) == "stopped"
     assert strategy.told.empty()
 
