@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board, BoardError
@@ -100,7 +101,7 @@ def workbench(folder: Path) -> MCPServer:
     def below(name: str) -> Path:
         path = (folder / name).resolve()
         if not path.is_relative_to(folder):
-            raise ValueError(f"{name} is not below {folder}; name a file inside it")
+            raise ToolError(f"{name} is not below {folder}; name a file inside it")
         return path
 
     def snake(name: str) -> str:
@@ -108,7 +109,7 @@ def workbench(folder: Path) -> MCPServer:
         if NAMED.fullmatch(name) and name.partition("@")[0] in snakes.names():
             return name
         if not (path := below(name)).is_file():
-            raise ValueError(f"there is no snake and no file {name!r}; call list_snakes")
+            raise ToolError(f"there is no snake and no file {name!r}; call list_snakes")
         return str(path.relative_to(folder))
 
     async def run(ctx: Context, seconds: float, following: str, *words: str) -> str:
