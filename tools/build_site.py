@@ -142,7 +142,7 @@ def best_rounding(rows: NDArray[np.float32], top: int) -> tuple[NDArray[Any], ND
 
 
 def looks() -> list[dict[str, Any]]:
-    """Colours and shapes of the snakes, the visitor's first: told apart by the colour-blind too."""
+    """Colours and shapes of the snakes, the visitor's first, for the colour-blind too."""
     wear = [
         ("#2f6fde", "smile", "curled"),
         ("#e0a100", "evil", "sharp"),

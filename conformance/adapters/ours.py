@@ -37,8 +37,8 @@ def line_of(state: State, over: bool) -> Json:
     snakes = []
     for snake in state.snakes:
         fate = (snake.eliminated_cause, snake.eliminated_by, snake.eliminated_on)
-        told = {key: value for key, value in zip(("x", "by", "on"), fate, strict=True) if value}
-        snakes.append({"hp": snake.health, "b": flat(snake.body), **told})
+        shown = {key: value for key, value in zip(("x", "by", "on"), fate, strict=True) if value}
+        snakes.append({"hp": snake.health, "b": flat(snake.body), **shown})
     food, hazards = flat(state.food), flat(state.hazards)
     return {"t": state.turn, "s": snakes, "f": food, "hz": hazards, "over": over}
 

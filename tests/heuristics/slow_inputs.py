@@ -97,10 +97,6 @@ def _share(board: Board, cells: int) -> int:
     return cells * ((512 * 65536 + size - 1) // size) >> 16
 
 
-def _over(turns: int) -> int:
-    return 1024 // (turns + 1) if turns < UNREACHED else 0
-
-
 def _damage(board: Board) -> int:
     return min(max(board.game.settings.hazard_damage_per_turn, 0), 50)
 
@@ -113,12 +109,6 @@ def _snake(board: Board, snakes: list[Snake], land: dict[str, Any], i: int) -> d
     hazards = {cell: list(board.hazards).count(cell) for cell in board.hazards}
     x, y = snake.body[0]
     edges = min(x, board.width - 1 - x) + min(y, board.height - 1 - y)
-    races = [
-        (_steps(board, snake.body[0], cell), _ahead(board, snakes, i, cell)) for cell in board.food
-    ]
-    near, ahead = min(races, key=lambda race: (race[0], -race[1]), default=(UNREACHED, 0))
-    steps = sorted(race[0] for race in races)
-    second = steps[1] if len(steps) > 1 else UNREACHED
     found = {
         "cells": _share(board, len(owned)),
         "cells_soon": 16 * sum(turn <= 4 for turn in owned.values()),
@@ -127,7 +117,7 @@ def _snake(board: Board, snakes: list[Snake], land: dict[str, Any], i: int) -> d
         "cramped": 32 * max(len(snake.body) - len(owned), 0),
         "length": 8 * len(snake.body),
         "health": 5 * snake.health,
-        "food_near": _over(food_at),
+        "food_near": 1024 // (food_at + 1) if food_at < UNREACHED else 0,
         "hunger": 16 * max(30 - slack, 0),
         "moves": 128 * land["moves"][i],
         "food_owned": 64 * len(food),
@@ -138,18 +128,8 @@ def _snake(board: Board, snakes: list[Snake], land: dict[str, Any], i: int) -> d
         "centre": 256 if wraps(board.game) else edges * 512 // (board.width + board.height),
         "stacked": 128 * min(_stacked(snake), 3),
         "in_hazard": 8 * hazards.get(snake.body[0], 0) * _damage(board),
-        "any_food": _over(near),
-        "next_food": _over(second),
-        "food_race": 64 * max(-8, min(8, ahead)),
-        "any_hunger": 16 * max(30 - (snake.health - min(near, 40)), 0),
     }
     return _clipped(found)
-
-
-def _ahead(board: Board, snakes: list[Snake], i: int, cell: Cell) -> int:
-    """By how many steps all others are farther from ``cell`` than snake ``i``."""
-    steps = [_steps(board, snake.body[0], cell) for snake in snakes]
-    return min(steps[:i] + steps[i + 1 :]) - steps[i]
 
 
 def _board(

@@ -80,7 +80,7 @@ def test_they_are_what_the_slow_definition_says_in_any_order(kind: tuple[str, in
 
 
 def test_a_file_of_fewer_inputs_and_hidden_values_means_what_it_says(tmp_path: Path) -> None:
-    shape = {"board": ["size", "lead"], "snake": ["food_race", "length"], "hidden": [8, 4]}
+    shape = {"board": ["size", "lead"], "snake": ["stacked", "length"], "hidden": [8, 4]}
     layers, places = evaluation_module._shaped(shape)
     rng = np.random.default_rng(1)
     stacks = np.zeros(STACKS, layers)

@@ -71,6 +71,7 @@ def test_an_agent_writes_checks_and_plays_a_snake_over_stdio(tmp_path: Path) -> 
         ("check", {"file": "--help"}, "there is no snake and no file"),
         ("match", {"one": "hungry", "other": "http://127.0.0.1:1"}, "there is no snake"),
         ("new_snake", {"file": "/tmp/other/mine.py"}, "is not below"),
+        ("new_snake", {"file": "there.py"}, "is there already; choose another name"),
         ("explain_loss", {"game": "/etc/passwd", "file": "hungry"}, "is not below"),
     ],
 )
@@ -78,6 +79,7 @@ def test_nothing_beyond_the_folder_is_touched(
     tool: str, arguments: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "link.py").symlink_to(__file__)
+    (tmp_path / "there.py").touch()
 
     async def ask() -> None:
         async with Client(mcp_command.workbench(tmp_path.resolve())) as client:

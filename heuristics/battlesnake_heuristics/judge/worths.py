@@ -11,11 +11,11 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_heuristics.search import _search
 from battlesnake_heuristics.search.evaluation import (
     BOARD,
-    CELLS_TO_LOGIT,
     SNAKE,
     SNAKES,
     Evaluation,
     Input,
+    chance,
 )
 from battlesnake_heuristics.search.search import inputs
 
@@ -66,5 +66,4 @@ def static_chance(evaluation: Evaluation, board: Board) -> float:
 def _chances(evaluation: Evaluation, rows: np.ndarray, living: int) -> np.ndarray:
     values = _search.values_by(0, evaluation.numbers, np.ascontiguousarray(rows), living)
     assert values is not None  # plain code runs everywhere
-    cells = np.frombuffer(values, np.int32) / 1000
-    return 1 / (1 + np.exp(-CELLS_TO_LOGIT * cells))
+    return np.array([chance(value / 1000) for value in np.frombuffer(values, np.int32)])

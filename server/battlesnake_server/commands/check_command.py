@@ -17,7 +17,7 @@ from battlesnake_heuristics.handwritten.filters import FILTERS
 from battlesnake_heuristics.handwritten.pipeline import Pipeline
 from battlesnake_heuristics.judge.match import Conditions, play_pair
 from battlesnake_heuristics.judge.scenarios import SHIPPED, Outcome, load
-from battlesnake_heuristics.judge.sprt import OUTCOMES, Sprt
+from battlesnake_heuristics.judge.sprt import OUTCOMES, Sprt, estimate
 
 PROG = "battlesnake-gym snakes check"
 WEAKER = Sprt(-70, 0)
@@ -99,10 +99,9 @@ def findings(new: Factory, old: Factory | None, pairs: int) -> Iterator[str]:
         counts[play_pair(Conditions(), new, old, 1, index)[0]] += 1
         if verdict := WEAKER.decide(counts):
             break
-    played = sum(counts)
-    points = sum(float(o) * n for o, n in zip(OUTCOMES, counts, strict=True)) / played
-    said = f"{points:.0%} of the points in {2 * played} duels with what it was"
-    if verdict == "H0" or (verdict is None and points < 0.5):
+    seen = estimate(counts)
+    said = f"{seen.score:.0%} of the points in {2 * seen.pairs} duels with what it was"
+    if verdict == "H0" or (verdict is None and seen.score < 0.5):
         raise UnfitError(f"a regression: {said}")
     yield said
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import json
 import os
@@ -16,9 +17,9 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -70,7 +71,7 @@ def parser() -> Parser:
 
 
 def limits(seconds: float) -> Callable[[], None]:
-    """What a child sets itself before it runs: its process group's CPU time, memory and files."""
+    """What a child sets itself before it runs: bounds on CPU time, memory and a file's size."""
 
     def set_limits() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (int(2 * seconds) + 1,) * 2)
@@ -98,10 +99,22 @@ def workbench(folder: Path) -> MCPServer:
     """The server, whose files are all below ``folder``."""
     app = MCPServer("battlesnake", instructions=INSTRUCTIONS, log_level="WARNING")
 
+    def tool(work: Callable[..., Awaitable[str]]) -> None:
+        """Offer a tool; agents read its ``ValueError``, of other errors that there was one."""
+
+        @functools.wraps(work)
+        async def worded(*given: Any, **named: Any) -> str:
+            try:
+                return await work(*given, **named)
+            except ValueError as error:
+                raise ToolError(str(error)) from error
+
+        app.add_tool(worded)
+
     def below(name: str) -> Path:
         path = (folder / name).resolve()
         if not path.is_relative_to(folder):
-            raise ToolError(f"{name} is not below {folder}; name a file inside it")
+            raise ValueError(f"{name} is not below {folder}; name a file inside it")
         return path
 
     def snake(name: str) -> str:
@@ -109,7 +122,7 @@ def workbench(folder: Path) -> MCPServer:
         if NAMED.fullmatch(name) and name.partition("@")[0] in snakes.names():
             return name
         if not (path := below(name)).is_file():
-            raise ToolError(f"there is no snake and no file {name!r}; call list_snakes")
+            raise ValueError(f"there is no snake and no file {name!r}; call list_snakes")
         return str(path.relative_to(folder))
 
     async def run(ctx: Context, seconds: float, following: str, *words: str) -> str:
@@ -147,7 +160,7 @@ def workbench(folder: Path) -> MCPServer:
             await process.wait()
         return answer(said.decode(errors="replace"), following)
 
-    @app.tool()
+    @tool
     async def rules(topic: Literal["rules", "api"] = "rules") -> str:
         """How the game is played, or what a snake is asked over HTTP and answers."""
         if topic == "api":
@@ -167,14 +180,14 @@ def workbench(folder: Path) -> MCPServer:
         lines += [f"- {n}: {inspect.getdoc(s.apply) or ''}" for n, s in seen.items()]
         return answer("Stages of a turn, in order:\n" + "\n".join(lines), "new_snake")
 
-    @app.tool()
+    @tool
     async def list_snakes() -> str:
         """The named snakes, and the files of snakes in the folder."""
         lines = [f"{name}: {snakes.description(name)}" for name in snakes.names()]
         files = sorted(str(p.relative_to(folder)) for p in folder.rglob("*.py"))[:50]
         return answer("\n".join([*lines, f"Files: {', '.join(files) or 'none'}"]), "match or check")
 
-    @app.tool()
+    @tool
     async def new_snake(file: str) -> str:
         """Write a new snake from a template, as a Python file below the folder (my_snake.py)."""
         path = below(file)
@@ -182,7 +195,7 @@ def workbench(folder: Path) -> MCPServer:
         write_template(path)
         return answer(path.read_text(), f"check {file}, then edit RULES")
 
-    @app.tool()
+    @tool
     async def check(ctx: Context, file: str, against: str = "") -> str:
         """Is a snake legal, in time and safe in given situations; with ``against``, no weaker?
 
@@ -193,27 +206,27 @@ def workbench(folder: Path) -> MCPServer:
         following = "mend what failed, one edit at a time; undo an edit that is refused"
         return await run(ctx, SECONDS, following, "snakes", "check", *words)
 
-    @app.tool()
+    @tool
     async def match(ctx: Context, one: str, other: str, games: int = 100) -> str:
         """Is one snake stronger? Duels until a sequential test knows, kept in `replays`."""
         words = [snake(one), snake(other), "--per-game", "2", "--sprt", "0", "50"]
         words += ["--games", str(max(2, min(games, 1000))), "--jobs", "1", "--replays", "replays"]
         return await run(ctx, LONG, "explain_loss of a file in replays", "arena", *words)
 
-    @app.tool()
+    @tool
     async def ladder(ctx: Context, file: str, minutes: float = 1) -> str:
         """The Elo of a snake, by duels with snakes of known Elo."""
         words = [snake(file), "--minutes", str(min(max(minutes, 0.05), 9)), "--jobs", "1"]
         return await run(ctx, LONG, "match against the rung above", "ladder", *words)
 
-    @app.tool()
+    @tool
     async def explain_loss(ctx: Context, game: str, file: str) -> str:
         """The move that lost a recorded game, and what the snake's rules said there."""
         words = [str(below(game)), "--snake", snake(file), "--strategy", snake(file)]
         following = "edit the rule that spoke for that move, then check"
         return await run(ctx, SECONDS, following, "game", "coach", *words)
 
-    @app.tool()
+    @tool
     async def analyse(ctx: Context, position: str = "", game: str = "") -> str:
         """Chances and best moves of a position (text of a board), or of a game's every turn."""
         if game:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,15 @@ def asked_for() -> bool:
     return "text/html" in request.headers.get("Accept", "")
 
 
+@functools.cache
+def read(name: str) -> str:
+    """One of the files that the page is made of, read once."""
+    return (SERVER / name).read_text("utf-8")
+
+
 def page() -> Response:
     """The page itself, which needs nothing else but ``now`` below it."""
     config = current_app.config
-
-    def read(name: str) -> str:
-        return (SERVER / name).read_text("utf-8")
-
     board = read("static/board.js").replace("export ", "")
     script = read("static/served.js").replace('import { BoardView } from "./board.js";\n', "")
     look = {

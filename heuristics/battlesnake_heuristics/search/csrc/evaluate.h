@@ -31,8 +31,9 @@ static inline __attribute__((always_inline)) void settle_ties(const Position *at
                 reached[i] = bits_minus(reached[i], all[j]);
 }
 
-/* As the search of 2026 had it: of three, the last could get a cell that two longer ones lost. */
-static inline __attribute__((always_inline)) void settle_ties_of_2026(const Position *at, const int *alive, int count, Bits *reached) {
+/* The same for two. Of three, as the search of 2026 had it, the last could get a cell that two longer
+ * ones lost. */
+static inline __attribute__((always_inline)) void settle_pairs(const Position *at, const int *alive, int count, Bits *reached) {
     for (int i = 0; i < count; i++)
         for (int j = i + 1; j < count; j++) {
             Bits both = bits_and(reached[i], reached[j]);
@@ -91,8 +92,8 @@ static inline __attribute__((always_inline)) void spread_out(const Search *searc
         }
         if (details && turn == 1)
             for (int i = 0; i < count; i++) out->moves[i] = bits_count(reached[i]);
-        if (search->ask->of_2026)
-            settle_ties_of_2026(at, alive, count, reached);
+        if (count == 2 || search->ask->of_2026)
+            settle_pairs(at, alive, count, reached);
         else
             settle_ties(at, alive, count, reached);
         taken = bits_or(taken, fresh);

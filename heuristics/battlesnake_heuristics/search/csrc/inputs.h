@@ -2,19 +2,12 @@
  * the nearest and the mean one are not computed. Areas are shares of the board, so that all sizes look
  * alike. The order of the rivals changes nothing. */
 
-/* Steps to food whoever reaches it first, others or not: the nearest, the one after it, and by how many
- * all others are farther from the nearest. */
-typedef struct {
-    int near, second, ahead;
-} AnyFood;
-
 static inline int within(int value, int most) {
     return value > most ? most : value < -most ? -most : value;
 }
 static inline int smaller(int a, int b) { return a < b ? a : b; }
 static inline int above(int value, int least) { return value > least ? value : least; }
 static inline int sign(int value) { return (value > 0) - (value < 0); }
-static inline int over_turns(int turns) { return turns == UNREACHED ? 0 : 1024 / (turns + 1); }
 
 static int steps_between(const Search *search, int a, int b) {
     const Question *ask = search->ask;
@@ -29,34 +22,9 @@ static int steps_between(const Search *search, int a, int b) {
 /* Cells as a share of the board, whole: 512. */
 static inline int share_of(const Search *search, int cells) { return cells * search->share >> 16; }
 
-/* Enters one food, `cell`, for all of the `count` living snakes. */
-static void race_to(const Search *search, const Position *at, const int *alive, int count, int cell,
-                    AnyFood *food) {
-    int steps[MAX_SNAKES], first = UNREACHED, next = UNREACHED;
-    for (int i = 0; i < count; i++) {
-        steps[i] = steps_between(search, head_of(search, at, alive[i]), cell);
-        next = smaller(next, above(steps[i], first));
-        first = smaller(first, steps[i]);
-    }
-    for (int i = 0; i < count; i++) {
-        int ahead = (steps[i] == first ? next : first) - steps[i];
-        food[i].second = smaller(food[i].second, above(steps[i], food[i].near));
-        if (steps[i] < food[i].near || (steps[i] == food[i].near && ahead > food[i].ahead))
-            food[i].near = steps[i], food[i].ahead = ahead;
-    }
-}
-
-static void races(const Search *search, const Position *at, const int *alive, int count,
-                  AnyFood *food) {
-    for (int i = 0; i < count; i++) food[i] = (AnyFood){UNREACHED, UNREACHED, 0};
-    for (int w = 0; w < WORDS; w++)
-        for (uint64_t rest = at->food.w[w]; rest; rest &= rest - 1)
-            race_to(search, at, alive, count, 64 * w + __builtin_ctzll(rest), food);
-}
-
 /* The inputs of snake `s`, the `i`-th of the living. */
-static void snake_inputs(const Search *search, const Position *at, const Territory *land,
-                         const AnyFood *food, int i, int s, int16_t *in) {
+static void snake_inputs(const Search *search, const Position *at, const Territory *land, int i,
+                         int s, int16_t *in) {
     const Question *ask = search->ask;
     const Body *body = &at->snake[s];
     int head = head_of(search, at, s), cells = land->cells[i], food_at = land->food_at[i];
@@ -96,15 +64,13 @@ static inline int comes_before(int first_a, int first_b, const int16_t *a, const
 static void inputs_of(const Search *search, const Position *at, const int *alive, int count,
                       int16_t *inputs) {
     Territory land;
-    AnyFood food[MAX_SNAKES];
     int16_t rivals[MAX_SNAKES][SNAKE_INPUTS];
     int strongest = 1, nearest = 1, longest = 0, away[MAX_SNAKES], strength[MAX_SNAKES];
     away[1] = strength[1] = 0;
     spread_out(search, at, alive, count, 1, &land);
-    races(search, at, alive, count, food);
-    snake_inputs(search, at, &land, &food[0], 0, 0, inputs + BOARD_INPUTS);
+    snake_inputs(search, at, &land, 0, 0, inputs + BOARD_INPUTS);
     for (int i = 1; i < count; i++) {
-        snake_inputs(search, at, &land, &food[i], i, alive[i], rivals[i]);
+        snake_inputs(search, at, &land, i, alive[i], rivals[i]);
         longest = above(longest, at->snake[alive[i]].length);
         away[i] = steps_between(search, head_of(search, at, 0), head_of(search, at, alive[i]));
         strength[i] = rivals[i][SNAKE_cells] + rivals[i][SNAKE_length];

@@ -61,7 +61,7 @@ REHEARSED = {"num_workers": 1, "num_gpus": 0}
 
 
 class RLEstimator(sagemaker.rl.RLEstimator):  # type: ignore[misc]
-    """The SDK's, told in the words of the listings."""
+    """The SDK's, by the words of the listings."""
 
     session: ClassVar[Any] = None
 
