@@ -85,7 +85,7 @@ test-all: system-packages lint
 OTHER = .venv-$(notdir $(PYTHON))
 test-python:
 	$(PYTHON) -m venv $(OTHER)
-	$(OTHER)/bin/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel -e ".[rllib,server,dev]"
+	$(OTHER)/bin/pip install -q --disable-pip-version-check -c constraints.txt setuptools wheel -e ".[rllib,server,mcp,dev]"
 	$(OTHER)/bin/pytest -n auto --dist loadfile -m "not slow" \
 		tests/battlesnake_gym tests/heuristics tests/server tests/mabs \
 		battlesnake_gym heuristics server rllib_src/battlesnake_rl/mabs

@@ -298,6 +298,7 @@ worker.onmessage = ({ data }) => {
     return;
   }
   if (data.look) {
+    if (!state.past.length) return; // of the game before the one that begins
     state.looks.set(data.turn, data.look);
     if (data.turn !== state.place) return;
     tellChances();

@@ -77,6 +77,8 @@ def test_the_launchers_defaults_are_the_environments() -> None:
     assert launched() == DEFAULTS == whole({})
     assert set(DEFAULTS) == {one.name for one in fields(EnvConfig)} - {"frames"} | {
         "curriculum",
+        "iterate_map_size",
+        "clip_rewards",
         "opponents",
     }
 

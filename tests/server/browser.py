@@ -131,5 +131,6 @@ def quiet(browser: Browser) -> Iterator[Browser]:
     browser.look()
     browser.complaints()
     yield browser
-    assert browser.complaints() == []
+    found = browser.complaints()
+    assert found == [], found
     browser.driver.get("about:blank")
