@@ -6,6 +6,7 @@ and those that a site has are in its navigation.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import socket
 import sys
@@ -177,14 +178,15 @@ def show(
     server = PageServer(app, listener, names=[host, *names])
     server.start()
     address = f"http://{host}:{server.port}/{path}"
-    sys.stdout.write(f"{what} at {address}  (Ctrl+C ends)\n")
-    if (token := app.config["TOKEN"]) is not None:
-        sys.stdout.write(visitors.invitation(address, token))
-    sys.stdout.flush()
     try:
-        if open_browser:
-            webbrowser.open(address)
-        server.wait()
+        with contextlib.suppress(KeyboardInterrupt):  # the end, from the first line on
+            sys.stdout.write(f"{what} at {address}  (Ctrl+C ends)\n")
+            if (token := app.config["TOKEN"]) is not None:
+                sys.stdout.write(visitors.invitation(address, token))
+            sys.stdout.flush()
+            if open_browser:
+                webbrowser.open(address)
+            server.wait()
     finally:
         server.stop()
         app.extensions["analyses"].close()
