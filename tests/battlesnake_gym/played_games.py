@@ -50,8 +50,8 @@ def batches(draw: st.DrawFn) -> Games:
         shrink_every_n_turns=draw(st.sampled_from((1, 3, 25))),
     )
     ruleset = draw(st.sampled_from(sorted(RULESETS)))
-    # To solo_maze the bottom row is a binary number. Where royale's border fills it on a wide board,
-    # the next level needs a longer body than the rules allow, and both engines refuse the turn.
+    # To solo_maze the bottom row is a binary number. Where royale's border fills it on a wide
+    # board, the next level needs a longer body than the rules allow, and both engines refuse it.
     assume((ruleset, map_id) != ("royale", "solo_maze") or max(width) < 17)
     game = Game(ruleset, map_id, settings, solo=draw(st.booleans()))
     try:
