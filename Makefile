@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 DEMO ?= demo
 MINUTES ?= 3
 
-.PHONY: help demo site notebooks test test-all test-python system-packages lint build wheels sanitize clean
+.PHONY: help demo site notebooks aws-receipt test test-all test-python system-packages lint build wheels sanitize clean
 
 help:
 	@echo "make demo      a game at once; set up, train three minutes, export, serve, play; then look at the games"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-python PYTHON=python3.13  game, heuristics, server and training on another Python"
 	@echo "make site      build the documentation site into site/"
 	@echo "make notebooks  run all notebooks again, and keep what they show"
+	@echo "make aws-receipt ACCOUNT=NUMBER  ask your AWS account whether it works there; at most 2 dollars"
 	@echo "make lint      ruff, mypy and the count of words alone"
 	@echo "make build     compile the engine and the search again after a change in a csrc folder"
 	@echo "make wheels    the source distribution and a wheel for each kind of machine, into dist"
@@ -60,6 +61,10 @@ site: $(VENV)/.test-packages $(VENV)/.engine
 # All of them, or those named: make notebooks NOTEBOOKS=notebooks/5_heuristics_developer.ipynb
 notebooks: $(VENV)/.test-packages $(VENV)/.engine
 	$(BIN)/python tools/run_notebooks.py $(NOTEBOOKS)
+
+# ACCOUNT=rehearsal plays all of it on this machine.
+aws-receipt: $(VENV)/.test-packages $(VENV)/.engine
+	$(BIN)/python tools/aws_receipt.py $(ACCOUNT)
 
 system-packages:
 	@tools/system_packages.sh

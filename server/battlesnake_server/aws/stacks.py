@@ -156,11 +156,15 @@ class Account:
 
     def empty_and_delete(self, bucket: str) -> None:
         """Delete a bucket with all that is in it."""
+        self.empty(bucket)
+        self.session.client("s3").delete_bucket(Bucket=bucket)
+
+    def empty(self, bucket: str, prefix: str = "") -> None:
+        """Delete what is in a bucket below a prefix."""
         s3 = self.session.client("s3")
-        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             for one in page.get("Contents", []):
                 s3.delete_object(Bucket=bucket, Key=one["Key"])
-        s3.delete_bucket(Bucket=bucket)
 
     def _settled(self, name: str) -> dict[str, Any] | None:
         """The stack once nothing happens to it any more."""

@@ -336,6 +336,12 @@ class TrainingJobs:
         """End a job in order."""
         self.job(TrainingJobName).stop()
 
+    def delete_training_job(self, TrainingJobName: str) -> None:  # noqa: N803
+        """Forget a job that is over."""
+        if self.job(TrainingJobName).describe()["TrainingJobStatus"] == IN_PROGRESS:
+            raise refusal("ValidationException", f"{TrainingJobName} is not over; stop it first")
+        del self._jobs[TrainingJobName]
+
     def list_tags(self, ResourceArn: str, MaxResults: int = 50) -> dict[str, Any]:  # noqa: N803
         """None: ``attach`` asks for them."""
         return {"Tags": []}

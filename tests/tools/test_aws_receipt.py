@@ -1,0 +1,105 @@
+"""The receipt from AWS, in a rehearsal; and whether pages say what was only rehearsed."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+AWS = re.compile(r"\b(AWS|SageMaker|Lambda|EC2|Fargate|CloudFormation|CloudWatch|ECR)\b")
+NO_STATEMENT = re.compile(r"^```\{.*?^```$|SageMaker starter pack|as AWS published", re.M | re.S)
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for package in ("sagemaker", "moto.server", "sagemaker_training"):
+        pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-local")
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    import aws_receipt
+    from moto.moto_api._internal.models import moto_api_backend
+
+    moto_api_backend.reset()  # other tests' accounts, and afterwards ours
+    yield aws_receipt
+    moto_api_backend.reset()
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_about_aws_says_what_was_only_rehearsed(page: Path) -> None:
+    text = page.read_text()
+    if page.name != "receipt.md" and AWS.search(NO_STATEMENT.sub("", text)):
+        assert "[rehearsed](receipt.md)" in text
+
+
+def test_what_is_rehearsed_has_a_test() -> None:
+    named = re.findall(r"`(tests/\S+)`", (DOCS / "receipt.md").read_text())
+    assert len(named) > 9
+    assert not [name for name in named if not (ROOT / name).is_file()]
+
+
+def test_it_cannot_cost_more_than_two_dollars(tool: Any) -> None:
+    most = sum(job.dollars(tool.MAX_RUN) for job in tool.JOBS.values())
+    assert most < 1
+    page = (DOCS / "receipt.md").read_text()
+    assert f"costs {most:.2f} dollars at most" in " ".join(page.split())
+    prices = re.findall(r"`(ml\.\S+)`.*?\| ([0-9.]+) an hour", (DOCS / "aws.md").read_text())
+    stated = {kind.replace("4xlarge", "xlarge"): float(price) for kind, price in prices}
+    assert tool.PRICES.items() <= stated.items()
+
+
+def test_another_account_is_refused(
+    tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from battlesnake_server.aws.lambda_rehearsal import RehearsedAccount
+
+    with RehearsedAccount() as one:
+        monkeypatch.setattr(tool, "account", lambda: one.account)
+        assert tool.main(["210987654321", "--folder", str(tmp_path)]) == 2
+    assert "credentials are of 123456789012, not of 210987654321" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_receipt_is_rehearsed(tool: Any, tmp_path: Path) -> None:
+    assert tool.main(["rehearsal", "--folder", str(tmp_path)]) == 0
+    receipt = json.loads((tmp_path / "receipt.json").read_text())
+    assert receipt["left"] == []
+    assert 0 < receipt["dollars"] < 2
+    assert receipt["seconds"] < 1800
+    steps = receipt["steps"]
+    assert steps["snake"]["moves"] == 50
+    assert steps["snake"]["kept"] == []
+    assert [steps[name]["status"] for name in tool.JOBS] == ["Completed", "Completed", "Stopped"]
+    for name in tool.JOBS:
+        assert "policy.onnx" in steps[name]["delivered"]
+        assert "training_iteration=1 " in steps[name]["log"][0]
+    page = (tmp_path / "receipt.md").read_text()
+    assert "Never run against a real account" not in page
+    assert "left: nothing" in page
+    assert (
+        f"| groups-on-spot-stopped | Stopped | {steps['groups-on-spot-stopped']['seconds']} |"
+        in page
+    )
+
+
+def test_what_fails_and_what_is_left_is_shown(
+    tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No job starts, S3 keeps a file."""
+    from botocore.exceptions import ClientError
+
+    def refused(place: Any, job: Any, outputs: Any, prefix: str) -> None:
+        place.account.session.client("s3").put_object(
+            Bucket=outputs["Bucket"], Key=f"{prefix}/kept", Body=b""
+        )
+        raise ClientError({"Error": {"Code": "ResourceLimitExceeded", "Message": "0"}}, "x")
+
+    monkeypatch.setattr(tool, "start", refused)
+    monkeypatch.setattr(tool, "clean", lambda *_: None)
+    monkeypatch.setattr(tool, "snake", lambda *_: None)
+    assert tool.main(["rehearsal", "--folder", str(tmp_path)]) == 1
+    page = (tmp_path / "receipt.md").read_text()
+    assert "| single | ClientError: An error occurred (ResourceLimitExceeded)" in page
+    assert "left: s3://battlesnake-receipt/receipt-" in page

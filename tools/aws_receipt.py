@@ -1,0 +1,378 @@
+"""A receipt from AWS: `make aws-receipt ACCOUNT=123456789012`, within 2 dollars and 30 minutes.
+
+Trains on one instance, on two, and on two groups on spot, of which it stops the job; puts a snake
+on Lambda, asks it for 50 moves, publishes another, and takes all away again. What came of it is
+written to `docs/receipt.json` and into `docs/receipt.md`, which says what the account needs. With
+the account `rehearsal` all of it happens on this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import statistics
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.common.command_line import Parser, refuse
+from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.rules import Game
+from battlesnake_server.aws import publish, snake_stack
+from battlesnake_server.aws.stacks import Account, StackError, account, stack_of
+from battlesnake_server.commands import pack
+from battlesnake_server.commands.undeploy import undeploy
+
+PROG = "make aws-receipt"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/receipt.md"
+MARKS = ("<!-- received -->\n", "<!-- of the table above: tools/aws_receipt.py -->\n")
+"""What the page has between these is written here."""
+
+REHEARSAL = "rehearsal"
+SNAKE = "receipt"
+MOVES = 50
+MAX_RUN, MAX_WAIT = 900, 1200
+"""Seconds that each job may train, and the one on spot wait and train."""
+
+POLL_SECONDS = 5.0
+OVER = ("Completed", "Stopped", "Failed")
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+SHOWN_LINES = 3
+
+PRICES = {"ml.c5.2xlarge": 0.408, "ml.g4dn.xlarge": 1.505}
+"""Dollars an hour by docs/aws.md, whose second is of the larger ml.g4dn.4xlarge."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training job: its groups of instances, and whether it is on spot and stopped on the way."""
+
+    groups: Mapping[str, tuple[str, int]]
+    algorithm: str
+    stopped: bool = False
+
+    def dollars(self, seconds: float) -> float:
+        """What so much time on all its instances costs."""
+        return sum(PRICES[kind] * count for kind, count in self.groups.values()) * seconds / 3600
+
+
+JOBS = {
+    "single": Job({"all": ("ml.c5.2xlarge", 1)}, "DQN"),
+    "two-instances": Job({"all": ("ml.c5.2xlarge", 2)}, "APEX"),
+    "groups-on-spot-stopped": Job(
+        {"learns": ("ml.g4dn.xlarge", 1), "plays": ("ml.c5.2xlarge", 1)}, "APEX", stopped=True
+    ),
+}
+HYPERPARAMETERS = {"minutes": 10, "rl.training.config.min_time_s_per_iteration": 1}
+FEW = {"rl.training.stop.training_iteration": 3}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where it happens: an account, or what plays one."""
+
+    account: Account
+    session: Any
+    """The SageMaker SDK's."""
+    deploy: Callable[[argparse.Namespace], str]
+    """Makes the snake's stack and returns its address."""
+    side_by_side: bool
+    """Whether jobs run at the same time."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the receipt; the exit status is 1 where a step failed or something is left."""
+    options = parser().parse_args(argv)
+    try:
+        with place_of(options) as place:
+            receipt = received(place, stack_of(place.account, options.stack), options.folder)
+    except (ValueError, OSError, ClientError) as error:
+        return refuse(PROG, error)
+    home = options.folder if options.account == REHEARSAL else PAGE.parent
+    text = json.dumps(receipt, indent=2) + "\n"
+    write_atomically(home / "receipt.json", lambda part: part.write_text(text))
+    write_atomically(home / PAGE.name, lambda part: part.write_text(filled(receipt)))
+    sys.stdout.write(f"wrote {home / 'receipt.json'} and {home / PAGE.name}\n")
+    return int(bool(receipt["left"] or any("error" in one for one in receipt["steps"].values())))
+
+
+def parser() -> Parser:
+    """The options."""
+    parser = Parser(prog=PROG, description=__doc__)
+    parser.add_argument("account", help=f"the account's number, or {REHEARSAL}")
+    parser.add_argument("--stack", default="battlesnake", help="the stack of notebook.yaml")
+    parser.add_argument("--folder", type=Path, default=Path("sagemaker-local/receipt"),
+        help="for what the jobs deliver")  # fmt: skip
+    return parser
+
+
+@contextmanager
+def place_of(options: argparse.Namespace) -> Iterator[Place]:
+    """The account that is named; raises `StackError` where the credentials are of another."""
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if options.account != REHEARSAL:
+        import sagemaker
+
+        ours = account()
+        if ours.number != options.account:
+            raise StackError(f"the credentials are of {ours.number}, not of {options.account}")
+        session = sagemaker.Session(ours.session)
+        yield Place(ours, session, lambda given: snake_stack.deploy(ours, given), True)
+        return
+    from battlesnake_rl.launcher.rehearsal.session import IMAGE, MANIFEST, RehearsalSession
+    from battlesnake_server.aws.lambda_rehearsal import RehearsedAccount
+
+    with RehearsedAccount() as one, closing(RehearsalSession(options.folder / "jobs")) as session:
+        images = one.session.client("ecr")
+        images.delete_repository(repositoryName=IMAGE, force=True)  # the stack makes its own
+        values = {"BucketName": "battlesnake-receipt", "RepositoryUrl": "https://example.org/x"}
+        one.account.make_stack(options.stack, "notebook", values)
+        manifest = json.dumps(MANIFEST)
+        images.put_image(repositoryName=IMAGE, imageTag="latest", imageManifest=manifest)
+        yield Place(one.account, session, one.deploy, False)
+
+
+def received(place: Place, stack: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Do all of it, and take away what it made; returns the receipt."""
+    outputs = {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
+    began = datetime.now(UTC)
+    prefix = f"receipt-{began:%Y%m%d-%H%M%S}"
+    steps: dict[str, dict[str, Any]] = {name: {} for name in ("snake", *JOBS)}
+    jobs: dict[str, Any] = {}
+
+    def end(name: str) -> None:
+        with noting_errors(steps[name]):
+            steps[name] |= follow(place, jobs[name], JOBS[name], folder / name)
+
+    try:
+        for name, job in JOBS.items():
+            with noting_errors(steps[name]):
+                jobs[name] = start(place, job, outputs, prefix)
+            if name in jobs and not place.side_by_side:
+                end(name)
+        with noting_errors(steps["snake"]):
+            snake(place, folder, steps["snake"])
+        for name in jobs if place.side_by_side else ():
+            end(name)
+    finally:
+        names = [one.latest_training_job.name for one in jobs.values()]
+        clean(place, outputs["Bucket"], prefix, names)
+    return {
+        "when": f"{began:%Y-%m-%d %H:%M} UTC",
+        "where": place.account.region if place.side_by_side else REHEARSAL,
+        "seconds": round((datetime.now(UTC) - began).total_seconds()),
+        "dollars": round(sum(one.get("dollars", 0.0) for one in steps.values()), 4),
+        "steps": steps,
+        "left": left(place, outputs["Bucket"], prefix, names),
+    }
+
+
+@contextmanager
+def noting_errors(note: dict[str, Any]) -> Iterator[None]:
+    """Note an error of a step in its place: the other steps have their turn all the same."""
+    try:
+        yield
+    except Exception as error:
+        note["error"] = f"{type(error).__name__}: {error}"
+
+
+def start(place: Place, job: Job, outputs: Mapping[str, str], prefix: str) -> Any:
+    """Start a training job, once preflight has nothing against it; returns its estimator."""
+    from sagemaker.instance_group import InstanceGroup
+    from sagemaker.rl import RLEstimator
+
+    from battlesnake_rl.launcher.launch import preflight
+    from battlesnake_rl.launcher.launch.job_files import cleaned
+
+    own = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
+    address = f"s3://{outputs['Bucket']}/{prefix}"
+    machines: dict[str, Any] = {
+        "instance_groups": [InstanceGroup(name, *group) for name, group in job.groups.items()]
+    }
+    if len(job.groups) == 1:
+        ((kind, count),) = job.groups.values()
+        machines = {"instance_type": kind, "instance_count": count}
+    if job.stopped:
+        kept = f"{address}/checkpoints"
+        machines |= {"use_spot_instances": True, "max_wait": MAX_WAIT, "checkpoint_s3_uri": kept}
+    estimator = RLEstimator(
+        entry_point="train-mabs.py",
+        **cleaned(source_dir=ROOT / "rllib_src", dependencies=[ROOT / name for name in own]),
+        image_uri=f"{outputs['TrainingImages']}:latest",
+        role=outputs["RoleArn"],
+        sagemaker_session=place.session,
+        base_job_name=SNAKE,
+        max_run=MAX_RUN,
+        output_path=address,
+        code_location=address,
+        hyperparameters=HYPERPARAMETERS
+        | {"algorithm": job.algorithm}
+        | ({} if job.stopped else FEW),
+        **machines,
+    )
+    preflight.check(estimator)
+    estimator.fit(wait=False)
+    return estimator
+
+
+def follow(place: Place, estimator: Any, job: Job, folder: Path) -> dict[str, Any]:
+    """Wait for a job's end, or bring it about; returns what came of it.
+
+    Raises ``RuntimeError`` where it ended otherwise than it should.
+    """
+    from battlesnake_rl.launcher.launch.job_files import fetch
+
+    name = estimator.latest_training_job.name
+    asked = False
+    while (described := describe(place, name))["TrainingJobStatus"] not in OVER:
+        if job.stopped and not asked and "training_iteration=" in log(place, name):
+            place.session.stop_training_job(name)
+            asked = True
+        time.sleep(POLL_SECONDS)
+    lines = log(place, name).splitlines()
+    seconds = described.get("BillableTimeInSeconds", described.get("TrainingTimeInSeconds", 0))
+    status = described["TrainingJobStatus"]
+    note = {
+        "id": name,
+        "status": status,
+        "seconds": seconds,
+        "dollars": round(job.dollars(seconds), 4),
+    }
+    if status != ("Stopped" if job.stopped else "Completed"):
+        raise RuntimeError(f"{name} {status}: {described.get('FailureReason', lines[-3:])}")
+    model = fetch(estimator, folder) / "model"
+    note["delivered"] = sorted(path.name for path in model.iterdir())
+    return note | {"log": [one for one in lines if "training_iteration=" in one][-SHOWN_LINES:]}
+
+
+def describe(place: Place, name: str) -> dict[str, Any]:
+    """All that SageMaker says of a job."""
+    described: dict[str, Any] = place.session.describe_training_job(name)
+    return described
+
+
+def log(place: Place, name: str) -> str:
+    """What a job has printed so far, as the SDK prints it."""
+    with redirect_stdout(io.StringIO()) as printed:
+        place.session.logs_for_job(name)
+    return printed.getvalue()
+
+
+def snake(place: Place, folder: Path, note: dict[str, Any]) -> None:
+    """Deploy a snake, let it move, publish another in its place, and take it away."""
+    began = time.monotonic()
+    first, second = (
+        packed(folder, *one) for one in (("cautious", "#3366cc"), ("hungry", "#cc6633"))
+    )
+    url = place.deploy(snake_stack.parser().parse_args([str(first), "--name", SNAKE]))
+    note |= {"id": SNAKE, "deploy_seconds": round(time.monotonic() - began)}
+    answers = [timed(f"{url}/move", a_turn(seed)) for seed in range(1, MOVES + 1)]
+    took = sorted(milliseconds for milliseconds, _ in answers)
+    note["moves"] = sum(answer["move"] in ("up", "down", "left", "right") for _, answer in answers)
+    note["move_ms"] = {
+        "median": statistics.median_low(took),
+        "first": answers[0][0],
+        "most": took[-1],
+    }
+    publish(second, SNAKE, place.account.session)
+    if (colour := timed(url)[1]["color"]) != "#cc6633":
+        raise RuntimeError(f"what was published is not what plays: {colour}")
+    note["kept"] = undeploy(place.account, SNAKE)
+    note["seconds"] = round(time.monotonic() - began)
+
+
+def packed(folder: Path, name: str, colour: str) -> Path:
+    """A bundle of a named snake."""
+    bundle = folder / f"{name}.zip"
+    if pack.main(["--snake", name, "--color", colour, "-o", str(bundle)]):
+        raise RuntimeError(f"{name} was not packed")
+    return bundle
+
+
+def a_turn(seed: int) -> bytes:
+    """A request for a move."""
+    board = Board.new(11, 11, 2, game=Game(seed=seed, id=SNAKE, timeout=10_000))
+    return json.dumps(board.to_api("snake_0")).encode()
+
+
+def timed(url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
+    """The milliseconds until the answer, and the answer."""
+    began = time.monotonic()
+    with urllib.request.urlopen(url, body, 30) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return round(1000 * (time.monotonic() - began)), found
+
+
+def clean(place: Place, bucket: str, prefix: str, names: list[str]) -> None:
+    """Take away what was made and is still there."""
+    if place.account.describe(SNAKE):
+        undeploy(place.account, SNAKE)
+    logs = place.account.session.client("logs")
+    for name in names:
+        if describe(place, name)["TrainingJobStatus"] not in OVER:
+            place.session.stop_training_job(name)
+        while describe(place, name)["TrainingJobStatus"] not in OVER:
+            time.sleep(POLL_SECONDS)
+        for stream in streams(place, name):
+            logs.delete_log_stream(logGroupName=LOG_GROUP, logStreamName=stream)
+        place.session.sagemaker_client.delete_training_job(TrainingJobName=name)
+    place.account.empty(bucket, prefix)
+
+
+def left(place: Place, bucket: str, prefix: str, names: list[str]) -> list[str]:
+    """What there still is of all that was made, as the account itself says."""
+    found = [f"the stack {SNAKE}"] if place.account.describe(SNAKE) else []
+    s3 = place.account.session.client("s3")
+    with suppress(ClientError):
+        s3.head_bucket(Bucket=place.account.bucket_of(SNAKE))
+        found.append(f"the bucket {place.account.bucket_of(SNAKE)}")
+    there = s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
+    found += [f"s3://{bucket}/{one['Key']}" for one in there]
+    for name in names:
+        found += [f"the log {stream}" for stream in streams(place, name)]
+        with suppress(ClientError):
+            found.append(f"the job {describe(place, name)['TrainingJobName']}")
+    return found
+
+
+def streams(place: Place, name: str) -> list[str]:
+    """The log streams of a job."""
+    logs = place.account.session.client("logs")
+    try:
+        found = logs.describe_log_streams(logGroupName=LOG_GROUP, logStreamNamePrefix=f"{name}/")
+    except logs.exceptions.ResourceNotFoundException:
+        return []
+    return [one["logStreamName"] for one in found["logStreams"]]
+
+
+def filled(receipt: Mapping[str, Any]) -> str:
+    """The page with this receipt."""
+    before, _, rest = PAGE.read_text().partition(MARKS[0])
+    rows = []
+    for name, one in receipt["steps"].items():
+        came = " ".join((one.get("error") or one.get("status", "played, and taken away")).split())
+        took, dollars = one.get("seconds", ""), one.get("dollars", 0.0)
+        rows.append(f"| {name} | {came} | {took} | {dollars:.2f} | {one.get('id', '')} |")
+    said = (
+        f"{receipt['when']}, {receipt['where']}: {receipt['seconds']} seconds, "
+        f"{receipt['dollars']:.2f} dollars; left: {', '.join(receipt['left']) or 'nothing'}.\n\n"
+        "| step | what came of it | seconds | dollars | id |\n|---|---|---|---|---|\n"
+    )
+    return (
+        before + MARKS[0] + said + "\n".join(rows) + "\n" + MARKS[1] + rest.partition(MARKS[1])[2]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
