@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from battlesnake_heuristics.judge.sprt import Sprt, estimate
 from battlesnake_heuristics.search import evaluation, selfplay
+from battlesnake_heuristics.search.layers import FloatLayers, packed
 from battlesnake_heuristics.search.selfplay import GamesRows, SearchPlayer
 from battlesnake_heuristics.search.selfplay import SelfPlaySetup as Setup
 
@@ -155,7 +156,7 @@ class Network(nn.Module):
         self.last.weight.clamp_(-most, most)
 
     @torch.no_grad()
-    def layers(self) -> evaluation.FloatLayers:
+    def layers(self) -> FloatLayers:
         """The weights for inputs as they come, without the mean and the deviation."""
         first = (self.first.weight / self.deviation).double().numpy()
         return {
@@ -217,7 +218,7 @@ def in_whole_numbers(nets: Sequence[Network], moves: int) -> evaluation.Evaluati
     games = {"rulesets": ["standard"], "maps": ["standard"], "snakes": [2, 3, 4]}
     trained_for = games | {"sizes": sorted({(setup.width, setup.height) for _, setup in MIX})}
     facts = {"trained_for": trained_for, "command": "reference/exit.py", "moves": moves}
-    return evaluation.Evaluation(evaluation.packed([net.layers() for net in nets]), facts)
+    return evaluation.Evaluation(packed([net.layers() for net in nets]), facts)
 
 
 # ---- rounds ----

@@ -64,7 +64,7 @@ def think(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> 
     """Ask for a move, sometimes with a wrong field."""
     head = {name: position[name] for name in ("width", "height", "wrapped", "constrictor")}
     rest = {name: value for name, value in position.items() if name not in head}
-    weights = Weights().packed()
+    weights = np.array(Weights().packed())
     if rand.random() < 0.2:
         weights = weights * 0 + rand.choice((-1000, -1, 0, 1000))
     limits = {

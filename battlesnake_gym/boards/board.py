@@ -31,7 +31,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from battlesnake_gym import rules
 from battlesnake_gym.boards import board_json, board_text
@@ -41,6 +41,9 @@ from battlesnake_gym.boards.json_fields import BoardError, shown
 from battlesnake_gym.rules.play import USUAL_SIZE
 from battlesnake_gym.rules.rulesets import wraps
 from battlesnake_gym.rules.state import MOVES, OFFSETS, Game, Point, Snake, State
+
+if TYPE_CHECKING:
+    from typing import Self  # a packed snake plays with Python 3.10, which lacks it
 
 __all__ = ["UNKNOWN_SEED", "Board", "BoardError"]
 

@@ -8,10 +8,10 @@ import secrets
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:
@@ -31,6 +31,7 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
 
 def save_arrays(path: str | os.PathLike[str], **arrays: NDArray[Any]) -> None:
     """Write named arrays to ``path`` as ``numpy.load`` reads them, whole or not at all."""
+    import numpy as np  # here: a packed snake plays without it
 
     def write(part: Path) -> None:
         with part.open("wb") as file:  # of a name, numpy would change the ending

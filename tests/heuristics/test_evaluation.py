@@ -17,15 +17,14 @@ from battlesnake_heuristics.search.evaluation import (
     INPUT_UNIT,
     INPUTS,
     LARGEST,
-    LAYERS,
     SECOND,
     STACKS,
     WEIGHT_UNIT,
     Evaluation,
     EvaluationError,
-    packed,
     shipped,
 )
+from battlesnake_heuristics.search.layers import LAYERS, packed
 
 _search = pytest.importorskip("battlesnake_heuristics.search._search")
 

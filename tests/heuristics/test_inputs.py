@@ -32,6 +32,7 @@ from battlesnake_heuristics.search.evaluation import (
     EvaluationError,
     shipped,
 )
+from battlesnake_heuristics.search.layers import layers_of
 from battlesnake_heuristics.search.search import inputs
 
 from .slow_inputs import named_inputs, value_by_definition
@@ -81,7 +82,8 @@ def test_they_are_what_the_slow_definition_says_in_any_order(kind: tuple[str, in
 
 def test_a_file_of_fewer_inputs_and_hidden_values_means_what_it_says(tmp_path: Path) -> None:
     shape = {"board": ["size", "lead"], "snake": ["stacked", "length"], "hidden": [8, 4]}
-    layers, places = evaluation_module._shaped(shape)
+    places, *sizes = evaluation_module._shaped(shape)
+    layers = layers_of(len(places), *sizes)
     rng = np.random.default_rng(1)
     stacks = np.zeros(STACKS, layers)
     for name in layers.names or ():

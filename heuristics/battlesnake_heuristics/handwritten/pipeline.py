@@ -19,15 +19,16 @@ import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Protocol
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules.state import MOVES, Game, State
 from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_heuristics.handwritten.view import View
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Measure = Callable[[View, str], float]
 """Judges one move on one view."""
@@ -202,6 +203,8 @@ def mask(board: Board, nodes: Sequence[Node]) -> NDArray[np.bool_]:
     mask is never all False, and it agrees with `see.masks`. Trees are walked;
     preferences rule nothing out.
     """
+    import numpy as np  # here: a packed snake plays without it
+
     kept = _left(nodes, View(board), list(MOVES))
     return np.array([move in kept for move in MOVES])
 

@@ -1,3 +1,4 @@
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +14,12 @@ def think(
     constrictor: bool,
     solo: bool,
     damage: int,
-    lengths: NDArray[Any],
-    health: NDArray[Any],
-    bodies: NDArray[Any],
+    lengths: NDArray[Any] | array[int],
+    health: NDArray[Any] | array[int],
+    bodies: NDArray[Any] | array[int],
     food: NDArray[Any] | bytearray,
     hazards: NDArray[Any] | bytearray,
-    weights: NDArray[Any],
+    weights: NDArray[Any] | array[int],
     seconds: float,
     nodes: int,
     max_depth: int,
@@ -41,7 +42,7 @@ def play_game(
     hazards: NDArray[Any],
     heads: NDArray[Any],
     food: NDArray[Any],
-    players: tuple[tuple[NDArray[Any], bytes, int, float], ...],
+    players: tuple[tuple[array[int], bytes, int, float], ...],
     seed: int,
     opening: int,
     random_share: int,

@@ -19,9 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import LARGEST_FACTS, parse, plain, shown
 from battlesnake_gym.common.files import read_within, write_atomically
@@ -71,25 +68,13 @@ CELLS_TO_LOGIT = 0.1
 """A logit of 1 is worth ten cells of territory to the search."""
 
 
-def _layers(inputs: int, hidden: int, second: int) -> np.dtype[np.void]:
-    return np.dtype(
-        [
-            ("first", np.int16, (inputs // 2, hidden, 2)),
-            ("first_bias", np.int32, hidden),
-            ("second", np.int16, (hidden // 2, second, 2)),
-            ("second_bias", np.int32, second),
-            ("last", np.int16, second),
-            ("last_bias", np.int32),
-        ]
-    )
+def _size(inputs: int, hidden: int, second: int) -> int:
+    """Bytes of all stacks: weights of 16 bits, biases of 32."""
+    return 2 * STACKS * ((inputs + 2 + second) * hidden + 3 * second + 2)
 
 
-LAYERS = _layers(INPUTS, HIDDEN, SECOND)
-"""One stack as the C code reads it: weights by pairs of inputs."""
-
-FloatLayers = Mapping[str, NDArray[np.floating[Any]]]
-"""One stack before rounding: ``first`` [HIDDEN, INPUTS], ``second`` [SECOND, HIDDEN], ``last``
-[SECOND], and the biases ``first_bias``, ``second_bias``, ``last_bias``."""
+SIZE = _size(INPUTS, HIDDEN, SECOND)
+"""Bytes of the numbers that the C code reads."""
 
 
 class EvaluationError(ValueError):
@@ -115,7 +100,7 @@ class Evaluation:
     def load(cls, path: str | Path) -> Evaluation:
         """Read a file whole; raises `EvaluationError` where anything in it does not fit."""
         try:
-            data = read_within(Path(path), STACKS * LAYERS.itemsize + LARGEST_FACTS)
+            data = read_within(Path(path), SIZE + LARGEST_FACTS)
         except ValueError as error:
             raise EvaluationError(f"{error}; give another file") from error
         except OSError as error:
@@ -138,7 +123,7 @@ class Evaluation:
             version, digest, trained = facts["format"], facts["sha256"], facts["trained_for"]
             _check_trained(trained)
             shape = FIRST_SHAPE if version == 1 else facts.pop("shape")
-            layers, places = _shaped(shape)
+            places, hidden, second = _shaped(shape)
         except (KeyError, TypeError, ValueError) as error:
             raise EvaluationError(
                 f"{path}: its facts are damaged ({plain(str(error), 200)}); fit it again"
@@ -148,10 +133,10 @@ class Evaluation:
                 f"{path}: format is {shown(version)}, this version reads 1 and {FORMAT}; "
                 "fit it again"
             )
-        size = STACKS * layers.itemsize
+        size = _size(len(places), hidden, second)
         if digest != hashlib.sha256(numbers).hexdigest() or len(numbers) != size:
             raise EvaluationError(f"{path}: its numbers are damaged; fetch or fit it again")
-        return cls(_widened(np.frombuffer(numbers, layers), places), facts)
+        return cls(_widened(numbers, places, hidden, second), facts)
 
     def save(self, path: str | Path) -> None:
         """Write the file whole or not at all, with the hash of the numbers."""
@@ -186,33 +171,8 @@ def chance(score: float) -> float:
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, score * CELLS_TO_LOGIT))))
 
 
-def packed(stacks: Sequence[FloatLayers]) -> bytes:
-    """Round the weights of all stacks to whole numbers, clipped to what the C code can hold."""
-    layers = np.zeros(STACKS, LAYERS)
-    for stack, weights in zip(layers, stacks, strict=True):
-        stack["first"] = _paired(weights["first"])
-        stack["second"] = _paired(weights["second"])
-        stack["last"] = _rounded(weights["last"])
-        for name in ("first_bias", "second_bias", "last_bias"):
-            limit = 1 << 29
-            bias = np.rint(np.asarray(weights[name], np.float64) * INPUT_UNIT * WEIGHT_UNIT)
-            stack[name] = np.clip(bias, -limit, limit).astype(np.int32)
-    return layers.tobytes()
-
-
-def _rounded(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
-    whole = np.rint(np.asarray(weights, np.float64) * WEIGHT_UNIT)
-    return np.clip(whole, -HEAVIEST, HEAVIEST).astype(np.int16)
-
-
-def _paired(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
-    """[out, in] as [in / 2, out, 2]."""
-    outputs, inputs = weights.shape
-    return _rounded(weights).reshape(outputs, inputs // 2, 2).transpose(1, 0, 2)
-
-
-def _shaped(shape: Mapping[str, Any]) -> tuple[np.dtype[np.void], list[int]]:
-    """The layers of a file, and which input of ours each of its inputs is.
+def _shaped(shape: Mapping[str, Any]) -> tuple[list[int], int, int]:
+    """Which input of ours each input of a file is, and how many hidden values it has.
 
     Raises ``KeyError``, ``TypeError`` or ``ValueError`` where it has others or too many.
     """
@@ -226,22 +186,34 @@ def _shaped(shape: Mapping[str, Any]) -> tuple[np.dtype[np.void], list[int]]:
     for name, size, most in (("first", hidden, HIDDEN), ("second", second, SECOND)):
         if type(size) is not int or not 2 <= size <= most or size % 2:
             raise ValueError(f"shape.hidden: the {name} must be even, 2 to {most}, got {size!r}")
-    return _layers(len(places), hidden, second), places
+    return places, hidden, second
 
 
-def _widened(layers: NDArray[np.void], places: Sequence[int]) -> bytes:
-    """A file's stacks as the C code reads them: what the file lacks weighs nothing."""
-    wide = np.zeros(STACKS, LAYERS)
-    hidden, second = layers.dtype["first_bias"].shape[0], layers.dtype["last"].shape[0]
-    for stack, narrow in zip(wide, layers, strict=True):
-        first = np.zeros((INPUTS, HIDDEN), np.int16)
-        first[places, :hidden] = narrow["first"].transpose(0, 2, 1).reshape(len(places), hidden)
-        stack["first"] = first.reshape(INPUTS // 2, 2, HIDDEN).transpose(0, 2, 1)
-        stack["first_bias"][:hidden] = narrow["first_bias"]
-        stack["second"][: hidden // 2, :second] = narrow["second"]
-        stack["second_bias"][:second] = narrow["second_bias"]
-        stack["last"][:second] = narrow["last"]
-        stack["last_bias"] = narrow["last_bias"]
+def _widened(numbers: bytes, places: Sequence[int], hidden: int, second: int) -> bytes:
+    """A file's stacks as the C code reads them: what the file lacks weighs nothing.
+
+    Plain Python, since a packed snake reads them where there is no numpy.
+    """
+    narrow, wide = memoryview(numbers).cast("h"), memoryview(bytearray(SIZE)).cast("h")
+    at = to = 0  # in words of 16 bits
+    for _ in range(STACKS):
+        for rows, columns, most_rows, most_columns in (
+            (places, hidden, INPUTS, HIDDEN),
+            (range(hidden), second, HIDDEN, SECOND),
+        ):
+            for row, place in enumerate(rows):  # by pairs of rows, column by column
+                here = at + row // 2 * 2 * columns + row % 2
+                there = to + place // 2 * 2 * most_columns + place % 2
+                wide[there : there + 2 * columns : 2] = narrow[here : here + 2 * columns : 2]
+            at += len(rows) * columns
+            to += most_rows * most_columns
+            wide[to : to + 2 * columns] = narrow[at : at + 2 * columns]
+            at += 2 * columns
+            to += 2 * most_columns
+        wide[to : to + second] = narrow[at : at + second]
+        wide[to + SECOND : to + SECOND + 2] = narrow[at + second : at + second + 2]
+        at += second + 2
+        to += SECOND + 2
     return wide.tobytes()
 
 

@@ -16,14 +16,12 @@ import math
 import statistics
 import threading
 import time
+from array import array
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from battlesnake_gym import snakes as snakes_by_name
 from battlesnake_gym.boards.board import Board
@@ -34,6 +32,9 @@ from battlesnake_gym.snakes import Decision, Reason, Strategy
 from battlesnake_heuristics.search.evaluation import Evaluation, chance
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from battlesnake_heuristics.search import _search
 else:
     _search = build_check.load(
@@ -80,9 +81,9 @@ class Weights:
     rival: int = 16_000
     draw: int = 500_000
 
-    def packed(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    def packed(self) -> array[int]:
         """All weights as int32 in their order."""
-        return np.array(dataclasses.astuple(self), dtype=np.int32)
+        return array("i", dataclasses.astuple(self))
 
 
 log = logging.getLogger(__name__)
@@ -409,6 +410,8 @@ def inputs(board: Board) -> NDArray[np.int16]:
 
     ``csrc/inputs.h`` lists them. Raises ``ValueError`` without a rival.
     """
+    import numpy as np  # here: a packed snake plays without it
+
     snakes = _you_first(board)
     question = _question(board, snakes, Weights().packed(), None, 0, 1, b"")
     return np.frombuffer(_search.inputs(*(*question, 1, None)), np.int16)
@@ -417,7 +420,7 @@ def inputs(board: Board) -> NDArray[np.int16]:
 def _question(
     board: Board,
     snakes: list[Snake],
-    weights: NDArray[np.int32],
+    weights: array[int],
     seconds: float | None,
     nodes: int,
     max_depth: int,
@@ -433,8 +436,8 @@ def _question(
         grows_always(board.game),
         board.game.solo or board.game.ruleset == "solo",
         _damage(board),
-        np.array([len(snake.body) for snake in snakes], np.int32),
-        np.array([snake.health for snake in snakes], np.int32),
+        array("i", [len(snake.body) for snake in snakes]),
+        array("i", [snake.health for snake in snakes]),
         _bodies(board, snakes),
         _cells(board, board.food),
         _cells(board, board.hazards),
@@ -465,9 +468,8 @@ def _you_first(board: Board) -> list[Snake]:
     return [you, *(snake for snake in board.snakes if snake.alive and snake is not you)][:16]
 
 
-def _bodies(board: Board, snakes: list[Snake]) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
-    cells = [y * board.width + x for snake in snakes for x, y in snake.body]
-    return np.array(cells, np.uint16)
+def _bodies(board: Board, snakes: list[Snake]) -> array[int]:
+    return array("H", [y * board.width + x for snake in snakes for x, y in snake.body])
 
 
 def _cells(board: Board, points: list[tuple[int, int]]) -> bytearray:

@@ -16,6 +16,7 @@ True
 from __future__ import annotations
 
 import dataclasses
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -76,7 +77,7 @@ class SearchPlayer:
     nodes: int = 200
     seconds: float = 0.0
 
-    def packed(self) -> tuple[NDArray[np.int32], bytes, int, float]:
+    def packed(self) -> tuple[array[int], bytes, int, float]:
         """As the C code takes it."""
         numbers = self.evaluation.numbers if self.evaluation else b""
         return self.weights.packed(), numbers, 0 if self.seconds else self.nodes, self.seconds

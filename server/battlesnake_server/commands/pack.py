@@ -17,7 +17,7 @@ from battlesnake_gym.common.files import write_atomically
 from battlesnake_gym.common.nearest import unknown
 from battlesnake_heuristics.handwritten import filters, own_rules
 from battlesnake_heuristics.search.evaluation import Evaluation
-from battlesnake_server import bundle
+from battlesnake_server import bundle, codeclash
 from battlesnake_server.bundle import EVALUATION, LOOKS, POLICY, RULES, Bundle
 from battlesnake_server.strategies import CAREFUL, SHIPPED, SHIPPED_NAME
 
@@ -43,11 +43,17 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         facts, files = _contents(options)
+        if options.arena:
+            folder = options.output or Path(options.arena)
+            seconds = codeclash.write(folder, facts, files)
+            sys.stdout.write(f"{folder}: `python main.py` moves after {seconds:.1f} s\n")
+            return 0
+        output = options.output or Path("snake.zip")
         data = bundle.write(facts, files)
-        write_atomically(options.output, lambda part: _write_tried(part, data))
+        write_atomically(output, lambda part: _write_tried(part, data))
     except (ValueError, OSError) as error:
         return refuse(PROG, error)
-    sys.stdout.write(describe(Bundle.open(options.output), len(data)))
+    sys.stdout.write(describe(Bundle.open(output), len(data)))
     return 0
 
 
@@ -212,5 +218,8 @@ def parser() -> Parser:
     add("--head", help="name of the head")
     add("--tail", help="name of the tail")
     add("--author", help="your name on arena.battlesnake.com")
-    add("-o", "--output", type=Path, default=Path("snake.zip"), help="the file to write")
+    add("--for", dest="arena", choices=("codeclash",), help="write a folder that CodeClash's arena "
+        "starts, with Python 3.10 and offline, instead of a file")  # fmt: skip
+    add("-o", "--output", type=Path, help="the file to write (default: snake.zip), or the folder "
+        "(default: codeclash)")  # fmt: skip
     return parser

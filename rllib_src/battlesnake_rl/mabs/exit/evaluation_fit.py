@@ -31,9 +31,8 @@ from battlesnake_heuristics.search.evaluation import (
     STACKS,
     WEIGHT_UNIT,
     Evaluation,
-    FloatLayers,
-    packed,
 )
+from battlesnake_heuristics.search.layers import FloatLayers, packed
 from battlesnake_heuristics.search.selfplay import AT_RANDOM, IN_VAIN, GamesRows
 
 LAMBDA = 0.95

@@ -1,0 +1,69 @@
+"""The numbers of an evaluation as arrays, and fitted weights rounded to them.
+
+Apart from `evaluation`, with which packed snakes play where there is no numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_heuristics.search.evaluation import (
+    HEAVIEST,
+    HIDDEN,
+    INPUT_UNIT,
+    INPUTS,
+    SECOND,
+    STACKS,
+    WEIGHT_UNIT,
+)
+
+
+def layers_of(inputs: int, hidden: int, second: int) -> np.dtype[np.void]:
+    """One stack of a network of these sizes."""
+    return np.dtype(
+        [
+            ("first", np.int16, (inputs // 2, hidden, 2)),
+            ("first_bias", np.int32, hidden),
+            ("second", np.int16, (hidden // 2, second, 2)),
+            ("second_bias", np.int32, second),
+            ("last", np.int16, second),
+            ("last_bias", np.int32),
+        ]
+    )
+
+
+LAYERS = layers_of(INPUTS, HIDDEN, SECOND)
+"""One stack as the C code reads it: weights by pairs of inputs."""
+
+FloatLayers = Mapping[str, NDArray[np.floating[Any]]]
+"""One stack before rounding: ``first`` [HIDDEN, INPUTS], ``second`` [SECOND, HIDDEN], ``last``
+[SECOND], and the biases ``first_bias``, ``second_bias``, ``last_bias``."""
+
+
+def packed(stacks: Sequence[FloatLayers]) -> bytes:
+    """Round the weights of all stacks to whole numbers, clipped to what the C code can hold."""
+    layers = np.zeros(STACKS, LAYERS)
+    for stack, weights in zip(layers, stacks, strict=True):
+        stack["first"] = _paired(weights["first"])
+        stack["second"] = _paired(weights["second"])
+        stack["last"] = _rounded(weights["last"])
+        for name in ("first_bias", "second_bias", "last_bias"):
+            limit = 1 << 29
+            bias = np.rint(np.asarray(weights[name], np.float64) * INPUT_UNIT * WEIGHT_UNIT)
+            stack[name] = np.clip(bias, -limit, limit).astype(np.int32)
+    return layers.tobytes()
+
+
+def _rounded(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
+    whole = np.rint(np.asarray(weights, np.float64) * WEIGHT_UNIT)
+    return np.clip(whole, -HEAVIEST, HEAVIEST).astype(np.int16)
+
+
+def _paired(weights: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
+    """[out, in] as [in / 2, out, 2]."""
+    outputs, inputs = weights.shape
+    return _rounded(weights).reshape(outputs, inputs // 2, 2).transpose(1, 0, 2)

@@ -1,0 +1,105 @@
+"""`pack --for codeclash`: the folder plays with Python 3.10 alone, and as the snake does here."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from battlesnake_gym import snakes
+from battlesnake_gym.boards.board import Board
+from battlesnake_server import bundle, codeclash
+from battlesnake_server.commands import pack
+from tests.processes import free_port, run, served
+from tests.server.test_bundle import LOOKS, RULES, recorded
+
+PYTHON = next(
+    path
+    for name in ("python3.10", "python3")
+    if (path := shutil.which(name)) and not run(path, "-V").returncode
+)
+"""The arena's, where it is installed."""
+
+
+def answers(folder: Path, requests: list[tuple[str, str, Any]]) -> list[Any]:
+    """What the folder's server says, started as the arena does, from a copy elsewhere."""
+    port = free_port()
+    there = Path(shutil.copytree(folder, folder.with_name("elsewhere")))
+    environment = {"PORT": str(port), "PATH": os.environ["PATH"]}
+    found = []
+    # -S: no packages, -E: no paths of ours.
+    words = [PYTHON, "-S", "-E", "main.py"]
+    with served(words, port, "/", cwd=there, env=environment) as address:
+        for method, path, body in requests:
+            connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+            connection.request(method, path, json.dumps(body) if body else None)
+            text = connection.getresponse().read()
+            found.append(json.loads(text) if text else None)
+            connection.close()
+    return found
+
+
+@pytest.mark.parametrize("which", ["champion", "mine"])
+def test_it_plays_the_moves_that_the_snake_plays_here(which: str, tmp_path: Path) -> None:
+    path = tmp_path / "my_rules.py"
+    path.write_text(RULES)
+    words = [str(path)] if which == "mine" else ["--snake", "champion", "--positions", "300"]
+    folder = tmp_path / "packed"
+    assert pack.main([*words, *LOOKS, "--for", "codeclash", "-o", str(folder)]) == 0
+    bodies = recorded(60)
+    asked: list[tuple[str, str, Any]] = [("GET", "/", None), ("HEAD", "/", None)]
+    asked += [("POST", f"/{what}", bodies[0]) for what in ("start", "end")]
+    info, head, *said = answers(folder, asked + [("POST", "/move", body) for body in bodies])
+    assert (info["color"], info["apiversion"], head, said[:2]) == ("#123456", "1", None, [{}, {}])
+    with bundle.filters_apart():
+        build = snakes.factory("champion@300" if which == "champion" else str(path))
+    playing: dict[tuple[str, str], snakes.Strategy] = {}
+    moves = []
+    for body in bodies:
+        key = body["game"]["id"], body["you"]["id"]
+        if key not in playing:
+            playing[key] = build(zlib.crc32(repr(key).encode()))
+        moves.append({"move": playing[key](Board.from_api(body), 0.1).move})
+    assert said[2:] == moves
+    main = (folder / "main.py").read_text()  # what the arena looks for
+    wanted = ("def info(", "def start(", "def end(", "def move(", "__main__", "run_server")
+    assert all(word in main for word in wanted)
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [
+        ("import numpy\n" + RULES, "No module named 'numpy'"),
+        (RULES.replace("x, y = view", "x, y = 1 / 0, view"), "ZeroDivisionError"),
+        ("import time\n" + RULES.replace('"""Mine."""', "time.sleep(9)"), "no answer within 1 s"),
+    ],
+)
+def test_what_does_not_play_there_is_refused(
+    rules: str,
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(codeclash, "START", 1.0 if "sleep" in rules else 60.0)
+    path = tmp_path / "my_rules.py"
+    path.write_text(rules)
+    assert pack.main([str(path), "--for", "codeclash", "-o", str(tmp_path / "packed")]) == 2
+    assert why in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_policy_and_a_folder_that_is_there_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--for", "codeclash", "-o", str(tmp_path)]
+    assert pack.main(["--policy", "shipped", *words]) == 2
+    assert "onnxruntime" in capsys.readouterr().err
+    assert pack.main(["--snake", "hungry", *words]) == 2
+    assert "is there already" in capsys.readouterr().err
