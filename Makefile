@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 DEMO ?= demo
 MINUTES ?= 3
 
-.PHONY: help demo site notebooks aws-receipt test test-all test-python system-packages lint build wheels sanitize clean
+.PHONY: help demo site notebooks aws-receipt test test-all test-python system-packages lint build wheels sanitize mutants clean
 
 help:
 	@echo "make demo      a game at once; set up, train three minutes, export, serve, play; then look at the games"
@@ -18,6 +18,7 @@ help:
 	@echo "make lint      ruff, mypy and the count of words alone"
 	@echo "make build     compile the engine and the search again after a change in a csrc folder"
 	@echo "make wheels    the source distribution and a wheel for each kind of machine, into dist"
+	@echo "make mutants MUTANTS=server  whether the tests notice a broken line; all modules without MUTANTS"
 	@echo "make sanitize  a million random turns and 5,000 searches under AddressSanitizer and UBSan"
 
 # A stamp for each set of packages: a second call installs nothing.
@@ -104,6 +105,9 @@ wheels: | $(BIN)/python
 
 sanitize:
 	tools/sanitize.sh
+
+mutants: $(VENV)/.test-packages $(VENV)/.engine
+	$(BIN)/python tools/mutants.py $(MUTANTS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info $(DEMO)

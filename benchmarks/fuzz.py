@@ -3,6 +3,10 @@
     python -m benchmarks.fuzz
     python -m benchmarks.fuzz --snakes minimax --requests 10000
     python -m benchmarks.fuzz --snakes minimax --requests 1000000 --minutes 30
+    python -m benchmarks.fuzz --kept parts.jsonl
+
+With ``--kept`` a run is a part of a longer one: its seed is the next that the file has not, and
+what came is added to the file and shown as a sum over all parts.
 
 Games that never ended are forgotten after ten minutes, so memory is level only in runs that last
 longer: give ``--minutes`` to see whether it is flat.
@@ -10,10 +14,11 @@ longer: give ``--minutes`` to see whether it is flat.
 Every snake is served under gunicorn. Each of several connections plays games, whose requests are
 valid and in both forms (the official one, and that of engines that list dead snakes), and between
 their moves sends others with damage: a value replaced by another one somewhere in the JSON, bytes
-cut, doubled or replaced, heads of HTTP that are none. What must come back is known: for a valid
-move one that is not certain death, for damage that leaves what a move needs status 200 and a move,
-for all else status 4xx or a closed connection. Everything else is counted and ends in status 1:
-5xx, no answer in time, a wrong one, or memory that grows.
+cut, doubled or replaced, values that nest, keys that are there twice, heads of HTTP that are none.
+Half of the games are of maps with hazards; requests come together, and now and then in two pieces.
+What must come back is known: for a valid move one that is not certain death, for damage that leaves
+what a move needs status 200 and a move, for all else status 4xx or a closed connection. Everything
+else is counted and ends in status 1: 5xx, no answer in time, a wrong one, or memory that grows.
 
 Where a search plays, timeouts are a few milliseconds, so that it gets through many requests.
 """
@@ -22,16 +27,19 @@ from __future__ import annotations
 
 import argparse
 import collections
+import io
 import json
 import math
 import random
 import re
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +49,7 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.replay import Replay
-from battlesnake_gym.rules import MOVES, Game
+from battlesnake_gym.rules import MAPS, MOVES, Game
 from battlesnake_server.arena.referee import ArenaForm
 from benchmarks.load import metric, served
 
@@ -67,8 +75,13 @@ USUAL_GAMES = ((11, 4),)
 VALID, DAMAGED, BYTES, HEADS = "valid", "damaged JSON", "damaged bytes", "broken HTTP"
 STRANGE = "strange JSON"
 KINDS, WEIGHTS = (VALID, DAMAGED, BYTES, STRANGE), (6, 9, 3, 2)
-HEADS_SHARE = 0.01
-"""Broken heads cost a connection each."""
+HEADS_SHARE = SPLIT_SHARE = 0.01
+"""Broken heads cost a connection each, and requests in two pieces a pause between them."""
+
+CHOICES = {"default": [], "policy": ["--policy", "shipped"]}
+"""How those are served that are no names of snakes."""
+
+MAZES = tuple(sorted(name for name in MAPS if name not in ("standard", "empty", "solo_maze")))
 
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2, 7, 3.5, 1e300, float("nan"), float("inf"), 10**30, 10**400,
@@ -77,7 +90,7 @@ VALUES: tuple[Any, ...] = (
     {"id": "a"}, {"settings": 3}, [{"x": 10**20, "y": 0}] * 3, [{"id": "a", "body": []}] * 100,
 )  # fmt: skip
 
-DEPTHS = (10, 100, 500, *range(900, 1000, 5), 5000, 20_000)
+DEPTHS = (10, 100, 500, *range(900, 1000, 5), 5000, 20_000, 100_000)
 """How deep a value nests: what the parser takes, what it refuses, and what lies between."""
 
 BROKEN_HEADS = (
@@ -114,24 +127,36 @@ def main() -> int:
     parser.add_argument("--snakes", nargs="*", default=["default", "minimax", "cautious"])
     parser.add_argument("--connections", type=int, default=4, help="at once (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kept", type=Path, help="a file of JSON lines: what came so far")
     args = parser.parse_args()
     upset = False
     for name in args.snakes:
-        seeds = range(100 * args.seed, 100 * args.seed + 8)
-        games = [game for seed in seeds for game in played(seed, name)]
-        chosen = [] if name == "default" else ["--snake", name]
+        parts = [] if args.kept is None else kept(args.kept, name)
+        seed = args.seed + len(parts)
+        games = [game for i in range(100 * seed, 100 * seed + 8) for game in played(i, name)]
+        chosen = CHOICES.get(name, ["--snake", name])
         command = [sys.executable, "-m", "battlesnake_gym", "serve", *chosen, "--port"]
-        with served(command) as port:
+        with tempfile.TemporaryFile() as log, served(command, log) as port:
             counts, course = fuzz(
                 port,
                 games,
                 args.requests,
                 args.connections,
-                args.seed,
+                seed,
                 in_a_row(name),
                 60 * args.minutes,
             )
-        print(f"\n{name}: {sum(counts.values())} requests", flush=True)
+            logged = log.seek(0, io.SEEK_END)
+        if args.kept is not None:
+            results = [[*which, count] for which, count in sorted(counts.items())]
+            parts += [{"snake": name, "seed": seed, "log": logged, "came": results}]
+            with args.kept.open("a") as file:
+                print(json.dumps(parts[-1]), file=file)
+            counts = sum(
+                (Counts({(a, b): n for a, b, n in part["came"]}) for part in parts), Counts()
+            )
+            logged = sum(part["log"] for part in parts)
+        print(f"\n{name}: {sum(counts.values())} requests, {logged} bytes of log", flush=True)
         for (kind, came), count in sorted(counts.items()):
             print(f"  {kind:<14} {came:<24} {count:>9}")
         growth, memory = course.growth()
@@ -143,6 +168,12 @@ def main() -> int:
         )
         upset |= not flat or any(came in UPSET for _, came in counts)
     return 1 if upset else 0
+
+
+def kept(path: Path, name: str) -> list[dict[str, Any]]:
+    """The parts of a run against ``name`` that are done."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [part for part in map(json.loads, lines) if part["snake"] == name]
 
 
 REFUSED, MOVED, CLOSED = "refused (4xx)", "a move", "closed"
@@ -267,7 +298,13 @@ class Line:
             if self._socket is None:
                 self._socket = socket.create_connection(("127.0.0.1", self._port), PATIENCE)
                 self._received = b""
-            self._socket.sendall(b"".join(sent.data for sent in batch))
+            data = b"".join(sent.data for sent in batch)
+            if self._luck.random() < SPLIT_SHARE:
+                place = self._luck.randrange(len(data))
+                self._socket.sendall(data[:place])
+                time.sleep(0.01)
+                data = data[place:]
+            self._socket.sendall(data)
         except OSError:
             self.close()
         for sent in batch:
@@ -342,10 +379,15 @@ def in_a_row(name: str) -> int:
 
 def played(seed: int, name: str) -> list[list[PlayedTurn]]:
     """The requests of one game, once in each form, with the moves that are not certain death."""
-    side, count = ((11, 4), (7, 2), (11, 4), (7, 3))[seed % 4]
-    searching = name == "minimax" or (name == "default" and (side, count) not in USUAL_GAMES)
-    game = Game(seed=seed + 1, id="game", timeout=SEARCHING_MS if searching else USUAL_MS)
-    first, arena = Board.new(side, side, count, game=game), ArenaForm()
+    width, count = ((11, 4), (7, 2), (11, 4), (7, 3))[seed % 4]
+    height, board_map = width, "standard"
+    if seed % 8 > 3:
+        board_map = MAZES[seed // 100 * 4 % len(MAZES) - seed % 4]
+        width, height = MAPS[board_map].sizes[0]
+    searching = name == "minimax" or (name == "default" and (width, count) not in USUAL_GAMES)
+    timeout = SEARCHING_MS if searching else USUAL_MS
+    game = Game(map=board_map, seed=seed + 1, id="game", timeout=timeout)
+    first, arena = Board.new(width, height, count, game=game), ArenaForm()
     players = {snake.id: snakes.make("hungry", seed) for snake in first.snakes}
     official, listing = [], []
     me = first.snakes[seed % count].id
@@ -405,6 +447,8 @@ def strange(text: bytes, luck: random.Random) -> bytes:
     match luck.randrange(3):
         case 0:
             depth, left, right = luck.choice(DEPTHS), *luck.choice(((b"[", b"]"), (b'{"a":', b"}")))
+            if depth > 20_000:
+                left, right = b"[", b"]"  # more bytes than that are refused unread
             nested: bytes = left * depth + b"1" + right * depth
             return text[: entry.start(1)] + nested + text[entry.end(1) :]
         case 1:

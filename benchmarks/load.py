@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
@@ -131,12 +131,12 @@ def metric(port: int, name: str) -> float:
 
 
 @contextmanager
-def served(command: list[str]) -> Iterator[int]:
+def served(command: list[str], log: IO[bytes] | int = subprocess.DEVNULL) -> Iterator[int]:
     """Run a server (the port is the command's last word) while the block lasts."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    process = subprocess.Popen([*command, str(port)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([*command, str(port)], stderr=log)
     try:
         while True:
             try:

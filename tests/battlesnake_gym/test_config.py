@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 
 from battlesnake_gym import (
@@ -23,6 +24,7 @@ from battlesnake_gym.rules import start
 from tests.env_options import BASE, CASES, STARTS, seen
 
 NAME = "battlesnake_gym:Battlesnake-v0"
+OUTSIDE = [[7, 1], [-1, 1], [1, 5], [1, -1]]
 
 
 def make_vec(**options: Any) -> Any:
@@ -110,6 +112,39 @@ def test_a_game_or_a_start_may_be_given_whole_but_not_twice() -> None:
     for name, options in twice:
         with pytest.raises(ValueError, match=f"^{name} says what {min(options)} says; give one"):
             VectorBattlesnake(2, 2, **{name: whole[name], **options})
+
+
+def test_seats_have_rewards_and_first_cells_of_their_own() -> None:
+    options: dict[str, Any] = {"num_snakes": 2, "width": 7, "height": 5}
+    where: dict[str, Any] = {"starts": [[0, 0], [6, 4]], "food_at": [[0, 1], [6, 3]]}
+    rewards = [{"ate_food": 1.0}, {"ate_food": 5.0, "another_turn": 0.5}]
+    games = VectorBattlesnake.of(EnvConfig(**options, **where, rewards=rewards), 3)
+    games.reset(seed=1)
+    assert games.games.heads.tolist() == [[[0, 0], [6, 4]]] * 3
+    assert games.games.state(0).food == [(0, 1), (6, 3)]
+    _, seen, *_ = games.step(np.array([[0, 1]] * 3))
+    np.testing.assert_array_equal(seen, [[1.0, 5.5]] * 3)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        *(({"starts": [cell, [2, 2]]}, "off the board of 7x5") for cell in OUTSIDE),
+        ({"food_at": [[1, 1]]}, "food_at needs starts"),
+        ({"starts": [[1, 1], [2, 2]], "food_at": [[1, 1]]}, r"has \(1, 1\), where a snake begins"),
+        ({"starts": [[1, 1], [1, 1]]}, "starts names a cell twice"),
+        ({"starts": [[1, 1], [2, 2]], "food_at": [[3, 3], [3, 3]]}, "food_at names a cell twice"),
+        ({"starts": [[1, 1]]}, "starts has 1 cells for 2 snakes"),
+        ({"starts": [[1, 1], [2, 2]], "width": [7, 5]}, "starts needs boards of one size"),
+        ({"starts": 3}, "must be a list of cells"),
+        ({"settings": {"minimum_food": True}}, "minimum_food must be a whole number, got True"),
+    ],
+    ids=str,
+)
+def test_first_cells_and_settings_are_checked(bad: dict[str, Any], message: str) -> None:
+    options: dict[str, Any] = {"num_snakes": 2, "width": 7, "height": 5}
+    with pytest.raises(ValueError, match=message):
+        VectorBattlesnake.of(EnvConfig(**{**options, **bad}), 2)
 
 
 ROOT = Path(__file__).parents[2]

@@ -1,9 +1,7 @@
 """Networks, algorithms and experiments in files of one's own, and one file at every door."""
 
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.battlesnake_gym.test_own import FILE as GAME
@@ -113,27 +111,3 @@ def test_what_is_fine_passes_the_check(file: Path) -> None:
     for algorithm in ("DQN", f"{file}:OwnDQN"):
         check = ["--check", "--num-iters", "1", "--algorithm", algorithm]
         assert main([*check, *seats, *rewards]) == 0
-
-
-def test_seats_have_rewards_and_first_cells_of_their_own() -> None:
-    from battlesnake_gym import VectorBattlesnake
-    from battlesnake_gym.config import EnvConfig
-
-    options: dict[str, Any] = {"num_snakes": 2, "width": 7, "height": 7}
-    where: dict[str, Any] = {"starts": [[1, 1], [5, 5]], "food_at": [[1, 2], [5, 4]]}
-    rewards = [{"ate_food": 1.0}, {"ate_food": 5.0, "another_turn": 0.5}]
-    games = VectorBattlesnake.of(EnvConfig(**options, **where, rewards=rewards), 3)
-    games.reset(seed=1)
-    assert games.games.heads.tolist() == [[[1, 1], [5, 5]]] * 3
-    assert games.games.state(0).food == [(1, 2), (5, 4)]
-    _, seen, *_ = games.step(np.array([[0, 1]] * 3))
-    np.testing.assert_array_equal(seen, [[1.0, 5.5]] * 3)
-    for bad, message in (
-        ({"starts": [[9, 1], [2, 2]]}, "off the board of 7x7"),
-        ({"food_at": [[1, 1]]}, "food_at needs starts"),
-        ({"starts": [[1, 1], [2, 2]], "food_at": [[1, 1]]}, "where a snake begins"),
-        ({"starts": [[1, 1], [1, 1]]}, "names a cell twice"),
-        ({"starts": 3}, "must be a list of cells"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            VectorBattlesnake.of(EnvConfig(**{**options, **bad}), 1)

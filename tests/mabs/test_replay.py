@@ -90,8 +90,9 @@ def test_priorities_of_overwritten_rows_are_not_touched() -> None:
     before = replay.get_state()["priorities"]
     replay.update_priorities(stale, np.array([100.0, 100.0], dtype=np.float32))
     np.testing.assert_array_equal(replay.get_state()["priorities"], before)
-    replay.update_priorities(np.array([3]), np.array([100.0], dtype=np.float32))
-    assert (replay.get_state()["priorities"] != before).sum() == 1
+    replay.update_priorities(np.array([1, 2, 3]), np.full(3, 100.0, dtype=np.float32))
+    changed = replay.get_state()["priorities"] != before
+    assert changed.tolist() == [True, True, False, False], "rows 2 to 5 are there"
 
 
 def test_a_restored_replay_goes_on_exactly() -> None:

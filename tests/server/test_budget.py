@@ -18,6 +18,7 @@ def test_thinking_and_travelling_never_exceed_the_timeout(
 
 def test_a_near_engine_leaves_most_of_the_time() -> None:
     assert budget(0.5, 0.002) > 0.44
+    assert [margin(timeout) for timeout in (0.1, 0.5, 9.0)] == pytest.approx([0.01, 0.05, 0.05])
 
 
 def test_a_slow_turn_counts_at_once_and_is_forgotten_slowly() -> None:
@@ -44,6 +45,9 @@ def test_a_latency_without_an_answer_of_ours_says_nothing() -> None:
     trip = RoundTrip()
     trip.observe("400")
     assert trip.seconds is None
+    trip.answered(0.0)
+    trip.observe("1")
+    assert trip.seconds == 0.001
 
 
 def test_the_worst_overrun_of_late_is_left_to_the_next_thought() -> None:
@@ -57,3 +61,6 @@ def test_the_worst_overrun_of_late_is_left_to_the_next_thought() -> None:
     for _ in range(REMEMBERED):
         overruns.observe(0.001)
     assert overruns.reserve(0.4) == 0.001
+    for _ in range(REMEMBERED):
+        overruns.observe(0.0)
+    assert overruns.reserve(0.4) == 0, "one that ends on time says so"

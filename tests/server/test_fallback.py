@@ -5,9 +5,9 @@ import time
 import pytest
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.rules import MOVES, Game
+from battlesnake_gym.rules import MOVES, Game, Snake, State
 from battlesnake_server.live.budget import margin
-from battlesnake_server.live.fallback import safe_move
+from battlesnake_server.live.fallback import is_ordinary, safe_move
 
 
 def board_of(picture: str) -> Board:
@@ -55,7 +55,38 @@ def test_there_is_always_a_move(picture: str) -> None:
 
 
 def test_a_board_without_you_gets_a_move() -> None:
-    assert safe_move(Board.from_text("A . B"), "").move in MOVES
+    assert safe_move(Board.from_text("A . B"), "").move == MOVES[0]
+
+
+EXITS = """
+. . . . .
+. . A < .
+. . > ^ .
+. . . . .
+"""
+
+
+def test_the_free_cells_beside_each_move_are_counted() -> None:
+    """The tail leaves its cell, and what is off the board is none."""
+    assert safe_move(board_of(EXITS), "").scores == {"up": 2, "left": 3, "down": 2}
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "count", "ordinary"),
+    [(25, 25, 16, True), (26, 25, 1, False), (5, 5, 17, False), (26, 24, 16, True)],
+)
+def test_larger_boards_than_any_games_get_a_look_at_the_next_cells(
+    width: int, height: int, count: int, ordinary: bool
+) -> None:
+    """Along the edge and round the corner, where up has most exits."""
+    bodies = [[(0, 1), (1, 1), (1, 0)]] + [[(i % 5, 4)] * 3 for i in range(1, count)]
+    rivals = [Snake(chr(97 + i), body) for i, body in enumerate(bodies)]
+    board = Board.from_state(State(0, width, height, rivals), Game())
+    board.you_id = "a"
+    assert is_ordinary(board) == ordinary
+    decision = safe_move(board, "")
+    assert decision.move == "up"
+    assert (len(decision.reasons) > 1) == ordinary
 
 
 def test_it_walks_through_the_edge_where_the_game_wraps() -> None:

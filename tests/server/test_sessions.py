@@ -35,9 +35,13 @@ def test_idle_games_are_forgotten_and_busy_ones_kept() -> None:
     games.get(("idle", "a"))
     clock.now = sessions.IDLE_SECONDS - 1
     games.get(("busy", "a"))
-    clock.now = sessions.IDLE_SECONDS + 1
+    clock.now = sessions.IDLE_SECONDS
+    assert games.count_games() == 2
+    clock.now += 1
     assert games.count_games() == 1
     assert games.get(("busy", "a")) is busy
+    clock.now += sessions.IDLE_SECONDS + 1
+    assert games.get(("busy", "a")) is not busy
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,10 +61,10 @@ class Client:
         if self._tell is not None:
             self._tell()
 
-    def on_leaving(self, tell: Callable[[], object] | None) -> None:
+    def on_leaving(self, tell: Callable[[], object]) -> None:
         """Have ``tell`` called when the client leaves, at once where it has."""
         self._tell = tell
-        if self.gone and tell is not None:
+        if self.gone:
             tell()
 
 

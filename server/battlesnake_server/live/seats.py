@@ -52,7 +52,6 @@ class _Waiter:
 
     woken: threading.Event = field(default_factory=threading.Event)
     seated: bool = False
-    turned_away: bool = False
 
 
 class Seats:
@@ -101,17 +100,15 @@ class Seats:
                 return
             heapq.heappush(self._queue, (until, next(self._order), waiter))
             if len(self._queue) > self._most_waiting:
-                self._turn_away(max(self._queue))
+                _, _, last = max(self._queue)
+                self._forget(last)
+                last.woken.set()
         client.on_leaving(waiter.woken.set)
-        try:
-            waiter.woken.wait(max(0.0, until - time.perf_counter()))
-        finally:
-            client.on_leaving(None)
+        waiter.woken.wait(max(0.0, until - time.perf_counter()))
         with self._lock:
             if waiter.seated:
                 return
-            if not waiter.turned_away:
-                self._forget(waiter)
+            self._forget(waiter)
         raise NoSeatError
 
     def _leave(self) -> None:
@@ -122,12 +119,6 @@ class Seats:
                 waiter.woken.set()
             else:
                 self._free += 1
-
-    def _turn_away(self, entry: tuple[float, int, _Waiter]) -> None:
-        waiter = entry[2]
-        waiter.turned_away = True
-        waiter.woken.set()
-        self._forget(waiter)
 
     def _forget(self, waiter: _Waiter) -> None:
         self._queue = [entry for entry in self._queue if entry[2] is not waiter]

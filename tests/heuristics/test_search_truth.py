@@ -1,0 +1,88 @@
+"""What the search says of the end of a game, against brute force on the rules."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+
+import pytest
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.rules import MOVES, Game
+from battlesnake_heuristics.search.search import Search
+from tests.heuristics.test_search import DECIDED, DRAWN, after
+
+
+def truths(board: Board, turns: int = 1) -> dict[str, float]:
+    """Brute force to the end of a duel that ends soon: the score of each of our moves."""
+    rival = next(snake for snake in board.living if snake.id != board.you_id)
+    found = {}
+    for move in board.safe_moves() or MOVES[:1]:
+        scores = []
+        for answer in board.safe_moves(rival.id) or MOVES[:1]:
+            child = after(board, {board.you.id: move, rival.id: answer})
+            winners = [snake.id for snake in child.living]
+            if len(winners) == 2:
+                scores.append(max(truths(child, turns + 1).values()))
+            else:
+                won = 1 if winners == [board.you_id] else -1
+                scores.append(won * (1000 - turns / 1000) if winners else DRAWN)
+        found[move] = min(scores)
+    return found
+
+
+def test_a_decided_score_is_the_truth_to_the_turn() -> None:
+    """Also where it comes from the table, into which other turns of the game have put it."""
+    decided = 0
+    for seed in range(1, 25):
+        board, luck = Board.new(5, 5, 2, game=Game("constrictor", seed=seed)), random.Random(seed)
+        while not board.is_over():
+            for snake in board.living if board.turn > 4 else ():
+                board.you_id = snake.id
+                if len(board.safe_moves()) > 1:  # else there is nothing to search
+                    scores, expected = Search()(board).scores, truths(board)
+                    assert max(scores.values()) == pytest.approx(max(expected.values()), abs=1e-6)
+                    exact = Search(exact=True)(board).scores
+                    for move in expected:
+                        if abs(exact[move]) > DECIDED:
+                            assert exact[move] == pytest.approx(expected[move], abs=1e-6)
+                            decided += 1
+            board.step(
+                {one.id: luck.choice(board.safe_moves(one.id) or MOVES) for one in board.living}
+            )
+    assert decided > 50
+
+
+def test_among_several_a_loss_that_a_rival_can_spare_us_counts_half() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(1, 400):
+        board, luck = Board.new(5, 5, 3, game=Game(seed=seed)), random.Random(seed)
+        for _ in range(luck.randrange(2, 9)):
+            moves = {one.id: luck.choice(board.safe_moves(one.id) or MOVES) for one in board.living}
+            board.step(moves)
+        options = {one.id: board.safe_moves(one.id) for one in board.living}
+        if len(options) < 3 or not all(options.values()):
+            continue
+        board.you_id, *rivals = options
+        scores = Search(max_depth=1, exact=True)(board).scores
+        for move in options.pop(board.you_id):
+            lost = {}
+            for answers in itertools.product(*options.values()):
+                child = after(
+                    board, {board.you_id: move, **dict(zip(rivals, answers, strict=True))}
+                )
+                alive = [one.id for one in child.living]
+                lost[answers] = board.you_id not in alive if alive else None
+            by_one = any(
+                len({(a[i], lost[a]) for a in lost}) == len(options[rivals[i]]) for i in (0, 1)
+            )
+            if None in lost.values() or not (len(set(lost.values())) == 1 or by_one):
+                continue  # a draw, or it matters what is tried first
+            kind = "all" if all(lost.values()) else "some" if any(lost.values()) else "none"
+            seen[kind] += 1
+            if kind == "none":
+                assert scores[move] > -450
+            else:
+                assert scores[move] == pytest.approx(-999.999 if kind == "all" else -499.999)
+    assert min(seen.values()) > 5, seen
