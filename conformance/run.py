@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import lzma
 import shlex
 import subprocess
 import sys
@@ -62,9 +63,9 @@ def read(path: Path) -> Iterator[Recording]:
     Raises `ValueError` where the file is not in the format of README.md, with its name.
     """
     lines: list[Json] = []
-    opener = gzip.open if path.suffix == ".gz" else open
+    openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
     try:
-        with opener(path, "rt", encoding="utf-8") as file:
+        with openers.get(path.suffix, open)(path, "rt", encoding="utf-8") as file:
             for line in file:
                 lines.append(json.loads(line))
                 if lines[-1]["k"] == "end":

@@ -18,6 +18,7 @@ from battlesnake_gym import rules
 from battlesnake_gym.engine import engine as compiled
 from conformance import run
 from conformance.run import Comparison, Engine, Recording
+from tests import processes
 
 KIT = Path(run.__file__).parent
 FILES = sorted((KIT / "games").iterdir())
@@ -86,6 +87,37 @@ def test_our_engines_agree_with_the_reference(
     assert agree >= least.get(which, 0 if name == "solo_maze" else 8)
     if agree == len(found):
         assert sum(one.turns for one in found) == sum(len(g.frames) - 1 for g in games(name))
+
+
+MORE = sorted((KIT / "more").iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["python", "c", "search"])
+def test_they_agree_on_the_games_that_python_recorded(
+    which: str, engine: Callable[[str], Engine]
+) -> None:
+    recorded = [game for path in MORE for game in run.read(path)]
+    assert len(recorded) == 4 * sum(len(games(path.name.split(".")[0])) for path in FILES)
+    assert len({game.header["id"] for game in recorded}) == len(recorded)
+    found = list(run.play_all(engine(f"battlesnake_{which}"), iter(recorded)))
+    assert [str(one) for one in found if one.verdict == "differs"] == []
+    least = {"python": 1440, "c": 1200, "search": 500}
+    assert sum(one.verdict == "agrees" for one in found) >= least[which]
+
+
+def test_games_are_recorded_anew_by_any_engine(
+    tmp_path: Path, engine: Callable[[str], Engine]
+) -> None:
+    """The same seeds and settings have the same games, and another engine agrees."""
+    words = ["battlesnake_python", "--each", "1", "--only", "hz_rings*", "--to", str(tmp_path)]
+    done = processes.run(sys.executable, KIT / "record.py", *words)
+    assert done.stdout.endswith("12 games\n"), done.stderr
+    recorded = list(run.read(tmp_path / "hz_rings.jsonl.xz"))
+    ours = {game.header["id"]: game for game in run.read(KIT / "more" / "hz_rings.jsonl.xz")}
+    assert [ours[game.header["id"]] for game in recorded] == recorded
+    found = run.play_all(engine("battlesnake_c"), iter(recorded))
+    assert [one.verdict for one in found] == ["agrees"] * len(recorded)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant["rule"]))

@@ -17,15 +17,15 @@ class Search:
     def load(self, header: Json, state: Json) -> Json:
         """Go on from this position."""
         self.header, self.state = header, state
-        self.cell = {
-            (i % header["w"], i // header["w"]): i for i in range(header["w"] * header["h"])
-        }
+        width, height = header["w"], header["h"]
+        self.cell = {(i % width, i // width): i for i in range(width * height)}
         living = [s for s in state["s"] if "x" not in s]
         inside = all(cell in self.cell for s in living for cell in pairs(s["b"]))
         bodies = [set(pairs(s["b"])) for s in living]
         apart = len(set().union(*bodies)) == sum(map(len, bodies))
+        apart = apart and len({*pairs(state["f"])}) == len(pairs(state["f"]))
         if len(state["s"]) > MOST_SNAKES or not (apart and inside) or header["map"] == "solo_maze":
-            raise RefusedError(f"at most {MOST_SNAKES} snakes, apart; no solo_maze")
+            raise RefusedError(f"at most {MOST_SNAKES} snakes; they and food apart; no solo_maze")
         return state
 
     def _layers(self, flat_cells: list[int]) -> bytes:

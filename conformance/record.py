@@ -1,0 +1,118 @@
+"""Records more games, by any engine: every game in ``games`` again with other seeds and settings.
+
+``python conformance/record.py battlesnake_python --each 4 --to conformance/more``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import random
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from run import HERE, Engine, Json, Recording, cells, command_of, read  # type: ignore[import-not-found]
+
+MOVES = {"up": (0, 1), "down": (0, -1), "left": (-1, 0), "right": (1, 0)}
+ODD = ("", "UP", "left ", "nope")
+"""No moves: the snake goes straight on."""
+
+LONGEST = 80
+"""Turns; most of what can happen on a map has happened by then."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Record the games of each file into one of the same name."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "engine", metavar="ENGINE", help="as of run.py; with its own starts and food"
+    )
+    parser.add_argument("--each", type=int, default=4, metavar="N", help="new games of every game")
+    parser.add_argument("--only", default="*", metavar="GLOB", help="files of games (snail_mode*)")
+    parser.add_argument("--to", type=Path, required=True, metavar="DIR")
+    options = parser.parse_args(argv)
+    options.to.mkdir(parents=True, exist_ok=True)
+    engine = Engine(*command_of(options.engine), 60)
+    try:
+        for path in sorted((HERE / "games").glob(f"{options.only}.gz")):
+            old = list(read(path))
+            lines = [
+                line
+                for game in old
+                for number in range(options.each)
+                for line in recorded(
+                    engine, game, random.Random(f"{game.header['id']} {number}"), old
+                )
+            ]
+            text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+            target = options.to / path.with_suffix(".xz").name
+            target.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+            print(f"{target}: {sum(line['k'] == 'game' for line in lines)} games", flush=True)
+    finally:
+        engine.stop()
+    return 0
+
+
+def recorded(
+    engine: Engine, game: Recording, luck: random.Random, all_of: list[Recording]
+) -> Iterator[Json]:
+    """The lines of a game like ``game``, with the settings of one of its file."""
+    seed = luck.choice((luck.randrange(1, 1000), luck.randrange(-(2**63), 2**63) or 1))
+    header = {**game.header, "seed": seed, "recorder": engine.title}
+    header["settings"] = luck.choice(all_of).header["settings"]
+    header["id"] = f"own-{zlib.crc32(repr((game.header['id'], seed)).encode()):08x}"
+    header["maxTurns"] = min(header["maxTurns"], LONGEST)
+    for unused in ("policies", "policySeed"):
+        header.pop(unused, None)
+    begun = engine.ask(
+        {"start": header} if header["map"] else {"load": header, "state": game.frames[0]}
+    )
+    if "refused" in begun or "error" in begun:
+        return
+    yield header
+    position, hazards, moves, reason = begun, None, None, "cap"
+    first = begun["t"]
+    while True:
+        line = {"k": "t", "t": position["t"], **({"m": moves} if moves else {})}
+        line |= {"s": position["s"], "f": position["f"]}
+        yield line | ({"hz": position["hz"]} if position["hz"] != hazards else {})
+        hazards = position["hz"]
+        if position["over"] or position["t"] - first >= header["maxTurns"]:
+            reason = "over" if position["over"] else "cap"
+            break
+        moves = [
+            None if "x" in one else chosen(header, position, one, luck) for one in position["s"]
+        ]
+        after = engine.ask({"step": moves})
+        if "error" in after:
+            reason = "panic"
+            break
+        position = after
+    yield {"k": "end", "t": position["t"], "reason": reason}
+
+
+def chosen(header: Json, position: Json, snake: Json, luck: random.Random) -> str:
+    """A move to a free cell, often towards food; now and then any word."""
+    if luck.random() < 0.03:
+        return luck.choice((*MOVES, *ODD))
+    taken = {cell for one in position["s"] if "x" not in one for cell in cells(one["b"])[:-1]}
+    (x, y), free = snake["b"][:2], {}
+    for move, (right, up) in MOVES.items():
+        to = x + right, y + up
+        if header["ruleset"].startswith("wrapped"):
+            to = to[0] % header["w"], to[1] % header["h"]
+        if 0 <= to[0] < header["w"] and 0 <= to[1] < header["h"] and to not in taken:
+            free[move] = to
+    food = cells(position["f"])
+    if not free:
+        return luck.choice(list(MOVES))
+    if not food or luck.random() < 0.4:
+        return luck.choice(list(free))
+    return min(free, key=lambda m: min(abs(free[m][0] - a) + abs(free[m][1] - b) for a, b in food))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
