@@ -8,11 +8,18 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.json_lines import ReplayError
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import Game
-from battlesnake_heuristics.judge import calibration, game_analysis
-from battlesnake_heuristics.judge.analysis import Analyst, Judgement, marks
+from battlesnake_heuristics.judge import calibration, game_analysis, mistakes
+from battlesnake_heuristics.judge.analysis import Analyst
 from battlesnake_heuristics.judge.game_analysis import Analysis, analyse, known, path_of
 from battlesnake_heuristics.search.evaluation import shipped
 from battlesnake_heuristics.search.search import Search
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mistakes are looked for by few games."""
+    monkeypatch.setattr(mistakes, "GLANCE", 1)
+    monkeypatch.setattr(mistakes, "GAMES", 2)
 
 
 def played(seed: int = 5, turns: int = 12) -> Replay:
@@ -57,20 +64,6 @@ def test_a_move_into_a_dead_end_has_no_chance() -> None:
     assert choices["left"].value < -900
 
 
-def test_marks_are_falls_of_moves_that_were_not_the_best() -> None:
-    board = Board.new(7, 7, 2, game=Game(seed=3))
-    judged = Analyst(positions=200).judge(board)
-    best = judged["snake_0"].choices[0].move
-    other = next(move for move in ("up", "down", "left", "right") if move != best)
-    before = judged["snake_0"].chance
-    for move, fall, signs in (
-        (other, 0.29, ["?"]), (other, 0.31, ["??"]), (other, 0.09, []), (best, 0.5, []),
-    ):  # fmt: skip
-        of = {"snake_0": Judgement(before, judged["snake_0"].choices)}
-        found = list(marks(0, of, {"snake_0": move}, {"snake_0": before - fall}))
-        assert [mark.sign for mark in found] == signs
-
-
 def test_a_game_of_one_snake_is_refused() -> None:
     with pytest.raises(ValueError, match="no one to win against"):
         Analyst(positions=100).judge(Board.new(7, 7, 1))
@@ -90,19 +83,20 @@ def test_more_is_better_at_any_turn(learned: bool, living: int) -> None:
 # --- the file ------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("quick")
 def test_the_analysis_lies_beside_the_game_and_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "game.jsonl.gz"
     replay = played()
     replay.save(path)
     told: list[int] = []
     analysis = analyse(path, 1, tell=lambda so_far: told.append(len(so_far.seen)))
-    assert told == list(range(len(replay.turns) + 1))
+    assert told == [*range(len(replay.turns) + 1), len(replay.turns)]
     assert list(analysis.seen) == list(range(len(replay.turns) - 1, -1, -1)), "the end comes first"
     assert analysis.complete
     again = known(path)
     assert again is not None
     assert again.head() == analysis.head()
-    assert [(m.turn, m.move) for m in again.marks()] == [(m.turn, m.move) for m in analysis.marks()]
+    assert again.marks == analysis.marks is not None
     assert [again.seen[t].moves for t in sorted(again.seen)] == [t.moves for t in replay.turns]
 
 
@@ -110,6 +104,7 @@ class _StoppedError(Exception):
     pass
 
 
+@pytest.mark.usefixtures("quick")
 def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "game.jsonl"
     played().save(path)
@@ -132,6 +127,7 @@ def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
     assert begun[0] == 0, "more time begins anew"
 
 
+@pytest.mark.usefixtures("quick")
 def test_the_analysis_of_another_game_is_not_taken(tmp_path: Path) -> None:
     path = tmp_path / "game.jsonl"
     played(turns=3).save(path)
@@ -143,6 +139,7 @@ def test_the_analysis_of_another_game_is_not_taken(tmp_path: Path) -> None:
     assert analyse(path, 1).complete
 
 
+@pytest.mark.usefixtures("quick")
 def test_several_processes_find_as_much(tmp_path: Path) -> None:
     path = tmp_path / "game.jsonl"
     played(turns=6).save(path)

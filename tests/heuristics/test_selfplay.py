@@ -14,11 +14,13 @@ from battlesnake_heuristics.search.selfplay import (
     AT_RANDOM,
     IN_VAIN,
     SEARCHED,
+    GameRows,
     GamesRows,
     SearchPlayer,
     SelfPlaySetup,
     play_game,
     play_games,
+    play_on,
 )
 
 QUICK = SearchPlayer(nodes=40)
@@ -46,26 +48,56 @@ def test_its_games_are_those_of_the_rules(setup: SelfPlaySetup) -> None:
         state = start(
             Game(setup.ruleset, "standard", setup.settings, seed), setup.width, setup.height, seats
         )
-        game = Game(setup.ruleset, "", setup.settings, seed)
-        for turn in range(played.turns):
-            rows = played.rows[played.rows["turn"] == turn]
-            assert not is_over(game, state)
-            assert rows["seat"].tolist() == [i for i, s in enumerate(state.snakes) if s.alive]
-            for row in rows:
-                board = Board.from_state(state, game)
-                board.you_id = str(row["seat"])
-                np.testing.assert_array_equal(row["inputs"], inputs(board))
-            step(game, state, {str(row["seat"]): MOVES[row["move"]] for row in rows})
-            food = int(rows["food"][0])
-            assert (rows["food"] == food).all()
-            if food >= 0:
-                place_food(state, (food % setup.width, food // setup.width))
-            assert state.food or food < 0
-        living = [i for i, snake in enumerate(state.snakes) if snake.alive]
-        assert played.finished == is_over(game, state)
-        last = living or played.rows["seat"][played.rows["turn"] == played.turns - 1].tolist()
-        assert np.flatnonzero(played.points).tolist() == last
-        assert played.points.sum() == pytest.approx(1)
+        replayed(played, state, Game(setup.ruleset, "", setup.settings, seed))
+
+
+def replayed(played: GameRows, state: State, game: Game) -> None:
+    ids = [snake.id for snake in state.snakes]
+    for turn in range(played.turns):
+        rows = played.rows[played.rows["turn"] == turn]
+        assert not is_over(game, state)
+        assert rows["seat"].tolist() == [i for i, s in enumerate(state.snakes) if s.alive]
+        for row in rows:
+            board = Board.from_state(state, game, ids[row["seat"]])
+            np.testing.assert_array_equal(row["inputs"], inputs(board))
+        step(game, state, {ids[row["seat"]]: MOVES[row["move"]] for row in rows})
+        food = int(rows["food"][0])
+        assert (rows["food"] == food).all()
+        if food >= 0:
+            place_food(state, (food % state.width, food // state.width))
+        assert state.food or food < 0
+    living = [i for i, snake in enumerate(state.snakes) if snake.alive]
+    assert played.finished == is_over(game, state)
+    last = living or played.rows["seat"][played.rows["turn"] == played.turns - 1].tolist()
+    assert np.flatnonzero(played.points).tolist() == last
+    assert played.points.sum() == pytest.approx(1)
+
+
+MIDWAY = """
+turn=38 ruleset=royale shrink_every_n_turns=20 seed=7
+.~ > > > A . .
+.~ ^ . . . . *
+.~ ^ < < . . .
+.~ . . ^ . . .
+.~ . . . . . B
+.~ . . . . . ^
+.~ . . . . > ^
+A: health=60 length=14
+B: health=9 length=9
+"""
+
+
+def test_a_game_goes_on_from_any_position() -> None:
+    """Lengths, stacked tails, health, hazards and the turn are those of the board."""
+    board = Board.from_text(MIDWAY)
+    for seed in range(1, 20):
+        played = play_on(board, [QUICK] * len(board.living), seed)
+        state = Board.from_state(board, board.game)
+        state.snakes = board.copy().living
+        replayed(played, state, dataclasses.replace(board.game, map=""))
+    first, *_ = play_on(board, [QUICK] * 2, 1, careful=3).rows
+    assert first == play_on(board, [SearchPlayer(nodes=8 * 40)] * 2, 1).rows[0]
+    assert played.points.shape == (2,)
 
 
 def place_food(state: State, cell: Point) -> None:

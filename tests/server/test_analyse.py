@@ -14,7 +14,7 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import Game
-from battlesnake_heuristics.judge import scenarios
+from battlesnake_heuristics.judge import mistakes, scenarios
 from battlesnake_heuristics.judge.game_analysis import Analysis, path_of
 from battlesnake_server.commands import analyse
 from battlesnake_server.replays import analyses, film, what_if
@@ -35,7 +35,9 @@ def game(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Analyses in the background think little, and are not put last on a busy machine."""
+    """Analyses think little, and those in the background are not put last on a busy machine."""
+    monkeypatch.setattr(mistakes, "GLANCE", 1)
+    monkeypatch.setattr(mistakes, "GAMES", 2)
     monkeypatch.setattr(analyses, "MILLISECONDS", 1.0)
     monkeypatch.setattr(analyses, "LITTLE", 0)
 
@@ -43,6 +45,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- the command ---------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("quick")
 def test_the_command_tells_and_keeps(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert analyse.main([str(game), "--milliseconds", "1"]) == 0
     out = capsys.readouterr().out
@@ -52,7 +55,8 @@ def test_the_command_tells_and_keeps(game: Path, capsys: pytest.CaptureFixture[s
     assert analyse.main([str(game), "--milliseconds", "1", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["turns"], told["milliseconds"]) == (12, 1)
-    found = Analysis.load(path_of(game)).marks()
+    found = Analysis.load(path_of(game)).marks
+    assert found is not None
     assert sorted(mark["turn"] for mark in told["marks"]) == sorted(mark.turn for mark in found)
     assert {mark["sign"] for mark in told["marks"]} <= {"?", "??"}
 

@@ -11,8 +11,9 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_heuristics.judge import game_analysis, scenarios
-from battlesnake_heuristics.judge.analysis import Choice, Judgement, Line, outcome
+from battlesnake_heuristics.judge.analysis import Choice, Judgement, Line
 from battlesnake_heuristics.judge.game_analysis import Analysis, Seen, hash_of, path_of
+from battlesnake_heuristics.judge.mistakes import Mark, outcome
 from battlesnake_server.replays import analyses
 from battlesnake_server.web import watch
 from tests.heuristics.test_analysis import played
@@ -39,6 +40,10 @@ def analysed(path: Path) -> Analysis:
             choices = (Choice(best, chance, 1.0, line), Choice("left", 0.01, -9.0, line))
             judged[snake.id] = Judgement(chance, choices)
         found.seen[turn] = Seen(judged, after.moves)
+    found.marks = [
+        Mark(turn, "snake_0", replay.turns[turn].moves["snake_0"], "up", before, 0.2)
+        for turn, before in ((1, 0.6), (4, 0.35))
+    ]
     return found
 
 

@@ -17,6 +17,7 @@ from battlesnake_gym.records import limits
 from battlesnake_gym.records.json_lines import ReplayError
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules.state import OFFSETS, Game
+from battlesnake_heuristics.judge import mistakes
 from battlesnake_server.addresses import Reach
 from battlesnake_server.commands import analyse, coach
 from battlesnake_server.replays import fetched_games, game_addresses
@@ -317,6 +318,8 @@ def test_commands_fetch_a_game(
     platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(mistakes, "GLANCE", 1)
+    monkeypatch.setattr(mistakes, "GAMES", 2)
     game_id = next(iter(platform.games))
     page = f"https://arena.battlesnake.com/games/{game_id}"
     near = ["--allow-addresses", "loopback"]
@@ -343,7 +346,7 @@ def test_the_coach_reads_the_last_games_of_a_ladder_snake(
     kept = next(kept for kept in platform.games.values() if kept.replay.deaths())
     name = kept.replay.last.snake(kept.replay.deaths()[0][1]).name
     monkeypatch.setattr(platform, "ladder", {ID: name})
-    near = ["--milliseconds", "1", "--allow-addresses", "loopback"]
+    near = ["--allow-addresses", "loopback"]
     began = time.process_time()
     assert coach.main(["--snake", name, "--last", "20", *near]) in (0, 1)
     assert time.process_time() - began < 60

@@ -2,8 +2,7 @@
 
 An `Analyst` looks at one position through the eyes of each living snake. `Judgement.chance` is how
 likely the snake is to win (see `judge.calibration`), `Judgement.choices` are its best moves with
-what each is worth and the line that is expected after it. `marks` compares a position with the next
-one: a move that was not the best and cost 10 points is marked ``?``, one that cost 30 ``??``.
+what each is worth and the line that is expected after it. What a mistake is, `judge.mistakes` says.
 
 >>> from battlesnake_gym.boards.board import Board
 >>> board = Board.from_text('''
@@ -38,9 +37,6 @@ from battlesnake_heuristics.search.evaluation import shipped
 from battlesnake_heuristics.search.search import Search
 
 MOST_CHOICES = 3
-MISTAKE, BLUNDER = 0.10, 0.30
-"""From which fall of the chance on a move is marked ``?``, and ``??``."""
-
 LONGEST_LINE = 20
 """Moves of each snake that are kept of a line."""
 
@@ -73,28 +69,6 @@ class Judgement:
 
     chance: float
     choices: tuple[Choice, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A move that cost its snake chances: from ``before`` to ``after``; ``better`` was there."""
-
-    turn: int
-    snake_id: str
-    move: str
-    better: str
-    before: float
-    after: float
-
-    @property
-    def fell(self) -> float:
-        """By how much."""
-        return self.before - self.after
-
-    @property
-    def sign(self) -> str:
-        """``?`` or ``??``."""
-        return "??" if self.fell >= BLUNDER else "?"
 
 
 @dataclass(slots=True)
@@ -137,10 +111,11 @@ class Analyst:
             for snake_id, choices in found.items()
         }
 
-    def values(self, board: Board) -> dict[str, float]:
-        """What the search says of every living snake, in cells, with half of the time for each."""
+    def chances(self, board: Board) -> dict[str, float]:
+        """The chances of the living alone, with half of the time for each."""
         board = board.without_seed()
-        return {snake.id: self._value(board, snake.id, 0.5)[0] for snake in board.living}
+        values = {snake.id: self._value(board, snake.id, 0.5)[0] for snake in board.living}
+        return self._chances(board, values)
 
     def best(self, board: Board, snake_id: str) -> str:
         """The best move of one snake, with all of its time for that."""
@@ -248,37 +223,6 @@ class Analyst:
         self._search.nodes = max(50, round(self.positions * share))
         seconds = None if self.seconds is None else max(self.seconds * share, 0.0005)
         return self._search(board, seconds)
-
-
-def outcome(last: Board) -> dict[str, float] | None:
-    """What each snake got of a game that ended like this; None where it was stopped earlier."""
-    if not last.is_over():
-        return None
-    living = last.living
-    final = max(snake.eliminated_on for snake in last.snakes)
-    winners = living or [snake for snake in last.snakes if snake.eliminated_on == final]
-    return {snake.id: 1 / len(winners) if snake in winners else 0.0 for snake in last.snakes}
-
-
-def marks(
-    turn: int,
-    judged: Mapping[str, Judgement],
-    moves: Mapping[str, str],
-    after: Mapping[str, float],
-) -> Iterable[Mark]:
-    """The moves of one turn that cost their snakes 10 points or more, where a better one was.
-
-    ``after`` are the chances in the next position, of the dead 0.
-    """
-    for snake_id, judgement in judged.items():
-        if not judgement.choices or snake_id not in moves:
-            continue
-        better = judgement.choices[0].move
-        mark = Mark(
-            turn, snake_id, moves[snake_id], better, judgement.chance, after.get(snake_id, 0.0)
-        )
-        if mark.move != better and mark.fell >= MISTAKE:
-            yield mark
 
 
 def _answers(board: Board, snake: Snake) -> Iterable[dict[str, str]]:

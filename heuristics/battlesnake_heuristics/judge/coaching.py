@@ -1,90 +1,78 @@
-"""Why a snake lost: the last move that would have saved it, by walking back from its death.
+"""Why a snake lost: the move after which it won the fewest games that another move wins.
 
-`lesson` looks at the positions before a death, the last one first, until the search finds a move
-after which the game is not lost. That is where the game was lost, often many turns before the
-fatal collision. `puzzle` asks the other way round whether a position has exactly one such move.
+`lesson` takes the worst of the mistakes that `judge.mistakes` finds, which often was made many
+turns before the fatal collision.
+`puzzle` asks the other way round whether a position has exactly one move that saves.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.snakes import Decision
-from battlesnake_heuristics.judge.analysis import MISTAKE, Analyst, Choice
 from battlesnake_heuristics.judge.calibration import DECIDED
+from battlesnake_heuristics.judge.mistakes import (
+    GAMES,
+    GLANCE,
+    MISTAKE,
+    Mark,
+    mistakes,
+    played_on,
+)
 from battlesnake_heuristics.judge.scenarios import Scenario
 from battlesnake_heuristics.search.evaluation import shipped
 from battlesnake_heuristics.search.search import Search
 
-LONGEST_WALK = 80
-"""Turns before a death that are looked at."""
-
-HOPELESS = 0.03
-"""With a smaller chance a position counts as lost."""
+RESCUE = 0.05
+"""From which share of games on a better move is worth being learned."""
 
 EFFORTS = (100, 400, 1600)
 """Positions that a search needs to look at to solve a puzzle of grade 1, 2, 3."""
-
-SURE = 25_600
-"""Positions after which the search must still say the same of a puzzle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
     """How a snake lost a game.
 
-    ``died`` is the turn of its death and ``cause`` that of the rules; ``turn`` is the last one on
-    which a move would have saved it (None: there was none in the last ``walked`` turns), ``board``
-    the position then, ``played`` what it did, ``choices`` the moves that were there.
+    ``died`` is the turn of its death and ``cause`` that of the rules; ``mark`` is the move that
+    lost the game (None: no one move did), ``board`` the position then, ``saving`` the shares of
+    games that the better moves win, the best first; ``seen`` turns were looked at.
     """
 
     snake_id: str
     died: int
     cause: str
-    turn: int | None = None
+    seen: int
+    mark: Mark | None = None
     board: Board | None = None
-    played: str = ""
-    choices: tuple[Choice, ...] = ()
+    saving: Mapping[str, float] = field(default_factory=dict)
     recorded: Decision | None = None
-    walked: int = LONGEST_WALK
-
-    @property
-    def saving(self) -> tuple[Choice, ...]:
-        """The moves that would have saved it, the best first."""
-        if not self.choices:
-            return ()
-        best = self.choices[0].chance
-        return tuple(
-            choice
-            for choice in self.choices
-            if choice.move != self.played and not _lost(choice) and choice.chance > best - MISTAKE
-        )
 
     @property
     def cost(self) -> float:
         """The share of the game that the fatal move gave away."""
-        return self.choices[0].chance if self.choices else 0.0
+        return self.mark.fell if self.mark else 0.0
 
     @property
     def kind(self) -> str:
         """What sort of death it was."""
         words = _WORDS.get(self.cause, self.cause)
-        if self.turn is None:
+        if self.mark is None:
             return f"{words}, outplayed long before"
-        return words if self.died - self.turn <= 1 else f"{words}, trapped before"
+        return words if self.died - self.mark.turn <= 1 else f"{words}, trapped before"
 
     def scenario(self, name: str) -> Scenario:
         """The position before the fatal move, as a test of the snake."""
         assert self.board is not None
+        assert self.mark is not None
         board = self.board.copy()
         board.you_id = self.snake_id
-        allowed = tuple(choice.move for choice in self.saving)
-        note = f"{self.played} lost: {_WORDS.get(self.cause, self.cause)} on turn {self.died}."
-        return Scenario(name, board, allowed, note)
+        note = f"{self.mark.move} lost: {_WORDS.get(self.cause, self.cause)} on turn {self.died}."
+        return Scenario(name, board, tuple(self.saving), note)
 
 
 _WORDS = {
@@ -97,48 +85,49 @@ _WORDS = {
 }
 
 
-def lesson(
-    replay: Replay, snake_id: str, analyst: Analyst, seconds: float = math.inf
-) -> Lesson | None:
-    """How this snake lost; None where it did not die. The walk ends after ``seconds`` of CPU."""
-    until = time.process_time() + seconds
+def lesson(replay: Replay, snake_id: str, seconds: float = math.inf) -> Lesson | None:
+    """How this snake lost, with about ``seconds`` of CPU; None where it did not die."""
     snake = replay.last.snake(snake_id)
     if snake.alive:
         return None
-    died, cause, first = snake.eliminated_on, snake.eliminated_cause, replay.first.turn
-    begun = max(first, died - LONGEST_WALK)
-    boards = [board for board in replay.boards() if begun <= board.turn < died]
-    for board in reversed(boards):
-        played = replay.turns[board.turn - first]
-        choices = analyst.judge(board)[snake_id].choices
-        found = Lesson(
-            snake_id, died, cause, board.turn, board, played.moves[snake_id], choices,
-            played.decisions.get(snake_id),
-        )  # fmt: skip
-        if found.saving and not _lost(choices[0]):
-            return found
-        if time.process_time() > until:
-            return Lesson(snake_id, died, cause, walked=died - board.turn)
-    return Lesson(snake_id, died, cause)
-
-
-def _lost(choice: Choice) -> bool:
-    return choice.value < -DECIDED or choice.chance < HOPELESS
+    marks, seen = mistakes(replay, [snake_id], seconds)
+    mark = next((mark for mark in marks if mark.before >= RESCUE), None)
+    if mark is None:
+        return Lesson(snake_id, snake.eliminated_on, snake.eliminated_cause, seen)
+    board, turn = replay.board(mark.turn), replay.turns[mark.turn - replay.first.turn]
+    saving = {mark.better: mark.before}
+    for move in board.safe_moves(snake_id):
+        if move not in (mark.move, mark.better):
+            share = played_on(board, snake_id, move, turn.moves, GAMES, 1 + GLANCE)
+            if share > mark.before - MISTAKE:
+                saving[move] = share
+    return Lesson(
+        snake_id, snake.eliminated_on, snake.eliminated_cause, seen, mark, board, saving,
+        turn.decisions.get(snake_id),
+    )  # fmt: skip
 
 
 def puzzle(board: Board) -> tuple[str, int] | None:
     """The one move that saves ``board.you`` and the grade, 1 to 3; None where it is no puzzle.
 
     The grade is how far one must look (`EFFORTS`). It is no puzzle where every move loses or
-    several hold, nor where the others lose at once, which anyone sees.
+    several hold, in games played on too, nor where the others lose at once, which anyone sees.
     """
     safe = board.safe_moves()
     if len(safe) < 2:
         return None
     *easier, hardest = EFFORTS
     only = _only(board, safe, hardest)
-    if only is None or _only(board, safe, SURE) != only:
+    if only is None:
         return None
+    you, at = board.you.id, board.copy()
+    moves = {}
+    for at.you_id in (snake.id for snake in board.living):
+        moves[at.you_id] = Search(evaluation=shipped(), nodes=hardest)(at).move
+    for move in sorted(safe, key=only.__ne__):  # the one first
+        share = played_on(board, you, move, moves, GAMES)
+        if share < MISTAKE if move == only else share > RESCUE:
+            return None
     seen = (grade for grade, effort in enumerate(easier, 1) if _only(board, safe, effort) == only)
     return only, next(seen, len(EFFORTS))
 

@@ -9,6 +9,7 @@ file and the time per position; where one of these does not fit, the analysis be
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import itertools
 import multiprocessing
@@ -24,11 +25,12 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.json_lines import ReplayError, read_lines, write_lines
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules.state import MOVES
-from battlesnake_heuristics.judge.analysis import Analyst, Choice, Judgement, Mark, marks, outcome
+from battlesnake_heuristics.judge.analysis import Analyst, Choice, Judgement
+from battlesnake_heuristics.judge.mistakes import Mark, mistakes, outcome
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.evaluation import shipped
 
-FORMAT = 1
+FORMAT = 2
 """The version of the file; another one is not read."""
 
 LETTERS = {move[0]: move for move in MOVES}
@@ -52,7 +54,8 @@ class Analysis:
 
     ``game`` is the hash of its file, ``first`` and ``last`` are the turns with a move to judge,
     ``ends`` is what each snake got in the end (None: the game was stopped). ``seen`` are the
-    positions by turn, in the order in which they were looked at.
+    positions by turn, in the order in which they were looked at; the ``marks`` of the mistakes come
+    after all of them (None: not yet), in the order of the game.
     """
 
     game: str
@@ -62,29 +65,15 @@ class Analysis:
     ends: dict[str, float] | None
     by: str = ""
     seen: dict[int, Seen] = field(default_factory=dict)
+    marks: list[Mark] | None = None
 
     def __post_init__(self) -> None:
         self.by = self.by or f"champion {shipped().facts['sha256'][:12]}"
 
     @property
     def complete(self) -> bool:
-        """Whether every turn was looked at."""
-        return len(self.seen) == self.last - self.first + 1
-
-    def marks(self) -> list[Mark]:
-        """The mistakes among the turns that are known, the earliest first."""
-        found: list[Mark] = []
-        for turn in sorted(self.seen):
-            after = self.chances(turn + 1)
-            if after is not None:
-                found += marks(turn, self.seen[turn].judged, self.seen[turn].moves, after)
-        return found
-
-    def chances(self, turn: int) -> dict[str, float] | None:
-        """The chances of the snakes on a turn; None where they are not known."""
-        if turn in self.seen:
-            return {name: judged.chance for name, judged in self.seen[turn].judged.items()}
-        return self.ends if turn == self.last + 1 else None
+        """Whether every turn was looked at, and the mistakes were."""
+        return self.marks is not None and len(self.seen) == self.last - self.first + 1
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""
@@ -96,6 +85,7 @@ class Analysis:
             "analysis": FORMAT, "game": self.game, "by": self.by,
             "milliseconds": self.milliseconds, "first": self.first, "last": self.last,
             "ends": self.ends,
+            "marks": self.marks and [dataclasses.asdict(mark) for mark in self.marks],
         }  # fmt: skip
 
     @classmethod
@@ -114,6 +104,7 @@ class Analysis:
                 head["ends"],
                 json_fields.string(head, "by", ""),
                 dict(map(_read_seen, lines)),
+                head["marks"] and [Mark(**mark) for mark in head["marks"]],
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ReplayError(f"{path.name} is a damaged analysis ({error})") from error
@@ -153,13 +144,15 @@ def analyse(
     """Analyse the recorded game at ``path``, or go on with that, and keep it beside the game.
 
     Every living snake of every turn gets ``milliseconds`` of CPU time; what was thought about for
-    as long or longer before is kept. ``tell`` is called after every turn. Raises `ReplayError` for
-    a file that is no recorded game, ``ValueError`` for a game that no snake can win.
+    as long or longer before is kept. The mistakes are looked for last (`judge.mistakes`), in the
+    same way whatever the time. ``tell`` is called after every turn, and at the end. Raises
+    `ReplayError` for a file that is no recorded game, ``ValueError`` for one that no snake can win.
     """
     replay = Replay.load(path)
     analysis = _begun(path, replay, milliseconds)
     boards = list(replay.boards())
     start = analysis.first
+    done = analysis.complete
     missing = [turn for turn in range(analysis.last, start - 1, -1) if turn not in analysis.seen]
     began = saved = time.monotonic()
     took = 0.0
@@ -175,8 +168,12 @@ def analyse(
                     saved = time.monotonic()
                     took = saved - began
                 tell(analysis)
+        if not done:
+            found, _ = mistakes(replay, [snake.id for snake in replay.first.snakes])
+            analysis.marks = sorted(found, key=lambda mark: mark.turn)
+            tell(analysis)
     finally:
-        if missing:
+        if not done:
             analysis.save(path_of(path))
     return analysis
 

@@ -27,7 +27,7 @@ from battlesnake_gym import snakes as snakes_by_name
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import shown
 from battlesnake_gym.engine import build_check
-from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake, grows_always, wraps
+from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake, State, grows_always, wraps
 from battlesnake_gym.snakes import Decision, Reason, Strategy
 from battlesnake_heuristics.search.evaluation import Evaluation, chance
 
@@ -435,12 +435,8 @@ def _question(
         wraps(board.game),
         grows_always(board.game),
         board.game.solo or board.game.ruleset == "solo",
-        _damage(board),
-        array("i", [len(snake.body) for snake in snakes]),
-        array("i", [snake.health for snake in snakes]),
-        _bodies(board, snakes),
-        _cells(board, board.food),
-        _cells(board, board.hazards),
+        damage_of(board),
+        *position_of(board, snakes),
         weights,
         seconds or 0.0,
         nodes if seconds is None else 0,
@@ -468,11 +464,18 @@ def _you_first(board: Board) -> list[Snake]:
     return [you, *(snake for snake in board.snakes if snake.alive and snake is not you)][:16]
 
 
-def _bodies(board: Board, snakes: list[Snake]) -> array[int]:
-    return array("H", [y * board.width + x for snake in snakes for x, y in snake.body])
+def position_of(board: Board, snakes: list[Snake]) -> tuple[Any, ...]:
+    """Lengths and health (C's int), bodies (uint16 cells), food and hazards, as C has them."""
+    return (
+        array("i", [len(snake.body) for snake in snakes]),
+        array("i", [snake.health for snake in snakes]),
+        array("H", [y * board.width + x for snake in snakes for x, y in snake.body]),
+        cells_of(board, board.food),
+        cells_of(board, board.hazards),
+    )
 
 
-def _cells(board: Board, points: list[tuple[int, int]]) -> bytearray:
+def cells_of(board: State, points: list[tuple[int, int]]) -> bytearray:
     """How often each cell of the board is listed; 255 means 255 or more.
 
     That is exact: 100 layers of hazard already decide a turn.
@@ -485,7 +488,7 @@ def _cells(board: Board, points: list[tuple[int, int]]) -> bytearray:
     return counts
 
 
-def _damage(board: Board) -> int:
+def damage_of(board: Board) -> int:
     """What a layer of hazard takes; more than all health is as much as all of it."""
     damage = board.game.settings.hazard_damage_per_turn
     return min(max(damage, -MAX_HEALTH), MAX_HEALTH)

@@ -1,9 +1,10 @@
 """Whole games of the search in C, for learning: positions, what the search thought, who won.
 
-`play_game` plays one game without the interpreter and without its lock, and `play_games` as many
-as give a number of searched moves. Players may differ: each has an evaluation (None: the weights
-set by hand), weights, and positions or CPU seconds a move. The rows of the games are one structured
-array (`ROW`); `battlesnake_rl.mabs.exit.evaluation_fit` makes of them what a network is fitted to.
+`play_game` plays one game without the interpreter and without its lock, `play_on` from any
+position, and `play_games` as many as give a number of searched moves. Players may differ: each has
+an evaluation (None: the weights set by hand), weights, and positions or CPU seconds a move. The
+rows of the games are one structured array (`ROW`); `battlesnake_rl.mabs.exit.evaluation_fit` makes
+of them what a network is fitted to.
 
 >>> players = [SearchPlayer(nodes=50)] * 2
 >>> games = play_games(seed=1, setup=SelfPlaySetup(snakes=2), players=players, moves=100)
@@ -24,11 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym import rules
+from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.rules import Game, Settings, State
 from battlesnake_gym.rules.royale import royale_hazards
 from battlesnake_heuristics.search import _search
 from battlesnake_heuristics.search.evaluation import INPUTS, Evaluation
-from battlesnake_heuristics.search.search import Weights
+from battlesnake_heuristics.search.search import Weights, cells_of, damage_of, position_of
 
 AT_RANDOM, SEARCHED, IN_VAIN = 0, 1, 2
 """Kinds of rows: moved at random; searched and moved so; searched, and then moved at random."""
@@ -147,24 +149,45 @@ def play_game(seed: int, setup: SelfPlaySetup, players: Sequence[SearchPlayer]) 
     if setup.settings.minimum_food != 1:
         raise ValueError(f"settings.minimum_food must be 1, got {setup.settings.minimum_food}")
     seats = [str(seat) for seat in range(setup.snakes)]
-    start = rules.start(game, setup.width, setup.height, seats)
-    hazards = _hazards(game, start)
+    board = Board.new(setup.width, setup.height, seats, game=game)
+    return play_on(board, players, seed, setup.max_turns, setup.opening, setup.random_moves)
+
+
+def play_on(
+    board: Board,
+    players: Sequence[SearchPlayer],
+    seed: int,
+    max_turns: int = 1000,
+    opening: int = 0,
+    random_moves: float = 0.0,
+    careful: int = 0,
+) -> GameRows:
+    """Play a game on from ``board``, with a player and a seat for each of its living snakes.
+
+    Rows count turns from there. Of the first ``careful`` ones the last has twice the positions of
+    later ones, the one before twice that, and so on. Food comes as in the standard game, by chance
+    of ``seed``; hazards stay as they are, but where the game is royale and its own seed is known.
+    Raises ``ValueError`` for fewer than two snakes, and for what the search does not hold.
+    """
+    hazards, every = _hazards(board)
+    *position, _ = position_of(board, board.living)
     rows, points, turns, finished, _ = _search.play_game(
-        setup.width,
-        setup.height,
-        rules.wraps(game),
-        rules.grows_always(game),
-        setup.settings.hazard_damage_per_turn if len(hazards) > 1 else 0,
-        setup.settings.food_spawn_chance,
-        setup.settings.shrink_every_n_turns if len(hazards) > 1 else 0,
+        board.width,
+        board.height,
+        rules.wraps(board.game),
+        rules.grows_always(board.game),
+        damage_of(board),
+        *position,
         hazards,
-        np.array([y * setup.width + x for x, y in (s.body[0] for s in start.snakes)], np.uint16),
-        _plane(start, start.food),
+        board.game.settings.food_spawn_chance,
+        every,
         tuple(player.packed() for player in players),
         seed,
-        setup.opening,
-        round(setup.random_moves * 65536),
-        setup.max_turns,
+        board.turn % every if every else 0,
+        opening,
+        careful,
+        round(random_moves * 65536),
+        max_turns,
     )
     return GameRows(np.frombuffer(rows, ROW), np.array(points, np.float64), turns, bool(finished))
 
@@ -195,19 +218,13 @@ def play_games(
     )
 
 
-def _hazards(game: Game, start: State) -> NDArray[np.uint8]:
-    """The layers of hazard after 0, 1, ... shrinks of royale; one plane of none in other games."""
-    planes = [_plane(start, start.hazards)]
-    if game.ruleset == "royale":
-        every = game.settings.shrink_every_n_turns
-        for shrinks in range(1, start.width + start.height):
-            later = dataclasses.replace(start, turn=shrinks * every - 1)
-            planes.append(_plane(start, royale_hazards(game, later)))
-    return np.stack(planes)
-
-
-def _plane(state: State, points: Sequence[tuple[int, int]]) -> NDArray[np.uint8]:
-    plane = np.zeros(state.width * state.height, np.uint8)
-    for x, y in points:
-        plane[y * state.width + x] += 1
-    return plane
+def _hazards(board: Board) -> tuple[bytes, int]:
+    """The layers of hazard now and after each further shrink, and the turns between (0: none)."""
+    planes, every = [cells_of(board, board.hazards)], 0
+    if "royale" in (board.game.ruleset, board.game.map) and board.game.seed != UNKNOWN_SEED:
+        every = board.game.settings.shrink_every_n_turns
+        begun = board.turn // every
+        for shrinks in range(begun + 1, board.width + board.height):
+            later = State(shrinks * every - 1, board.width, board.height, [])
+            planes.append(cells_of(board, royale_hazards(board.game, later)))
+    return b"".join(planes), every

@@ -23,8 +23,8 @@ from battlesnake_gym.common.command_line import (
     write_json,
 )
 from battlesnake_gym.records.replay import Replay, ReplayError
-from battlesnake_heuristics.judge.analysis import Mark
 from battlesnake_heuristics.judge.game_analysis import Analysis, analyse, path_of
+from battlesnake_heuristics.judge.mistakes import Mark
 from battlesnake_heuristics.search import search
 from battlesnake_server import addresses
 from battlesnake_server.replays import fetched_games
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def report(analysis: Analysis, names: dict[str, str]) -> str:
     """The turning points: the moves that cost most, in the order of the game."""
-    found = analysis.marks()
+    found = analysis.marks or []
     worst = sorted(found, key=lambda mark: -mark.fell)[:MOST_MARKS]
     lines = [
         f"{len(analysis.seen)} turns, {analysis.milliseconds:g} ms a snake: "
@@ -78,7 +78,7 @@ def to_json(analysis: Analysis, names: dict[str, str]) -> dict[str, Any]:
     """The report as ``--json`` prints it, with all moves that are marked."""
     marks = [
         dataclasses.asdict(mark) | {"name": names[mark.snake_id], "sign": mark.sign}
-        for mark in sorted(analysis.marks(), key=lambda mark: mark.turn)
+        for mark in analysis.marks or []
     ]
     return {
         "turns": len(analysis.seen),
@@ -91,7 +91,7 @@ def _line(mark: Mark, names: dict[str, str]) -> str:
     name = plain(names[mark.snake_id], 24)
     return (
         f"  turn {mark.turn:>4}  {name:<24} {mark.move:>5}{mark.sign:<2} "
-        f"{mark.before:4.0%} -> {mark.after:4.0%}   {mark.better} was better"
+        f"about {mark.before:4.0%} -> {mark.after:4.0%}   {mark.better} was better"
     )
 
 

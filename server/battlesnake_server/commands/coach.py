@@ -18,7 +18,6 @@ from battlesnake_gym.boards.json_fields import plain
 from battlesnake_gym.common.command_line import (
     Parser,
     add_json,
-    milliseconds,
     positive,
     refuse,
     write_json,
@@ -28,7 +27,6 @@ from battlesnake_gym.records.replay import Replay, ReplayError, find_files
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.handwritten.pipeline import explain
 from battlesnake_heuristics.judge import scenarios
-from battlesnake_heuristics.judge.analysis import Analyst
 from battlesnake_heuristics.judge.coaching import Lesson, lesson
 from battlesnake_heuristics.search import search
 from battlesnake_server import addresses
@@ -37,7 +35,7 @@ from battlesnake_server.replays import fetched_games
 from battlesnake_server.strategies import strategy_factory
 
 WALKING = 40.0
-"""CPU-seconds of looking for the saving move of one game, or of all of ``--last``."""
+"""CPU-seconds of looking for the losing move of one game, or of all of ``--last``, about."""
 
 MOST_LATE = 10
 """Late moves that are listed."""
@@ -96,9 +94,8 @@ def _last(options: argparse.Namespace) -> int:
         raise ReplayError(f"no game of {options.snake!r} could be looked at")
     lost = [game for game in games if not game[1].last.snake(game[2]).alive]
     sys.stdout.write(f"{plain(name, 40)}: {len(games)} games, out in {len(lost)}\n{pace(games)}\n")
-    analyst = Analyst(seconds=options.milliseconds / 1000)
     walks = [
-        (path, replay, lesson(replay, snake_id, analyst, WALKING / max(1, len(lost))))
+        (path, replay, lesson(replay, snake_id, WALKING / max(1, len(lost))))
         for path, replay, snake_id in lost
         if not replay.game.solo
     ]
@@ -106,7 +103,7 @@ def _last(options: argparse.Namespace) -> int:
     if not lessons:
         return 0
     for path, _, found in lessons:
-        where = f", lost by {found.played} on turn {found.turn}" if found.board else ""
+        where = f", lost by {found.mark.move} on turn {found.mark.turn}" if found.mark else ""
         sys.stdout.write(f"{path.name}: {found.kind} on turn {found.died}{where}\n")
     sys.stdout.write("\n" + kinds([found for _, _, found in lessons]))
     options.game, options.strategy = Path(name), options.strategy or "champion"
@@ -133,7 +130,6 @@ def pace(games: list[tuple[Path, Replay, str]]) -> str:
 
 def _lessons(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, Lesson]]:
     """What there is to learn from each game that the snake lost."""
-    analyst = Analyst(seconds=options.milliseconds / 1000)
     folder = Path(options.game)
     alone = not folder.is_dir()
     if alone:
@@ -153,7 +149,7 @@ def _lessons(options: argparse.Namespace) -> Iterator[tuple[Path, Replay, Lesson
             sys.stderr.write(f"skipped: {error}\n")
             continue
         seconds = WALKING if alone else math.inf
-        found = None if replay.game.solo else lesson(replay, snake_id, analyst, seconds)
+        found = None if replay.game.solo else lesson(replay, snake_id, seconds)
         if found is not None:
             yield path, replay, found
 
@@ -184,15 +180,17 @@ def _loser(options: argparse.Namespace, replay: Replay) -> str:
 
 
 def to_json(path: Path, found: Lesson) -> dict[str, Any]:
-    """One lost game as ``--json`` prints it; ``turn`` is null where nothing saves."""
+    """One lost game as ``--json`` prints it; ``turn`` is null where no one move lost it."""
+    mark = found.mark
     return {
         "game": path.name,
         "snake_id": found.snake_id,
         "died": found.died,
         "kind": found.kind,
-        "turn": found.turn,
-        "played": found.played,
-        "saving": [{"move": choice.move, "chance": choice.chance} for choice in found.saving],
+        "turn": mark.turn if mark else None,
+        "played": mark.move if mark else "",
+        "chance": mark.after if mark else 0.0,
+        "saving": [{"move": move, "chance": share} for move, share in found.saving.items()],
         "cost": found.cost,
     }
 
@@ -201,16 +199,16 @@ def tell(path: Path, replay: Replay, found: Lesson, name: str) -> str:
     """One lost game as text: the position, the move, the better ones, and why it was chosen."""
     who = plain(replay.last.snake(found.snake_id).name or found.snake_id, 40)
     head = f"{path.name}: {who} {found.kind} on turn {found.died}\n"
-    if found.board is None:
-        return head + f"  No move of the last {found.walked} turns would have saved it.\n\n"
+    if found.board is None or found.mark is None:
+        return head + f"  No one move of its last {found.seen} turns lost it.\n\n"
     board = found.board.copy()
     board.you_id = found.snake_id
-    saved = ", ".join(f"{choice.move} ({choice.chance:.0%})" for choice in found.saving)
-    line = " ".join(found.saving[0].line[found.snake_id])
+    better = " or ".join(f"{move} (about {share:.0%})" for move, share in found.saving.items())
     lines = [
-        f"  The last move that would have saved it was on turn {found.turn}:",
+        f"  The move that lost it was on turn {found.mark.turn}:",
         textwrap.indent(str(board), "    "),
-        f"  It played {found.played}; {saved} would have held, for example {line}.",
+        f"  It played {found.mark.move}, which wins about {found.mark.after:.0%} of the games that "
+        f"go on from there; better was {better}.",
         *_reasons(found, name),
     ]
     return head + "\n".join(lines) + "\n\n"
@@ -256,9 +254,9 @@ def kinds(lessons: list[Lesson]) -> str:
 def _practise(lessons: list[tuple[Path, Replay, Lesson]], options: argparse.Namespace) -> int:
     """Keep the scenarios, and put them to the snake as it is now."""
     made = [
-        found.scenario(f"{path.name.partition('.')[0]} turn {found.turn}")
+        found.scenario(f"{path.name.partition('.')[0]} turn {found.mark.turn}")
         for path, _, found in lessons
-        if found.board is not None
+        if found.mark is not None
     ]
     if not made:
         return 1
@@ -289,8 +287,8 @@ def parser() -> Parser:
     """The command's options."""
     parser = Parser(
         prog="battlesnake-gym game coach",
-        description="Walk back from a death to the last move that would have saved the snake, show "
-        "what its rules said there, keep the position as a scenario, and ask the snake again.",
+        description="Find the move that lost a game, by games that go on from it and from others, "
+        "show what its rules said there, keep the position as a scenario, and ask the snake again.",
         epilog="exit status: 0 where the snake masters all now, 1 where not, 2 for a wrong call. "
         "Example: battlesnake-gym game coach replays --snake mine",
     )
@@ -302,13 +300,6 @@ def parser() -> Parser:
     add("--last", type=positive, metavar="N", help="instead of a GAME: the last N games of this "
         "snake of arena.battlesnake.com; its list of games needs the environment variable "
         "BATTLESNAKE_TOKEN, an API token of your account")  # fmt: skip
-    add(
-        "--milliseconds",
-        type=milliseconds,
-        default=50.0,
-        metavar="MS",
-        help="search for each snake of each turn",
-    )
     add("-o", "--output", type=Path, metavar="FILE", help="where the scenarios are kept (default: "
         "GAME-NAME.txt here)")  # fmt: skip
     add_json(parser)

@@ -18,8 +18,8 @@ from typing import Any
 
 from battlesnake_gym.records.json_lines import ReplayError
 from battlesnake_heuristics.judge import game_analysis
-from battlesnake_heuristics.judge.analysis import Mark
 from battlesnake_heuristics.judge.game_analysis import Analysis, path_of, write_seen
+from battlesnake_heuristics.judge.mistakes import Mark
 
 MILLISECONDS = 50.0
 MOST_WAITING = 32
@@ -81,7 +81,7 @@ class Analyses:
             "done": len(seen),
             "since": since,
             "turns": [write_seen(turn, at) for turn, at in seen[since : since + MOST_TURNS]],
-            "marks": [write_mark(mark) for mark in found.marks()],
+            "marks": [write_mark(mark) for mark in found.marks or []],
         }
 
     def close(self) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError, shown
-from battlesnake_heuristics.judge.analysis import MISTAKE, Analyst
+from battlesnake_heuristics.judge.analysis import Analyst
 from battlesnake_heuristics.judge.game_analysis import LETTERS, write_judgement
+from battlesnake_heuristics.judge.mistakes import MISTAKE
 from battlesnake_heuristics.judge.scenarios import Scenario
 from battlesnake_server import frames
 

@@ -4,13 +4,22 @@
 
 #include <Python.h>
 
-#include "network.h"
+#include "search.h"
 
-/* These set a Python error and return -1 (`has_bytes`, `holds`: 0) for what must not be let in. */
+typedef union {
+    struct {
+        Py_buffer lengths, health, bodies, food, hazards, weights, network, moves;
+    };
+    Py_buffer all[8];
+} Buffers;
+
+void release(Buffers *buffers);
+void fill(Question *ask, const Buffers *buffers); /* with the buffers of a position */
+
+/* These set a Python error and return -1 (`holds`: 0) for what must not be let in. */
 int refuse(const char *field, const char *rule);
-int has_bytes(const char *field, const Py_buffer *buffer, Py_ssize_t wanted);
 int holds(const char *field, const Py_buffer *buffer, Py_ssize_t count, int size); /* aligned */
-int check_board(int width, int height, int damage);
+int check_position(const Question *ask, const Buffers *buffers, int *planes); /* NULL: one */
 int check_weights(const Py_buffer *buffer);
 int check_network(const Py_buffer *buffer, const Network **network);
 

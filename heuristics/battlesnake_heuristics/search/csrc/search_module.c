@@ -7,14 +7,7 @@
 #include "codes.h"
 #include "doors.h"
 
-typedef union {
-    struct {
-        Py_buffer lengths, health, bodies, food, hazards, weights, network, moves;
-    };
-    Py_buffer all[8];
-} Buffers;
-
-static void release(Buffers *buffers) {
+void release(Buffers *buffers) {
     for (int i = 0; i < 8; i++) PyBuffer_Release(&buffers->all[i]);
 }
 
@@ -23,7 +16,7 @@ int refuse(const char *field, const char *rule) {
     return -1;
 }
 
-int has_bytes(const char *field, const Py_buffer *buffer, Py_ssize_t wanted) {
+static int has_bytes(const char *field, const Py_buffer *buffer, Py_ssize_t wanted) {
     if (buffer->len == wanted) return 1;
     PyErr_Format(PyExc_ValueError, "%s must hold %zd bytes, got %zd", field, wanted, buffer->len);
     return 0;
@@ -46,8 +39,7 @@ int check_network(const Py_buffer *buffer, const Network **network) {
     return 0;
 }
 
-/* The buffers of a position as a question about it. */
-static void fill(Question *ask, const Buffers *buffers) {
+void fill(Question *ask, const Buffers *buffers) {
     Py_ssize_t snakes = buffers->lengths.len / 4;
     ask->snakes = snakes > MAX_SNAKES ? MAX_SNAKES + 1 : (int)snakes;
     ask->lengths = buffers->lengths.buf;
@@ -57,23 +49,25 @@ static void fill(Question *ask, const Buffers *buffers) {
     ask->hazards = buffers->hazards.buf;
 }
 
-int check_board(int width, int height, int damage) {
+static int check_board(int width, int height, int damage) {
     if (width < 1 || width > 25) return refuse("width", "must be between 1 and 25");
     if (height < 1 || height > 25) return refuse("height", "must be between 1 and 25");
     if (damage >= -MOST_DAMAGE && damage <= MOST_DAMAGE) return 0;
     return refuse("damage", "must be between -1000 and 1000");
 }
 
-/* Trusts nothing: the search indexes by what is checked here, and adds what is bounded here. */
-static int check_position(const Question *ask, const Buffers *buffers) {
+/* Trusts nothing: the search indexes by what is checked here, and adds what is bounded here. `planes`
+ * gets the number of those of hazards, where there may be several. */
+int check_position(const Question *ask, const Buffers *buffers, int *planes) {
     if (check_board(ask->width, ask->height, ask->damage)) return -1;
     if (ask->snakes < 1 || ask->snakes > MAX_SNAKES)
         return refuse("snakes", "must number between 1 and 16");
     int cells = ask->width * ask->height, segments = 0;
+    if (planes) *planes = buffers->hazards.len < cells ? 1 : (int)(buffers->hazards.len / cells);
     if (!holds("lengths", &buffers->lengths, ask->snakes, 4) ||
         !holds("health", &buffers->health, ask->snakes, 4) ||
         !holds("food", &buffers->food, cells, 1) ||
-        !holds("hazards", &buffers->hazards, cells, 1))
+        !holds("hazards", &buffers->hazards, planes ? cells * *planes : cells, 1))
         return -1;
     for (int s = 0; s < ask->snakes; s++) {
         if (ask->lengths[s] < 1 || ask->lengths[s] > MAX_CELLS)
@@ -128,7 +122,7 @@ static int read_question(PyObject *args, Question *ask, Buffers *buffers, PyObje
     fill(ask, buffers);
     ask->nodes = nodes;
     ask->weights = buffers->weights.buf;
-    if (check_position(ask, buffers) || check_limits(ask, buffers)) return -1;
+    if (check_position(ask, buffers, NULL) || check_limits(ask, buffers)) return -1;
     return check_network(&buffers->network, (const Network **)&ask->network);
 }
 
@@ -307,7 +301,7 @@ static PyObject *play(PyObject *module, PyObject *args) {
     fill(&ask, &buffers);
     Outcome *outcome = PyMem_Malloc(sizeof *outcome);
     if (!outcome) PyErr_NoMemory();
-    if (outcome && !check_position(&ask, &buffers) && !check_moves(&ask, &buffers.moves)) {
+    if (outcome && !check_position(&ask, &buffers, NULL) && !check_moves(&ask, &buffers.moves)) {
         int cells = ask.width * ask.height, turns = (int)(buffers.moves.len / ask.snakes);
         const uint8_t *moves = buffers.moves.buf;
         int failed = code_for(cells)->play(&ask, moves, turns, outcome);

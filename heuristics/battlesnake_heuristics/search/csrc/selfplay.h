@@ -13,16 +13,14 @@ typedef struct {
 } Player;
 
 typedef struct {
-    int width, height, snakes;
-    int wrapped, constrictor, damage;
+    Question start;                     /* its rules, and the position; hazards [planes][cells] */
+    int turn;                           /* of that position, for shrinks; rows count from 0 */
     int food_chance;                    /* in a hundred, where there is food; without any it comes */
-    int shrink_every, shrinks;          /* royale: turns between two shrinks (0: none) */
-    const uint8_t *hazards;             /* [1 + shrinks][cells], layers after 0, 1, ... shrinks */
-    const uint16_t *heads;              /* [snakes], all three segments of each */
-    const uint8_t *food;                /* [cells] */
+    int shrink_every, planes;           /* royale: turns between two shrinks (0: none) */
     const Player *player[MAX_SNAKES];   /* by seat */
     uint64_t seed;
     int opening;                        /* turns that all move at random */
+    int careful;                        /* first turns: twice the positions, twice that before, ... */
     int random_share;                   /* moves at random afterwards, in 65536 */
     int max_turns;
 } GamePlan;

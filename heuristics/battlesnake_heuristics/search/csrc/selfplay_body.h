@@ -22,8 +22,9 @@ static uint32_t draw(SelfPlay *game, uint32_t below) {
 
 static void set_hazards(SelfPlay *game) {
     const GamePlan *plan = game->plan;
-    int shrinks = plan->shrink_every ? game->turn / plan->shrink_every : 0, cells = game->field->cells;
-    const uint8_t *hazards = plan->hazards + smaller(shrinks, plan->shrinks) * cells;
+    int shrinks = 0, cells = game->field->cells;
+    if (plan->shrink_every) shrinks = (plan->turn + game->turn) / plan->shrink_every;
+    const uint8_t *hazards = plan->start.hazards + smaller(shrinks, plan->planes - 1) * cells;
     if (hazards == game->ask.hazards) return;
     game->ask.hazards = game->seen.hazards = hazards;
     Bits set = bits_none();
@@ -38,10 +39,10 @@ static int spawn_food(SelfPlay *game) {
     Position *at = &game->at;
     if (bits_any(at->food) && (int)draw(game, 100) + 1 >= game->plan->food_chance) return -1;
     Bits heads = bits_none();
-    for (int s = 0; s < game->plan->snakes; s++)
+    for (int s = 0; s < game->ask.snakes; s++)
         if (at->snake[s].alive) bits_add(&heads, head_of(field, at, s));
     Bits beside = bits_beside(heads, field->board, field->left_column, field->right_column,
-                              game->plan->width, game->plan->height, 0);
+                              game->ask.width, game->ask.height, 0);
     Bits open = bits_minus(bits_minus(field->board, at->occupied), bits_or(at->food, beside));
     int count = bits_count(open);
     if (!count) return -1;
@@ -61,7 +62,7 @@ static void see(SelfPlay *game, int seat) {
     seen->snakes = 0;
     for (int cell = 0; cell < game->field->cells; cell++)
         game->food[cell] = bits_has(&game->at.food, cell);
-    for (int i = 0; i < game->plan->snakes; i++) {
+    for (int i = 0; i < game->ask.snakes; i++) {
         int s = i == 0 ? seat : i <= seat ? i - 1 : i;
         const Body *body = &game->at.snake[s];
         if (!body->alive) continue;
@@ -78,10 +79,12 @@ static void think_for(SelfPlay *game, int seat, const Position *root, Row *row) 
     Question *seen = &game->seen;
     Answer answer;
     const Player *player = game->plan->player[seat];
+    int extra = game->plan->careful - game->turn;
     seen->weights = player->weights;
     seen->network = player->network;
-    seen->nodes = player->nodes;
+    seen->nodes = player->nodes << (extra > 0 ? extra : 0);
     seen->seconds = player->seconds;
+    if (seen->nodes) mind->table_mask = table_size(seen->nodes) - 1;
     memset(mind->table, 0, (mind->table_mask + 1) * sizeof(Entry));
     memset(mind->refutation, 0, sizeof mind->refutation);
     for (int s = 0; s < seen->snakes; s++)
@@ -137,21 +140,29 @@ static int make_room(GameRecord *record, int more) {
 
 static void share_points(const SelfPlay *game, const Position *before, GameRecord *record) {
     const Position *end = game->at.living ? &game->at : before;
-    for (int s = 0; s < game->plan->snakes; s++)
+    for (int s = 0; s < game->ask.snakes; s++)
         if (end->snake[s].alive) record->points[s] = 1.0f / end->living;
+}
+
+/* Whether `see` has room for all bodies: those that overlapped at the start may grow for ever. */
+static int is_held(const SelfPlay *game) {
+    for (int s = 0; s < game->ask.snakes; s++)
+        if (game->at.snake[s].length > MAX_CELLS) return 0;
+    return 1;
 }
 
 static int play_on(SelfPlay *game, GameRecord *record) {
     const GamePlan *plan = game->plan;
+    int snakes = game->ask.snakes;
     int opening = plan->opening ? (int)draw(game, plan->opening + 1) : 0;
     Position before = game->at;
     game->random_share = draw(game, 2) ? plan->random_share : 0;
-    while (game->at.living > 1 && game->turn < plan->max_turns) {
+    while (game->at.living > 1 && game->turn < plan->max_turns && is_held(game)) {
         uint8_t moves[MAX_SNAKES] = {0};
-        if (!make_room(record, plan->snakes)) return -1;
+        if (!make_room(record, snakes)) return -1;
         int64_t first = record->count;
         set_hazards(game);
-        for (int s = 0; s < plan->snakes; s++)
+        for (int s = 0; s < snakes; s++)
             if (game->at.snake[s].alive)
                 moves[s] = take_turn(game, s, game->turn < opening, &record->rows[record->count++],
                                      record);
@@ -171,23 +182,14 @@ static int play_on(SelfPlay *game, GameRecord *record) {
 /* Room for the positions of the longest thought. */
 static Entry *table_for(const GamePlan *plan, Search *mind) {
     int64_t nodes = 512, wanted;
-    for (int s = 0; s < plan->snakes; s++) {
+    for (int s = 0; s < plan->start.snakes; s++) {
         const Player *player = plan->player[s];
         wanted = player->nodes ? player->nodes : player->seconds * 2e6;
+        wanted <<= plan->careful;
         if (wanted > nodes) nodes = wanted;
     }
     mind->table_mask = table_size(nodes) - 1;
     return malloc((mind->table_mask + 1) * sizeof(Entry));
-}
-
-static void place_all(SelfPlay *game) {
-    const GamePlan *plan = game->plan;
-    for (int s = 0; s < plan->snakes; s++) {
-        game->lengths[s] = 3;
-        game->health[s] = 100;
-        for (int k = 0; k < 3; k++) game->bodies[3 * s + k] = plan->heads[s];
-    }
-    prepare_root(game->field, &game->at);
 }
 
 static int play_whole_game(const GamePlan *plan, GameRecord *record) {
@@ -196,20 +198,19 @@ static int play_whole_game(const GamePlan *plan, GameRecord *record) {
     if (!game) return -1;
     game->plan = plan;
     game->random = plan->seed;
-    game->ask = (Question){.width = plan->width, .height = plan->height, .snakes = plan->snakes,
-                           .wrapped = plan->wrapped, .constrictor = plan->constrictor,
-                           .damage = plan->damage, .lengths = game->lengths,
-                           .health = game->health, .bodies = game->bodies, .food = plan->food,
-                           .hazards = plan->hazards, .first_depth = 1,
-                           .max_depth = MAX_DEPTH};
-    game->seen = game->ask;
+    game->ask = game->seen = plan->start;
+    game->seen.lengths = game->lengths;
+    game->seen.health = game->health;
+    game->seen.bodies = game->bodies;
     game->seen.food = game->food;
+    game->seen.first_depth = 1;
+    game->seen.max_depth = MAX_DEPTH;
     game->field = search_of(&game->ask);
     game->mind = search_of(&game->seen);
     if (game->mind) game->mind->table = table_for(plan, game->mind);
     if (game->field && game->mind && game->mind->table) {
         game->mind->clock = CLOCK_THREAD_CPUTIME_ID;
-        place_all(game);
+        prepare_root(game->field, &game->at);
         failed = play_on(game, record);
     }
     if (game->mind) free(game->mind->table);

@@ -9,22 +9,22 @@
 #include "selfplay.h"
 
 const char play_game_doc[] =
-"play_game(width, height, wrapped, constrictor, damage, food_chance, shrink_every, hazards, heads,\n"
-"          food, players, seed, opening, random_share, max_turns)\n"
+"play_game(width, height, wrapped, constrictor, damage, lengths, health, bodies, food, hazards,\n"
+"          food_chance, shrink_every, players, seed, turn, opening, careful, random_share, max_turns)\n"
 "--\n\n"
-"Play a game of two or more snakes that search, one player a seat: (weights, network, nodes,\n"
-"seconds of CPU time). hazards holds the layers of every cell after 0, 1, ... shrinks.\n"
+"Play from a position, given as to think(), a game of two or more snakes that search, one player a\n"
+"seat: (weights, network, nodes, seconds of CPU time). hazards holds the layers of every cell after\n"
+"0, 1, ... shrinks; `turn` of the position counts for them alone.\n"
 "Returns (rows: bytes, points by seat, turns, finished, positions visited). Releases the GIL.";
 
 typedef struct {
-    Py_buffer hazards, heads, food, weights[MAX_SNAKES], network[MAX_SNAKES];
+    Buffers start;
+    Py_buffer weights[MAX_SNAKES], network[MAX_SNAKES];
     Player player[MAX_SNAKES];
 } Holdings;
 
 static void let_go(Holdings *held) {
-    PyBuffer_Release(&held->hazards);
-    PyBuffer_Release(&held->heads);
-    PyBuffer_Release(&held->food);
+    release(&held->start);
     for (int i = 0; i < MAX_SNAKES; i++) {
         PyBuffer_Release(&held->weights[i]);
         PyBuffer_Release(&held->network[i]);
@@ -34,7 +34,7 @@ static void let_go(Holdings *held) {
 static int read_players(PyObject *players, GamePlan *plan, Holdings *held) {
     Py_ssize_t count = PyTuple_Size(players);
     if (count < 2 || count > MAX_SNAKES) return refuse("players", "must number between 2 and 16");
-    plan->snakes = (int)count;
+    if (count != plan->start.snakes) return refuse("players", "must be one a snake");
     for (int i = 0; i < count; i++) {
         Player *player = &held->player[i];
         long long nodes;
@@ -54,30 +54,21 @@ static int read_players(PyObject *players, GamePlan *plan, Holdings *held) {
 }
 
 static int check_plan(GamePlan *plan, const Holdings *held) {
-    if (check_board(plan->width, plan->height, plan->damage)) return -1;
+    fill(&plan->start, &held->start);
+    if (check_position(&plan->start, &held->start, &plan->planes)) return -1;
     if (plan->max_turns < 1 || plan->max_turns > 32000)
         return refuse("max_turns", "must be between 1 and 32000");
+    if (plan->turn < 0 || plan->turn > 32000) return refuse("turn", "must be between 0 and 32000");
     if (plan->shrink_every < 0) return refuse("shrink_every", "must not be negative");
+    if (plan->careful < 0 || plan->careful > 16) return refuse("careful", "must be between 0 and 16");
     if (plan->opening < 0 || plan->opening > 32000)
         return refuse("opening", "must be between 0 and 32000");
-    int cells = plan->width * plan->height;
-    if (!has_bytes("heads", &held->heads, plan->snakes * 2) ||
-        !has_bytes("food", &held->food, cells))
-        return -1;
-    if (held->hazards.len < cells || held->hazards.len % cells)
-        return refuse("hazards", "must have one byte a cell for each shrink");
-    plan->shrinks = (int)(held->hazards.len / cells) - 1;
-    plan->hazards = held->hazards.buf;
-    plan->heads = held->heads.buf;
-    plan->food = held->food.buf;
-    for (int s = 0; s < plan->snakes; s++)
-        if (plan->heads[s] >= cells) return refuse("heads", "must lie on the board");
     return 0;
 }
 
 static PyObject *answer(const GamePlan *plan, const GameRecord *record) {
-    PyObject *points = PyTuple_New(plan->snakes);
-    for (int s = 0; points && s < plan->snakes; s++) {
+    PyObject *points = PyTuple_New(plan->start.snakes);
+    for (int s = 0; points && s < plan->start.snakes; s++) {
         PyObject *number = PyFloat_FromDouble(record->points[s]);
         if (!number || PyTuple_SetItem(points, s, number)) Py_CLEAR(points);
     }
@@ -95,16 +86,19 @@ PyObject *play_game(PyObject *module, PyObject *args) {
     unsigned long long seed;
     Holdings *held = calloc(1, sizeof *held);
     if (!held) return PyErr_NoMemory();
-    if (PyArg_ParseTuple(args, "iippiiiy*y*y*O!Kiii:play_game", &plan.width, &plan.height,
-                         &plan.wrapped, &plan.constrictor, &plan.damage, &plan.food_chance,
-                         &plan.shrink_every, &held->hazards, &held->heads, &held->food,
-                         &PyTuple_Type, &players, &seed, &plan.opening, &plan.random_share,
+    Question *start = &plan.start;
+    Buffers *from = &held->start;
+    if (PyArg_ParseTuple(args, "iippiy*y*y*y*y*iiO!Kiiiii:play_game", &start->width, &start->height,
+                         &start->wrapped, &start->constrictor, &start->damage, &from->lengths,
+                         &from->health, &from->bodies, &from->food, &from->hazards,
+                         &plan.food_chance, &plan.shrink_every, &PyTuple_Type, &players, &seed,
+                         &plan.turn, &plan.opening, &plan.careful, &plan.random_share,
                          &plan.max_turns) &&
-        !read_players(players, &plan, held) && !check_plan(&plan, held)) {
+        !check_plan(&plan, held) && !read_players(players, &plan, held)) {
         int failed;
         plan.seed = seed;
         Py_BEGIN_ALLOW_THREADS
-        failed = code_for(plan.width * plan.height)->play_game(&plan, &record);
+        failed = code_for(start->width * start->height)->play_game(&plan, &record);
         Py_END_ALLOW_THREADS
         result = failed ? PyErr_NoMemory() : answer(&plan, &record);
     }

@@ -1,0 +1,178 @@
+"""What a mistake is, and which move lost a game: how games go on from either move.
+
+A mistake is a move after which its snake wins clearly fewer games than after another one, where the
+champion plays on for all snakes: with care for the first turns, where a trap closes, then fast.
+`mistakes` finds those of a recorded game. Analyses, the coach and puzzles know no other.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records.replay import Replay
+from battlesnake_heuristics.search.evaluation import shipped
+from battlesnake_heuristics.search.search import unheld
+from battlesnake_heuristics.search.selfplay import SearchPlayer, play_on
+
+MISTAKE, BLUNDER = 0.10, 0.30
+"""From which fall of the share of games on a move is marked ``?``, and ``??``."""
+
+GLANCE, GAMES = 16, 64
+"""Games from a position to see where to look, and after either move to say what it cost."""
+
+STRIDE, LOOKED_AT, COUNTED = 8, 6, 3
+"""Turns of a stretch; stretches, and then moves, with the largest falls that are counted anew, and
+stretches of which every move is looked at. So a snake has at most `LOOKED_AT` mistakes."""
+
+CAREFUL, LONGEST = range(4, 8), 700
+"""First turns of games played on with more thought (see `play_on`), one after the other; turns."""
+
+PLAYERS = [SearchPlayer(shipped(), nodes=nodes) for nodes in range(12, 36)]
+"""Who plays on, one after the other: one alone would play the same game again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A move that cost its snake chances: from ``before`` to ``after``; ``better`` was there."""
+
+    turn: int
+    snake_id: str
+    move: str
+    better: str
+    before: float
+    after: float
+
+    @property
+    def fell(self) -> float:
+        """By how much."""
+        return self.before - self.after
+
+    @property
+    def sign(self) -> str:
+        """``?`` or ``??``."""
+        return "??" if self.fell >= BLUNDER else "?"
+
+
+def outcome(last: Board) -> dict[str, float] | None:
+    """What each snake got of a game that ended like this; None where it was stopped earlier."""
+    if not last.is_over():
+        return None
+    living = last.living
+    final = max(snake.eliminated_on for snake in last.snakes)
+    winners = living or [snake for snake in last.snakes if snake.eliminated_on == final]
+    return {snake.id: 1 / len(winners) if snake in winners else 0.0 for snake in last.snakes}
+
+
+def shares(board: Board, games: int, seed: int = 1) -> dict[str, float]:
+    """The share of ``games`` from a position that each snake wins, by id.
+
+    Food differs from game to game, and how far all snakes look (`PLAYERS`, `CAREFUL`); the same
+    ``seed`` plays the same. Raises ``ValueError`` for a position that the search does not hold.
+    """
+    won = dict.fromkeys((snake.id for snake in board.snakes), 0.0)
+    living = board.living
+    if len(living) < 2:
+        return outcome(board) or won
+    for game in range(seed, seed + games):
+        players = [PLAYERS[game % len(PLAYERS)]] * len(living)
+        careful = CAREFUL[game % len(CAREFUL)]
+        points = play_on(board, players, game, LONGEST, careful=careful).points
+        for snake, share in zip(living, points.tolist(), strict=True):
+            won[snake.id] += share / games
+    return won
+
+
+def played_on(
+    board: Board, snake_id: str, move: str, others: Mapping[str, str], games: int, seed: int = 1
+) -> float:
+    """The share of ``games`` that a snake wins after ``move`` and those of the ``others``."""
+    after = board.without_seed()
+    after.advance({**others, snake_id: move})
+    after.game = board.game
+    return shares(after, games, seed)[snake_id]
+
+
+def suspect(board: Board, snake_id: str, moves: Mapping[str, str]) -> tuple[float, str]:
+    """By how much the move played falls short of the best safe one in a few games, and that one.
+
+    ``moves`` are those of all snakes. It is 0 where no other move was safe.
+    """
+    others = [move for move in board.safe_moves(snake_id) if move != moves[snake_id]]
+    if not others:
+        return 0.0, moves[snake_id]
+    won = {move: played_on(board, snake_id, move, moves, GLANCE) for move in others}
+    better = max(others, key=lambda move: won[move])
+    return won[better] - played_on(board, snake_id, moves[snake_id], moves, GLANCE), better
+
+
+def verified(board: Board, snake_id: str, moves: Mapping[str, str], better: str) -> Mark:
+    """What a move cost beside another one, by `GAMES` other games from either."""
+    before, after = (
+        played_on(board, snake_id, move, moves, GAMES, 1 + GLANCE)
+        for move in (better, moves[snake_id])
+    )
+    return Mark(board.turn, snake_id, moves[snake_id], better, before, after)
+
+
+@dataclass(slots=True)
+class _Course:
+    """A game's positions, and what is known of how games go on from them."""
+
+    replay: Replay
+    boards: list[Board] = field(init=False)
+    known: dict[tuple[int, int], dict[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.boards = list(self.replay.boards())
+
+    def fell(self, snake_id: str, begin: int, end: int, games: int) -> float:
+        """By how much a snake's share fell from one position to another."""
+        for at in (begin, end):
+            if (at, games) not in self.known:
+                self.known[at, games] = shares(self.boards[at], games)
+        return self.known[begin, games][snake_id] - self.known[end, games][snake_id]
+
+    def marks(self, snake_id: str, stretches: list[tuple[int, int]]) -> Iterator[Mark]:
+        """The mistakes of a snake, from few games for each stretch to many for single moves."""
+        for most, games, least in ((LOOKED_AT, GLANCE, -1), (COUNTED, GAMES, MISTAKE / 2)):
+            fell = {stretch: self.fell(snake_id, *stretch, games) for stretch in stretches}
+            falls = [stretch for stretch in stretches if fell[stretch] >= least]
+            stretches = sorted(falls, key=lambda stretch: -fell[stretch])[:most]
+        looks = []
+        for at in (at for stretch in stretches for at in range(*stretch)):
+            board, moves = self.boards[at], self.replay.turns[at].moves
+            if board.snake(snake_id).alive:
+                looks.append((*suspect(board, snake_id, moves), at))
+        for fall, better, at in sorted(looks, reverse=True)[:LOOKED_AT]:
+            if fall >= MISTAKE:
+                moves = self.replay.turns[at].moves
+                mark = verified(self.boards[at], snake_id, moves, better)
+                if mark.fell >= MISTAKE:
+                    yield mark
+
+
+def mistakes(
+    replay: Replay, snake_ids: Collection[str], seconds: float = math.inf
+) -> tuple[list[Mark], int]:
+    """The mistakes of these snakes, the worst first, and how many turns were looked through.
+
+    The last turns come first, and no more are begun after half of the ``seconds`` of CPU. There are
+    none in a game that the search does not hold.
+    """
+    course = _Course(replay)
+    if any(unheld(board) or len(board.living) > 16 for board in course.boards[:1]):
+        return [], 0
+    until = time.process_time() + seconds / 2
+    last = begin = len(course.boards) - 1
+    stretches: list[tuple[int, int]] = []
+    while begin > 0 and time.process_time() < until:
+        begin, end = max(0, begin - STRIDE), begin
+        stretches.append((begin, end))
+        for snake_id in snake_ids:
+            course.fell(snake_id, begin, end, GLANCE)
+    marks = [mark for snake_id in snake_ids for mark in course.marks(snake_id, stretches)]
+    return sorted(marks, key=lambda mark: -mark.fell), last - begin

@@ -1,0 +1,63 @@
+"""What a mistake is: by games that go on from the move that was played, and from others."""
+
+from __future__ import annotations
+
+import pytest
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.snakes import Decision, Reason
+from battlesnake_heuristics.judge.mistakes import Mark, mistakes, played_on, shares
+
+POCKET = """
+. . . . . . .
+. . . . . > B
+. . . . . ^ .
+. . . . . . .
+v < < < . . .
+> > v . . . .
+. . A . . . .
+A: name="mine"
+B: name="other"
+"""
+"""To the left of A is a pocket of two cells: only the right saves it."""
+
+
+def lost(*, reasons: bool = False) -> Replay:
+    """A goes into the pocket and bites itself two turns later."""
+    replay = Replay(Board.from_text(POCKET))
+    decision = Decision("left", (Reason("edge", scores={"left": 1.0}, note="keeps to the edge"),))
+    for number, (mine, other) in enumerate([("left", "up"), ("left", "left"), ("up", "left")]):
+        told = {"a": decision} if reasons and not number else {}
+        replay.append({"a": mine, "b": other}, decisions=told)
+    assert not replay.last.snake("a").alive
+    return replay
+
+
+def test_the_move_that_lost_a_game_is_not_the_last_one() -> None:
+    (mark,), seen = mistakes(lost(), ["a", "b"])
+    assert (mark.turn, mark.snake_id, mark.move, mark.better) == (0, "a", "left", "right")
+    assert mark.after == 0 < 0.1 < mark.before < 0.3
+    assert (mark.sign, seen) == ("?", 3)
+    assert mistakes(lost(), ["a"], seconds=0) == ([], 0)
+
+
+def test_a_mark_says_what_a_move_cost() -> None:
+    for fell, sign in ((0.29, "?"), (0.31, "??")):
+        mark = Mark(1, "a", "left", "right", 0.5, 0.5 - fell)
+        assert (mark.fell, mark.sign) == (pytest.approx(fell), sign)
+
+
+@pytest.mark.parametrize("snakes", [2, 4])
+def test_shares_of_games_sum_to_one_and_are_those_of_the_seed(snakes: int) -> None:
+    board = Board.new(7, 7, snakes)
+    found = shares(board, 24)
+    assert sum(found.values()) == pytest.approx(1)
+    assert found == shares(board, 24) != shares(board, 24, seed=25)
+
+
+def test_a_position_that_ends_the_game_needs_no_games() -> None:
+    board = Board.from_text("A . . . . B\n. . . . . .\n. . . . . .")
+    assert played_on(board, "a", "up", {"b": "left"}, 8) == 0
+    assert played_on(board, "b", "left", {"a": "up"}, 8) == 1
+    assert played_on(board, "a", "up", {"b": "up"}, 8) == 0.5
