@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import snakes
 from battlesnake_gym.rules import Snake, tables
-from battlesnake_heuristics.judge import calibration
+from battlesnake_heuristics.judge import calibration, mistakes
 from battlesnake_heuristics.search.evaluation import SHIPPED, Evaluation
 from battlesnake_heuristics.search.search import Weights
 from battlesnake_server.frames import looks_of
@@ -91,11 +91,21 @@ def lay_page(folder: Path) -> None:
             "far": calibration.FAR,
             "late": calibration.LATE,
             "decided": calibration.DECIDED,
-            "drawn": calibration.DRAWN,
+            "sure": calibration.SURE,
+            "least": calibration.LEAST,
         },
         "LAYERS": lay_policy(folder / "policy.bin"),
         "LEARNED_RULES": json.loads(SHIPPED_POLICY.with_suffix(".json").read_text())["rulesets"],
         "LOOKS": looks(),
+        "MISTAKES": {
+            "mistake": mistakes.MISTAKE,
+            "rescue": mistakes.RESCUE,
+            "glance": mistakes.GLANCE,
+            "games": mistakes.GAMES,
+            "positions": [player.nodes for player in mistakes.PLAYERS],
+            "careful": list(mistakes.CAREFUL),
+            "longest": mistakes.LONGEST,
+        },
         "NAMED": snakes.IN_ENGINE,
         "TRAINED_FOR": champion.facts["trained_for"],
     }

@@ -116,9 +116,8 @@ int32_t *EXPORT(report_at)(void) { return report; }
 /* That line: for each turn MAX_SNAKES moves, of the snake that thought and then of the other living. */
 uint8_t *EXPORT(line_at)(void) { return answer.line[0]; }
 
-/* The search's move for the snake in this seat, in `seconds` at most, or after about `positions`
- * positions where those are not positive; `trained`: by the learned evaluation. */
-int EXPORT(think)(int seat, double seconds, int positions, int trained) {
+/* The position as the snake in this seat sees it: itself first, and without the dead. */
+static Question seen_by(int seat) {
     const Record *record = game.record;
     static int32_t lengths[MAX_SNAKES], health[MAX_SNAKES];
     static uint16_t bodies[MAX_SNAKES * MAX_CELLS];
@@ -128,8 +127,7 @@ int EXPORT(think)(int seat, double seconds, int positions, int trained) {
                     .damage = rules.hazard_damage, .lengths = lengths, .health = health,
                     .bodies = bodies, .food = record_food(&layout, record),
                     .hazards = record_hazards(&layout, record), .weights = weights,
-                    .seconds = seconds, .nodes = seconds > 0 ? 0 : positions, .first_depth = 1,
-                    .max_depth = MAX_DEPTH};
+                    .first_depth = 1, .max_depth = MAX_DEPTH};
     for (int i = 0; i < record->num_snakes; i++) {
         int s = i == 0 ? seat : i <= seat ? i - 1 : i; /* the one that thinks comes first */
         const Snake *snake = &record->snakes[s];
@@ -143,6 +141,28 @@ int EXPORT(think)(int seat, double seconds, int positions, int trained) {
         lengths[ask.snakes] = snake->length;
         health[ask.snakes++] = snake->health;
     }
+    return ask;
+}
+
+/* What this snake wins, 0 to 1, where the search plays on for all with `positions` a move, the first
+ * `careful` turns with more (see selfplay.h), and food by chance of `seed`. */
+double EXPORT(played_on)(int seat, int positions, int careful, int seed, int turns, int trained) {
+    Player player = {weights, trained ? (const Network *)numbers : NULL, positions, 0};
+    GamePlan plan = {.start = seen_by(seat), .food_chance = rules.food_spawn_chance, .planes = 1,
+                     .seed = (uint64_t)seed, .careful = careful, .max_turns = turns};
+    GameRecord record = {0};
+    for (int s = 0; s < plan.start.snakes; s++) plan.player[s] = &player;
+    code_for(plan.start.width * plan.start.height)->play_game(&plan, &record);
+    free(record.rows);
+    return record.points[0];
+}
+
+/* The search's move for the snake in this seat, in `seconds` at most, or after about `positions`
+ * positions where those are not positive; `trained`: by the learned evaluation. */
+int EXPORT(think)(int seat, double seconds, int positions, int trained) {
+    Question ask = seen_by(seat);
+    ask.seconds = seconds;
+    ask.nodes = seconds > 0 ? 0 : positions;
     if (trained && ask.snakes > 1) ask.network = (const Network *)numbers;
     if (code_for(ask.width * ask.height)->search(&ask, &answer)) return 0;
     report[0] = answer.depth;

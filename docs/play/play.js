@@ -1,7 +1,7 @@
 // The page where a visitor plays against the search: keys, swipes and buttons in, pictures out.
 import { BoardView } from "./board.js";
 import "./copy.js";
-import { CALIBRATION, LEARNED_RULES, LOOKS } from "./facts.js";
+import { CALIBRATION, LEARNED_RULES, LOOKS, MISTAKES } from "./facts.js";
 
 const MOVES = ["up", "down", "left", "right"];
 const STEPS = [[0, 1], [0, -1], [-1, 0], [1, 0]];
@@ -24,6 +24,7 @@ const MIXED = ["champion", "policy", "territory"];
 const PACE = 450; // milliseconds a turn when the game does not wait
 const REPLAY_PACE = 120;
 const GLIDE = 110; // milliseconds from cell to cell
+const WEIGHED = 5; // moves of a lost game that are played on from
 const KEPT = 3; // keys pressed ahead
 const LETTERS = "udlr-"; // the moves in a link; the dead make none
 const CHOICES = ["size", "ruleset", "rivals", "strength", "who"];
@@ -171,21 +172,25 @@ function replay() {
 
 /** How likely each living snake is to win: battlesnake_heuristics/judge/calibration.py. */
 function chances({ seen, learned }, turn) {
-  const { weights, far, late, decided, drawn } = CALIBRATION;
+  const { weights, far, late, decided, sure, least } = CALIBRATION;
   const seats = Object.keys(seen);
   const [near, nearLate, over] = weights[learned ? "learned" : "by hand"][Math.min(3, Math.max(2, seats.length))];
-  const scores = seats.map((seat) => {
-    const value = Math.max(...seen[seat].values.filter((one) => one !== null));
-    const cut = Math.max(-far, Math.min(far, value)) / 10;
-    return near * cut + (nearLate * cut * Math.log1p(Math.min(turn, late))) / 5 +
-      over * ((value > decided) - (value < -drawn));
+  const values = seats.map((seat) => Math.max(...seen[seat].values.filter((one) => one !== null)));
+  const won = seats.length === 2 && Math.max(...values) > sure;
+  const lost = values.map((value) => value < -sure || (won && value < sure));
+  const odds = values.map((value, i) => {
+    if (lost[i]) return lost.includes(false) ? 0 : 1;
+    const cut = 2 * Math.tanh(value / far);
+    return Math.exp(near * cut + (nearLate * cut * Math.min(turn, late)) / late +
+      over * ((value > decided) - (value < -decided)));
   });
-  const shares = scores.map((score) => Math.exp(score - Math.max(...scores)));
-  const total = shares.reduce((sum, share) => sum + share, 0);
-  return Object.fromEntries(seats.map((seat, i) => [seat, shares[i] / total]));
+  const sum = (numbers) => numbers.reduce((total, one) => total + one, 0);
+  const shares = odds.map((share) => share && Math.max(share, least * sum(odds)));
+  return Object.fromEntries(seats.map((seat, i) => [seat, shares[i] / sum(shares)]));
 }
 
-const percent = (share) => `about ${Math.round(100 * share)} %`;
+/** What is not proved is about so. */
+const percent = (share) => `${share % 1 ? "about " : ""}${Math.round(100 * share)} %`;
 
 /** The bar of chances of the turn that is shown, as far as it is known. */
 function tellChances() {
@@ -218,17 +223,29 @@ function withPath(frame) {
   return { ...frame, snakes: frame.snakes.map((snake, seat) => (seat === rival ? { ...snake, next } : snake)) };
 }
 
-/** Name the move after which the visitor's chances fell most. */
-function explain(judged) {
+/** Have those moves weighed after which the visitor's chances fell most. */
+function weigh(judged) {
   const shares = judged.map(({ turn, look }) => chances(look, turn)[0]);
   const falls = judged.map(({ turn, look }, i) => {
     const [played, best] = [state.moves[turn][0], look.seen[0].move];
     return { turn, played, best, before: shares[i], after: shares[i + 1] ?? 0 };
   });
-  const avoidable = falls.filter(({ played, best }) => played !== best);
-  const worst = (avoidable.length ? avoidable : falls)
-    .reduce((a, b) => (b.before - b.after >= a.before - a.after ? b : a));
+  const avoidable = falls.filter(({ played, best }) => played !== best)
+    .sort((a, b) => b.before - b.after - (a.before - a.after)).slice(0, WEIGHED);
+  if (!avoidable.length) explain(null);
+  else worker.postMessage({ weigh: { start: state.game, moves: state.moves, falls: avoidable } });
+}
+
+/** Name the move that lost the game. */
+function explain(worst) {
+  const { mistake, rescue } = MISTAKES;
+  const found = worst && worst.before >= rescue && worst.before - worst.after >= mistake;
   $("lost").hidden = false;
+  $("again").hidden = !found;
+  if (!found) {
+    $("why").textContent = "No one move of your last turns lost it.";
+    return;
+  }
   $("why").textContent = `Turn ${worst.turn} cost most: ${MOVES[worst.played]} left you ` +
     `${percent(worst.after)}, ${MOVES[worst.best]} would have kept ${percent(worst.before)}.`;
   $("again").textContent = `Try again from turn ${worst.turn}`;
@@ -294,7 +311,11 @@ function verdict(frame) {
 
 worker.onmessage = ({ data }) => {
   if (data.judged) {
-    if (state.over) explain(data.judged);
+    if (state.over) weigh(data.judged);
+    return;
+  }
+  if (data.weighed) {
+    if (state.over) explain(data.weighed);
     return;
   }
   if (data.look) {

@@ -9,13 +9,16 @@
 //                                                               position that is on now
 //        {judge: {start, moves, until}}                          the same of the last turns before
 //                                                               `until`
+//        {weigh: {start, moves, falls}}                          which of these moves of the visitor
+//                                                               cost most: [{turn, played, best}]
 //   out: {words, over, thought}   the game as numbers (see game.c); what the search found, by seat
 //        with {moves} that were played, by seat, and after a start {past}: words of every turn
 //        {look, turn}             {learned, seen: {seat: {move, depth, valued, values, line}}}
 //        {judged: [{turn, look}]}
+//        {weighed: {turn, played, best, before, after}}          shares of games that go on
 //        {error}                  in words
 
-import { NAMED, TRAINED_FOR } from "./facts.js";
+import { MISTAKES, NAMED, TRAINED_FOR } from "./facts.js";
 import { Policy } from "./policy.js";
 
 const INT32_MIN = -(2 ** 31);
@@ -160,7 +163,35 @@ function judge({ start: game, moves, until }) {
   return judged;
 }
 
+/** The share of games that the visitor wins after `move` on a turn: heuristics' judge/mistakes.py. */
+function share({ start: game, moves }, turn, move, games, seed) {
+  begin(game, moves.slice(0, turn));
+  const before = living(gameWords()).filter(Boolean).length;
+  play(moves[turn].map((played, seat) => (seat ? played : move)));
+  const alive = living(gameWords());
+  if (!alive.some(Boolean)) return 1 / before;
+  if (!alive[0] || module.over()) return Number(alive[0]);
+  const { positions, careful, longest } = MISTAKES;
+  let won = 0;
+  for (let i = seed; i < seed + games; i += 1) {
+    won += module.played_on(0, positions[i % positions.length], careful[i % careful.length], i, longest, trained);
+  }
+  return won / games;
+}
+
+/** Of these moves the one that cost most games, by some from each and by more from that one. */
+function weigh({ falls, ...played }) {
+  const shares = (fall, games, seed) =>
+    [fall.best, fall.played].map((move) => share(played, fall.turn, move, games, seed));
+  const cost = ([before, after]) => before - after;
+  const costs = falls.map((fall) => cost(shares(fall, MISTAKES.glance, 1)));
+  const worst = falls[costs.indexOf(Math.max(...costs))];
+  const [before, after] = shares(worst, MISTAKES.games, 1 + MISTAKES.glance);
+  return { ...worst, before, after };
+}
+
 async function answer(data) {
+  if (data.weigh) return { weighed: weigh(data.weigh) };
   if (data.judge) return { judged: judge(data.judge) };
   if (data.look !== undefined) return { look: look(data.look), turn: data.look };
   const found = data.start ? { past: begin(data.start, data.moves), thought: {} } : await turn(data.turn);

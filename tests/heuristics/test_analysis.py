@@ -80,6 +80,18 @@ def test_more_is_better_at_any_turn(learned: bool, living: int) -> None:
         assert told == sorted(told)
 
 
+@pytest.mark.parametrize("living", [2, 4])
+def test_only_what_cannot_change_any_more_is_certain(living: int) -> None:
+    """Later ends may change with food that appears, of which the search does not know."""
+    for value, sure in ((-999.995, True), (-999.0, False), (-60.0, False)):
+        values = {"me": value, **{str(i): 60.0 for i in range(living - 1)}}
+        chances = calibration.chances(values, 50, True)
+        assert (chances["me"] == 0) == sure
+        assert sure or chances["me"] > 0.005
+        assert sum(chances.values()) == pytest.approx(1)
+    assert calibration.chances({"me": -999.998, "you": -999.998}, 50, True)["me"] == 0.5
+
+
 # --- the file ------------------------------------------------------------------------------------
 
 
@@ -123,8 +135,9 @@ def test_what_was_stopped_goes_on(tmp_path: Path) -> None:
         assert after.seen[turn] == before.seen[turn], "what was known is kept"
     assert analyse(path, 0.5).milliseconds == 1, "less time adds nothing"
     begun: list[int] = []
-    analyse(path, 2, tell=lambda so_far: begun.append(len(so_far.seen)))
+    longer = analyse(path, 2, tell=lambda so_far: begun.append(len(so_far.seen)))
     assert begun[0] == 0, "more time begins anew"
+    assert longer.marks == after.marks, "mistakes do not depend on the time"
 
 
 @pytest.mark.usefixtures("quick")

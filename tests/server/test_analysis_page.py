@@ -79,13 +79,13 @@ def page(quiet: Browser, site: str) -> Browser:
 def test_chances_lines_and_turning_points(page: Browser) -> None:
     page.wait("document.querySelectorAll('#board .hint').length === 2")
     assert page.run("document.querySelector('#chances').getAttribute('aria-label')") == (
-        "snake_0 50 %, snake_1 50 %"
+        "snake_0 about 50 %, snake_1 about 50 %"
     )
-    assert page.text(".snake-card .chance") == "50 %"
+    assert page.text(".snake-card .chance") == "about 50 %"
     marks = page.run("[...document.querySelectorAll('#marks button')].map(b => b.innerText)")
     assert "turn 1" in marks[0]
     assert "??" in marks[0]
-    assert "60 % → 20 %" in marks[0]
+    assert "about 60 → 20 %" in marks[0]
     assert "??" not in marks[1]
     page.run("document.querySelector('#marks button').click()")
     assert page.turn() == 1

@@ -11,25 +11,28 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-FAR = 60.0
-"""Cells of territory beyond which a value says no more: ten are a logit of one."""
+FAR = 20.0
+"""Cells of territory from which on more of them say little more."""
 
 LATE = 300
 """The turn from which on it makes no difference how late it is."""
 
 DECIDED = 900.0
-"""A value beyond this says that the game is won or lost, in cells of territory."""
+"""A value beyond this says that the game is won or lost, unless food appears of which the search
+does not know."""
 
-DRAWN = 400.0
-"""A value below minus this says that nothing better than a draw can be forced."""
+SURE = 1000 - 0.008
+"""A value beyond this says so within 8 turns. That came true in all of 88 positions."""
+
+LEAST = 0.01
+"""No chance is less where it is not sure that the snake loses."""
 
 WEIGHTS: dict[str, dict[int, tuple[float, float, float]]] = {
-    "learned": {2: (2.024, -1.453, 4.431), 3: (0.071, 0.425, 0.0)},
-    "by hand": {2: (0.056, 0.058, 4.431), 3: (0.048, -0.017, 1.186)},
+    "learned": {2: (0.801, -0.346, 0.203), 3: (1.27, -0.554, 0.0)},
+    "by hand": {2: (0.159, 0.069, 1.526), 3: (0.459, 0.109, 0.0)},
 }
 """By how a position was valued and how many snakes live (3: three and more): the weights of
-`features`. That of decided duels valued by hand, which were too few, is the one of the others: a
-forced win is one, however it was valued."""
+`features`, fitted to 2,500 positions of 500 games, and 1,200 of 240 valued by hand."""
 
 
 def features(value: float, turn: int) -> tuple[float, float, float]:
@@ -37,9 +40,9 @@ def features(value: float, turn: int) -> tuple[float, float, float]:
 
     ``value`` is in cells of territory.
     """
-    near = max(-FAR, min(FAR, value)) / 10
-    decided = int(value > DECIDED) - int(value < -DRAWN)
-    return near, near * math.log1p(min(turn, LATE)) / 5, float(decided)
+    near = 2 * math.tanh(value / FAR)
+    decided = int(value > DECIDED) - int(value < -DECIDED)
+    return near, near * min(turn, LATE) / LATE, float(decided)
 
 
 def weights_for(learned: bool, living: int) -> tuple[float, float, float]:
@@ -53,15 +56,20 @@ def chances(values: Mapping[str, float], turn: int, learned: bool) -> dict[str, 
     >>> even = chances({"a": 3.0, "b": 3.0}, turn=20, learned=True)
     >>> even["a"], even["b"]
     (0.5, 0.5)
-    >>> chances({"a": 999.0, "b": -999.0}, turn=20, learned=True)["a"] > 0.95
+    >>> chances({"a": 999.998, "b": -999.998}, turn=20, learned=True)
+    {'a': 1.0, 'b': 0.0}
+    >>> 0.95 < chances({"a": 999.0, "b": -999.0}, turn=20, learned=True)["a"] < 1
     True
     """
     weights = weights_for(learned, len(values))
     scores = {
         name: sum(w * x for w, x in zip(weights, features(value, turn), strict=True))
         for name, value in values.items()
-    }
+        if value >= -SURE and not (len(values) == 2 and max(values.values()) > SURE > value)
+    } or dict.fromkeys(values, 0.0)
     top = max(scores.values(), default=0.0)
     shares = {name: math.exp(score - top) for name, score in scores.items()}
+    least = LEAST * sum(shares.values())
+    shares = {name: max(share, least) for name, share in shares.items()}
     total = sum(shares.values())
-    return {name: share / total for name, share in shares.items()}
+    return {name: shares.get(name, 0.0) / total for name in values}

@@ -19,6 +19,7 @@ from battlesnake_heuristics.judge.mistakes import (
     GAMES,
     GLANCE,
     MISTAKE,
+    RESCUE,
     Mark,
     mistakes,
     played_on,
@@ -26,9 +27,6 @@ from battlesnake_heuristics.judge.mistakes import (
 from battlesnake_heuristics.judge.scenarios import Scenario
 from battlesnake_heuristics.search.evaluation import shipped
 from battlesnake_heuristics.search.search import Search
-
-RESCUE = 0.05
-"""From which share of games on a better move is worth being learned."""
 
 EFFORTS = (100, 400, 1600)
 """Positions that a search needs to look at to solve a puzzle of grade 1, 2, 3."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.replay import Replay
+from battlesnake_heuristics.judge.analysis import Analyst
 from battlesnake_heuristics.search.evaluation import shipped
 from battlesnake_heuristics.search.search import unheld
 from battlesnake_heuristics.search.selfplay import SearchPlayer, play_on
@@ -21,12 +22,18 @@ from battlesnake_heuristics.search.selfplay import SearchPlayer, play_on
 MISTAKE, BLUNDER = 0.10, 0.30
 """From which fall of the share of games on a move is marked ``?``, and ``??``."""
 
-GLANCE, GAMES = 16, 64
-"""Games from a position to see where to look, and after either move to say what it cost."""
+RESCUE = 0.05
+"""From which share of games on a better move is worth being learned."""
 
-STRIDE, LOOKED_AT, COUNTED = 8, 6, 3
-"""Turns of a stretch; stretches, and then moves, with the largest falls that are counted anew, and
-stretches of which every move is looked at. So a snake has at most `LOOKED_AT` mistakes."""
+GLANCE, GAMES = 16, 64
+"""Games after each move to see whether it was one, and then after either to say what it cost."""
+
+POSITIONS = 3000
+"""Positions that a search of each turn looks at for each snake, to see where its chance falls."""
+
+SUSPECTS, COUNTED = 20, 6
+"""Moves of a snake, those with the largest falls, from which a few games and then many go on: so it
+has at most `COUNTED` mistakes."""
 
 CAREFUL, LONGEST = range(4, 8), 700
 """First turns of games played on with more thought (see `play_on`), one after the other; turns."""
@@ -118,43 +125,6 @@ def verified(board: Board, snake_id: str, moves: Mapping[str, str], better: str)
     return Mark(board.turn, snake_id, moves[snake_id], better, before, after)
 
 
-@dataclass(slots=True)
-class _Course:
-    """A game's positions, and what is known of how games go on from them."""
-
-    replay: Replay
-    boards: list[Board] = field(init=False)
-    known: dict[tuple[int, int], dict[str, float]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.boards = list(self.replay.boards())
-
-    def fell(self, snake_id: str, begin: int, end: int, games: int) -> float:
-        """By how much a snake's share fell from one position to another."""
-        for at in (begin, end):
-            if (at, games) not in self.known:
-                self.known[at, games] = shares(self.boards[at], games)
-        return self.known[begin, games][snake_id] - self.known[end, games][snake_id]
-
-    def marks(self, snake_id: str, stretches: list[tuple[int, int]]) -> Iterator[Mark]:
-        """The mistakes of a snake, from few games for each stretch to many for single moves."""
-        for most, games, least in ((LOOKED_AT, GLANCE, -1), (COUNTED, GAMES, MISTAKE / 2)):
-            fell = {stretch: self.fell(snake_id, *stretch, games) for stretch in stretches}
-            falls = [stretch for stretch in stretches if fell[stretch] >= least]
-            stretches = sorted(falls, key=lambda stretch: -fell[stretch])[:most]
-        looks = []
-        for at in (at for stretch in stretches for at in range(*stretch)):
-            board, moves = self.boards[at], self.replay.turns[at].moves
-            if board.snake(snake_id).alive:
-                looks.append((*suspect(board, snake_id, moves), at))
-        for fall, better, at in sorted(looks, reverse=True)[:LOOKED_AT]:
-            if fall >= MISTAKE:
-                moves = self.replay.turns[at].moves
-                mark = verified(self.boards[at], snake_id, moves, better)
-                if mark.fell >= MISTAKE:
-                    yield mark
-
-
 def mistakes(
     replay: Replay, snake_ids: Collection[str], seconds: float = math.inf
 ) -> tuple[list[Mark], int]:
@@ -163,16 +133,26 @@ def mistakes(
     The last turns come first, and no more are begun after half of the ``seconds`` of CPU. There are
     none in a game that the search does not hold.
     """
-    course = _Course(replay)
-    if any(unheld(board) or len(board.living) > 16 for board in course.boards[:1]):
+    boards = list(replay.boards())
+    if unheld(boards[0]) or len(boards[0].living) > 16:
         return [], 0
     until = time.process_time() + seconds / 2
-    last = begin = len(course.boards) - 1
-    stretches: list[tuple[int, int]] = []
-    while begin > 0 and time.process_time() < until:
-        begin, end = max(0, begin - STRIDE), begin
-        stretches.append((begin, end))
-        for snake_id in snake_ids:
-            course.fell(snake_id, begin, end, GLANCE)
-    marks = [mark for snake_id in snake_ids for mark in course.marks(snake_id, stretches)]
-    return sorted(marks, key=lambda mark: -mark.fell), last - begin
+    falls: dict[str, list[tuple[float, int]]] = {snake_id: [] for snake_id in snake_ids}
+    analyst, after, seen = Analyst(positions=2 * POSITIONS), outcome(boards[-1]) or {}, 0
+    for at in range(len(replay.turns) - 1, -1, -1):
+        if time.process_time() >= until:
+            break
+        now = analyst.chances(boards[at])
+        for snake_id in falls.keys() & now.keys():
+            falls[snake_id].append((now[snake_id] - after.get(snake_id, 0.0), at))
+        after, seen = now, seen + 1
+    marks = []
+    for snake_id, fell in falls.items():
+        looks = []
+        for _, at in sorted(fell, reverse=True)[:SUSPECTS]:
+            looks.append((*suspect(boards[at], snake_id, replay.turns[at].moves), at))
+        for fall, better, at in sorted(looks, reverse=True)[:COUNTED]:
+            if fall >= MISTAKE:
+                marks.append(verified(boards[at], snake_id, replay.turns[at].moves, better))
+    found = [mark for mark in marks if mark.fell >= MISTAKE]
+    return sorted(found, key=lambda mark: -mark.fell), seen

@@ -241,7 +241,7 @@ def workbench(folder: Path) -> MCPServer:
         lines = []
         for name, one in judged.items():
             best = ", ".join(f"{choice.move} {choice.chance:.0%}" for choice in one.choices)
-            lines.append(f"{name}: {one.chance:.0%} to win; after {best or 'no move'}")
+            lines.append(f"{name}: about {one.chance:.0%} to win; after {best or 'no move'}")
         return answer("\n".join(lines), "check that your snake moves so, or match")
 
     return app

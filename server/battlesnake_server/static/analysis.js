@@ -12,7 +12,9 @@ const $ = (id) => document.getElementById(id);
 const PAUSE = 1500; // milliseconds between two looks at an analysis that grows
 const POINTS = 600; // of a line in the graph
 const WORDS = Object.fromEntries(MOVES.map((move) => [move[0], move]));
-const percent = (chance) => `${Math.round(100 * chance)} %`;
+const PROVED = 900; // cells of territory: a value beyond this is that of a decided game
+const whole = (chance) => Math.round(100 * chance);
+const percent = (chance) => `${chance % 1 ? "about " : ""}${whole(chance)} %`;
 const rest = (time) => new Promise((done) => setTimeout(done, time));
 
 /** What the server answers; raises an error with its words where it refuses. */
@@ -163,7 +165,8 @@ export class Analysis {
         .map(({ id }) => [id, judged[id].choices[0]]);
     $("lines").replaceChildren(...of.map(([id, choice]) => html("li", "",
       html("b", "", selected ? ARROWS[choice.move] : `${names[id]} ${ARROWS[choice.move]}`),
-      html("span", "", percent(choice.chance)),
+      html("span", "", percent(choice.chance) +
+        (Math.abs(choice.value) > PROVED && choice.chance % 1 ? " unless food appears" : "")),
       html("span", "pale", this.written(choice.line, id)))));
   }
 
@@ -183,7 +186,7 @@ export class Analysis {
       const button = html("button", "mark",
         html("span", "", `turn ${mark.turn}`), html("b", "", names[mark.id] ?? mark.id),
         html("span", "sign", `${ARROWS[mark.move] ?? "·"}${mark.sign}`),
-        html("span", "pale", `${percent(mark.before)} → ${percent(mark.after)}, ` +
+        html("span", "pale", `about ${whole(mark.before)} → ${whole(mark.after)} %, ` +
           `better ${ARROWS[mark.better]}`));
       button.type = "button";
       button.dataset.turn = mark.turn;
