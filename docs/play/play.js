@@ -246,8 +246,9 @@ function explain(worst) {
     $("why").textContent = "No one move of your last turns lost it.";
     return;
   }
-  $("why").textContent = `Turn ${worst.turn} cost most: ${MOVES[worst.played]} left you ` +
-    `${percent(worst.after)}, ${MOVES[worst.best]} would have kept ${percent(worst.before)}.`;
+  const [before, after] = [worst.before, worst.after].map((share) => Math.round(100 * share));
+  $("why").textContent = `Turn ${worst.turn} cost most: ${MOVES[worst.played]} left you about ` +
+    `${after} %, ${MOVES[worst.best]} would have kept about ${before} %.`;
   $("again").textContent = `Try again from turn ${worst.turn}`;
   $("again").onclick = () => goBack(worst.turn);
 }

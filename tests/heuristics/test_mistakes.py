@@ -45,7 +45,7 @@ def test_the_move_that_lost_a_game_is_not_the_last_one() -> None:
 def test_a_mark_says_what_a_move_cost() -> None:
     for fell, sign in ((0.29, "?"), (0.31, "??")):
         mark = Mark(1, "a", "left", "right", 0.5, 0.5 - fell)
-        assert (mark.fell, mark.sign) == (pytest.approx(fell), sign)
+        assert mark.sign == sign
 
 
 @pytest.mark.parametrize("snakes", [2, 4])

@@ -20,6 +20,7 @@ import dataclasses
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +29,13 @@ from battlesnake_gym import rules
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.rules import Game, Settings, State
 from battlesnake_gym.rules.royale import royale_hazards
-from battlesnake_heuristics.search import _search
 from battlesnake_heuristics.search.evaluation import INPUTS, Evaluation
 from battlesnake_heuristics.search.search import Weights, cells_of, damage_of, position_of
+
+if TYPE_CHECKING:
+    from battlesnake_heuristics.search import _search
+else:  # None where there is no compiler
+    from battlesnake_heuristics.search.search import _search
 
 AT_RANDOM, SEARCHED, IN_VAIN = 0, 1, 2
 """Kinds of rows: moved at random; searched and moved so; searched, and then moved at random."""
@@ -170,14 +175,17 @@ def play_on(
     Raises ``ValueError`` for fewer than two snakes, and for what the search does not hold.
     """
     hazards, every = _hazards(board)
-    *position, _ = position_of(board, board.living)
+    lengths, health, bodies, food, _ = position_of(board, board.living)
     rows, points, turns, finished, _ = _search.play_game(
         board.width,
         board.height,
         rules.wraps(board.game),
         rules.grows_always(board.game),
         damage_of(board),
-        *position,
+        lengths,
+        health,
+        bodies,
+        food,
         hazards,
         board.game.settings.food_spawn_chance,
         every,
