@@ -74,8 +74,9 @@ def test_only_our_algorithms_have_one() -> None:
 
 @pytest.mark.parametrize("name", ["RLLIB_PPO", "DQN"])
 def test_the_pack_s_sizes_come_in_turn(
-    small_config: Any, name: str, monkeypatch: pytest.MonkeyPatch
+    small_config: Any, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    from battlesnake_rl.launcher.runs.training_run import restore
     from battlesnake_rl.mabs import algorithms
     from battlesnake_rl.mabs.play import map_sizes
 
@@ -85,14 +86,19 @@ def test_the_pack_s_sizes_come_in_turn(
         config = algorithms.configure(name, config.env_config)
         config.training(train_batch_size_per_learner=256, minibatch_size=128, num_epochs=1)
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=2)
+
+    def size(algorithm: Any) -> int:
+        algorithm.train()
+        env = algorithm.env_runner.env
+        first = env.games if name == "DQN" else env.envs[0].unwrapped._games.games
+        return int(first.state(0).width)
+
     with built(config) as algorithm:
-        sizes = []
-        for _ in range(3):
-            algorithm.train()
-            env = algorithm.env_runner.env
-            first = env.games if name == "DQN" else env.envs[0].unwrapped._games.games
-            sizes.append(first.state(0).width)
-    assert sizes == [5, 11, 19]
+        assert [size(algorithm) for _ in range(2)] == [5, 11]
+        algorithm.save_to_path(str(tmp_path))
+    with built(config) as algorithm:
+        restore(algorithm, tmp_path)
+        assert size(algorithm) == 19
 
 
 def test_the_pack_s_sizes_need_a_view_of_one_size() -> None:

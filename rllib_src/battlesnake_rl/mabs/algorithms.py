@@ -118,7 +118,9 @@ def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) 
         num_gpus_per_learner=int(torch.cuda.is_available())
     )
     if env_config.get("iterate_map_size"):
-        config.callbacks(on_train_result=iterate)
+        config.callbacks(
+            on_train_result=iterate, on_checkpoint_loaded=iterate, on_env_runners_recreated=iterate
+        )
     if policies == EACH:
         if name != "RLLIB_PPO":
             raise ValueError(f"one policy for each snake needs RLLIB_PPO, got {name}")

@@ -19,9 +19,9 @@ def side_after(iteration: int) -> int:
     return SIDES[max(iteration % 30 - 1, 0) // 10]
 
 
-def iterate(*, algorithm: Any, result: dict[str, Any], **_: Any) -> None:
-    """Let all runners play on the boards of the next iteration: RLlib's ``on_train_result``."""
-    side = side_after(result["training_iteration"])
+def iterate(*, algorithm: Any, **_: Any) -> None:
+    """Let all runners play on the boards of the next iteration; one of RLlib's callbacks."""
+    side = side_after(algorithm.training_iteration)
     algorithm.env_runner_group.foreach_env_runner(functools.partial(_play_on, side=side))
 
 

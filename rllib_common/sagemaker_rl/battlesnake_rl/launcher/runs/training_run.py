@@ -214,7 +214,7 @@ class TrainingRun:
             if self.checkpoint is not None:
                 say(f"resuming from {self.checkpoint}")
                 with self._readable(self.checkpoint) as checkpoint:
-                    algorithm.restore_from_path(str(checkpoint.absolute()))
+                    restore(algorithm, checkpoint)
             folder = self.job.output_dir
             games = Games(folder / GAMES, self.record, self._iterations)
             drawn = Curves(
@@ -407,6 +407,13 @@ def build(config: AlgorithmConfig) -> Algorithm:
         time.sleep(1.0)
         algorithm.restore_env_runners(group)
     return algorithm
+
+
+def restore(algorithm: Algorithm, checkpoint: Path) -> None:
+    """Give an algorithm the state of a checkpoint; and what RLlib leaves out: the callback."""
+    algorithm.restore_from_path(str(checkpoint.absolute()))
+    if (loaded := algorithm.config.callbacks_on_checkpoint_loaded) is not None:
+        loaded(algorithm=algorithm)
 
 
 @contextmanager
