@@ -67,6 +67,7 @@ def test_a_job_runs_and_delivers(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     telemetry: list[Any] = []
     monkeypatch.setattr(
@@ -83,6 +84,7 @@ def test_a_job_runs_and_delivers(
     found = estimator.training_job_analytics.dataframe()
     rewards = found[found["metric_name"] == "episode_reward_mean"]["value"]
     assert len(rewards) > 0  # means over a minute
+    assert "No metrics called" not in caplog.text  # of those that the job does without
     assert rewards.between(-2.5, 300).all()
     last = {
         one["MetricName"]: one["Value"]

@@ -77,9 +77,9 @@ class RehearsalSession(Session):  # type: ignore[misc]
     """
 
     def __init__(self, folder: str | Path = "sagemaker-local") -> None:
-        # They report that the telemetry is off.
-        for name in ("sagemaker.telemetry", "sagemaker.config"):
-            logging.getLogger(name).setLevel(logging.WARNING)
+        # They report that the telemetry is off, and each metric that an experiment does without.
+        for name in ("sagemaker.telemetry", "sagemaker.config", "sagemaker.analytics"):
+            logging.getLogger(name).setLevel(logging.ERROR)
         resources = ExitStack()
         environment = resources.enter_context(aws())
         account = _Account(
