@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 DEMO ?= demo
 MINUTES ?= 3
 
-.PHONY: help demo site notebooks aws-receipt test test-all test-python system-packages lint build wheels sanitize mutants clean
+.PHONY: help demo site notebooks aws-receipt image-check test test-all test-python system-packages lint build wheels sanitize mutants clean
 
 help:
 	@echo "make demo      a game at once; set up, train three minutes, export, serve, play; then look at the games"
@@ -15,6 +15,7 @@ help:
 	@echo "make site      build the documentation site into site/"
 	@echo "make notebooks  run all notebooks again, and keep what they show"
 	@echo "make aws-receipt ACCOUNT=NUMBER  ask your AWS account whether it works there; at most 2 dollars"
+	@echo "make image-check  build the training image, and run it as SageMaker does; as root, 30 GB"
 	@echo "make lint      ruff, mypy and the count of words alone"
 	@echo "make build     compile the engine and the search again after a change in a csrc folder"
 	@echo "make wheels    the source distribution and a wheel for each kind of machine, into dist"
@@ -66,6 +67,9 @@ notebooks: $(VENV)/.test-packages $(VENV)/.engine
 # ACCOUNT=rehearsal plays all of it on this machine.
 aws-receipt: $(VENV)/.test-packages $(VENV)/.engine
 	$(BIN)/python tools/aws_receipt.py $(ACCOUNT)
+
+image-check: $(VENV)/.test-packages $(VENV)/.engine
+	PYTHON=$(BIN)/python tools/image_check.sh
 
 system-packages:
 	@tools/system_packages.sh

@@ -8,6 +8,7 @@
 # Packages are those of constraints.txt, resolved by uv (pip install uv) from the index that pip uses.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+constraints=constraints.txt
 dockerfiles=(deployment/server/Dockerfile deployment/training/Dockerfile)
 
 compile() {  # TARGET UV_ARGUMENT...: the packages, with the hashes of all their files
@@ -15,7 +16,7 @@ compile() {  # TARGET UV_ARGUMENT...: the packages, with the hashes of all their
     shift
     {
         echo "# Written by tools/pin_images.sh packages; installed with pip's --require-hashes."
-        uv pip compile "$@" --constraints constraints.txt --universal --python-version 3.11 \
+        uv pip compile "$@" --constraints "$constraints" --universal --python-version 3.11 \
             --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet
     } > "$target.new"
     mv "$target.new" "$target"
@@ -34,6 +35,14 @@ packages)
     printf 'setuptools\nsagemaker-training\n' > "$build"
     compile deployment/training/requirements.txt pyproject.toml rllib_src/requirements.txt "$build" \
         --extra rllib --extra procgen
+    # Hosts with NVIDIA's drivers from 525 on: the last torch that was built with CUDA 12.
+    older=$(mktemp) constraints=$(mktemp)
+    trap 'rm -f "$build" "$older" "$constraints"' EXIT
+    echo torch==2.10.0 > "$older"
+    grep -v '^torch==' constraints.txt > "$constraints"
+    compile deployment/training/requirements-cuda12.txt pyproject.toml rllib_src/requirements.txt "$build" \
+        --extra rllib --extra procgen --override "$older"
+    constraints=constraints.txt
     sed -n 's/^ray==/ray[default]==/p' constraints.txt > "$build"
     compile deployment/ray/requirements.txt "$build"
     ;;

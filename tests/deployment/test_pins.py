@@ -19,6 +19,7 @@ REQUIREMENTS = {
     "deployment/server/requirements.txt": ("server",),
     "deployment/server/requirements-lambda.txt": (),
     "deployment/training/requirements.txt": ("rllib", "procgen"),
+    "deployment/training/requirements-cuda12.txt": ("rllib", "procgen"),
     "deployment/ray/requirements.txt": (),
 }
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -41,8 +42,10 @@ def test_every_package_of_an_image_has_its_hash_and_the_version_that_was_tested(
     for entry in re.split(r"\n(?=\w)", text.partition("\n")[2]):
         assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry), entry
     assert "://" not in text, "it names no index"
-    tested = pins(ROOT / "constraints.txt")
-    found = pins(ROOT / name)
+    tested, found = pins(ROOT / "constraints.txt"), pins(ROOT / name)
+    if "cuda12" in name:
+        tested["torch"] = "2.10.0"
+        assert any(one.endswith("cu12") for one in found)
     assert {key: tested[key] for key in found if key in tested} == {
         key: version for key, version in found.items() if key in tested
     }, "tools/pin_images.sh packages writes them anew"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -65,22 +66,28 @@ def test_a_tag_that_is_not_the_version_is_refused(tag: str, status: int, tmp_pat
     assert done.returncode == status
 
 
-def test_the_image_is_published_under_the_name_of_the_fork(tmp_path: Path) -> None:
-    step = RELEASE["jobs"]["image"]["steps"][-1]
-    docker = tmp_path / "docker"
+def test_the_images_are_published_under_the_name_of_the_fork(tmp_path: Path) -> None:
+    script = "".join(step["run"] + "\n" for step in RELEASE["jobs"]["image"]["steps"][-2:])
+    docker, sudo = tmp_path / "docker", tmp_path / "sudo"
+    sudo.write_text("#!/bin/sh\n")
+    sudo.chmod(0o755)
     docker.write_text('#!/bin/sh\necho "$@" >> "$LOG"\n[ "$1" != login ] || cat >> "$LOG"\n')
     docker.chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LOG": str(tmp_path / "log"), "TOKEN": "t"}
     env |= {"GITHUB_REPOSITORY": "Jane/Snake", "GITHUB_ACTOR": "Jane", "GITHUB_REF_NAME": "a/b"}
-    done = run("bash", "-e", "-c", step["run"], cwd=ROOT, env=env)
+    done = run("bash", "-e", "-c", script, cwd=ROOT, env=env)
     assert done.returncode == 0, done.stderr
-    login, token, build = (tmp_path / "log").read_text().splitlines()
+    login, token, build, *training = (tmp_path / "log").read_text().splitlines()
     assert (login, token) == ("login ghcr.io --username Jane --password-stdin", "t")
     words = build.split()
     assert [words[i + 1] for i, word in enumerate(words) if word == "--tag"] == [
         "ghcr.io/jane/snake:latest", "ghcr.io/jane/snake:a-b"
     ]  # fmt: skip
     assert (ROOT / words[-1] / words[words.index("--file") + 1]).is_file()
+    for line, name in zip(training, ("", "-cuda12"), strict=True):
+        assert f"--tag ghcr.io/jane/snake-training:a-b{name} ." in line
+        (packages,) = re.findall(r"REQUIREMENTS=(\S+)", line)
+        assert (ROOT / "deployment/training" / packages).is_file()
 
 
 @pytest.fixture(scope="module")

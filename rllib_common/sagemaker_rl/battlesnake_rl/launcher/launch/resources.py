@@ -53,8 +53,8 @@ def check_driver(environ: Mapping[str, str]) -> None:
     built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
     raise HyperparameterError(
         f"this instance has {paid} GPUs, of which torch {torch.__version__} (built for {built}) "
-        f"can use {usable}: its driver is too old, or torch is one for CPUs; take an instance with "
-        "a newer driver, an image with another torch, or an instance without GPUs"
+        f"can use {usable}: its driver is too old, or torch is one for CPUs; give the image built "
+        "with REQUIREMENTS=requirements-cuda12.txt (docs/aws.md), or an instance without GPUs"
     )
 
 
