@@ -276,7 +276,7 @@ def main() -> int:
     """Try the mutants of the modules named."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("modules", nargs="*", help="folders or files (all of mutants.toml)")
-    parser.add_argument("--most", type=int, default=14, help="mutants a module (%(default)s)")
+    parser.add_argument("--most", type=int, default=12, help="mutants a module (%(default)s)")
     options = parser.parse_args()
     table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
     chosen = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -447,3 +448,14 @@ def test_a_map_that_cannot_go_on_says_so(games_type: Any) -> None:
     with pytest.raises(rules.RulesError, match="hz_scatter"):
         games.step(np.array([[2]], np.uint8))
     assert games.turn[0] == 99
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_games_go_with_their_last_reference_and_arrays_stay_good(kind: Any) -> None:
+    games = kind(2)
+    games.reset(np.array([1, 2]))
+    games.step(np.zeros((2, games.num_snakes), np.uint8))
+    turn, gone = games.turn, weakref.ref(games)
+    del games
+    assert gone() is None
+    assert turn.tolist() == [1, 1]

@@ -128,6 +128,8 @@ static int check_sizes(const int32_t (*sizes)[3], Py_ssize_t num_games, int32_t 
     return 0;
 }
 
+static void free_memory(PyObject *memory) { free(PyCapsule_GetPointer(memory, NULL)); }
+
 /* Large batches are in large pages: with a game or so a page, looking up pages took a tenth of the
  * time. From calloc: of a small batch, what no game ever uses of the cold blocks takes no memory. */
 static int allocate(Batch *batch) {
@@ -140,13 +142,15 @@ static int allocate(Batch *batch) {
     }
     size_t unit = games * each < LARGE_PAGE ? LINE : LARGE_PAGE;
     size_t size = (games * each + unit - 1) / unit * unit;
-    batch->memory = calloc(size + unit, 1);
+    void *memory = calloc(size + unit, 1);
     batch->sizes = calloc(games, sizeof *batch->sizes);
-    if (!batch->memory || !batch->sizes) {
+    batch->memory = memory && batch->sizes ? PyCapsule_New(memory, NULL, free_memory) : NULL;
+    if (!batch->memory) {
+        free(memory);
         PyErr_NoMemory();
         return -1;
     }
-    batch->records = (char *)(((uintptr_t)batch->memory + unit - 1) / unit * unit);
+    batch->records = (char *)(((uintptr_t)memory + unit - 1) / unit * unit);
     batch->colds = batch->records + games * batch->layout.record_size;
 #ifdef MADV_HUGEPAGE
     if (unit == LARGE_PAGE) madvise(batch->records, size, MADV_HUGEPAGE); /* only advice */
@@ -218,18 +222,19 @@ static void batch_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     let_go(&batch->actions);
     for (int i = 0; i < MAX_SHOWN; i++) let_go(&batch->shown[i].out);
-    free(batch->memory);
+    Py_XDECREF(batch->memory);
     free(batch->sizes);
     freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
     free_object(self);
     Py_DECREF(type);
 }
 
-/* The records, for numpy to look at. */
+/* The records, for numpy to look at. Arrays keep the memory, not the batch, which keeps them: numpy
+ * does not show its arrays to the collector, and neither would ever be freed. */
 static int batch_getbuffer(PyObject *self, Py_buffer *view, int flags) {
     Batch *batch = (Batch *)self;
     Py_ssize_t size = batch->num_games * (Py_ssize_t)batch->layout.record_size;
-    return PyBuffer_FillInfo(view, self, batch->records, size, 1, flags);
+    return PyBuffer_FillInfo(view, batch->memory, batch->records, size, 1, flags);
 }
 
 /* ---- playing ---- */

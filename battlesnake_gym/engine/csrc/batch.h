@@ -31,7 +31,7 @@ typedef struct {
     Rules rules;
     Py_ssize_t num_games;
     int32_t (*sizes)[3]; /* width, height and number of snakes of each game */
-    char *memory;        /* as allocated; records are aligned within it */
+    PyObject *memory;    /* a capsule of it as allocated; records are aligned within it */
     char *records; /* num_games * layout.record_size bytes */
     char *colds;   /* num_games * layout.cold_size bytes */
     int busy;      /* set while a call works without the GIL */
