@@ -1,12 +1,17 @@
 """Makes a job with the real SageMaker SDK 3: ``seen`` by preflight, or ``rehearsed`` to its end.
 
+``documented`` is the one of docs/sagemaker.md, as pasted, but for an iteration instead of an hour.
+
 The last line that it prints is JSON: what preflight would see, or what became of the job.
 """
 
 import json
+import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from sagemaker.core.shapes import InstanceGroup, OutputDataConfig
 from sagemaker.core.training.configs import (
@@ -16,6 +21,7 @@ from sagemaker.core.training.configs import (
     SourceCode,
     StoppingCondition,
 )
+from sagemaker.train import model_trainer
 from sagemaker.train.defaults import TrainDefaults
 from sagemaker.train.model_trainer import ModelTrainer
 
@@ -23,6 +29,9 @@ from battlesnake_rl.launcher.launch import preflight
 from battlesnake_rl.launcher.launch.job_files import START, bucket_and_key
 from battlesnake_rl.launcher.rehearsal.local import REGION
 from battlesnake_rl.launcher.rehearsal.session import IMAGE, ROLE, RehearsalSession
+
+ROOT = Path(__file__).parents[2]
+OURS = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
 
 
 def trainer(session: RehearsalSession, source_dir: str, **hyperparameters: Any) -> ModelTrainer:
@@ -86,13 +95,38 @@ def rehearsed(session: RehearsalSession, one: ModelTrainer) -> dict[str, Any]:
     }
 
 
+def documented(session: RehearsalSession) -> dict[str, Any]:
+    """Train by the page's listing."""
+    page = (ROOT / "docs/sagemaker.md").read_text()
+    listing = re.findall(r"^```python train_with_sdk_3.py\n(.*?)^```", page, re.M | re.S)[0]
+    short = '"num_iters": 1, "additional_configs": {"min_time_s_per_iteration": 1}'
+    for here, there in (('"minutes": 60', short), (".train()", ".train(wait=False)")):
+        assert here in listing
+        listing = listing.replace(here, there)
+    account = session.account_id()
+    names = {
+        "image_uri": f"{account}.dkr.ecr.{REGION}.amazonaws.com/{IMAGE}:latest",
+        "role": f"arn:aws:iam::{account}:role/{ROLE}",
+        "folders": {"source_dir": ROOT / "rllib_src", "dependencies": [ROOT / o for o in OURS]},
+    }
+    with mock.patch.object(
+        model_trainer, "ModelTrainer", partial(ModelTrainer, sagemaker_session=session)
+    ):
+        exec(listing, names)
+    job = session.logs_for_job(session.newest_job, wait=True)
+    return {"status": job["TrainingJobStatus"]}
+
+
 def main() -> int:
     what, source_dir, folder = sys.argv[1:]
     # What the role may do, the SDK asks IAM, of which moto does not know as much.
     TrainDefaults.get_role = lambda role, **_: role
     session = RehearsalSession(Path(folder))
-    one = trainer(session, source_dir, algorithm="APEX", minutes=60)
-    told = seen(one) if what == "seen" else rehearsed(session, one)
+    if what == "documented":
+        told = documented(session)
+    else:
+        one = trainer(session, source_dir, algorithm="APEX", minutes=60)
+        told = seen(one) if what == "seen" else rehearsed(session, one)
     sys.stdout.write(json.dumps(told) + "\n")
     return 0
 

@@ -81,6 +81,7 @@ def test_mistakes_are_found(trainer: Callable[..., Any]) -> None:
         ({"compute": spot}, "instance_count must be at least 1, got 0"),
         ({"compute": spot}, "use_spot_instances needs checkpoint_s3_uri"),
         ({"hyperparameters": {"lrr": 1}}, "unknown hyperparameter lrr"),
+        ({"hyperparameters": {"rl.training.config.lr": 1}}, "rl.training.config.lr would end"),
         ({"training_image": None}, "image_uri is missing"),
         ({"source_code": shell}, "give SourceCode the command 'exec python3 train.py'"),
     ):
@@ -104,7 +105,8 @@ def with_the_real_sdk(what: str, source_dir: Path, folder: Path) -> tuple[str, d
     python = os.environ.get("SAGEMAKER_SDK3_PYTHON")
     if python is None:
         pytest.skip("needs SAGEMAKER_SDK3_PYTHON")
-    path = os.pathsep.join(map(str, (ROOT / "rllib_common", ROOT)))
+    ours = ("", "heuristics", "server", "rllib_src", "rllib_common/sagemaker_rl")
+    path = os.pathsep.join(str(ROOT / one) for one in ours)
     script = Path(__file__).with_name("sdk3_job.py")
     done = run(python, script, what, source_dir, folder, env=os.environ | {"PYTHONPATH": path})
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -161,3 +163,10 @@ def test_a_job_of_the_real_sdk_is_rehearsed(tmp_path: Path) -> None:
         )
     assert told["status"] == "Completed"
     assert told["model"] > 0
+
+
+@pytest.mark.slow
+def test_the_page_s_listing_trains(tmp_path: Path) -> None:
+    said, told = with_the_real_sdk("documented", ROOT / "rllib_src", tmp_path / "jobs")
+    assert told["status"] == "Completed"
+    assert "algo-1 | training_iteration=1 " in said

@@ -153,6 +153,15 @@ def _sources(estimator: Any) -> Iterator[str]:
         )
 
 
+def _names(estimator: Any) -> Iterator[str]:
+    for name in estimator.given if isinstance(estimator, Trainer) else ():
+        if not re.fullmatch(r"\w+", name):
+            yield (
+                f"the hyperparameter {name} would end the job, since the SDK 3 exports each in a "
+                "shell; give RLlib's settings as additional_configs={NAME: VALUE}"
+            )
+
+
 def _image(estimator: Any) -> Iterator[str]:
     session, uri = estimator.sagemaker_session, estimator.image_uri
     build = f"build one from {DOCKERFILE} and push it (docs/sagemaker.md)"
@@ -476,6 +485,7 @@ def _is_json(text: str) -> bool:
 CHECKS: tuple[Callable[[Any], Iterator[str]], ...] = (
     _instances,
     _sources,
+    _names,
     _image,
     _role,
     _buckets,
