@@ -243,6 +243,31 @@ def kill_some(rand: random.Random, snakes: Sequence[Snake]) -> None:
             snake.health = rand.randint(0, 100)
 
 
+@pytest.mark.parametrize("map_id", sorted(MAPS))
+def test_a_map_is_begun_or_refused_on_any_board(map_id: str) -> None:
+    sides = ((1, 1), (2, 2), (2, 9), (3, 3), (5, 5), (7, 7), (11, 11), (19, 19), (19, 21), (25, 25))
+    for width, height in sides:
+        for count in (1, 2, 4, 5, 8, 9, 12, 13, 16):
+            settings = Settings(minimum_food=3, shrink_every_n_turns=count % 3)
+            game = Game(map=map_id, settings=settings, seed=width + count)
+            check_seeded_game(game, Board(width, height, count), count, 2, 1.0)
+    for width, height in MAPS[map_id].sizes:
+        game = Game(
+            "wrapped", map_id, Settings(hazard_damage_per_turn=0, shrink_every_n_turns=1), 3
+        )
+        check_seeded_game(game, Board(width, height, max(1, MAPS[map_id].players[0])), 1, 90, 1.0)
+
+
+def test_hazards_beside_the_board_fade_as_those_on_it() -> None:
+    game = Game(map="snail_mode", seed=3)
+    state = rules.start(game, 7, 7, ids(2))
+    state.hazards = [(-1, 2), (8, 1), (-1, 2), (2, 2), (-1, 2), (3, 9), (8, 1), (2, 2)]
+    games = make(game, Board(7, 7, 2))
+    games.load(0, state, game)
+    play_on(games, 0, game, state, random.Random(1), 4, 1.0)
+    assert state.turn == 4
+
+
 @given(GAMES, SEEDS, CARE)
 def test_games_from_any_board(game: Game, seed: int, care: float) -> None:
     rand = random.Random(seed)

@@ -167,12 +167,19 @@ def test_what_is_no_network_is_refused() -> None:
     numbers = random_evaluation(1).numbers
     row = np.zeros(INPUTS, np.int16)
     assert len(numbers) == STACKS * LAYERS.itemsize
-    wrong = np.frombuffer(numbers, LAYERS).copy()
-    wrong["first"][0, 0, 0, 0] = HEAVIEST + 1
+    for name in LAYERS.names or ():
+        most = 1 << 29 if "bias" in name else HEAVIEST
+        for value in (most, -most, most + 1, -most - 1):
+            layers = np.frombuffer(numbers, LAYERS).copy()
+            layers[name].flat[-1] = value
+            if abs(value) == most:
+                assert _search.values_by(0, layers.tobytes(), row, 2) is not None
+                continue
+            with pytest.raises(ValueError, match="network must have weights within bounds"):
+                _search.values_by(0, layers.tobytes(), row, 2)
     for arguments, what in (
         ((0, numbers[1:], row, 2), "network"),
         ((0, b"", row, 2), "network"),
-        ((0, wrong.tobytes(), row, 2), "network"),
         ((0, numbers, row[1:], 2), "inputs"),
         ((0, numbers, row, 1), "living"),
         ((2, numbers, row, 2), "code"),

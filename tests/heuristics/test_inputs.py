@@ -48,8 +48,8 @@ PLAYERS = "hungry", "cautious", "safe-random"
 def positions(ruleset: str, side: int, count: int, wanted: int = 100) -> Iterator[Board]:
     """Positions of games of mixed snakes, each as one of the living sees it."""
     luck = random.Random(f"{ruleset} {side} {count}")
-    settings = Settings(shrink_every_n_turns=8, hazard_damage_per_turn=luck.choice((9, 14)))
     while wanted > 0:
+        settings = Settings(shrink_every_n_turns=8, hazard_damage_per_turn=luck.choice((1, 14)))
         game = Game(ruleset, seed=luck.randrange(1, 1 << 30), settings=settings)
         board = Board.new(side, side, count, game=game)
         players = {

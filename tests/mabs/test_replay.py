@@ -119,6 +119,8 @@ def test_refusals_name_what_is_wrong() -> None:
         replay.add(fragment([0, 1, 2, 3, 4]))
     with pytest.raises(ValueError, match=r"frames must have shape \(1, 1, 1\), got \(2, 3, 3\)"):
         ReplayBuffer(4, (1, 1, 1)).add(fragment([0, 1]))
-    replay.add(fragment([0, 1]))
+    replay.add(fragment([0, 1, 2, 3], td_error=0.001))
+    assert replay.results() == {"num_frames": 4, "num_transitions": 3, "num_bytes": 4 * 18}
+    assert replay.sample(1).rows < 3
     with pytest.raises(ValueError, match="restore with the capacity it was stored with"):
         ReplayBuffer(1, FRAME).set_state(replay.get_state())
