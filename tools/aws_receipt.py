@@ -24,13 +24,12 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.command_line import Parser, refuse
 from battlesnake_gym.common.files import write_atomically
-from battlesnake_gym.rules import Game
 from battlesnake_server.aws import publish, snake_stack
 from battlesnake_server.aws.stacks import Account, StackError, account, stack_of
 from battlesnake_server.commands import pack
+from battlesnake_server.commands.deploy import a_request
 from battlesnake_server.commands.undeploy import undeploy
 
 PROG = "make aws-receipt"
@@ -193,9 +192,8 @@ def start(place: Place, job: Job, outputs: Mapping[str, str], prefix: str) -> An
     from sagemaker.rl import RLEstimator
 
     from battlesnake_rl.launcher.launch import preflight
-    from battlesnake_rl.launcher.launch.job_files import cleaned
+    from battlesnake_rl.launcher.launch.job_files import OURS, cleaned
 
-    own = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
     address = f"s3://{outputs['Bucket']}/{prefix}"
     machines: dict[str, Any] = {
         "instance_groups": [InstanceGroup(name, *group) for name, group in job.groups.items()]
@@ -208,7 +206,7 @@ def start(place: Place, job: Job, outputs: Mapping[str, str], prefix: str) -> An
         machines |= {"use_spot_instances": True, "max_wait": MAX_WAIT, "checkpoint_s3_uri": kept}
     estimator = RLEstimator(
         entry_point="train-mabs.py",
-        **cleaned(source_dir=ROOT / "rllib_src", dependencies=[ROOT / name for name in own]),
+        **cleaned(source_dir=ROOT / "rllib_src", dependencies=[ROOT / name for name in OURS]),
         image_uri=f"{outputs['TrainingImages']}:latest",
         role=outputs["RoleArn"],
         sagemaker_session=place.session,
@@ -277,7 +275,7 @@ def snake(place: Place, folder: Path, note: dict[str, Any]) -> None:
     )
     url = place.deploy(snake_stack.parser().parse_args([str(first), "--name", SNAKE]))
     note |= {"id": SNAKE, "deploy_seconds": round(time.monotonic() - began)}
-    answers = [timed(f"{url}/move", a_turn(seed)) for seed in range(1, MOVES + 1)]
+    answers = [timed(f"{url}/move", a_request(seed)) for seed in range(1, MOVES + 1)]
     took = sorted(milliseconds for milliseconds, _ in answers)
     note["moves"] = sum(answer["move"] in ("up", "down", "left", "right") for _, answer in answers)
     note["move_ms"] = {
@@ -298,12 +296,6 @@ def packed(folder: Path, name: str, colour: str) -> Path:
     if pack.main(["--snake", name, "--color", colour, "-o", str(bundle)]):
         raise RuntimeError(f"{name} was not packed")
     return bundle
-
-
-def a_turn(seed: int) -> bytes:
-    """A request for a move."""
-    board = Board.new(11, 11, 2, game=Game(seed=seed, id=SNAKE, timeout=10_000))
-    return json.dumps(board.to_api("snake_0")).encode()
 
 
 def timed(url: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:

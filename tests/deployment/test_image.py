@@ -63,9 +63,10 @@ def network() -> Iterator[Any]:
 
 def start(network: Any, folder: Path, hosts: list[str], **given: Any) -> list[Container]:
     """Start a job's instances."""
-    from battlesnake_rl.launcher.rehearsal.local import DEPENDENCIES, Instance, pack
+    from battlesnake_rl.launcher.launch.job_files import OURS
+    from battlesnake_rl.launcher.rehearsal.local import Instance, pack
 
-    packed = pack(ROOT / "rllib_src", [ROOT / one for one in DEPENDENCIES])
+    packed = pack(ROOT / "rllib_src", [ROOT / one for one in OURS])
     values = SMALL | given | {
         "sagemaker_program": "train-mabs.py",
         "sagemaker_submit_directory": "/opt/ml/input/data/code/sourcedir.tar.gz",

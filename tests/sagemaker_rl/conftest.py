@@ -59,10 +59,9 @@ def training(session: Any) -> Callable[..., Any]:
     import sagemaker
     from sagemaker.rl import RLEstimator
 
-    from battlesnake_rl.launcher.launch.job_files import cleaned
+    from battlesnake_rl.launcher.launch.job_files import OURS, cleaned
 
     root = Path(__file__).parents[2]
-    own = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
     account = f"{session.account_id()}.dkr.ecr.{session.boto_region_name}.amazonaws.com"
 
     def make(*brings: Path, **options: Any) -> Any:
@@ -70,7 +69,7 @@ def training(session: Any) -> Callable[..., Any]:
             entry_point="train-mabs.py",
             **cleaned(
                 source_dir=root / "rllib_src",
-                dependencies=[*(root / name for name in own), *brings],
+                dependencies=[*(root / name for name in OURS), *brings],
             ),
             image_uri=f"{account}/battlesnake-training:latest",
             role=sagemaker.get_execution_role(session),

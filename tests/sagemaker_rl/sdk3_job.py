@@ -26,12 +26,11 @@ from sagemaker.train.defaults import TrainDefaults
 from sagemaker.train.model_trainer import ModelTrainer
 
 from battlesnake_rl.launcher.launch import preflight
-from battlesnake_rl.launcher.launch.job_files import START, bucket_and_key
+from battlesnake_rl.launcher.launch.job_files import OURS, START, bucket_and_key
 from battlesnake_rl.launcher.rehearsal.local import REGION
 from battlesnake_rl.launcher.rehearsal.session import IMAGE, ROLE, RehearsalSession
 
 ROOT = Path(__file__).parents[2]
-OURS = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
 
 
 def trainer(session: RehearsalSession, source_dir: str, **hyperparameters: Any) -> ModelTrainer:

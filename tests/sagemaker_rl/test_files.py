@@ -12,13 +12,14 @@ import pytest
 
 from battlesnake_gym.engine import engine
 from battlesnake_rl.launcher.launch.job_files import (
+    OURS,
     bucket_and_key,
     cleaned,
     compiled_files,
     is_wanted,
     together,
 )
-from battlesnake_rl.launcher.rehearsal.local import DEPENDENCIES, pack
+from battlesnake_rl.launcher.rehearsal.local import pack
 from tests.processes import run
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +35,7 @@ def members(packed: bytes) -> set[str]:
 def tracked() -> set[str]:
     """The files of a job as git has them, by their names in the tarball."""
     names = set()
-    for folder in (SOURCE_DIR, *DEPENDENCIES):
+    for folder in (SOURCE_DIR, *OURS):
         base = ROOT / folder if folder == SOURCE_DIR else (ROOT / folder).parent
         listed = run("git", "ls-files", "-z", folder, cwd=ROOT, check=True)
         names |= {str((ROOT / one).relative_to(base)) for one in listed.stdout.split("\0") if one}
@@ -62,13 +63,13 @@ def test_the_sdk_packs_no_compiled_files_of_this_machine(
     assert engine.COMPILED, "or this would show nothing"
     folders: dict[str, Any] = {
         "source_dir": str(ROOT / SOURCE_DIR),
-        "dependencies": [str(ROOT / folder) for folder in DEPENDENCIES],
+        "dependencies": [str(ROOT / folder) for folder in OURS],
     }
     assert {Path(name).suffix for name in packed_by_the_sdk(**folders)} & {".so", ".pyd"}
     arrived = packed_by_the_sdk(**cleaned(**folders))
     assert not [name for name in arrived if not all(map(is_wanted, Path(name).parts))]
     assert tracked() <= arrived, "nothing else is missing"
-    here = [ROOT / folder for folder in DEPENDENCIES]
+    here = [ROOT / folder for folder in OURS]
     assert members(pack(ROOT / SOURCE_DIR, here)) == arrived, "a rehearsal brings the same"
 
 
@@ -132,7 +133,7 @@ def test_folders_that_are_none_or_overwrite_each_other_are_refused(tmp_path: Pat
 
 
 def test_one_folder_holds_what_a_tarball_would() -> None:
-    folders = [ROOT / name for name in DEPENDENCIES]
+    folders = [ROOT / name for name in OURS]
     folder = Path(together(source_dir=ROOT / SOURCE_DIR, dependencies=folders))
     there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     prefix = f"{SOURCE_DIR}/"

@@ -62,6 +62,7 @@ def test_another_account_is_refused(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_receipt_is_rehearsed(tool: Any, tmp_path: Path) -> None:
     assert tool.main(["rehearsal", "--folder", str(tmp_path)]) == 0
     receipt = json.loads((tmp_path / "receipt.json").read_text())

@@ -43,7 +43,7 @@ def rehearse(options: argparse.Namespace) -> None:
     with account:
         url = account.deploy(options)
         sys.stdout.write(f"rehearsed: the stack {options.name} is made\n")
-        for path, body in (("/", None), ("/move", _a_move())):
+        for path, body in (("/", None), ("/move", a_request())):
             with urllib.request.urlopen(f"{url}{path}", body) as answer:
                 sys.stdout.write(f"{path}  {answer.read().decode().strip()}\n")
         for one in undeploy(account.account, options.name):
@@ -51,6 +51,7 @@ def rehearse(options: argparse.Namespace) -> None:
         sys.stdout.write(f"rehearsed: the stack {options.name} is gone\n")
 
 
-def _a_move() -> bytes:
-    board = Board.new(11, 11, 2, game=Game(seed=1, id="rehearsal", timeout=10_000))
+def a_request(seed: int = 1) -> bytes:
+    """The body of a request for a move, at the start of a game."""
+    board = Board.new(11, 11, 2, game=Game(seed=seed, id="rehearsal", timeout=10_000))
     return json.dumps(board.to_api("snake_0")).encode()

@@ -20,6 +20,9 @@ from typing import Any, TypedDict
 COMPILED = (".so", ".pyd", ".dylib", ".dll", ".o", ".a")
 """How files end that only the system and processor that they were compiled on can use."""
 
+OURS = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
+"""Folders of a clone that this project's scripts need beside them."""
+
 
 class Sources(TypedDict):
     """Two arguments of the SDK's estimators."""

@@ -20,10 +20,9 @@ import sagemaker.rl
 
 import battlesnake_gym
 from battlesnake_rl.launcher.launch.job import METRIC_DEFINITIONS, say
-from battlesnake_rl.launcher.launch.job_files import cleaned
+from battlesnake_rl.launcher.launch.job_files import OURS, cleaned
 
 ROOT = Path(battlesnake_gym.__file__).parents[1]
-OURS = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
 THEIRS = ("sagemaker_rl", "BattlesnakeGym", "battlesnake_gym", "heuristics", "common", "utils")
 """What their folders are called whose work is done by `OURS`; any other comes along."""
 

@@ -28,7 +28,7 @@ from battlesnake_gym.common.command_line import Parser, natural, positive, refus
 from battlesnake_rl.launcher.cluster.membership import PRIMARY, SECONDARY
 from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError, parse
 from battlesnake_rl.launcher.launch.job import FAILURE_FILE
-from battlesnake_rl.launcher.launch.job_files import is_wanted, with_compiled_parts
+from battlesnake_rl.launcher.launch.job_files import OURS, is_wanted, with_compiled_parts
 
 BUCKET = "sagemaker-local"
 REGION = "us-east-1"
@@ -44,8 +44,6 @@ ROOT = "/opt/ml"
 
 DRIVERS = "sm_drivers"
 """The channel with which the SDK 3 brings the programs that start a script."""
-
-DEPENDENCIES = ("rllib_common/sagemaker_rl", "battlesnake_gym", "heuristics")
 
 
 @dataclass(slots=True)
@@ -436,8 +434,8 @@ def parser() -> Parser:
     add = parser.add_argument
     add("entry_point", help="the script, such as train-mabs.py")
     add("--source-dir", type=Path, default=Path("rllib_src"), help="its folder")
-    add("--dependencies", type=Path, nargs="*", default=[Path(folder) for folder in DEPENDENCIES],
-        help=f"folders to put beside it ({' '.join(DEPENDENCIES)})")  # fmt: skip
+    add("--dependencies", type=Path, nargs="*", default=[Path(folder) for folder in OURS],
+        help=f"folders to put beside it ({' '.join(OURS)})")  # fmt: skip
     add("--instances", type=positive, default=1, help="instances of the job")
     add("--secondary", type=natural, default=0,
         help="instances of a secondary job that plays for this one (none)")  # fmt: skip
