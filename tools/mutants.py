@@ -253,7 +253,7 @@ class Copy:
 
         words = ["-x", "-q", "-n0", "--tb=line", "-m", "not slow", "-p", "no:cacheprovider"]
         words += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        status = pytest.main([*words, *(f"tests/{name}" for name in tests.split())])
+        status = pytest.main([*words, *tests.split()])
         sys.stdout.flush()
         os._exit(status)
 
@@ -303,6 +303,9 @@ def one_module(
     """Try the mutants of a module, and say what came of them."""
     text = (ROOT / path).read_text()
     counts, limit = collections.Counter[str](), 0.0
+    tests = " ".join(f"tests/{name}" for name in tests.split())
+    if ">>>" in text:
+        tests = f"{path} {tests}"
     began = time.monotonic()
     for mutant in mutants(path, text, most):
         changed = mutant.applied(text)

@@ -10,6 +10,7 @@ import pytest
 from battlesnake_heuristics.judge.sprt import (
     OUTCOMES,
     Sprt,
+    _tilted,
     elo,
     estimate,
     expected_score,
@@ -90,6 +91,16 @@ def test_winning_everything_says_at_least_so_much() -> None:
     assert seen.elo == math.inf
     assert 200 < seen.low < 400
     assert seen.high == math.inf
+
+
+@pytest.mark.parametrize("share", [(0.9, 0.05, 0.03, 0.01, 0.01), (0.01, 0.01, 0.03, 0.05, 0.9)])
+@pytest.mark.parametrize("score", [0.3, 0.5, 0.7])
+def test_the_tilted_distribution_has_the_mean_that_is_asked_for(
+    share: tuple[float, ...], score: float
+) -> None:
+    tilted = np.array(share) * np.exp(_tilted(np.array(share), score))
+    assert tilted.sum() == pytest.approx(1)
+    assert tilted @ OUTCOMES == pytest.approx(score)
 
 
 def test_bounds_that_are_no_test_are_refused() -> None:

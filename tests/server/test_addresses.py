@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import json
@@ -20,7 +21,9 @@ from battlesnake_server.addresses import (
     PUBLIC,
     RESERVED,
     Reach,
+    add_page_options,
     classify,
+    listen,
 )
 from battlesnake_server.arena.players import Answer, HttpPlayer, open_client
 from tests.processes import COMMAND, run
@@ -188,3 +191,17 @@ def test_a_wrong_class_is_refused(tmp_path: Path) -> None:
     done = arena(tmp_path, "hungry", "cautious", "--allow-addresses=private,everything")
     assert done.returncode == 2
     assert "unknown class everything; name some of loopback, private, link-local" in done.stderr
+
+
+def test_pages_listen_where_they_can_and_name_the_remedy_where_not() -> None:
+    parser = argparse.ArgumentParser()
+    add_page_options(parser, 8791)
+    assert vars(parser.parse_args([])) == {"host": "127.0.0.1", "allow_host": [], "port": 8791}
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ValueError, match=f"port {port}: another program uses it; give another"):
+            listen("127.0.0.1", port)
+    for port in (-1, 65536):
+        with pytest.raises(ValueError, match=f"between 0 and 65535, got {port}"):
+            listen("127.0.0.1", port)
+    assert not Reach().redirects

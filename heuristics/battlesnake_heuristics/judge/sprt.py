@@ -180,5 +180,9 @@ def share_interval(share: float, games: int) -> tuple[float, float]:
 
 
 def pair_outcome(points: float) -> int:
-    """Which of the five kinds a pair is that gave ``points`` (0 to 2, in halves)."""
+    """Which of the five kinds a pair is that gave ``points`` (0 to 2, in halves).
+
+    >>> [pair_outcome(points) for points in (0, 0.5, 1, 1.5, 2)]
+    [0, 1, 2, 3, 4]
+    """
     return round(2 * points)

@@ -1,0 +1,32 @@
+/* libFuzzer's bytes for `one` of fuzz_boundary.py: an interpreter in which both compiled parts, built
+ * with sanitizers and counters of branches, are called as from Python. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+static PyObject *one;
+
+static void check(const void *found) {
+    if (found) return;
+    PyErr_Print();
+    abort();
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv) {
+    PyConfig config;
+    PyConfig_InitPythonConfig(&config);
+    PyConfig_SetBytesString(&config, &config.program_name, getenv("FUZZ_PYTHON"));
+    if (PyStatus_Exception(Py_InitializeFromConfig(&config))) abort();
+    PyObject *module = PyImport_ImportModule("fuzz_boundary");
+    check(module);
+    check(one = PyObject_GetAttrString(module, "one"));
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    PyObject *result = PyObject_CallFunction(one, "y#", data, (Py_ssize_t)size);
+    check(result);
+    Py_DECREF(result);
+    return 0;
+}

@@ -1,0 +1,77 @@
+"""What `fuzz_boundary.sh` does with libFuzzer's bytes: they choose what the C parts are asked.
+
+The questions are those of `random_turns` and `random_searches`, the wrong ones too; but it is the
+fuzzer that draws, and it keeps what reaches a new branch. An error other than a refusal ends it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import random_turns
+
+for name in ("battlesnake_gym.engine._engine", "battlesnake_heuristics.search._search"):
+    if folder := os.environ.get("FUZZ_BUILD"):
+        path = Path(folder) / f"{name.rpartition('.')[2]}.abi3.so"
+        sys.modules[name] = random_turns.compiled(name, path)
+
+import random_searches  # noqa: E402
+
+from battlesnake_gym.engine.engine import Games  # noqa: E402
+from battlesnake_heuristics.search import _search  # noqa: E402
+
+assert Games.__name__ == "FastGames", "the engine was not compiled"
+
+
+class Drawn(random.Random):
+    """Draws from bytes, and zeros after them."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(0)
+        self._left = data
+
+    def getrandbits(self, k: int, /) -> int:
+        """``k`` bits."""
+        count = (k + 7) // 8
+        taken, self._left = self._left[:count], self._left[count:]
+        return int.from_bytes(taken, "little") & ((1 << k) - 1)
+
+    def random(self) -> float:
+        """Of two bytes, since the tools ask for shares."""
+        return self.getrandbits(16) / (1 << 16)
+
+
+def one(data: bytes) -> None:
+    """Ask the search or the engine once."""
+    drawn = Drawn(data)
+    match drawn.randrange(3):
+        case 0:
+            random_searches.think(_search, drawn, random_searches.random_position(drawn))
+        case 1:
+            random_searches.play(_search, drawn, random_searches.random_position(drawn))
+        case _:
+            games(drawn)
+
+
+def games(drawn: Drawn) -> None:
+    """Play a few turns, go on from a position with wrong words, and look at it."""
+    made = random_turns.random_games(drawn)
+    if made is None:
+        return
+    player = random_turns.Player(made, drawn.getrandbits(8))
+    player.play(drawn.randrange(20))
+    words = np.frombuffer(made.export_words(0), np.int32).copy()
+    for _ in range(drawn.randrange(6)):
+        at = drawn.randrange(len(words))
+        words[at] += drawn.choice((1, -1, 7, -100, 2**20, -(2**31), 0)) if drawn.randrange(2) else 0
+        words = words[: drawn.choice((len(words), len(words), len(words), at + 1))]
+    try:
+        made.import_words(0, drawn.getrandbits(62) + 1, words.tobytes())
+    except ValueError:
+        return
+    player.look()
+    player.play(drawn.randrange(4))
