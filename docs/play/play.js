@@ -206,7 +206,7 @@ function tellChances() {
     part.style.width = `${100 * share}%`;
     part.style.background = LOOKS[seat].color;
     part.title = words[i];
-    part.textContent = share > 0.17 ? `${Math.round(100 * share)} %` : "";
+    part.textContent = share > 0.17 ? percent(share).replace("about", "≈") : "";
     return part;
   }));
 }
@@ -248,7 +248,7 @@ function explain(worst) {
   }
   const [before, after] = [worst.before, worst.after].map((share) => Math.round(100 * share));
   $("why").textContent = `Turn ${worst.turn} cost most: ${MOVES[worst.played]} left you about ` +
-    `${after} %, ${MOVES[worst.best]} would have kept about ${before} %.`;
+    `${after}\u00a0%, ${MOVES[worst.best]} would have kept about ${before}\u00a0%.`;
   $("again").textContent = `Try again from turn ${worst.turn}`;
   $("again").onclick = () => goBack(worst.turn);
 }

@@ -81,7 +81,7 @@ def test_chances_lines_and_turning_points(page: Browser) -> None:
     assert page.run("document.querySelector('#chances').getAttribute('aria-label')") == (
         "snake_0 about 50 %, snake_1 about 50 %"
     )
-    assert page.text(".snake-card .chance") == "about 50 %"
+    assert page.text(".snake-card .chance") == "≈ 50 %"
     marks = page.run("[...document.querySelectorAll('#marks button')].map(b => b.innerText)")
     assert "turn 1" in marks[0]
     assert "??" in marks[0]

@@ -21,6 +21,7 @@ from battlesnake_heuristics.judge.mistakes import (
     MISTAKE,
     RESCUE,
     Mark,
+    by_move,
     mistakes,
     played_on,
 )
@@ -93,12 +94,12 @@ def lesson(replay: Replay, snake_id: str, seconds: float = math.inf) -> Lesson |
     if mark is None:
         return Lesson(snake_id, snake.eliminated_on, snake.eliminated_cause, seen)
     board, turn = replay.board(mark.turn), replay.turns[mark.turn - replay.first.turn]
-    saving = {mark.better: mark.before}
-    for move in board.safe_moves(snake_id):
-        if move not in (mark.move, mark.better):
-            share = played_on(board, snake_id, move, turn.moves, GAMES, 1 + GLANCE)
-            if share > mark.before - MISTAKE:
-                saving[move] = share
+    won = by_move(board, snake_id, turn.moves, GAMES, 1 + GLANCE)
+    saving = {
+        move: share
+        for move, share in sorted(won.items(), key=lambda item: -item[1])
+        if move != mark.move and share > mark.before - MISTAKE
+    }
     return Lesson(
         snake_id, snake.eliminated_on, snake.eliminated_cause, seen, mark, board, saving,
         turn.decisions.get(snake_id),

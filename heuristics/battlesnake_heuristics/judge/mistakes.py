@@ -25,15 +25,15 @@ MISTAKE, BLUNDER = 0.10, 0.30
 RESCUE = 0.05
 """From which share of games on a better move is worth being learned."""
 
-GLANCE, GAMES = 16, 64
-"""Games after each move to see whether it was one, and then after either to say what it cost."""
+GLANCE, GAMES = 12, 64
+"""Games after each move to see whether it was one, and then to say what it cost."""
 
 POSITIONS = 3000
 """Positions that a search of each turn looks at for each snake, to see where its chance falls."""
 
-SUSPECTS, COUNTED = 20, 6
-"""Moves of a snake, those with the largest falls, from which a few games and then many go on: so it
-has at most `COUNTED` mistakes."""
+LATEST, SUSPECTS, COUNTED = 24, 16, 6
+"""Moves of a snake, where it had another, from which a few games go on: its last ones and those
+with the largest falls; and those of them from which many do, which are its mistakes at most."""
 
 CAREFUL, LONGEST = range(4, 8), 700
 """First turns of games played on with more thought (see `play_on`), one after the other; turns."""
@@ -103,26 +103,20 @@ def played_on(
     return shares(after, games, seed)[snake_id]
 
 
-def suspect(board: Board, snake_id: str, moves: Mapping[str, str]) -> tuple[float, str]:
-    """By how much the move played falls short of the best safe one in a few games, and that one.
-
-    ``moves`` are those of all snakes. It is 0 where no other move was safe.
-    """
-    others = [move for move in board.safe_moves(snake_id) if move != moves[snake_id]]
-    if not others:
-        return 0.0, moves[snake_id]
-    won = {move: played_on(board, snake_id, move, moves, GLANCE) for move in others}
-    better = max(others, key=lambda move: won[move])
-    return won[better] - played_on(board, snake_id, moves[snake_id], moves, GLANCE), better
+def by_move(
+    board: Board, snake_id: str, moves: Mapping[str, str], games: int, seed: int = 1
+) -> dict[str, float]:
+    """The share of ``games`` won after each safe move and after the one of ``moves``, as played."""
+    tried = dict.fromkeys((*board.safe_moves(snake_id), moves[snake_id]))
+    return {move: played_on(board, snake_id, move, moves, games, seed) for move in tried}
 
 
-def verified(board: Board, snake_id: str, moves: Mapping[str, str], better: str) -> Mark:
-    """What a move cost beside another one, by `GAMES` other games from either."""
-    before, after = (
-        played_on(board, snake_id, move, moves, GAMES, 1 + GLANCE)
-        for move in (better, moves[snake_id])
-    )
-    return Mark(board.turn, snake_id, moves[snake_id], better, before, after)
+def mark_of(board: Board, snake_id: str, moves: Mapping[str, str], games: int, seed: int) -> Mark:
+    """What a move cost beside the best other safe one."""
+    won = by_move(board, snake_id, moves, games, seed)
+    move = moves[snake_id]
+    better = max((one for one in won if one != move), key=won.__getitem__)
+    return Mark(board.turn, snake_id, move, better, won[better], won[move])
 
 
 def mistakes(
@@ -144,15 +138,18 @@ def mistakes(
             break
         now = analyst.chances(boards[at])
         for snake_id in falls.keys() & now.keys():
-            falls[snake_id].append((now[snake_id] - after.get(snake_id, 0.0), at))
+            if {*boards[at].safe_moves(snake_id)} - {replay.turns[at].moves[snake_id]}:
+                falls[snake_id].append((now[snake_id] - after.get(snake_id, 0.0), at))
         after, seen = now, seen + 1
     marks = []
     for snake_id, fell in falls.items():
-        looks = []
-        for _, at in sorted(fell, reverse=True)[:SUSPECTS]:
-            looks.append((*suspect(boards[at], snake_id, replay.turns[at].moves), at))
-        for fall, better, at in sorted(looks, reverse=True)[:COUNTED]:
-            if fall >= MISTAKE:
-                marks.append(verified(boards[at], snake_id, replay.turns[at].moves, better))
+        places = {at for _, at in (*fell[:LATEST], *sorted(fell, reverse=True)[:SUSPECTS])}
+        looks = [
+            (mark_of(boards[at], snake_id, replay.turns[at].moves, GLANCE, 1).fell, at)
+            for at in places
+        ]
+        for _, at in sorted(looks, reverse=True)[:COUNTED]:
+            moves = replay.turns[at].moves
+            marks.append(mark_of(boards[at], snake_id, moves, GAMES, 1 + GLANCE))
     found = [mark for mark in marks if mark.fell >= MISTAKE]
     return sorted(found, key=lambda mark: -mark.fell), seen

@@ -14,7 +14,7 @@ const POINTS = 600; // of a line in the graph
 const WORDS = Object.fromEntries(MOVES.map((move) => [move[0], move]));
 const PROVED = 900; // cells of territory: a value beyond this is that of a decided game
 const whole = (chance) => Math.round(100 * chance);
-const percent = (chance) => `${chance % 1 ? "about " : ""}${whole(chance)} %`;
+const percent = (chance, about = "≈") => `${chance % 1 ? `${about} ` : ""}${whole(chance)} %`;
 const rest = (time) => new Promise((done) => setTimeout(done, time));
 
 /** What the server answers; raises an error with its words where it refuses. */
@@ -149,7 +149,7 @@ export class Analysis {
         return part;
       }));
     $("chances").setAttribute("aria-label", snakes.filter(({ id }) => chances[id] !== undefined)
-      .map(({ id, name }) => `${name} ${percent(chances[id])}`).join(", "));
+      .map(({ id, name }) => `${name} ${percent(chances[id], "about")}`).join(", "));
     this.player.cards.forEach((card, i) => {
       const chance = chances[snakes[i].id];
       card.chance.textContent = chance === undefined ? "" : percent(chance);
@@ -165,9 +165,9 @@ export class Analysis {
         .map(({ id }) => [id, judged[id].choices[0]]);
     $("lines").replaceChildren(...of.map(([id, choice]) => html("li", "",
       html("b", "", selected ? ARROWS[choice.move] : `${names[id]} ${ARROWS[choice.move]}`),
-      html("span", "", percent(choice.chance) +
-        (Math.abs(choice.value) > PROVED && choice.chance % 1 ? " unless food appears" : "")),
-      html("span", "pale", this.written(choice.line, id)))));
+      html("span", "", percent(choice.chance)),
+      html("span", "pale", this.written(choice.line, id),
+        Math.abs(choice.value) > PROVED && choice.chance % 1 ? " unless food appears" : ""))));
   }
 
   /** A line as arrows: the snake's own, then what its rivals are expected to do. */
