@@ -187,6 +187,7 @@ function weigh({ falls, ...played }) {
   const costs = falls.map((fall) => cost(shares(fall, MISTAKES.glance, 1)));
   const worst = falls[costs.indexOf(Math.max(...costs))];
   const [before, after] = shares(worst, MISTAKES.games, 1 + MISTAKES.glance);
+  begin(played.start, played.moves); // where the game was
   return { ...worst, before, after };
 }
 
