@@ -179,7 +179,7 @@ def test_gpus_that_are_paid_for_must_work(
 RAY_UNDER_A_SIGNAL = """
 import os, signal
 from battlesnake_rl.launcher.ray_launcher import started_ray
-from battlesnake_rl.launcher.runs.training_run import stop_signals
+from battlesnake_rl.launcher.launch.stopping import stop_signals
 
 with stop_signals() as caught, started_ray(num_cpus=1):
     os.kill(os.getpid(), signal.SIGTERM)

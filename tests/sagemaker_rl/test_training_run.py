@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from battlesnake_rl.launcher.launch.job import Job
+from battlesnake_rl.launcher.launch.stopping import Caught
 from battlesnake_rl.launcher.runs import run_folder, training_run
 
 pytestmark = pytest.mark.rllib
@@ -59,7 +60,7 @@ def test_the_driver_needs_no_runners() -> None:
 class Counting:
     """Trains by counting; the third iteration is as far as it gets before a signal comes."""
 
-    def __init__(self, caught: list[int], signal_after: int = 99) -> None:
+    def __init__(self, caught: Caught, signal_after: int = 99) -> None:
         self.training_iteration = 0
         self._caught, self._signal_after = caught, signal_after
 
@@ -79,7 +80,7 @@ class Counting:
 def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, signal_after: int, last: float
 ) -> None:
-    caught: list[int] = []
+    caught = Caught()
     monkeypatch.setattr(training_run, "build", lambda config: Counting(caught, signal_after))
     concluded: list[int] = []
 

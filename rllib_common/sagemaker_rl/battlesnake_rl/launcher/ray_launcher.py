@@ -23,7 +23,6 @@ import shutil
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -43,7 +42,13 @@ from battlesnake_rl.launcher.cluster.membership import (
     Membership,
     own_address,
 )
-from battlesnake_rl.launcher.cluster.ray_node import RayNode, RayNodeError, free_port, own_token
+from battlesnake_rl.launcher.cluster.ray_node import (
+    RayNode,
+    RayNodeError,
+    connect,
+    free_port,
+    own_token,
+)
 from battlesnake_rl.launcher.cluster.rendezvous import ClusterError
 from battlesnake_rl.launcher.cluster.roles import leading, lend, own_cpus
 from battlesnake_rl.launcher.launch import hyperparameters
@@ -64,6 +69,7 @@ from battlesnake_rl.launcher.launch.resources import (
     check_gpus,
     most_workers,
 )
+from battlesnake_rl.launcher.launch.stopping import Caught, stop_signals
 from battlesnake_rl.launcher.runs import checkpoints, run_folder
 from battlesnake_rl.launcher.runs.checkpoints import CheckpointError
 from battlesnake_rl.launcher.runs.run_folder import DONE, STOPPED
@@ -72,7 +78,6 @@ from battlesnake_rl.launcher.runs.training_run import (
     CSV_COLUMNS,
     NAMED_CURVES,
     TrainingRun,
-    stop_signals,
 )
 
 PROBE_SECONDS = 1.0
@@ -469,20 +474,42 @@ class SageMakerRayLauncher:
         if run.checkpoint is None:
             checkpoints.delete_all(run.job.checkpoint_dir)
         run.bring_back_curves()
+        with stop_signals(at_once=True) as caught:
+            try:
+                self._train(run, plain, membership, address, grow, caught)
+            except BaseException:  # Ray makes other errors of `StoppedAtOnceError`
+                if not (caught and caught.at_once):
+                    raise
+                run.stopped_by = caught[0]
+                if run.checkpoint is None or not run.job.in_sagemaker:
+                    run.note(STOPPED)
+                    then = f"resumes from {run.checkpoint}" if run.checkpoint else "begins anew"
+                    say(f"stopped before it trained; the same command {then}")
+                    return 128 + run.stopped_by
+        with stop_signals("the export"):
+            self._deliver(run)
+        return 128 + run.stopped_by if run.stopped_by else 0
+
+    def _train(
+        self,
+        run: TrainingRun,
+        plain: Hyperparameters,
+        membership: Membership,
+        address: str | None,
+        grow: int | None,
+        caught: Caught,
+    ) -> None:
         if not membership.alone:
-            with leading(membership, plain) as leader:
-                self._train_on(leader.cpus, leader.gpus, run, plain, leader.all_here)
+            with leading(membership, plain, caught) as leader:
+                self._train_on(leader.cpus, leader.gpus, run, plain, caught, leader.all_here)
                 if run.stopped_by:
                     leader.stopped()
         elif address is not None:
             with connected_ray(address) as there, grown(there, run.config, grow) as (cpus, gpus):
-                self._train_on(cpus, gpus, run, plain)
+                self._train_on(cpus, gpus, run, plain, caught)
         elif not run.finished:
-            with stop_signals() as caught, started_ray():
+            with started_ray():
                 run.train(caught)
-        with stop_signals("the export"):
-            self._deliver(run)
-        return 128 + run.stopped_by if run.stopped_by else 0
 
     def _train_on(
         self,
@@ -490,6 +517,7 @@ class SageMakerRayLauncher:
         gpus: int,
         run: TrainingRun,
         plain: Hyperparameters,
+        caught: Caught,
         all_here: bool = True,
     ) -> None:
         """Train with as many runners as a cluster's CPUs are good for, now and later."""
@@ -509,15 +537,11 @@ class SageMakerRayLauncher:
         check_cpus(run.config, cpus)
         check_gpus(run.config, gpus)
         if not run.finished:
-            with stop_signals() as caught:
-                run.train(caught)
+            run.train(caught)
 
     def _deliver(self, run: TrainingRun) -> None:
         """What came of it, from the last checkpoint, whether training has ended or was stopped."""
-        if run.checkpoint is None:
-            run.note(STOPPED)
-            say("stopped; the same command begins anew")
-            return
+        assert run.checkpoint is not None
         delivered = self.export(run.checkpoint, run.job.model_dir)
         if run.job.in_sagemaker:
             deliver(run.checkpoint, run.job.model_dir, run.facts)
@@ -583,16 +607,12 @@ def started_ray(num_cpus: int | None = None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    on_sigterm = signal.getsignal(signal.SIGTERM)
     host, port = own_address(socket.gethostname()), free_port()
     node = RayNode.head(host, port, own_cpus() if num_cpus is None else num_cpus)
     with own_token():
         try:
             node.start()
-            ray.init(address=f"{host}:{port}", log_to_driver=False, logging_level=logging.ERROR)
-            if threading.current_thread() is threading.main_thread():
-                # Ray has put its own handler there, which ends the process without a checkpoint.
-                signal.signal(signal.SIGTERM, on_sigterm)
+            connect(f"{host}:{port}", log_to_driver=False)
             yield
         finally:
             ray.shutdown()
@@ -611,7 +631,7 @@ def connected_ray(address: str) -> Iterator[tuple[int, int]]:
             # Ray itself would try for minutes.
             host, _, port = address.rpartition(":")
             socket.create_connection((host, int(port)), timeout=10).close()
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        connect(address, log_to_driver=False)
     except (OSError, RuntimeError, ValueError) as error:
         raise ClusterError(
             f"no Ray cluster at {address}: {error}; start one with `ray start --head`, join it "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import secrets
 import signal
@@ -16,14 +17,25 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+import psutil
+import ray
+from ray._private import utils
 from ray._raylet import Config  # type: ignore[attr-defined]  # it is compiled
 
 from battlesnake_rl.launcher.launch.job import say
 
-START_ATTEMPTS = 6
-START_SECONDS = 90.0
-STOP_SECONDS = 3.0
+START_ATTEMPTS = 3
+"""Of starts that failed: one that is only slow is waited for."""
+
+SLOW_SECONDS = 60.0
+"""After which it is said that a start is slow."""
+
+STUCK_SECONDS = 90.0
+"""Without any CPU time, after which a start is taken to hang; a busy machine gives some."""
+
+STOP_SECONDS = 1.0
 STARTED = "Ray runtime started"
 
 _PR_SET_PDEATHSIG = 1
@@ -57,7 +69,7 @@ class RayNode:
         )
 
     def start(self, give_up: Callable[[], bool] = lambda: False) -> None:
-        """Start it; it may take several attempts on a busy machine.
+        """Start it, however long that takes; again where it fails.
 
         It returns without a running node as soon as ``give_up`` says so.
 
@@ -109,10 +121,20 @@ class RayNode:
         self._process = process
         started = threading.Event()
         threading.Thread(target=self._read, args=(process, started), daemon=True).start()
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and process.poll() is None and not give_up():
+        began = worked = time.monotonic()
+        used, slow = 0.0, False
+        while process.poll() is None and not give_up():
             if started.wait(0.1):
                 return True
+            now = time.monotonic()
+            if now - worked > STUCK_SECONDS:
+                before, used, worked = used, _cpu_seconds(process.pid), now
+                if used <= before:
+                    self._last_words.append(f"it has done nothing for {STUCK_SECONDS:g} s")
+                    return False
+            if now - began > SLOW_SECONDS and not slow:
+                slow = True
+                say("Ray is slow to start on this busy machine; waiting for it")
         return False
 
     def _read(self, process: subprocess.Popen[str], started: threading.Event) -> None:
@@ -122,6 +144,29 @@ class RayNode:
                 self._last_words.append(line.strip())
                 if STARTED in line:
                     started.set()
+
+
+def _cpu_seconds(number: int) -> float:
+    """CPU time of a process and of those that it has started."""
+    seconds = 0.0
+    with suppress(psutil.Error):
+        parent = psutil.Process(number)
+        for one in (parent, *parent.children(recursive=True)):
+            with suppress(psutil.Error):
+                seconds += sum(one.cpu_times()[:2])
+    return seconds
+
+
+def connect(address: str, **options: Any) -> None:
+    """`ray.init`, but SIGTERM stays ours: Ray's handler ends the process without a checkpoint."""
+    ours, set_handler = signal.getsignal(signal.SIGTERM), utils.set_sigterm_handler
+    utils.set_sigterm_handler = lambda handler: None
+    try:
+        ray.init(address=address, logging_level=logging.ERROR, **options)
+    finally:
+        utils.set_sigterm_handler = set_handler
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, ours)  # Ray's C++ has one too
 
 
 AUTH_VARIABLES = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -22,7 +21,7 @@ from battlesnake_rl.launcher.cluster.membership import (
     Membership,
     own_address,
 )
-from battlesnake_rl.launcher.cluster.ray_node import RayNode, free_port, use_token
+from battlesnake_rl.launcher.cluster.ray_node import RayNode, connect, free_port, use_token
 from battlesnake_rl.launcher.cluster.rendezvous import ClusterError, Link, LinkError, Master, join
 from battlesnake_rl.launcher.launch.job import base_folder, say
 
@@ -59,8 +58,12 @@ class Leader:
 
 
 @contextmanager
-def leading(membership: Membership, settings: ClusterHyperparameters) -> Iterator[Leader]:
+def leading(
+    membership: Membership, settings: ClusterHyperparameters, caught: Sequence[int] = ()
+) -> Iterator[Leader]:
     """Ray on all instances, with this process connected to it.
+
+    Where this breaks off after a signal was ``caught``, the others hear that the job was stopped.
 
     Raises:
         ClusterError: no instance came in time, or one can never join.
@@ -78,11 +81,14 @@ def leading(membership: Membership, settings: ClusterHyperparameters) -> Iterato
         node.start()
         master.open()
         cpus += master.wait(60 * settings.rl_join_minutes, say)
-        ray.init(address=ray_address, logging_level=logging.ERROR)
+        connect(ray_address)
         gpus = int(ray.cluster_resources().get("GPU", 0))
         yield Leader(master, cpus, gpus, master.all_here)
     except BaseException as error:
-        master.end(1, str(error) or type(error).__name__)
+        if caught:
+            master.end(STOPPED, "it was asked to stop")
+        else:
+            master.end(1, str(error) or type(error).__name__)
         raise
     else:
         master.end(0, "training is done")

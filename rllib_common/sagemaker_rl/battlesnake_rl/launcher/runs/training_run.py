@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import shutil
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import psutil
@@ -22,6 +19,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from tqdm import tqdm
 
 from battlesnake_rl.launcher.launch.job import METRICS, Job, metric_line, say
+from battlesnake_rl.launcher.launch.stopping import Caught
 from battlesnake_rl.launcher.runs import checkpoints
 from battlesnake_rl.launcher.runs.curves import PLAYED, Curves, flatten
 from battlesnake_rl.launcher.runs.run_folder import (
@@ -199,14 +197,11 @@ class TrainingRun:
             path.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(kept, path)
 
-    def train(self, caught: list[int]) -> None:
+    def train(self, caught: Caught) -> None:
         """Train to the end, or until a signal is ``caught``; either way ends with a checkpoint.
 
-        Only before anything was built there is none. See `stop_signals`.
+        There is none before the first iteration, when a signal raises `StoppedAtOnceError`.
         """
-        if caught:
-            self.stopped_by = caught[0]
-            return
         algorithm = build(self.config)
         if hasattr(algorithm, "told_to_stop"):  # it can break off its iterations, which may be long
             algorithm.told_to_stop = lambda: bool(caught)
@@ -226,6 +221,7 @@ class TrainingRun:
                 intermediate=self.job.intermediate_dir,
             )
             with closing(drawn) as curves:
+                caught.at_once = False
                 self._iterate(algorithm, curves, games, caught)
                 self._save(algorithm)
                 self._show_game(algorithm, curves, games, last=True)
@@ -414,26 +410,3 @@ def restore(algorithm: Algorithm, checkpoint: Path) -> None:
     algorithm.restore_from_path(str(checkpoint.absolute()))
     if (loaded := algorithm.config.callbacks_on_checkpoint_loaded) is not None:
         loaded(algorithm=algorithm)
-
-
-@contextmanager
-def stop_signals(doing: str = "this iteration, with a checkpoint") -> Iterator[list[int]]:
-    """Within, SIGTERM and SIGINT only add their number to the list, however often they come.
-
-    So nothing that is being written is left half, and who presses Ctrl-C twice loses nothing. The
-    first one is answered with what is being finished.
-    """
-    caught: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if not caught:
-            # Not by sys.stderr: the signal may have come while that was being written to.
-            os.write(2, f"\nstopping after {doing} (Ctrl+\\ ends now)\n".encode())
-        caught.append(number)
-
-    previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield caught
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

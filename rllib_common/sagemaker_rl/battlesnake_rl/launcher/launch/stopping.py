@@ -1,0 +1,50 @@
+"""SIGTERM and Ctrl-C: what is at work is finished first, and what only begins is broken off."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class StoppedAtOnceError(BaseException):
+    """A signal came while nothing had begun that would have to be finished."""
+
+
+class Caught(list[int]):
+    """The numbers of the signals that came."""
+
+    at_once = False
+    """Whether the first one raises `StoppedAtOnceError`, wherever the main thread is."""
+
+
+@contextmanager
+def stop_signals(
+    doing: str = "this iteration, with a checkpoint", *, at_once: bool = False
+) -> Iterator[Caught]:
+    """Within, SIGTERM and SIGINT only add their number to the list, however often they come.
+
+    So nothing that is being written is left half, and who presses Ctrl-C twice loses nothing. The
+    first one is answered with what is being finished; where the list is ``at_once``, it raises.
+    """
+    caught = Caught()
+    caught.at_once = at_once
+
+    def note(number: int, frame: FrameType | None) -> None:
+        caught.append(number)
+        if len(caught) > 1:
+            return
+        # Not by sys.stderr: the signal may have come while that was being written to.
+        after = "" if caught.at_once else f" after {doing} (Ctrl+\\ ends now)"
+        os.write(2, f"\nstopping{after}\n".encode())
+        if caught.at_once:
+            raise StoppedAtOnceError
+
+    previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield caught
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
