@@ -23,7 +23,7 @@ mkdir "$build/corpus" "$build/small"
 
 fuzz() {
     FUZZ_PYTHON=$python FUZZ_BUILD=$build ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=16 PYTHONMALLOC=malloc \
-        PYTHONPATH=tools:.:heuristics "$build/fuzz" -max_len=512 "$@"
+        PYTHONPATH=tools:.:heuristics "$build/fuzz" -max_len=512 -len_control=0 "$@"
 }
 fuzz -max_total_time=$((60 * ${MINUTES:-10})) -print_final_stats=1 -timeout=60 "$build/corpus"
 fuzz -merge=1 "$build/small" "$build/corpus"

@@ -199,6 +199,7 @@ def test_beyond_loopback_only_the_token_does_more_than_look(tmp_path: Path) -> N
         assert (status, headers["Location"]) == (302, "/")
         cookie = headers["Set-Cookie"]
         assert "HttpOnly" in cookie
+        assert "Max-Age=2592000" in cookie
         assert "SameSite=Strict" in cookie
         mine = {"Cookie": cookie.partition(";")[0]}
         page = ask(port, path="/play", **mine)[1]
