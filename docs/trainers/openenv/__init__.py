@@ -1,0 +1,1 @@
+"""Battlesnake duels against named snakes, as an OpenEnv environment."""

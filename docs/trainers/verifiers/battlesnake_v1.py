@@ -1,0 +1,130 @@
+"""Battlesnake for verifiers: a language model plays duels against a named snake, a move a turn.
+
+A task is a seed; its prompt is the start. The env answers each reply with the next position, and
+ends with the game: 1 for a win, 0.5 for a draw, 0 for a loss.
+"""
+
+import re
+from collections.abc import Iterator
+
+import verifiers.v1 as vf
+
+from battlesnake_gym import snakes
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.rules import MOVES, Game
+
+__all__ = ["DuelConfig", "DuelEnv", "DuelTask", "DuelTaskset"]
+
+SYSTEM_PROMPT = (
+    "You play Battlesnake as A against B. A and B are heads; arrows are bodies, and each points to "
+    "the next cell towards the head; stars are food. Stay on the board, off bodies, fed, and away "
+    "from where B's head may go unless you are longer. Think, then end with one word: up, down, "
+    "left or right."
+)
+GOLD = "champion@100"
+"""Who wins in `DuelTask.validate`."""
+
+
+class Duel:
+    """A game on 11x11; the same seed and moves give the same game."""
+
+    def __init__(self, seed: int, rival: str) -> None:
+        self.board = Board.new(11, 11, ["A", "B"], game=Game(seed=seed))
+        self.board.you_id = "A"
+        self._rival = snakes.make(rival, seed)
+
+    def play(self, move: str) -> None:
+        """Play a turn."""
+        decided = snakes.decide(self.board, {"B": self._rival})
+        self.board.step({"A": move, "B": decided["B"].move})
+        self.board.you_id = "A"
+
+    @property
+    def shown(self) -> str:
+        """The position as text, without the seed, which decides where food comes."""
+        return str(self.board.without_seed())
+
+    @property
+    def points(self) -> float:
+        """Of a game that is over."""
+        living = [snake.id for snake in self.board.living]
+        return {("A",): 1.0, (): 0.5}.get(tuple(living), 0.0)
+
+
+class DuelData(vf.TaskData):
+    """One game."""
+
+    rival: str
+    seed: int
+
+
+class DuelTask(vf.Task[DuelData]):
+    """A duel, which `DuelEnv` plays."""
+
+    @vf.reward(weight=1.0)
+    async def points(self, trace: vf.Trace) -> float:
+        """What the game came to; nothing where none was played."""
+        return float(trace.info.get("points", 0.0))
+
+    async def validate(self, runtime: object) -> bool:
+        """Whether the game can be won: by `GOLD`, from the same start."""
+        duel, gold = Duel(self.data.seed, self.data.rival), snakes.make(GOLD)
+        while not duel.board.is_over():
+            duel.play(gold(duel.board).move)
+        return duel.points == 1.0
+
+
+class DuelConfig(vf.TasksetConfig):
+    """Settings of the games."""
+
+    rival: str = "hungry"
+    """A name of `battlesnake-gym snakes`; random, hungry, cautious, hunter grow stronger."""
+    games: int = 20
+
+
+class DuelTaskset(vf.Taskset[DuelTask, DuelConfig]):
+    """Games by their seeds."""
+
+    def load(self) -> Iterator[DuelTask]:
+        """One task a seed."""
+        for seed in range(1, self.config.games + 1):
+            start = Duel(seed, self.config.rival)
+            yield DuelTask(
+                DuelData(
+                    name=f"{self.config.rival}#{seed}",
+                    prompt=start.shown,
+                    system_prompt=SYSTEM_PROMPT,
+                    rival=self.config.rival,
+                    seed=seed,
+                ),
+                self.config.task,
+            )
+
+
+class DuelEnvConfig(vf.EnvConfig):
+    """The one agent."""
+
+    player: vf.AgentConfig = vf.AgentConfig(harness={"id": "null"}, runtime={"type": "subprocess"})
+
+
+class DuelEnv(vf.Env[DuelEnvConfig]):
+    """The game answers the model's moves."""
+
+    async def run(self, task: DuelTask, agents: vf.Agents) -> None:
+        """Play until the game is over; a reply without a move loses."""
+        duel, points = Duel(task.data.seed, task.data.rival), 0.0
+        async with agents.player.interaction(task) as interaction:
+            segment = await interaction.turn()
+            while not segment.terminated:
+                words = re.findall(
+                    r"\b(?:{})\b".format("|".join(MOVES)), segment.last_reply.lower()
+                )
+                if not words:
+                    break
+                duel.play(words[-1])
+                if duel.board.is_over():
+                    points = duel.points
+                    break
+                segment = await interaction.turn(duel.shown)
+        interaction.trace.info["points"] = points
+        interaction.trace.record_metric("turns", float(duel.board.turn))
