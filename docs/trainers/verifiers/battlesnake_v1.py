@@ -126,5 +126,7 @@ class DuelEnv(vf.Env[DuelEnvConfig]):
                     points = duel.points
                     break
                 segment = await interaction.turn(duel.shown)
-        interaction.trace.info["points"] = points
+            interaction.trace.info["points"] = (
+                points  # before it is scored, at the end of the block
+            )
         interaction.trace.record_metric("turns", float(duel.board.turn))
