@@ -170,7 +170,7 @@ def looks() -> list[dict[str, Any]]:
 def compile_game(target: Path, evaluation: Evaluation) -> None:
     """Compile the engine's rules and the search, unchanged, with the C compiler of Zig.
 
-    The rules are made small, the search fast, and both for boards of up to 384 cells.
+    Both small rather than fast, and for boards of up to 384 cells.
     """
     engine = HERE / "battlesnake_gym/engine/csrc"
     search = HERE / "heuristics/battlesnake_heuristics/search/csrc"
@@ -186,7 +186,7 @@ def compile_game(target: Path, evaluation: Evaluation) -> None:
         filled.write_text(filled_tables(engine))
         for level, sources in (
             ("-Oz", [filled, *(p for p in sorted(engine.glob("*.c")) if p.name not in LEFT_OUT)]),
-            ("-O3", [DOCS / "play" / "game.c", *sorted(search.glob("*.c"))]),
+            ("-Os", [DOCS / "play" / "game.c", *sorted(search.glob("*.c"))]),
         ):
             command = [*compiler, *options, level, f"--embed-dir={folder}", "-c"]
             for path in sources:

@@ -10,9 +10,10 @@
 #pragma GCC diagnostic ignored "-Wpsabi" /* all that hand over lanes are inlined */
 
 typedef uint64_t Lanes __attribute__((vector_size(32)));
-typedef struct {
-    Lanes w[WORDS];
-} Four;
+#define WORD Lanes
+#define SET Four
+#define WITH(name) four_##name
+#include "words.h"
 
 static const Rules plain; /* a position does not say by which rules it is played */
 
@@ -22,23 +23,10 @@ _Static_assert(SOONEST == (FIRST_LEVEL << 3 | 7) && TURN_LATER == 1 << 3 && LATE
 
 ALWAYS Lanes in_all(uint64_t word) { return (Lanes){0} + word; }
 
-/* As bits_beside, on a board without a way around; off the board too. */
-ALWAYS Four four_beside(const Four *cells, const View *view, int width) {
-    Four to;
-    for (int i = 0; i < WORDS; i++) {
-        Lanes here = cells->w[i], east = here & ~in_all(view->east.w[i]);
-        Lanes west = here & ~in_all(view->west.w[i]);
-        to.w[i] = east << 1 | west >> 1 | here << width | here >> width;
-        if (i > 0) {
-            Lanes below = cells->w[i - 1];
-            to.w[i] |= (below & ~in_all(view->east.w[i - 1])) >> 63 | below >> (64 - width);
-        }
-        if (i + 1 < WORDS) {
-            Lanes above = cells->w[i + 1];
-            to.w[i] |= (above & ~in_all(view->west.w[i + 1])) << 63 | above << (64 - width);
-        }
-    }
-    return to;
+ALWAYS Four in_all_words(const Bits *cells) {
+    Four r;
+    for (int i = 0; i < WORDS; i++) r.w[i] = in_all(cells->w[i]);
+    return r;
 }
 
 /* Where the living snakes start, and whom they do not beat to a cell: all bits of words that are. */
@@ -76,10 +64,9 @@ ALWAYS void race_on(const View *view, const Start *start, int count, int next, F
         }
         open.w[word] = in_all(view->everything.w[word] & ~closed->w[word]) & ~settled->w[word];
     }
-    for (int i = 0; i < count; i++) {
-        fronts[i] = four_beside(&won[i], view, view->record->width);
-        for (int word = 0; word < WORDS; word++) fronts[i].w[word] &= open.w[word];
-    }
+    Four west = in_all_words(&view->west), east = in_all_words(&view->east);
+    for (int i = 0; i < count; i++)
+        fronts[i] = four_beside(won[i], open, west, east, view->record->width, 0, 0);
 }
 
 ALWAYS void note_levels(const Four *won, int turn, Four levels[LEVELS]) {

@@ -67,7 +67,7 @@ static void inputs_of(const Search *search, const Position *at, const int *alive
     int16_t rivals[MAX_SNAKES][SNAKE_INPUTS];
     int strongest = 1, nearest = 1, longest = 0, away[MAX_SNAKES], strength[MAX_SNAKES];
     away[1] = strength[1] = 0;
-    spread_out(search, at, alive, count, 1, &land);
+    spread_out(search, at, alive, count, &land);
     snake_inputs(search, at, &land, 0, 0, inputs + BOARD_INPUTS);
     for (int i = 1; i < count; i++) {
         snake_inputs(search, at, &land, i, alive[i], rivals[i]);
@@ -84,9 +84,9 @@ static void inputs_of(const Search *search, const Position *at, const int *alive
     memcpy(block, rivals[strongest], sizeof rivals[0]);
     if (count == 2) return;
     memcpy(block + SNAKE_INPUTS, rivals[nearest], sizeof rivals[0]);
-    for (int k = 0; k < SNAKE_INPUTS; k++) {
-        int sum = 0;
-        for (int i = 1; i < count; i++) sum += rivals[i][k];
-        block[2 * SNAKE_INPUTS + k] = sum / (count - 1);
-    }
+    int sum[SNAKE_INPUTS] = {0};
+    for (int i = 1; i < count; i++)
+        for (int k = 0; k < SNAKE_INPUTS; k++) sum[k] += rivals[i][k];
+    for (int k = 0; k < SNAKE_INPUTS; k++)
+        block[2 * SNAKE_INPUTS + k] = count == 4 ? sum[k] / 3 : count == 3 ? sum[k] / 2 : sum[k] / (count - 1);
 }
