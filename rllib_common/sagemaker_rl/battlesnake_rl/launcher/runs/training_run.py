@@ -408,5 +408,7 @@ def build(config: AlgorithmConfig) -> Algorithm:
 def restore(algorithm: Algorithm, checkpoint: Path) -> None:
     """Give an algorithm the state of a checkpoint; and what RLlib leaves out: the callback."""
     algorithm.restore_from_path(str(checkpoint.absolute()))
+    if not isinstance(algorithm, Algorithm):  # EXIT, which has no callbacks
+        return
     if (loaded := algorithm.config.callbacks_on_checkpoint_loaded) is not None:
         loaded(algorithm=algorithm)
