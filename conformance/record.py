@@ -63,7 +63,8 @@ def recorded(
     seed = luck.choice((luck.randrange(1, 1000), luck.randrange(-(2**63), 2**63) or 1))
     header = {**game.header, "seed": seed, "recorder": engine.title}
     header["settings"] = luck.choice(all_of).header["settings"]
-    header["id"] = f"own-{zlib.crc32(repr((game.header['id'], seed)).encode()):08x}"
+    what = repr((game.header["id"], seed, header["settings"]))
+    header["id"] = f"own-{zlib.crc32(what.encode()):08x}"
     header["maxTurns"] = min(header["maxTurns"], LONGEST)
     for unused in ("policies", "policySeed"):
         header.pop(unused, None)

@@ -166,11 +166,11 @@ def test_a_page_whose_name_leads_here_gets_nothing(tmp_path: Path, empty: Pages)
             assert ask(port, Host=f"{host}:{port}")[0] == status
             refused = 421 if status == 421 else 400  # whom it knows it tells what is missing
             assert ask(port, "POST", "/play/preview", {}, Host=host)[0] == refused
-        for number, status in enumerate((b"421", b"200", b"421")):
+        for number, answer in enumerate((b"421", b"200", b"421")):
             with socket.create_connection(("127.0.0.1", port)) as connection:
                 hosts = b"Host: 127.0.0.1\r\n" * number
                 connection.sendall(b"GET / HTTP/1.%d\r\n%s\r\n" % (min(number, 1), hosts))
-                assert connection.recv(12)[9:] == status, f"{number} times named"
+                assert connection.recv(12)[9:] == answer, f"{number} times named"
     with showing(tmp_path, "game", "watch", ".", "--no-browser") as (_, lines):
         assert ask(port_of(lines[0]), Host="rebound.example")[0] == 421
 
