@@ -209,7 +209,7 @@ class TrainingRun:
             if self.checkpoint is not None:
                 say(f"resuming from {self.checkpoint}")
                 with self._readable(self.checkpoint) as checkpoint:
-                    restore(algorithm, checkpoint)
+                    restore(algorithm, self.config, checkpoint)
             folder = self.job.output_dir
             games = Games(folder / GAMES, self.record, self._iterations)
             drawn = Curves(
@@ -405,10 +405,8 @@ def build(config: AlgorithmConfig) -> Algorithm:
     return algorithm
 
 
-def restore(algorithm: Algorithm, checkpoint: Path) -> None:
+def restore(algorithm: Algorithm, config: AlgorithmConfig, checkpoint: Path) -> None:
     """Give an algorithm the state of a checkpoint; and what RLlib leaves out: the callback."""
     algorithm.restore_from_path(str(checkpoint.absolute()))
-    if not isinstance(algorithm, Algorithm):  # EXIT, which has no callbacks
-        return
-    if (loaded := algorithm.config.callbacks_on_checkpoint_loaded) is not None:
+    if (loaded := config.callbacks_on_checkpoint_loaded) is not None:
         loaded(algorithm=algorithm)
