@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import ray
 
 from battlesnake_rl.launcher.cluster import ray_node
 from battlesnake_rl.launcher.cluster.membership import own_address
+from battlesnake_rl.launcher.launch.stopping import Caught, StoppedAtOnceError, stop_signals
 from tests.sagemaker_rl import instances
 from tests.sagemaker_rl.instances import TRAIN, Network, until
 from tests.sagemaker_rl.test_clusters import ENDLESS, SMALL, STARTED
@@ -83,6 +85,34 @@ def test_a_job_that_is_stopped_at_any_moment_ends_in_order(
     begin()
     until(lambda: master.iterations, STARTED, master)
     stop()
+
+
+def test_waiting_for_ray_is_broken_off(ray_session: None) -> None:
+    """Ray turns an error of any other kind into an ordinary one, at the end of its wait."""
+    nothing = ray.remote(num_cpus=99)(lambda: None).remote()  # there is no such machine
+    for wait in (ray.get, lambda one, timeout: ray.wait([one], timeout=timeout)):
+        began = time.monotonic()
+        signals = threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM))
+        with stop_signals(at_once=True) as caught:
+            signals.start()
+            with pytest.raises(KeyboardInterrupt):
+                wait(nothing, timeout=60)
+            signals.join()
+        assert caught == [signal.SIGTERM]
+        assert time.monotonic() - began < 30
+
+
+def test_a_stop_that_was_lost_on_the_way_is_found() -> None:
+    caught = Caught()
+    caught.at_once = True
+    caught.must_finish()
+    assert not caught.at_once
+    caught.append(signal.SIGTERM)
+    caught.must_finish()
+    caught.at_once = True
+    with pytest.raises(StoppedAtOnceError):
+        caught.must_finish()
+    assert caught.at_once, "so that it is known for a stop at once"
 
 
 @pytest.mark.slow

@@ -293,11 +293,11 @@ class SageMakerRayLauncher:
         try:
             check_channels(self.channels)
             settings = self._read(arguments, rest)
-            membership = Membership.from_environment(settings.plain)
+            membership = settings.membership
             # On every instance, so that a mistake ends all of them at once.
-            if arguments.grow and None in (arguments.address, settings.plain.num_workers):
+            if settings.grow and None in (settings.address, settings.plain.num_workers):
                 raise HyperparameterError("--grow needs --address and --num-workers; give both")
-            config = self._configure(settings, membership, arguments.address)
+            config = self._configure(settings)
             why = [settings.why] if settings.why else []
             if arguments.check:
                 self.identity(config)
@@ -307,7 +307,7 @@ class SageMakerRayLauncher:
                 return 0
             check_driver(os.environ)
             self.check_machine(config)
-            if membership.alone and arguments.address is None:
+            if settings.alone:
                 check_cpus(config, own_cpus())
                 check_gpus(config, torch.cuda.device_count())
             run = self._plan(arguments, settings, config, held) if membership.is_master else None
@@ -320,7 +320,7 @@ class SageMakerRayLauncher:
             if run is None:
                 return lend(membership, settings.plain)
             with run.noted():
-                return self._run(run, settings.plain, membership, arguments.address, arguments.grow)
+                return self._run(run, settings)
         except (
             CheckpointError,
             ClusterError,
@@ -379,13 +379,14 @@ class SageMakerRayLauncher:
             raise HyperparameterError(
                 f"{hyperparameters.CONFIG_PREFIX}num_env_runners is set by num_workers; give that"
             )
-        return _Settings(values, plain, overrides, why)
+        membership = Membership.from_environment(plain)
+        return _Settings(
+            values, plain, overrides, why, membership, arguments.address, arguments.grow
+        )
 
-    def _configure(
-        self, settings: _Settings, membership: Membership, address: str | None
-    ) -> AlgorithmConfig:
+    def _configure(self, settings: _Settings) -> AlgorithmConfig:
         """RLlib's configuration, checked."""
-        plain = settings.plain
+        plain, membership, address = settings.plain, settings.membership, settings.address
         self.register_env_creator()
         config = self.get_experiment_config(plain)
         hyperparameters.override_config(config, settings.overrides)
@@ -397,8 +398,7 @@ class SageMakerRayLauncher:
                 f"--address is {address}, but this job has {instances} instances, which make a "
                 "cluster of their own; leave --address out, or take one instance"
             )
-        alone = membership.alone and address is None
-        if not alone and config.num_env_runners == 0:
+        if not settings.alone and config.num_env_runners == 0:
             many = f"{instances} instances" if address is None else "the machines of a cluster"
             raise HyperparameterError(
                 f"there are {many}, but num_workers is 0, so that all but one would do nothing; "
@@ -463,20 +463,13 @@ class SageMakerRayLauncher:
     def _workers(self, config: AlgorithmConfig, wanted: int | None, cpus: int) -> int:
         return self.default_workers(config, cpus) if wanted is None else wanted
 
-    def _run(
-        self,
-        run: TrainingRun,
-        plain: Hyperparameters,
-        membership: Membership,
-        address: str | None,
-        grow: int | None,
-    ) -> int:
+    def _run(self, run: TrainingRun, settings: _Settings) -> int:
         if run.checkpoint is None:
             checkpoints.delete_all(run.job.checkpoint_dir)
         run.bring_back_curves()
         with stop_signals(at_once=True) as caught:
             try:
-                self._train(run, plain, membership, address, grow, caught)
+                self._train(run, settings, caught)
             except BaseException:  # Ray makes other errors of `StoppedAtOnceError`
                 if not (caught and caught.at_once):
                     raise
@@ -490,23 +483,18 @@ class SageMakerRayLauncher:
             self._deliver(run)
         return 128 + run.stopped_by if run.stopped_by else 0
 
-    def _train(
-        self,
-        run: TrainingRun,
-        plain: Hyperparameters,
-        membership: Membership,
-        address: str | None,
-        grow: int | None,
-        caught: Caught,
-    ) -> None:
-        if not membership.alone:
-            with leading(membership, plain, caught) as leader:
-                self._train_on(leader.cpus, leader.gpus, run, plain, caught, leader.all_here)
+    def _train(self, run: TrainingRun, settings: _Settings, caught: Caught) -> None:
+        address = settings.address
+        if not settings.membership.alone:
+            with leading(settings.membership, settings.plain, caught) as leader:
+                self._train_on(
+                    leader.cpus, leader.gpus, run, settings, caught, all_here=leader.all_here
+                )
                 if run.stopped_by:
                     leader.stopped()
         elif address is not None:
-            with connected_ray(address) as there, grown(there, run.config, grow) as (cpus, gpus):
-                self._train_on(cpus, gpus, run, plain, caught)
+            with connected_ray(address) as there, grown(there, run.config, settings.grow) as now:
+                self._train_on(*now, run, settings, caught)
         elif not run.finished:
             with started_ray():
                 run.train(caught)
@@ -516,26 +504,24 @@ class SageMakerRayLauncher:
         cpus: int,
         gpus: int,
         run: TrainingRun,
-        plain: Hyperparameters,
+        settings: _Settings,
         caught: Caught,
         all_here: bool = True,
     ) -> None:
         """Train with as many runners as a cluster's CPUs are good for, now and later."""
+        config, wanted = run.config, settings.plain.num_workers
 
         def room(cpus: int) -> int:
-            wanted = self._workers(run.config, plain.num_workers, cpus)
-            return min(wanted, most_workers(run.config, cpus))
+            return min(self._workers(config, wanted, cpus), most_workers(config, cpus))
 
-        run.config.num_env_runners = (
-            self._workers(run.config, plain.num_workers, cpus) if all_here else room(cpus)
-        )
+        config.num_env_runners = self._workers(config, wanted, cpus) if all_here else room(cpus)
         # While a machine is missing, its runners are asked again and again whether they are back.
-        run.config.env_runner_health_probe_timeout_s = min(
-            run.config.env_runner_health_probe_timeout_s, PROBE_SECONDS
+        config.env_runner_health_probe_timeout_s = min(
+            config.env_runner_health_probe_timeout_s, PROBE_SECONDS
         )
         run.room = lambda: room(int(ray.cluster_resources().get("CPU", 0)))
-        check_cpus(run.config, cpus)
-        check_gpus(run.config, gpus)
+        check_cpus(config, cpus)
+        check_gpus(config, gpus)
         if not run.finished:
             run.train(caught)
 
@@ -584,6 +570,16 @@ class _Settings:
     overrides: dict[str, Any]
     why: str
     """What was implied, in one line, or ""."""
+    membership: Membership
+    address: str | None
+    """Of a Ray cluster that is running."""
+    grow: int | None
+    """Minutes for which its autoscaler is waited for."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether this machine is the only one."""
+        return self.membership.alone and self.address is None
 
     @property
     def given_config(self) -> dict[str, Any]:

@@ -9,8 +9,12 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class StoppedAtOnceError(BaseException):
-    """A signal came while nothing had begun that would have to be finished."""
+class StoppedAtOnceError(KeyboardInterrupt):
+    """A signal came while nothing had begun that would have to be finished.
+
+    Ray breaks off its waiting for errors of this kind alone: from any other it makes an ordinary
+    one, once it has waited to the end.
+    """
 
 
 class Caught(list[int]):
@@ -18,6 +22,12 @@ class Caught(list[int]):
 
     at_once = False
     """Whether the first one raises `StoppedAtOnceError`, wherever the main thread is."""
+
+    def must_finish(self) -> None:
+        """From now on a signal raises nothing; one that came before does, if it was lost."""
+        if self.at_once and self:
+            raise StoppedAtOnceError
+        self.at_once = False
 
 
 @contextmanager

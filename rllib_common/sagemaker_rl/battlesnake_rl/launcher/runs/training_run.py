@@ -221,7 +221,7 @@ class TrainingRun:
                 intermediate=self.job.intermediate_dir,
             )
             with closing(drawn) as curves:
-                caught.at_once = False
+                caught.must_finish()
                 self._iterate(algorithm, curves, games, caught)
                 self._save(algorithm)
                 self._show_game(algorithm, curves, games, last=True)
