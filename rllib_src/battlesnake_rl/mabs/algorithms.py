@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from battlesnake_gym.common import own_files
 from battlesnake_gym.common.nearest import unknown
+from battlesnake_gym.env.learned import PAST
 from battlesnake_rl.mabs.distil.distil import DISTILConfig
 from battlesnake_rl.mabs.dqn.apex import APEXConfig
 from battlesnake_rl.mabs.dqn.batched import BatchedConfig
@@ -94,6 +96,13 @@ ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
 }
 """Name: the configuration to start from."""
 
+FILLING: dict[str, Callable[[Any], float]] = {
+    "APEX": lambda config: 0.28 / config.training_intensity,
+    "DISTIL": lambda config: 0.23 * config.positions / 500 * 16 / max(config.epochs, 1e-9),
+    "EXIT": lambda config: 3.1 / (config.settings.in_memory * config.settings.epochs),
+}
+"""Runners that one learner on a CPU keeps up with, by the settings that move it."""
+
 
 def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) -> AlgorithmConfig:
     """The configuration of an algorithm on games that ``env_config`` describes.
@@ -132,6 +141,21 @@ def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) 
         where = {"head_plane": head_plane(config.env_config)}
         config.rl_module(model_config=config.model_config | where)
     return config
+
+
+def filling(config: AlgorithmConfig) -> float:
+    """How many runners the learners on a CPU keep up with, about, as docs/scaling.md measured it.
+
+    Infinite where that is unknown: on a GPU, with opponents that may think, with runners that wait
+    for the learner.
+    """
+    name = config.algo_class.__name__
+    known = FILLING.get(name)
+    thinks = config.env_config.get("opponents", {}).keys() - {PAST}
+    if known is None or thinks or (config.num_gpus_per_learner and name != "EXIT"):
+        return math.inf
+    settings: Any = config
+    return known(settings) * float(max(settings.num_learners, 1))
 
 
 def _begin(name: str) -> AlgorithmConfig:

@@ -21,6 +21,7 @@ from battlesnake_rl.launcher.launch.hyperparameters import (
     HyperparameterError,
     option,
 )
+from battlesnake_rl.launcher.launch.idle import Use
 from battlesnake_rl.launcher.launch.job import channel_folder, channel_names, say
 from battlesnake_rl.launcher.ray_launcher import Delivered, Hyperparameters, SageMakerRayLauncher
 from battlesnake_rl.launcher.runs import checkpoints
@@ -218,6 +219,12 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
             return cpus  # its driver sleeps while they play
         alone = issubclass(config.algo_class, DQN | PPO) and not issubclass(config.algo_class, APEX)
         return 0 if alone else super().default_workers(config, cpus)
+
+    def use(self, config: AlgorithmConfig) -> Use:
+        """The runners that the learner keeps up with, as far as that was measured; EXIT no GPU."""
+        most = super().use(config)
+        learning = 0 if config.algo_class.__name__ == "EXIT" else most.gpus
+        return Use(min(most.cpus, 1 + algorithms.filling(config)), learning)
 
     def default_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
         """The experiment, or else algorithm, board and snakes."""

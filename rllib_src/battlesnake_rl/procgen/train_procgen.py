@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import warnings
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from battlesnake_rl.launcher.launch.hyperparameters import (
     HyperparameterError,
     option,
 )
+from battlesnake_rl.launcher.launch.idle import Use
 from battlesnake_rl.launcher.ray_launcher import Delivered, Hyperparameters, SageMakerRayLauncher
 from battlesnake_rl.launcher.runs.training_run import CSV_COLUMNS
 from battlesnake_rl.procgen import generalization, procgen_experiments
@@ -122,6 +124,11 @@ class ProcgenLauncher(SageMakerRayLauncher):
         if shared is None:
             return most
         return max(runners for runners in range(1, most + 1) if shared % runners == 0)
+
+    def use(self, config: AlgorithmConfig) -> Use:
+        """Without runners all CPUs, which torch shares out; one learner's GPU."""
+        most = super().use(config)
+        return most if config.num_env_runners else Use(math.inf, most.gpus)
 
     def default_name(self, hyperparameters: ProcgenHyperparameters) -> str:
         """The experiment and the game."""

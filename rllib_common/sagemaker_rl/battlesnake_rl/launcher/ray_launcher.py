@@ -51,17 +51,15 @@ from battlesnake_rl.launcher.cluster.ray_node import (
 )
 from battlesnake_rl.launcher.cluster.rendezvous import ClusterError
 from battlesnake_rl.launcher.cluster.roles import leading, lend, own_cpus
-from battlesnake_rl.launcher.launch import hyperparameters
+from battlesnake_rl.launcher.launch import hyperparameters, idle
 from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError, option
+from battlesnake_rl.launcher.launch.idle import Use
 from battlesnake_rl.launcher.launch.job import (
     Job,
     check_channels,
     disk_is_full,
-    has_gpu,
-    instance_groups,
     report_failure,
     say,
-    vcpus,
 )
 from battlesnake_rl.launcher.launch.resources import (
     check_cpus,
@@ -104,6 +102,9 @@ class TrainingHyperparameters:
     checkpoint_minutes: float = option(1.0, "time between checkpoints")
     num_workers: int | None = option(None, "runner processes; null: as many as make sense")
     seed: int | None = option(None, "random seed")
+    allow_idle: bool = option(
+        False, "let a check pass where more than half of a job's GPUs or instances would idle"
+    )
 
 
 @dataclass(frozen=True)
@@ -218,6 +219,12 @@ class SageMakerRayLauncher:
         """
         return max(cpus - 1, 1)
 
+    def use(self, config: AlgorithmConfig) -> Use:
+        """What it keeps busy of many vCPUs and GPUs: all runners, and the learners."""
+        learners = max(config.num_learners, 1) * config.num_gpus_per_learner
+        runners = config.num_env_runners
+        return Use(1 + runners, learners + runners * config.num_gpus_per_env_runner)
+
     def default_name(self, hyperparameters: Any) -> str:
         """The run's name where none is given: what it trains, so that other things go elsewhere."""
         return str(hyperparameters.algorithm)
@@ -301,8 +308,7 @@ class SageMakerRayLauncher:
             why = [settings.why] if settings.why else []
             if arguments.check:
                 self.identity(config)
-                self._check_instances(config, settings.plain)
-                for line in (*why, FINE):
+                for line in (*why, *self._check_instances(config, settings), FINE):
                     say(line)
                 return 0
             check_driver(os.environ)
@@ -408,20 +414,21 @@ class SageMakerRayLauncher:
         config.validate()
         return config
 
-    def _check_instances(self, config: AlgorithmConfig, plain: Any) -> None:
-        """Refuse more runners than the names of a job's instance types have vCPUs."""
-        groups = instance_groups(os.environ)
-        cpus = 0
-        for group in groups:
-            count = vcpus(group["instance_type"])
-            if count is None:
-                return
-            cpus += count * len(group["hosts"])
-        if not groups:
-            return
+    def _check_instances(self, config: AlgorithmConfig, settings: _Settings) -> list[str]:
+        """What of a job's instances would work, in lines, by what the names of their types say.
+
+        Refuses more runners than they have vCPUs, and instances that would idle.
+        """
+        if not (groups := idle.groups_of(os.environ)):
+            return []
+        plain, cpus = settings.plain, sum(group.instances * group.cpus for group in groups)
         config.num_env_runners = self._workers(config, plain.num_workers, cpus)
-        config.num_gpus_per_learner = int(any(has_gpu(group["instance_type"]) for group in groups))
+        if "num_gpus_per_learner" not in settings.overrides:
+            config.num_gpus_per_learner = min(groups[0].gpus, 1)
         check_cpus(config, cpus)
+        if plain.rl_cluster_type:  # the instances of the other job are not known here
+            return []
+        return idle.shown(groups, self.use(config), plain.allow_idle)
 
     def _plan(
         self,
@@ -510,6 +517,7 @@ class SageMakerRayLauncher:
     ) -> None:
         """Train with as many runners as a cluster's CPUs are good for, now and later."""
         config, wanted = run.config, settings.plain.num_workers
+        self._look_for_gpus(config, gpus, settings.overrides)
 
         def room(cpus: int) -> int:
             return min(self._workers(config, wanted, cpus), most_workers(config, cpus))
@@ -524,6 +532,15 @@ class SageMakerRayLauncher:
         check_gpus(config, gpus)
         if not run.finished:
             run.train(caught)
+
+    def _look_for_gpus(self, config: AlgorithmConfig, gpus: int, given: Mapping[str, Any]) -> None:
+        """Learn on a GPU of another machine, where this one has none and nothing else is asked."""
+        asked = {"num_learners", "num_gpus_per_learner"} & given.keys()
+        if asked or config.num_gpus_per_learner or not gpus:
+            return
+        config.learners(num_learners=1, num_gpus_per_learner=1)
+        if self.use(config).gpus:
+            say("learns on a GPU of another machine of this cluster")
 
     def _deliver(self, run: TrainingRun) -> None:
         """What came of it, from the last checkpoint, whether training has ended or was stopped."""

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError, option
-from battlesnake_rl.launcher.launch.job import has_gpu, instance_groups
+from battlesnake_rl.launcher.launch.job import gpus, instance_groups
 
 PRIMARY = "primary"
 SECONDARY = "secondary"
@@ -106,7 +106,7 @@ class Membership:
 
 def _master_first(environ: Mapping[str, str]) -> list[str]:
     hosts = sorted(json.loads(environ.get("SM_HOSTS") or '["localhost"]'))
-    learning = [group for group in instance_groups(environ) if has_gpu(group["instance_type"])]
+    learning = [group for group in instance_groups(environ) if gpus(group["instance_type"])]
     if not learning:
         return hosts
     master = min(learning[0]["hosts"])

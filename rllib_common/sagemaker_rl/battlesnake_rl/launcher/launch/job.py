@@ -28,6 +28,16 @@ PACKED = ".tar.gz"
 SIZES = {"medium": 2, "large": 2, "xlarge": 4}
 """vCPUs by the last word of an instance type; ``8xlarge`` has eight times those of ``xlarge``."""
 
+GPUS = {
+    "g": {12: 4, 24: 4, 48: 8},
+    "p2": {8: 8, 16: 16},
+    "p3": {8: 4, 16: 8, 24: 8},
+    "p4": {24: 8},
+    "p5": {48: 8},
+    "p6": {48: 8},
+}
+"""By family and size, where an instance has more than one."""
+
 METRICS = (
     "training_iteration",
     "time_total_s",
@@ -194,13 +204,17 @@ def vcpus(instance_type: str) -> int | None:
     return int(match[1] or 1) * SIZES[match[2]]
 
 
-def has_gpu(instance_type: str) -> bool:
-    """Whether it has NVIDIA's GPUs: the families g and p.
+def gpus(instance_type: str) -> int:
+    """Its GPUs of NVIDIA's, which the families g and p have.
 
-    >>> has_gpu("ml.g5.2xlarge"), has_gpu("ml.p4d.24xlarge"), has_gpu("ml.c5.xlarge")
-    (True, True, False)
+    >>> gpus("ml.g5.2xlarge"), gpus("ml.p4d.24xlarge"), gpus("ml.c5.xlarge")
+    (1, 8, 0)
     """
-    return re.match(r"ml\.[gp]\d", instance_type) is not None
+    match = re.match(r"ml\.([gp])(\d)\w*\.(\d*)", instance_type)
+    if match is None:
+        return 0
+    family, generation, size = match.groups()
+    return GPUS.get(family + generation, GPUS["g"]).get(int(size or 1), 1)
 
 
 def instance_groups(environ: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from typing import Any
 from botocore.exceptions import ClientError, ParamValidationError
 
 from battlesnake_rl.launcher.launch.hyperparameters import parse
-from battlesnake_rl.launcher.launch.job import has_gpu, say
+from battlesnake_rl.launcher.launch.job import gpus, say
 from battlesnake_rl.launcher.launch.job_files import (
     START,
     bucket_and_key,
@@ -76,7 +76,7 @@ def _instances(estimator: Any) -> Iterator[str]:
         if not isinstance(count, int) or count < 1:
             of = f" of group {group['name']!r}" if group["name"] else ""
             yield f"instance_count{of} must be at least 1, got {count!r}"
-    if len(groups) > 1 and not any(has_gpu(group["type"]) for group in groups):
+    if len(groups) > 1 and not any(gpus(group["type"]) for group in groups):
         yield (
             "none of the instance_groups has a GPU, and without one it does not matter which "
             "learns: give instance_type and instance_count instead, or one group with a GPU"

@@ -1,0 +1,164 @@
+"""What a job's machines would do is said before they are paid for; what would idle is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.rllib.algorithms.ppo import PPOConfig
+
+from battlesnake_rl.launcher.cluster.membership import own_address
+from battlesnake_rl.launcher.cluster.ray_node import RayNode, free_port, own_token
+from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError
+from battlesnake_rl.launcher.launch.idle import Group, Use, shown
+from battlesnake_rl.launcher.ray_launcher import SageMakerRayLauncher
+
+pytestmark = pytest.mark.rllib
+
+ENOUGH = "of what is paid for would idle"
+
+
+@pytest.fixture
+def check(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Any:
+    """The status and the output of ``--check`` in a job of these instances."""
+
+    def run(script: str, instance: str, count: int, **values: Any) -> tuple[int, str]:
+        from battlesnake_rl.mabs import train
+        from battlesnake_rl.procgen import train_procgen
+
+        hosts = [f"algo-{number + 1}" for number in range(count)]
+        group = {"instance_group_name": "all", "instance_type": instance, "hosts": hosts}
+        for name, value in {
+            "SM_HOSTS": hosts,
+            "SM_RESOURCE_CONFIG": {"instance_groups": [group]},
+            "SM_HPS": {"minutes": 1} | values,
+        }.items():
+            monkeypatch.setenv(name, json.dumps(value))
+        monkeypatch.setenv("SM_CURRENT_HOST", "algo-1")
+        monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
+        status = (train if script == "mabs" else train_procgen).main(["--check"])
+        said = capsys.readouterr()
+        return status, said.out + said.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("instance", "count", "values", "line"),
+    [
+        ("ml.p4d.24xlarge", 1, {"algorithm": "EXIT"}, "0 of 8 GPUs (0%)"),
+        ("ml.p4d.24xlarge", 1, {"algorithm": "DQN"}, "1.0 of 96 vCPUs would work (1%), 1 of 8"),
+        ("ml.g5.12xlarge", 1, {"algorithm": "PPO"}, "1 of 4 GPUs (25%)"),
+        ("ml.g5.12xlarge", 1, {}, "1 of 4 GPUs (25%)"),
+        (
+            "ml.g5.2xlarge",
+            1,
+            {"algorithm": "DQN", "rl.training.config.num_gpus_per_learner": 0},
+            "0 of 1 GPUs (0%)",
+        ),
+        ("ml.c5.2xlarge", 3, {"algorithm": "APEX"}, "(5%); 1 of 3 instances would do"),
+        ("ml.c5.2xlarge", 3, {"algorithm": "EXIT"}, "1 of 3 instances would do"),
+    ],
+)
+def test_what_would_idle_is_refused_unless_it_is_allowed(
+    check: Any, instance: str, count: int, values: dict[str, Any], line: str
+) -> None:
+    status, said = check("mabs", instance, count, **values)
+    assert (status, ENOUGH in said) == (2, True), said
+    assert line in said
+    status, said = check("mabs", instance, count, allow_idle=True, **values)
+    assert (status, ENOUGH in said) == (0, False), said
+    assert line in said
+
+
+@pytest.mark.parametrize(
+    ("instance", "count", "values", "line"),
+    [
+        ("ml.c5.2xlarge", 1, {"algorithm": "DQN"}, "1.0 of 8 vCPUs would work (12%)"),
+        ("ml.g5.2xlarge", 1, {"algorithm": "APEX"}, "8.0 of 8 vCPUs would work (100%), 1 of 1"),
+        ("ml.c5.2xlarge", 3, {"algorithm": "RLLIB_PPO"}, "24.0 of 24 vCPUs would work (100%)"),
+        # Its opponents may be what the runners spend their time on.
+        ("ml.c5.2xlarge", 3, {"algorithm": "APEX", "opponents": {"tree": 0.5}}, "24.0 of 24"),
+        # What learns is in another job.
+        (
+            "ml.c5.4xlarge",
+            4,
+            {"algorithm": "APEX", "s3_bucket": "runs", "s3_prefix": "one"}
+            | {"rl_cluster_type": "secondary"},
+            "the hyperparameters are fine",
+        ),
+        ("local", 3, {"algorithm": "APEX", "num_workers": 2}, "the hyperparameters are fine"),
+    ],
+)
+def test_what_would_work_is_said(
+    check: Any, instance: str, count: int, values: dict[str, Any], line: str
+) -> None:
+    status, said = check("mabs", instance, count, **values)
+    assert status == 0, said
+    assert line in said
+
+
+def test_procgen_is_known_too(check: Any) -> None:
+    pytest.importorskip("envpool", reason="needs the extra procgen")
+    status, said = check("procgen", "ml.g5.12xlarge", 1)
+    assert status == 2
+    assert "1 of 4 GPUs (25%)" in said
+    status, said = check("procgen", "ml.c5.xlarge", 1)
+    assert status == 0
+    assert "4.0 of 4 vCPUs would work (100%)" in said
+
+
+def test_work_goes_to_gpus_first_and_each_group_is_judged() -> None:
+    groups = [Group("ml.g5.2xlarge", 1, 8, 1), Group("ml.c5.4xlarge", 2, 16, 0)]
+    assert shown(groups, Use(math.inf, 1), allowed=False) == [
+        "ml.g5.2xlarge: 8.0 of 8 vCPUs would work (100%), 1 of 1 GPUs (100%)",
+        "ml.c5.4xlarge: 32.0 of 32 vCPUs would work (100%); 2 of 2 instances would do",
+    ]
+    shown(groups, Use(16, 1), allowed=False)
+    with pytest.raises(HyperparameterError, match="0 of 2 instances would do"):
+        shown(groups, Use(8, 1), allowed=False)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "given", "learners"),
+    [(1, {}, 1), (0, {}, 0), (1, {"num_learners": 0}, 0), (1, {"num_gpus_per_learner": 0}, 0)],
+)
+def test_a_gpu_of_another_machine_learns(gpus: int, given: dict[str, Any], learners: int) -> None:
+    config = PPOConfig().learners(num_gpus_per_learner=0)
+    SageMakerRayLauncher()._look_for_gpus(config, gpus, given)
+    assert (config.num_learners, config.num_gpus_per_learner) == (learners, learners)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_learner_goes_to_the_machine_with_the_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray takes this machine to have a GPU, which torch does not find."""
+    from ray.train.torch import TorchConfig
+
+    from battlesnake_rl.mabs.train import main
+
+    host, port = own_address(socket.gethostname()), free_port()
+    head = RayNode.head(host, port, 4)
+    head._arguments.append("--num-gpus=1")
+    words = ["--algorithm", "APEX", "--num-agents", "2", "--size", "5", "--num-iters", "1"]
+    words += ["--rl.training.config.min_time_s_per_iteration", "1", "--num-workers", "1"]
+    words += ["--rl.training.config.ladder_share", "0", "--runs", str(tmp_path)]
+    # Where there is a GPU, learners meet by NCCL, which torch for CPUs does not have.
+    groups = "ray.rllib.core.learner.learner_group._get_backend_config"
+    monkeypatch.setattr(groups, lambda _: TorchConfig(backend="gloo"))
+    with own_token():
+        try:
+            head.start()
+            assert main([*words, "--address", f"{host}:{port}"]) == 0
+        finally:
+            head.stop()
+    assert "learns on a GPU of another machine of this cluster" in capsys.readouterr().out
+    assert list(tmp_path.rglob("policy.onnx"))
