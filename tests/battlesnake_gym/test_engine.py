@@ -308,6 +308,53 @@ def test_what_the_engine_cannot_hold_is_refused_and_changes_nothing(
     assert games.state(0) == before
 
 
+WRONG_WORDS = [
+    (0, [-1], "turn is -1"),
+    (0, [2**31 - 1], "turn is"),
+    *((side, [size], "the board is") for side in (1, 2) for size in (0, 12)),
+    (3, [-1], "there are -1 snakes"),
+    (3, [3], "there are 3 snakes"),
+    *((4, [cause], "words do not") for cause in (-1, 9)),
+    *((5, [killer], "words do not") for killer in (-2, 1)),
+    *((8, [length], "words do not") for length in (-1, 99)),
+    (15, [-1], "words do not"),
+    (15, [122, *[1, 1] * 122], "122 food"),
+    (18, [-1], "words do not"),
+    (19, [-129], "far off"),
+    (20, [128], "far off"),
+    *((21, [count], "hazards in a row") for count in (0, 2**16)),
+    (22, [-1], "words do not"),
+    (22, [999, *[0, 0] * 999], "999 castle candidates"),
+    (22, [1, 11, 0], "castle candidate"),
+    *((23, [drawn], "pool_outputs") for drawn in (-1, 1_000_001)),
+    (23, [], "words do not"),
+    (24, [0], "words do not"),
+]
+
+
+@needs_compiled
+@pytest.mark.parametrize(("place", "words", "reason"), WRONG_WORDS)
+def test_words_that_describe_no_game_are_refused(place: int, words: list[int], reason: str) -> None:
+    """Of a turn, a side, a snake, food, a hazard, and what maps remember, one is wrong."""
+    games = engine.Games(1, num_snakes=2)
+    games.load(0, lone_state(food=[(2, 2)], hazards=[(3, 3)]))
+    right = np.frombuffer(games.export_words(0), np.int32).tolist()
+    right[place : place + 1] = words
+    with pytest.raises(ValueError, match=reason):
+        games.import_words(0, 1, np.array(right, np.int32).tobytes())
+
+
+@needs_compiled
+def test_hazards_of_one_cell_in_two_rows_are_added() -> None:
+    games = engine.Games(1, num_snakes=1)
+    games.load(0, lone_state(hazards=[(3, 3)] * 2))
+    words = np.frombuffer(games.export_words(0), np.int32).tolist()
+    assert words[16:20] == [1, 3, 3, 2]
+    words[16:17] = [2, 3, 3, 1]
+    games.import_words(0, 1, np.array(words, np.int32).tobytes())
+    assert games.state(0).hazards == [(3, 3)] * 3
+
+
 @pytest.mark.parametrize("games_type", BOTH)
 def test_states_and_rules_that_do_not_suit_the_games_are_refused(games_type: Any) -> None:
     games = games_type(1, num_snakes=2)

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -326,7 +327,7 @@ def served(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[byt
     home.mkdir()
     kept_from = {"CI", "GITHUB_ACTIONS", "TF_BUILD", "ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME"}
     environment = {name: value for name, value in os.environ.items() if name not in kept_from}
-    environment |= {"HOME": str(home)}
+    environment |= {"HOME": str(home), "TMPDIR": str(home)}
     with started(folder, *COMMAND, "serve", *arguments, env=environment) as server:
         yield server
 
@@ -423,11 +424,12 @@ def test_a_stopped_server_answers_what_it_was_asked(tmp_path: Path) -> None:
 def test_a_worker_is_replaced_without_missing_a_move(
     tmp_path: Path, make_policy: Callable[..., Path]
 ) -> None:
-    """By SIGHUP, which also loads the policy anew, and after its sudden death."""
+    """By SIGHUP, which also loads the policy anew, and after its sudden death; the disk is full."""
     path = make_policy([4.0, 3.0, 2.0, 1.0])
     with served(tmp_path, "--policy", str(path)) as (process, address, log):
         first = move(address)
         make_policy([1.0, 2.0, 3.0, 4.0])
+        shutil.rmtree(tmp_path / "home")  # no file can be written there, as on a full disk
         process.send_signal(signal.SIGHUP)
         until(lambda: move(address) in MOVES and workers(log, "Worker exiting") == workers(log)[:1])
         assert move(address) != first

@@ -17,6 +17,7 @@ from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.search.search import STOP, Search
 from battlesnake_server.http.hub import Client
 from battlesnake_server.http.threads import STEPS_BACK
+from battlesnake_server.live import thinker as module
 from battlesnake_server.live.live_metrics import Metrics
 from battlesnake_server.live.seats import LoadEstimate
 from battlesnake_server.live.sessions import Session
@@ -144,13 +145,14 @@ def test_a_broken_strategy_is_replaced_and_counted(
     assert "the strategy failed" in caplog.text
 
 
+@pytest.mark.parametrize("quick", [True, False])
 def test_a_strategy_that_always_fails_is_logged_once_a_game(
-    metrics: Metrics, position: Board, caplog: pytest.LogCaptureFixture
+    metrics: Metrics, position: Board, caplog: pytest.LogCaptureFixture, quick: bool
 ) -> None:
     def broken(board: Board, seconds: float | None = None) -> Decision:
         raise ZeroDivisionError("oops")
 
-    thinker = Thinker(metrics, quick=True)
+    thinker = Thinker(metrics, quick=quick)
     for session in (Session(broken), Session(broken)):
         for _ in range(3):
             decide(thinker, session, position)
@@ -272,6 +274,33 @@ def test_how_late_thoughts_end_is_left_to_the_next_ones(metrics: Metrics, hurrie
     for _ in range(3):
         decide(thinker, Session(search), hurried)
     assert search.given[3] < search.given[2] - 0.009, "the next game knows what the last one saw"
+
+
+def test_thoughts_that_end_early_take_nothing_from_the_next(
+    metrics: Metrics, position: Board
+) -> None:
+    search, thinker = Slow(-TIMEOUT), Thinker(metrics, seats=1)
+    for _ in range(3):
+        decide(thinker, Session(search), position)
+    assert search.given[3] == pytest.approx(search.given[2], abs=5)
+    told: list[object] = []
+    thinker._threads.submit(lambda: told.append(STOP.get()))
+    until(lambda: bool(told))
+    assert told == [None], "and its thread keeps nothing of them"
+
+
+def test_what_is_left_for_lateness_is_waited_for(
+    metrics: Metrics, position: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[float] = []
+    monkeypatch.setattr(
+        module, "_result", lambda work, session, end: ends.append(end) or work.result()
+    )
+    thinker, arrived = Thinker(metrics, seats=1), time.perf_counter()
+    for late in (0.0, 5.0):
+        thinker._overruns._late.append(late)
+        thinker.decide(Session(lambda board, seconds=None: Decision("left")), position, arrived)
+    assert ends == [pytest.approx(ends[0])] * 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have a niceness on Linux only")

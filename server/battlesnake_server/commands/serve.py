@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from flask import Flask
@@ -25,6 +26,9 @@ each other; more threads would serve no request sooner, and some much later."""
 
 THREADS = 128
 """Usual moves answered at once by snakes that take their time: most threads wait for a search."""
+
+IN_MEMORY = Path("/dev/shm")
+"""Where workers show that they live, if it is there: without, a full disk stops them all."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -73,6 +77,7 @@ class Gunicorn(BaseApplication):  # type: ignore[misc]
             "graceful_timeout": 5,
             "control_socket_disable": True,
             "proc_name": "battlesnake",
+            "worker_tmp_dir": str(IN_MEMORY) if IN_MEMORY.is_dir() else None,
         }
         super().__init__()
 
