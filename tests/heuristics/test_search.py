@@ -496,6 +496,14 @@ def test_as_many_threads_as_are_given_time(
     assert gauge.pace == (pytest.approx(0.75 * 0.3) if threads == 1 else 0)
 
 
+def test_only_one_thread_says_what_is_given_of_a_core() -> None:
+    for cores, got, share, threads in ((1, 0.3, 0.3, 1), (2, 1.6, 1.0, 2), (4, 3.2, 1.0, 4)):
+        gauge = Gauge(cores)
+        for _ in range(Gauge.FEW):
+            gauge.observe(got)
+        assert (gauge.share, gauge.threads) == (share, threads)
+
+
 def test_near_its_end_a_search_keeps_to_its_pace() -> None:
     board = duel(7)
     search = Search()
