@@ -293,9 +293,12 @@ def test_what_is_left_for_lateness_is_waited_for(
     metrics: Metrics, position: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends: list[float] = []
-    monkeypatch.setattr(
-        module, "_result", lambda work, session, end: ends.append(end) or work.result()
-    )
+
+    def result(work: futures.Future[Decision], session: Session, until: float) -> Decision:
+        ends.append(until)
+        return work.result()
+
+    monkeypatch.setattr(module, "_result", result)
     thinker, arrived = Thinker(metrics, seats=1), time.perf_counter()
     for late in (0.0, 5.0):
         thinker._overruns._late.append(late)

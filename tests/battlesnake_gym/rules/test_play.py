@@ -58,6 +58,7 @@ class TestStart:
             (Game(), 11, 11, 17, "at most 16 snakes, got 17"),
             (Game(), 5, 5, 9, "9 snakes do not fit"),
             (Game(), 2, 2, 4, "has start places for"),
+            (Game(map="hz_expand_box"), 3, 4, 1, "width and height of 4 or more"),
             (
                 Game(map="nowhere"),
                 11,
