@@ -428,7 +428,8 @@ class SageMakerRayLauncher:
         check_cpus(config, cpus)
         if plain.rl_cluster_type:  # the instances of the other job are not known here
             return []
-        return idle.shown(groups, self.use(config), plain.allow_idle)
+        runners_named = plain.num_workers is not None
+        return idle.shown(groups, self.use(config), plain.allow_idle, runners_named)
 
     def _plan(
         self,

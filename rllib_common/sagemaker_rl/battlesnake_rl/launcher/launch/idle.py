@@ -37,12 +37,14 @@ def groups_of(environ: Mapping[str, str]) -> list[Group]:
     return sorted(counted, key=lambda group: not group.gpus)
 
 
-def shown(groups: list[Group], use: Use, allowed: bool) -> list[str]:
+def shown(
+    groups: list[Group], use: Use, allowed: bool, runners_named: bool = False
+) -> list[str]:
     """A line for each group: what of it would work.
 
     Raises:
         HyperparameterError: more than half of a group's GPUs or instances would idle, and that is
-            not ``allowed``.
+            not ``allowed``; for instances the number of runners may have been named instead.
     """
     cpus, learning = use.cpus, use.gpus
     lines, idle = [], []
@@ -57,7 +59,7 @@ def shown(groups: list[Group], use: Use, allowed: bool) -> list[str]:
         if group.instances > 1:
             line += f"; {enough} of {group.instances} instances would do"
         lines.append(line)
-        if 2 * enough < group.instances or 2 * learn < all_gpus:
+        if (2 * enough < group.instances and not runners_named) or 2 * learn < all_gpus:
             idle.append(line)
     if idle and not allowed:
         raise HyperparameterError(
