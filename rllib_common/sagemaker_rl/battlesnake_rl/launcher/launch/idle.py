@@ -37,9 +37,7 @@ def groups_of(environ: Mapping[str, str]) -> list[Group]:
     return sorted(counted, key=lambda group: not group.gpus)
 
 
-def shown(
-    groups: list[Group], use: Use, allowed: bool, runners_named: bool = False
-) -> list[str]:
+def shown(groups: list[Group], use: Use, allowed: bool, runners_named: bool = False) -> list[str]:
     """A line for each group: what of it would work.
 
     Raises:
