@@ -146,13 +146,11 @@ def configure(name: str, env_config: Mapping[str, Any], policies: str = SHARED) 
 def filling(config: AlgorithmConfig) -> float:
     """How many runners the learners on a CPU keep up with, about, as docs/scaling.md measured it.
 
-    Infinite where that is unknown: on a GPU, with opponents that may think, with runners that wait
-    for the learner.
+    Infinite where that is unknown: with opponents that may think, with runners that wait for the
+    learner.
     """
-    name = config.algo_class.__name__
-    known = FILLING.get(name)
-    thinks = config.env_config.get("opponents", {}).keys() - {PAST}
-    if known is None or thinks or (config.num_gpus_per_learner and name != "EXIT"):
+    known = FILLING.get(config.algo_class.__name__)
+    if known is None or config.env_config.get("opponents", {}).keys() - {PAST}:
         return math.inf
     settings: Any = config
     return known(settings) * float(max(settings.num_learners, 1))

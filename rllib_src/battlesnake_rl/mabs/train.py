@@ -223,8 +223,10 @@ class BattlesnakeLauncher(SageMakerRayLauncher):
     def use(self, config: AlgorithmConfig) -> Use:
         """The runners that the learner keeps up with, as far as that was measured; EXIT no GPU."""
         most = super().use(config)
-        learning = 0 if config.algo_class.__name__ == "EXIT" else most.gpus
-        return Use(min(most.cpus, 1 + algorithms.filling(config)), learning)
+        gpus = 0 if config.algo_class.__name__ == "EXIT" else most.gpus
+        if gpus and config.num_gpus_per_learner:  # which was not measured
+            return Use(most.cpus, gpus)
+        return Use(min(most.cpus, 1 + algorithms.filling(config)), gpus)
 
     def default_name(self, hyperparameters: BattlesnakeHyperparameters) -> str:
         """The experiment, or else algorithm, board and snakes."""
