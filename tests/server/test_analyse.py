@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.cli import export_command
+from battlesnake_gym.draw import animation, drawing
+from battlesnake_gym.draw.shapes import Text
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules import Game
-from battlesnake_heuristics.judge import mistakes, scenarios
+from battlesnake_heuristics.judge import game_analysis, mistakes, scenarios
 from battlesnake_heuristics.judge.game_analysis import Analysis, path_of
 from battlesnake_server.commands import analyse
 from battlesnake_server.replays import analyses, film, what_if
@@ -43,6 +47,28 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # --- the command ---------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_film_of_an_analysed_game_has_the_bar_of_chances(game: Path, tmp_path: Path) -> None:
+    def colours(name: str) -> int:
+        """How many there are below the list of the snakes when the game begins."""
+        assert export_command.main([str(game), "-o", str(tmp_path / name)]) == 0
+        with Image.open(tmp_path / name) as film:
+            top = int((drawing.MARGIN + 0.85 + 2 * drawing.ROW) * animation.CELL)
+            bar = film.convert("RGB").crop((film.width * 2 // 3 + 9, top, film.width - 20, top + 8))
+        return len(bar.getcolors() or ())
+
+    assert colours("plain.gif") == 1
+    game_analysis.analyse(game, 1)
+    assert colours("barred.gif") > 1
+
+
+def test_the_bar_says_about_where_nothing_is_proved() -> None:
+    board = Board.new(7, 7, ["a", "b"])
+    for chances, told in (({"a": 0.47, "b": 0.53}, ["~47%", "~53%"]), ({"a": 1.0}, ["100%"])):
+        texts = [one.text for one in drawing.shapes(board, chances) if isinstance(one, Text)]
+        assert [text for text in texts if "%" in text] == told
 
 
 @pytest.mark.usefixtures("quick")

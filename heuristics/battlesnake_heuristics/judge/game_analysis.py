@@ -75,6 +75,12 @@ class Analysis:
         """Whether every turn was looked at, and the mistakes were."""
         return self.marks is not None and len(self.seen) == self.last - self.first + 1
 
+    def chances(self, turn: int) -> dict[str, float] | None:
+        """The chances of the snakes on a turn; None where they are not known."""
+        if turn in self.seen:
+            return {name: judged.chance for name, judged in self.seen[turn].judged.items()}
+        return self.ends if turn == self.last + 1 else None
+
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""
         write_lines(path, [self.head(), *itertools.starmap(write_seen, self.seen.items())])
