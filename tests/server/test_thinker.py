@@ -237,6 +237,36 @@ def test_a_quick_strategy_plays_one_move_at_a_time(metrics: Metrics, position: B
     assert decide(thinker, session, position)[0].move == "left", "and goes on afterwards"
 
 
+def test_one_outsized_board_at_a_time_is_thought_about(metrics: Metrics, position: Board) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    def strategy(board: Board, seconds: float | None = None) -> Decision:
+        begun.set()
+        let_go.wait(TIMEOUT)
+        return Decision("left")
+
+    def asked(timeout: float) -> Decision:
+        board = position.copy()
+        board.width = board.height = 60
+        board.game = replace(board.game, timeout=round(timeout * 1000))
+        return decide(thinker, Session(strategy), board)[0]
+
+    thinker = Thinker(metrics)
+    assert asked(0.001).reasons[0].note == LATE
+    assert not begun.is_set(), "in no time nothing is begun"
+    with ThreadPoolExecutor(1) as engine:
+        first = engine.submit(asked, TIMEOUT)
+        assert begun.wait(TIMEOUT)
+        begun.clear()
+        try:
+            assert asked(SHORT).reasons[0].note == LATE
+            assert not begun.is_set(), "another one waits for no seat"
+        finally:
+            let_go.set()
+        assert first.result().move == "left"
+    assert asked(TIMEOUT).move == "left", "and the seat is free afterwards"
+
+
 class Slow(Search):
     """A search that ends ``late`` seconds after its time, or as soon as it is told to give up."""
 
