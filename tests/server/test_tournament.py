@@ -3,17 +3,19 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import time
 from collections import Counter, defaultdict
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
 
+from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.replay import Replay
 from battlesnake_heuristics.judge.match import start_seed
 from battlesnake_server.arena import tournament
 from battlesnake_server.arena.tournament import Fixture, Setup, entrants, play_all, schedule
+from battlesnake_server.web.timeline import Broadcast
+from tests.processes import until
 
 
 @pytest.mark.parametrize(("snakes", "per_game"), [(2, 2), (4, 2), (4, 4), (5, 3), (3, 1)])
@@ -76,17 +78,17 @@ def test_games_are_reproducible_whatever_the_jobs(tmp_path: Path) -> None:
     assert replay.last.turn == alone[min(alone, key=lambda fixture: fixture.number)][0]
 
 
-def _die_within_a_word() -> None:
+def _die_within_a_word(board: Board) -> None:
     assert tournament._channel is not None
-    writer, lock = tournament._channel
-    lock.acquire()
-    os.write(writer.fileno(), b"\0\0\1\0half of it")
+    tournament._announce_here("lost", board)
+    os.write(tournament._channel.fileno(), b"\0\0\1\0half of it")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_nobody_waits_for_a_process_that_was_killed_while_it_announced() -> None:
-    with tournament.open_pool(1, lambda *_: None) as pool:
+def test_a_game_that_is_lost_with_its_process_ends_at_once() -> None:
+    broadcast = Broadcast()
+    with tournament.open_pool(1, broadcast.announce) as pool:
+        board = Board.new(7, 7, ["one", "two"])
         with pytest.raises(BrokenProcessPool):
-            pool.submit(_die_within_a_word).result()
-        began = time.monotonic()
-    assert time.monotonic() - began < tournament.PATIENCE
+            pool.submit(_die_within_a_word, board).result()
+        until(lambda: broadcast.find("lost") is not None and not broadcast.running(), 10)

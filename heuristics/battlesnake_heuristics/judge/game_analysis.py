@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import itertools
-import multiprocessing
 import time
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,9 @@ from battlesnake_gym.records.json_lines import ReplayError, read_lines, write_li
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.rules.state import MOVES
 from battlesnake_heuristics.judge.analysis import Analyst, Choice, Judgement
+from battlesnake_heuristics.judge.game_queue import Pool, answers
+from battlesnake_heuristics.judge.match import cpu_clock
 from battlesnake_heuristics.judge.mistakes import Mark, mistakes, outcome
-from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.evaluation import shipped
 
 FORMAT = 2
@@ -164,9 +164,9 @@ def analyse(
     took = 0.0
     tell(analysis)
     try:
-        judged = _judge((boards[turn - start] for turn in missing), milliseconds, jobs)
-        with contextlib.closing(judged):
-            for turn, judgements in zip(missing, judged, strict=True):
+        positions = [(turn, boards[turn - start]) for turn in missing]
+        with contextlib.closing(_judge(positions, milliseconds / 1000, jobs)) as judged:
+            for turn, judgements in judged:
                 analysis.seen[turn] = Seen(judgements, replay.turns[turn - start].moves)
                 if time.monotonic() - saved > max(1.0, SAVING * took):
                     began = time.monotonic()
@@ -198,39 +198,26 @@ def _begun(path: Path, replay: Replay, milliseconds: float) -> Analysis:
 
 
 def _judge(
-    boards: Iterable[Board], milliseconds: float, jobs: int
-) -> Generator[dict[str, Judgement], None, None]:
-    """What is thought of each position, in their order."""
+    positions: Sequence[tuple[int, Board]], seconds: float, jobs: int
+) -> Generator[tuple[int, dict[str, Judgement]], None, None]:
+    """The turns, and what is thought of the board before each, the first ones first."""
     if jobs == 1:
-        before = search.use_cpu_clock(True)
-        try:
-            yield from map(Analyst(seconds=milliseconds / 1000).judge, boards)
-        finally:
-            search.use_cpu_clock(before)
+        analyst = Analyst(seconds=seconds)
+        with cpu_clock(True):
+            yield from ((turn, analyst.judge(board)) for turn, board in positions)
         return
-    context = multiprocessing.get_context("spawn")
-    waiting = iter(boards)
-    with ProcessPoolExecutor(jobs, context, _begin_work, (milliseconds / 1000,)) as pool:
-        running = [pool.submit(_work, board) for board in itertools.islice(waiting, 3 * jobs)]
-        try:
-            while running:
-                yield running.pop(0).result()
-                running += [pool.submit(_work, board) for board in itertools.islice(waiting, 1)]
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    work = functools.partial(_work, seconds)
+    with Pool(jobs) as pool, contextlib.closing(answers(pool, work, positions)) as judged:
+        yield from ((turn, judgements) for (turn, _), judgements in judged)
 
 
-_analyst: Analyst
+def _work(seconds: float, position: tuple[int, Board]) -> dict[str, Judgement]:
+    with cpu_clock(True):
+        return _analyst(seconds).judge(position[1])
 
 
-def _begin_work(seconds: float) -> None:
-    global _analyst
-    search.use_cpu_clock(True)
-    _analyst = Analyst(seconds=seconds)
-
-
-def _work(board: Board) -> dict[str, Judgement]:
-    return _analyst.judge(board)
+_analyst = functools.cache(lambda seconds: Analyst(seconds=seconds))
+"""In a process of a pool, which keeps it from position to position."""
 
 
 # --- between objects and JSON -------------------------------------------------------------------

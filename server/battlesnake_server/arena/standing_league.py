@@ -191,12 +191,7 @@ class League:
         return self._season
 
     def run(self, play: Play, games: int | None = None) -> None:
-        """Play on without end, or until ``games`` games (of all runs of this object) were played.
-
-        Raises ``BrokenProcessPool`` where a game's process was killed: call it again with another
-        pool.
-        """
-        self._playing.clear()
+        """Play on without end, or until ``games`` games were played."""
         while games is None or self.games < games:
             self.step(play, None if games is None else games - self.games)
 
@@ -378,8 +373,11 @@ class League:
         game = self._playing.pop(future)
         try:
             result = future.result()
-        except (BrokenProcessPool, OSError):  # which no snake is to blame for
+        except OSError:  # which no snake is to blame for
             raise
+        except BrokenProcessPool:  # nor for this
+            say("a game's process was killed; the league goes on with others")
+            return
         except Exception as error:
             say(f"a game of {', '.join(game.names)} broke off: {error}")
             for name in game.names:

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import itertools
 import multiprocessing
-import os
 import re
 import signal
 import sys
@@ -15,20 +14,18 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence, Set
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnContext
-from multiprocessing.synchronize import Lock
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.replay import Replay, Turn
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Factory
+from battlesnake_heuristics.judge import game_queue
+from battlesnake_heuristics.judge.game_queue import PATIENCE, Pool, answers, masked
 from battlesnake_heuristics.judge.match import Conditions, play_game, side_of_seats, start_seed
 from battlesnake_server.addresses import Reach
 from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, Player, open_client
@@ -128,10 +125,6 @@ class Entrant:
         return split_rules(self.source)[0]
 
 
-PATIENCE = 5.0
-"""Seconds that an interrupted game's process has to end by itself."""
-
-
 def entrants(snakes: Sequence[str], reach: Reach = Reach()) -> list[Entrant]:  # noqa: B008
     """Read snakes as the operator gives them to the arena: ``SOURCE`` or ``LABEL=SOURCE``.
 
@@ -225,116 +218,51 @@ def play_fixtures(
     if jobs == 1 and announce is None:
         yield from (play_fixture(setup, fixture, replays) for fixture in fixtures)
         return
-    with open_pool(jobs, announce) as pool:
-        waiting = iter(fixtures)
-        playing: set[Future[Result]] = set()
-        try:
-            while True:
-                for fixture in itertools.islice(waiting, jobs - len(playing)):
-                    playing.add(pool.submit(play_in_pool, setup, fixture, replays))
-                if not playing:
-                    return
-                finished, playing = wait(playing, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    yield future.result()
-        except BaseException:
-            pool.abandon()
-            raise
+    work = functools.partial(play_in_pool, setup, replays=replays)
+    with (
+        open_pool(jobs, announce) as pool,
+        contextlib.closing(answers(pool, work, fixtures)) as played,
+    ):
+        yield from (result for _, result in played)
+
+
+def open_pool(jobs: int, announce: Announce | None = None) -> Pool:
+    """Processes for `play_in_pool`, whose games are announced from threads here."""
+    return Pool(jobs) if announce is None else Pool(jobs, lambda: _relayed(announce))
 
 
 @contextlib.contextmanager
-def open_pool(jobs: int, announce: Announce | None = None) -> Iterator[Pool]:
-    """Processes for `play_in_pool`, whose games are announced from a thread here."""
-    context = multiprocessing.get_context("spawn")
-    with _relayed(announce, context) as listen, Pool(jobs, context, listen) as pool:
-        yield pool
-
-
-@contextlib.contextmanager
-def _relayed(announce: Announce | None, context: SpawnContext) -> Iterator[tuple[Any, ...]]:
-    """What the processes of a pool are given (`_begin_process`), so that they announce here."""
-    if announce is None:
-        yield (None,)
-        return
-    news, writer = context.Pipe(duplex=False)
+def _relayed(announce: Announce) -> Iterator[Callable[[], None]]:
+    """What lets a process announce here."""
+    news, writer = multiprocessing.get_context("spawn").Pipe(duplex=False)
     relay = threading.Thread(target=_relay, args=(news, announce), daemon=True)
     relay.start()
     try:
-        yield ((writer, context.Lock()),)
+        yield functools.partial(_set_channel, writer)
     finally:
-        writer.close()  # the last: the processes have ended, by force even in the middle of a word
+        writer.close()  # the last: the process has ended, by force even in the middle of a word
         relay.join(PATIENCE)
 
 
 def _relay(news: Connection, announce: Announce) -> None:
-    while True:
-        try:
-            one = news.recv()
-        except (EOFError, OSError):
-            return
-        announce(*one)
+    """Announce until the process has ended, and then the end of a game that was lost with it."""
+    on: set[str] = set()
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            game_id, one = news.recv()
+            (on.discard if one is None else on.add)(game_id)
+            announce(game_id, one)
+    for game_id in on:
+        announce(game_id, None)
 
 
-_channel: tuple[Connection, Lock] | None = None
-"""In the processes of a pool: where they announce, one at a time."""
+_channel: Connection | None = None
+"""In the process of a pool: where it announces."""
 
 
-_playing = False
-"""In the processes of a pool: whether a game is on."""
-
-
-def _begin_process(channel: tuple[Connection, Lock] | None) -> None:
+def _set_channel(channel: Connection) -> None:
     global _channel
     _channel = channel
-    signal.signal(signal.SIGTERM, _give_up)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End this process when the one that started it is gone, even where that was killed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _give_up(number: int, frame: FrameType | None) -> None:
-    if not _playing:
-        os._exit(128 + number)
-    raise KeyboardInterrupt  # which the pool brings home as the game's result
-
-
-class Pool(ProcessPoolExecutor):
-    """Processes that play games (`play_in_pool`) and that Ctrl-C does not reach.
-
-    The process that started them says when to end.
-    """
-
-    def __init__(
-        self, jobs: int, context: SpawnContext | None = None, listen: tuple[Any, ...] = (None,)
-    ) -> None:
-        super().__init__(
-            jobs, context or multiprocessing.get_context("spawn"), _begin_process, listen
-        )
-
-    def submit(self, *arguments: Any, **options: Any) -> Future[Any]:
-        """Start what is missing of the processes with interrupts blocked, as they then stay."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            return super().submit(*arguments, **options)
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-
-    def abandon(self) -> None:
-        """End the games that are on, and the processes, by force where a snake does not let go."""
-        self.shutdown(wait=False, cancel_futures=True)
-        processes = multiprocessing.active_children()
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.join(PATIENCE)
-            process.kill()
-        self.shutdown(wait=True)
 
 
 def play_in_pool(setup: Setup, fixture: Fixture, replays: Path | None = None) -> Result:
@@ -342,32 +270,20 @@ def play_in_pool(setup: Setup, fixture: Fixture, replays: Path | None = None) ->
 
     What comes before and after is not disturbed: an event loop that is being closed, a replay.
     """
-    global _playing
     announce = None if _channel is None else _announce_here
-    with _sigterm(signal.SIG_BLOCK):
-        _playing = True
+    with masked(signal.SIGTERM):
+        game_queue.busy = True
         try:
             return play_fixture(setup, fixture, replays, announce)
         finally:
-            _playing = False
+            game_queue.busy = False
 
 
 def _announce_here(game_id: str, news: Board | Turn | None) -> None:
     """Announce in the process that started this one; what is half-written would never be read."""
     assert _channel is not None
-    writer, lock = _channel
-    with _sigterm(signal.SIG_BLOCK), lock:
-        writer.send((game_id, news))
-
-
-@contextlib.contextmanager
-def _sigterm(how: signal.Sigmasks) -> Iterator[None]:
-    """Block SIGTERM, or let it through, within the block."""
-    before = signal.pthread_sigmask(how, {signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with masked(signal.SIGTERM):
+        _channel.send((game_id, news))
 
 
 def play_fixture(
@@ -423,7 +339,7 @@ async def _play(
     everybody = entrants(setup.snakes, setup.reach)
     seated = [everybody[snake] for snake in fixture.seats]
     labels = [entrant.label for entrant in seated]
-    with _sigterm(signal.SIG_UNBLOCK):
+    with masked(signal.SIGTERM, block=False):
         async with seat(seated, setup.timeout / 1000, fixture.seed) as players:
             return await play(
                 game, setup.width, setup.height, labels, players, setup.max_turns, tell
@@ -446,7 +362,7 @@ def _play_bounded(
     )
     everybody = entrants(setup.snakes, setup.reach)
     seated = [everybody[snake] for snake in fixture.seats]
-    with _sigterm(signal.SIG_UNBLOCK):
+    with masked(signal.SIGTERM, block=False):
         played = play_game(
             conditions,
             [local_factory(entrant) for entrant in seated],

@@ -8,7 +8,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from battlesnake_gym.common.command_line import (
     seed,
     within,
 )
+from battlesnake_heuristics.judge.game_queue import Pool, answers
 from battlesnake_heuristics.judge.ladder import USUAL, Ladder, Placement, Placing, Rung, load
 from battlesnake_heuristics.judge.sprt import OUTCOMES
 from battlesnake_server import addresses
@@ -40,7 +40,6 @@ from battlesnake_server.arena.database import (
 from battlesnake_server.arena.results import row
 from battlesnake_server.arena.tournament import (
     Fixture,
-    Pool,
     Result,
     Setup,
     entrants,
@@ -113,32 +112,29 @@ def _place(engine: Engine, placing: Placing, setup: Setup, arguments: argparse.N
             for _ in range(count):
                 placing.add(rung.name, outcome)
     ends = time.monotonic() + 60 * arguments.minutes
+
+    def wanted() -> bool:
+        known = _is_known(placing.placement, arguments.interval)
+        return not known and time.monotonic() < ends
+
+    def pairs() -> Iterator[_Pair]:
+        while wanted():
+            rung = placing.next_rung()
+            yield rung, *meetings.pair(rung, placing.asked[rung.name] - 1)
+
     with (
         Pool(arguments.jobs) as pool,
         tqdm(unit="game", disable=None, initial=placing.placement.games) as bar,
     ):
-        playing: dict[Future[list[Result]], Rung] = {}
-        try:
-            while True:
-                while (
-                    len(playing) < arguments.jobs
-                    and time.monotonic() < ends
-                    and not _is_known(placing.placement, arguments.interval)
-                ):
-                    rung = placing.next_rung()
-                    pair = meetings.pair(rung, placing.asked[rung.name] - 1)
-                    playing[pool.submit(_play_pair, *pair)] = rung
-                if not playing:
-                    return
-                finished, _ = wait(playing, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    rung = playing.pop(future)
-                    placing.add(rung.name, meetings.store(rung, future.result()))
-                    bar.update(2)
-                    _tell(placing.placement, bar)
-        except BaseException:
-            pool.abandon()
-            raise
+        while wanted():
+            for (rung, *_), results in answers(pool, _play_pair, pairs()):
+                placing.add(rung.name, meetings.store(rung, results))
+                bar.update(2)
+                _tell(placing.placement, bar)
+
+
+_Pair = tuple[Rung, Setup, list[Fixture]]
+"""Two games against a rung."""
 
 
 def _is_known(placement: Placement, interval: float) -> bool:
@@ -151,7 +147,8 @@ def _tell(placement: Placement, bar: tqdm[Any]) -> None:
         sys.stderr.write(f"{placement.games} games: {placement}\n")
 
 
-def _play_pair(setup: Setup, fixtures: list[Fixture]) -> list[Result]:
+def _play_pair(pair: _Pair) -> list[Result]:
+    _, setup, fixtures = pair
     return [play_in_pool(setup, fixture) for fixture in fixtures]
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
+import functools
 import os
 import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from sqlalchemy.engine import Engine
@@ -113,22 +112,12 @@ def _play(
         )
         say(f"{plan.name}, season {league.season.number}, until {league.season.ends} UTC")
         try:
-            while arguments.games is None or league.games < arguments.games:
-                with (
-                    contextlib.suppress(BrokenProcessPool),
-                    open_pool(arguments.jobs, site.announce) as pool,
-                ):
-                    try:
-                        league.run(
-                            lambda *game, pool=pool: pool.submit(play_in_pool, *game),
-                            arguments.games,
-                        )
-                    except BrokenProcessPool:
-                        say("a game's process was killed; the league goes on with others")
-                        raise
-                    except BaseException:
-                        pool.abandon()
-                        raise
+            with open_pool(arguments.jobs, site.announce) as pool:
+                try:
+                    league.run(functools.partial(pool.submit, play_in_pool), arguments.games)
+                except BaseException:
+                    pool.abandon()
+                    raise
         finally:
             show(engine, league.season.tournament, arguments.json)
     finally:

@@ -1,0 +1,36 @@
+"""Tasks whose processes are killed are answered all the same, and once."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from battlesnake_heuristics.judge.game_queue import TRIES, Pool, answers
+
+
+def squared(folder: Path, kills: int, number: int) -> int:
+    """The square; every third number kills its process first, as often as ``kills``."""
+    attempt = len(list(folder.glob(f"{number}-*")))
+    (folder / f"{number}-{attempt}").touch()
+    if number % 3 == 0 and attempt < kills:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number * number
+
+
+def test_what_is_lost_with_its_process_is_done_again_and_counted_once(tmp_path: Path) -> None:
+    with Pool(2) as pool:
+        done = list(answers(pool, functools.partial(squared, tmp_path, TRIES - 1), range(5)))
+    assert sorted(done) == [(number, number * number) for number in range(5)]
+    tried = sorted(path.name for path in tmp_path.iterdir())
+    alone = [f"{number}-0" for number in (1, 2, 4)]
+    assert tried == sorted(alone + [f"{number}-{i}" for number in (0, 3) for i in range(TRIES)])
+
+
+def test_what_kills_every_process_is_given_up(tmp_path: Path) -> None:
+    with Pool(1) as pool, pytest.raises(ChildProcessError, match=f"{TRIES} .* killed over 3;"):
+        list(answers(pool, functools.partial(squared, tmp_path, 99), [3]))
+    assert len(list(tmp_path.iterdir())) == TRIES
