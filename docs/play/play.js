@@ -185,7 +185,7 @@ function chances({ seen, learned }, turn) {
       over * ((value > decided) - (value < -decided)));
   });
   const sum = (numbers) => numbers.reduce((total, one) => total + one, 0);
-  const shares = odds.map((share) => share && Math.max(share, least * sum(odds)));
+  const shares = odds.map((share) => Math.max(share, least * sum(odds)));
   return Object.fromEntries(seats.map((seat, i) => [seat, shares[i] / sum(shares)]));
 }
 

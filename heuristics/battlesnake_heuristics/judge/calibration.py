@@ -22,10 +22,10 @@ DECIDED = 900.0
 does not know."""
 
 SURE = 1000 - 0.008
-"""A value beyond this says so within 8 turns. That came true in all of 88 positions."""
+"""A value beyond this says so within 8 turns, if each rival finds its best answer."""
 
 LEAST = 0.01
-"""No chance is less where it is not sure that the snake loses."""
+"""No living snake's chance is less: a rival may miss the move that wins."""
 
 WEIGHTS: dict[str, dict[int, tuple[float, float, float]]] = {
     "learned": {2: (0.801, -0.346, 0.203), 3: (1.27, -0.554, 0.0)},
@@ -56,8 +56,8 @@ def chances(values: Mapping[str, float], turn: int, learned: bool) -> dict[str, 
     >>> even = chances({"a": 3.0, "b": 3.0}, turn=20, learned=True)
     >>> even["a"], even["b"]
     (0.5, 0.5)
-    >>> chances({"a": 999.998, "b": -999.998}, turn=20, learned=True)
-    {'a': 1.0, 'b': 0.0}
+    >>> round(chances({"a": 999.998, "b": -999.998}, turn=20, learned=True)["b"], 2)
+    0.01
     >>> 0.95 < chances({"a": 999.0, "b": -999.0}, turn=20, learned=True)["a"] < 1
     True
     """
@@ -70,6 +70,6 @@ def chances(values: Mapping[str, float], turn: int, learned: bool) -> dict[str, 
     top = max(scores.values(), default=0.0)
     shares = {name: math.exp(score - top) for name, score in scores.items()}
     least = LEAST * sum(shares.values())
-    shares = {name: max(share, least) for name, share in shares.items()}
+    shares = {name: max(shares.get(name, 0.0), least) for name in values}
     total = sum(shares.values())
-    return {name: shares.get(name, 0.0) / total for name in values}
+    return {name: share / total for name, share in shares.items()}
