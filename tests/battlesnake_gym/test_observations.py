@@ -261,6 +261,8 @@ def test_code_that_is_not_there_is_refused() -> None:
     _engine = pytest.importorskip("battlesnake_gym.engine._engine")
     with pytest.raises(ValueError, match="plain, best, or avx2 or avx512"):
         _engine.observe_by("sse9")
+    with pytest.raises(TypeError):
+        _engine.observe_by(9)
 
 
 @pytest.mark.usefixtures("vectors")

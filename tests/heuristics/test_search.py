@@ -198,7 +198,7 @@ def test_the_compiled_part_trusts_nothing() -> None:
 
     from battlesnake_heuristics.search import _search
 
-    def think(**changed: Any) -> tuple[Any, ...]:
+    def think(ask: Callable[..., Any] = _search.think, /, **changed: Any) -> Any:
         arguments: dict[str, Any] = {
             "width": 3,
             "height": 3,
@@ -221,7 +221,7 @@ def test_the_compiled_part_trusts_nothing() -> None:
             "first_depth": 1,
             "stop": None,
         }
-        return _search.think(*(arguments | changed).values())
+        return ask(*(arguments | changed).values())
 
     assert think()[0] in range(4)
     for field, value in [
@@ -229,6 +229,7 @@ def test_the_compiled_part_trusts_nothing() -> None:
         ("height", 0),
         ("lengths", np.array([700], np.int32)),
         ("health", np.array([0], np.int32)),
+        ("health", np.array([101], np.int32)),
         ("bodies", np.array([9], np.uint16)),
         ("food", np.zeros(8, np.uint8)),
         ("max_depth", 121),
@@ -238,12 +239,21 @@ def test_the_compiled_part_trusts_nothing() -> None:
         ("seconds", float("nan")),
         ("nodes", -1),
         ("weights", np.full(12, 2**31 - 1, np.int32)),
+        ("weights", np.full(12, -(2**31), np.int32)),
         ("health", np.frombuffer(bytes(5), np.uint8)[1:]),
     ]:
         with pytest.raises(ValueError, match=field):
             think(**{field: value})
     with pytest.raises(ValueError, match="snakes"):
         think(lengths=np.ones(17, np.int32))
+    with pytest.raises(ValueError, match="snakes must number 2"):
+        think(_search.inputs)
+    with pytest.raises(ValueError, match="width"):
+        think(_search.inputs, width=26)
+    for name in ("use_pace", "play", "think_by", "use_cpu_clock"):
+        wrong: Any = getattr(_search, name)
+        with pytest.raises(TypeError):
+            wrong(3, 3)
 
 
 def test_a_search_stops_when_it_is_told_to() -> None:
