@@ -7,7 +7,15 @@ import pytest
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.replay import Replay
 from battlesnake_gym.snakes import Decision, Reason
-from battlesnake_heuristics.judge.mistakes import Mark, mistakes, played_on, shares
+from battlesnake_heuristics.judge.mistakes import (
+    GAMES,
+    GLANCE,
+    Mark,
+    mistakes,
+    played_on,
+    shares,
+    weighed,
+)
 
 POCKET = """
 . . . . . . .
@@ -46,6 +54,26 @@ def test_a_mark_says_what_a_move_cost() -> None:
     for fell, sign in ((0.29, "?"), (0.31, "??")):
         mark = Mark(1, "a", "left", "right", 0.5, 0.5 - fell)
         assert mark.sign == sign
+
+
+@pytest.mark.parametrize(("other", "again"), [(0.4, []), (0.5, [3, 7]), (0.62, [3, 7])])
+def test_where_two_moves_cost_about_as_much_more_games_decide(
+    other: float, again: list[int]
+) -> None:
+    asked: list[int] = []
+
+    def mark(at: int, games: int, seed: int) -> Mark:
+        fell = {3: 0.6, 7: other, 9: 0.05}[at]
+        if games > GAMES:
+            assert seed > GLANCE + GAMES, "other games than before"
+            asked.append(at)
+            fell = {3: 0.7, 7: 0.3}[at]
+        return Mark(at, "a", "left", "up", fell, 0.0)
+
+    found = {one.turn: one.fell for one in weighed([3, 7, 9], mark)}
+    assert asked == again
+    assert max(found, key=found.__getitem__) == 3
+    assert found[9] == 0.05
 
 
 @pytest.mark.parametrize("snakes", [2, 4])

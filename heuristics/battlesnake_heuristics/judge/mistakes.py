@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.replay import Replay
@@ -34,6 +35,10 @@ POSITIONS = 3000
 LATEST, SUSPECTS, COUNTED = 24, 16, 6
 """Moves of a snake, where it had another, from which a few games go on: its last ones and those
 with the largest falls; and those of them from which many do, which are its mistakes at most."""
+
+CLOSE = 0.15
+"""Mistakes that cost their snake at most this much less than its worst are weighed again, by three
+times as many other games."""
 
 CAREFUL, LONGEST = range(4, 8), 700
 """First turns of games played on with more thought (see `play_on`), one after the other; turns."""
@@ -119,6 +124,16 @@ def mark_of(board: Board, snake_id: str, moves: Mapping[str, str], games: int, s
     return Mark(board.turn, snake_id, move, better, won[better], won[move])
 
 
+def weighed(places: Iterable[int], mark: Callable[[int, int, int], Mark]) -> list[Mark]:
+    """The marks of these places by ``mark`` (place, games, seed): more games where it is close."""
+    found = {at: mark(at, GAMES, 1 + GLANCE) for at in places}
+    most = max((one.fell for one in found.values()), default=0.0)
+    close = [at for at, one in found.items() if one.fell >= max(most - CLOSE, MISTAKE)]
+    if len(close) > 1:
+        found |= {at: mark(at, 3 * GAMES, 1 + GLANCE + GAMES) for at in close}
+    return list(found.values())
+
+
 def mistakes(
     replay: Replay, snake_ids: Collection[str], seconds: float = math.inf
 ) -> tuple[list[Mark], int]:
@@ -141,15 +156,15 @@ def mistakes(
             if {*boards[at].safe_moves(snake_id)} - {replay.turns[at].moves[snake_id]}:
                 falls[snake_id].append((now[snake_id] - after.get(snake_id, 0.0), at))
         after, seen = now, seen + 1
+
+    def mark(snake_id: str, at: int, games: int, seed: int) -> Mark:
+        return mark_of(boards[at], snake_id, replay.turns[at].moves, games, seed)
+
     marks = []
     for snake_id, fell in falls.items():
         places = {at for _, at in (*fell[:LATEST], *sorted(fell, reverse=True)[:SUSPECTS])}
-        looks = [
-            (mark_of(boards[at], snake_id, replay.turns[at].moves, GLANCE, 1).fell, at)
-            for at in places
-        ]
-        for _, at in sorted(looks, reverse=True)[:COUNTED]:
-            moves = replay.turns[at].moves
-            marks.append(mark_of(boards[at], snake_id, moves, GAMES, 1 + GLANCE))
-    found = [mark for mark in marks if mark.fell >= MISTAKE]
-    return sorted(found, key=lambda mark: -mark.fell), seen
+        looks = [(mark(snake_id, at, GLANCE, 1).fell, at) for at in places]
+        worst = [at for _, at in sorted(looks, reverse=True)[:COUNTED]]
+        marks += weighed(worst, partial(mark, snake_id))
+    found = [one for one in marks if one.fell >= MISTAKE]
+    return sorted(found, key=lambda one: -one.fell), seen
