@@ -38,3 +38,11 @@ def test_broken_requests_upset_no_server(snake: str) -> None:
     assert counts["damaged JSON", "a move"] > 50
     assert counts["damaged JSON", "refused (4xx)"] > 20
     assert not [came for _, came in counts if came.isupper() or "ERROR" in came]
+
+
+def test_more_thinking_gives_away_less() -> None:
+    printed = benchmark("proved", "--positions", 40, "--milliseconds", 0.02, 20)
+    little, much = (float(one) for one in re.findall(r"gave away in (\S+)%", printed)[:2])
+    assert "constrictor: 20 proved" in printed
+    assert "endgame: 20 proved" in printed
+    assert much < little

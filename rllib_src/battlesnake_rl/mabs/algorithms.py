@@ -98,7 +98,7 @@ ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
 
 FILLING: dict[str, Callable[[Any], float]] = {
     "APEX": lambda config: 0.28 / config.training_intensity,
-    "DISTIL": lambda config: 0.23 * config.positions / 500 * 16 / max(config.epochs, 1e-9),
+    "DISTIL": lambda config: 3.7 * config.positions / 500,
     "EXIT": lambda config: 3.1 / (config.settings.in_memory * config.settings.epochs),
 }
 """Runners that one learner on a CPU keeps up with, by the settings that move it."""

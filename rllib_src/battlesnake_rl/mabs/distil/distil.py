@@ -163,10 +163,16 @@ class DistilLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         self._observation = env_options(self.config.env_config).encoder
 
     def learn(self, labels: list[Labelled], env_steps: int) -> None:
-        """Take ``labels`` into the memory and learn from it, ``epochs`` times as many positions."""
+        """Take ``labels`` into the memory and learn from it.
+
+        That is ``epochs`` times as many positions as one fragment brings. What more of them bring,
+        since runners are quicker, makes positions fresher and not the learner later. So ``lr``
+        goes by the turns of one fragment each time, too.
+        """
         for one in labels:
             self._add(one.arrays)
-            self._due += self.config.epochs * len(one.worse) / self.config.minibatch_size
+        new = sum(len(one.worse) for one in labels) / len(labels)
+        self._due += self.config.epochs * new / self.config.minibatch_size
         known = min(self._added, self.config.in_memory)
         while self._due >= 1 or not self._unreported:
             self._due -= 1
@@ -174,7 +180,10 @@ class DistilLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
             batch = {name: column[rows] for name, column in self._memory.items()}
             self._update(batch)
         self._weights_seq_no += 1
-        self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
+        turns = self.config.num_envs_per_env_runner * self.config.get_rollout_fragment_length()
+        self.after_gradient_based_update(
+            timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self._weights_seq_no * turns}
+        )
         self.module[DEFAULT_MODULE_ID].unwrapped().update_mean()
 
     def _add(self, columns: dict[str, NDArray[Any]]) -> None:
@@ -243,7 +252,8 @@ class DISTILConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
 
     The search looks at ``positions`` positions for each label and plays a ``led_by_search`` part of
     the games itself. The learner keeps the newest ``in_memory`` labels, and learns from ``epochs``
-    times as many as come in, in batches of ``minibatch_size``; ``vf_loss_coeff`` weighs the value.
+    times as many as come in (of more runners than it keeps up with: from each less often), in
+    batches of ``minibatch_size``; ``vf_loss_coeff`` weighs the value.
     """
 
     runner_base = DistilRunner
@@ -264,6 +274,8 @@ class DISTILConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
         self.rl_module(model_config=TRUNK | {"channels": (32, 32, 32), "bfloat16": "auto"})
         self.num_envs_per_env_runner = 64
         self.rollout_fragment_length = 16
+        # Runners ask the search while the learner learns, however long that takes.
+        self.max_requests_in_flight_per_env_runner = 4
         self.lr: Any = [[0, 1e-3], [400_000, 1e-4]]
         self.adam_epsilon = 1e-5
         self.grad_clip = 0.5

@@ -185,8 +185,10 @@ class Batched(Measured):
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             done: list[Any] = []
             while not done and group.num_healthy_remote_workers():
-                # With a tag, since new weights are asynchronous requests too.
-                group.foreach_env_runner_async("sample_fragment", tag="fragment")
+                # With a tag, since new weights are asynchronous requests too. Beyond what may be
+                # in flight nothing is asked.
+                for _ in range(self.config.max_requests_in_flight_per_env_runner):
+                    group.foreach_env_runner_async("sample_fragment", tag="fragment")
                 done = group.fetch_ready_async_reqs(tags="fragment", timeout_seconds=WAIT_SECONDS)
         fragments, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
         if infos:
