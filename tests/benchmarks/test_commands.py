@@ -40,6 +40,7 @@ def test_broken_requests_upset_no_server(snake: str) -> None:
     assert not [came for _, came in counts if came.isupper() or "ERROR" in came]
 
 
+@pytest.mark.slow
 def test_more_thinking_gives_away_less() -> None:
     printed = benchmark("proved", "--positions", 40, "--milliseconds", 0.02, 20)
     little, much = (float(one) for one in re.findall(r"gave away in (\S+)%", printed)[:2])
