@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.common.extras import load_module
 from battlesnake_gym.records.replay import Replay, Turn
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Factory
@@ -191,6 +192,7 @@ def play_all(
     done: Set[int] = frozenset(),
     replays: Path | None = None,
     announce: Announce | None = None,
+    address: str | None = None,
 ) -> Generator[Result, None, None]:
     """Play what the schedule still holds, as `play_fixtures`; ``done`` are not played again."""
     fixtures = [
@@ -198,7 +200,8 @@ def play_all(
         for fixture in schedule(len(setup.snakes), setup.per_game, games, setup.seed)
         if fixture.number not in done
     ]
-    yield from play_fixtures(setup, fixtures, min(jobs, max(1, len(fixtures))), replays, announce)
+    jobs = min(jobs, max(1, len(fixtures)))
+    yield from play_fixtures(setup, fixtures, jobs, replays, announce, address)
 
 
 def play_fixtures(
@@ -207,20 +210,22 @@ def play_fixtures(
     jobs: int,
     replays: Path | None = None,
     announce: Announce | None = None,
+    address: str | None = None,
 ) -> Generator[Result, None, None]:
     """Play ``fixtures``, ``jobs`` games at a time; results come as they end.
 
     Every job is a process: snakes in one game never wait for those in another. ``announce`` is
     called in this process, from a thread of its own; even one job is then played elsewhere,
     since ``announce`` has work to do here. A game is begun when it is its turn, so the schedule may
-    be endless: closing this generator waits only for the games that are being played.
+    be endless: closing this generator waits only for the games that are being played. With an
+    ``address`` they are played on the Ray cluster there, and neither kept nor announced.
     """
-    if jobs == 1 and announce is None:
+    if jobs == 1 and announce is None and address is None:
         yield from (play_fixture(setup, fixture, replays) for fixture in fixtures)
         return
     work = functools.partial(play_in_pool, setup, replays=replays)
     with (
-        open_pool(jobs, announce) as pool,
+        open_pool(jobs, announce) if address is None else ray_pool(address, setup) as pool,
         contextlib.closing(answers(pool, work, fixtures)) as played,
     ):
         yield from (result for _, result in played)
@@ -229,6 +234,24 @@ def play_fixtures(
 def open_pool(jobs: int, announce: Announce | None = None) -> Pool:
     """Processes for `play_in_pool`, whose games are announced from threads here."""
     return Pool(jobs) if announce is None else Pool(jobs, lambda: _relayed(announce))
+
+
+def ray_pool(address: str, setup: Setup) -> Pool:
+    """The processes of a Ray cluster, where the files of the snakes are too.
+
+    Raises ``OSError`` where there is no cluster, `MissingExtraError` where Ray is not installed.
+    """
+    module = load_module("battlesnake_rl.launcher.cluster.ray_pool", "rllib")
+    pool: Pool = module.RayPool(address, files_of(entrants(setup.snakes)))
+    return pool
+
+
+def files_of(snakes: Iterable[Entrant]) -> set[Path]:
+    """The files below this folder that snakes are made of."""
+    parts = [Path(part) for snake in snakes for part in split_rules(snake.source) if part]
+    parts += [part.with_suffix(".json") for part in parts if part.suffix == ".onnx"]
+    here = Path.cwd()
+    return {part for part in parts if part.is_file() and here in (here / part).resolve().parents}
 
 
 @contextlib.contextmanager

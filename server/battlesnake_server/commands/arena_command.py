@@ -81,6 +81,10 @@ def main(argv: list[str] | None = None) -> int:
         sprt = _sprt(arguments)
         if not arguments.snakes and not arguments.web:
             raise ValueError("name the snakes that play, or give --web to open the pages only")
+        if arguments.address and (arguments.web or arguments.replays):
+            raise ValueError(
+                "games at --address are neither shown nor kept; leave --web and --replays out"
+            )
         if arguments.snakes:
             setup = _setup(arguments)
             check(setup)
@@ -184,10 +188,13 @@ def _play_alone(
     tournament = begin(engine, setup, arguments.resume)
     announce = None if site is None else site.announce
     games = arguments.games or (None if sprt else DEFAULT_GAMES)
-    if arguments.timeout is None:
+    if arguments.timeout is None and arguments.address is None:
         _say_if_busy(setup, arguments.jobs)
     try:
-        run(engine, tournament, setup, games, arguments.jobs, arguments.replays, announce, sprt)
+        run(
+            engine, tournament, setup, games, arguments.jobs, arguments.replays, announce, sprt,
+            arguments.address,
+        )  # fmt: skip
     finally:
         if sprt is None:
             show(engine, tournament, arguments.json)
@@ -243,6 +250,7 @@ def run(
     replays: Path | None = None,
     announce: Announce | None = None,
     sprt: Sprt | None = None,
+    address: str | None = None,
 ) -> None:
     """Play the games of the schedule that the database does not hold, storing each as it ends.
 
@@ -256,13 +264,13 @@ def run(
         assert games is not None
         done = {game.number for game in stored}
         total = games * math.comb(len(setup.snakes), setup.per_game)
-        playing = play_all(setup, games, jobs, done, replays, announce)
+        playing = play_all(setup, games, jobs, done, replays, announce, address)
     else:
         score = arena_match.Score.of(stored)
         if arena_match.is_over(score, sprt, games):
             return
         fixtures = arena_match.fixtures_of(setup, games, score)
-        playing = play_fixtures(setup, fixtures, jobs, replays, announce)
+        playing = play_fixtures(setup, fixtures, jobs, replays, announce, address)
     with (
         contextlib.closing(playing) as results,
         tqdm(total=total, initial=len(stored), unit="game", disable=None) as bar,
@@ -365,6 +373,8 @@ def parser() -> Parser:
         "exchanged until it is known whether by ELO1 or more, or by ELO0 or less: try 0 20; with "
         "--per-game 4 each side plays two snakes")  # fmt: skip
     add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
+    add("--address", help="play on a Ray cluster that is running, two games for each of its CPUs: "
+        "HOST:PORT of its head, or auto for the one that this machine belongs to")  # fmt: skip
     add("--replays", type=writable, default=None, metavar="DIR", help="keep a replay of every game")
     add("--web", action="store_true", help="pages with results, games and a board to play on until "
         "interrupted; keeps replays in the folder replays, or that of --replays")  # fmt: skip

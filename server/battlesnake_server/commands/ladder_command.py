@@ -45,6 +45,7 @@ from battlesnake_server.arena.tournament import (
     entrants,
     match_schedule,
     play_in_pool,
+    ray_pool,
 )
 from battlesnake_server.commands import arena_command
 
@@ -123,7 +124,7 @@ def _place(engine: Engine, placing: Placing, setup: Setup, arguments: argparse.N
             yield rung, *meetings.pair(rung, placing.asked[rung.name] - 1)
 
     with (
-        Pool(arguments.jobs) as pool,
+        ray_pool(arguments.address, setup) if arguments.address else Pool(arguments.jobs) as pool,
         tqdm(unit="game", disable=None, initial=placing.placement.games) as bar,
     ):
         while wanted():
@@ -261,6 +262,7 @@ def parser() -> Parser:
     add("--minutes", type=within(float, 0), default=10.0, help="stop after this")
     add("--seed", type=seed, default=1, help="the same seed, the same starts and food")
     add("--jobs", type=positive, default=os.cpu_count() or 1, help="games at a time")
+    add("--address", help="play on a Ray cluster that is running: HOST:PORT of its head, or auto")
     add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
     add("--resume", action="store_true", help="go on with the games of the same command before")
     add("--json", action="store_true", help="print the result as JSON")

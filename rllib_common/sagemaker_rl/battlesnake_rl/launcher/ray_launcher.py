@@ -46,6 +46,7 @@ from battlesnake_rl.launcher.cluster.ray_node import (
     RayNode,
     RayNodeError,
     connect,
+    connected_ray,
     free_port,
     own_token,
 )
@@ -631,31 +632,6 @@ def started_ray(num_cpus: int | None = None) -> Iterator[None]:
         finally:
             ray.shutdown()
             node.stop()
-
-
-@contextmanager
-def connected_ray(address: str) -> Iterator[tuple[int, int]]:
-    """The Ray cluster at ``address``, quietly; gives the numbers of its CPUs and GPUs.
-
-    Raises:
-        ClusterError: there is none.
-    """
-    try:
-        if address != "auto":
-            # Ray itself would try for minutes.
-            host, _, port = address.rpartition(":")
-            socket.create_connection((host, int(port)), timeout=10).close()
-        connect(address, log_to_driver=False)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ClusterError(
-            f"no Ray cluster at {address}: {error}; start one with `ray start --head`, join it "
-            "from other machines and from this one with `ray start --address HOST:PORT`"
-        ) from None
-    try:
-        there = ray.cluster_resources()
-        yield int(there.get("CPU", 0)), int(there.get("GPU", 0))
-    finally:
-        ray.shutdown()
 
 
 @contextmanager

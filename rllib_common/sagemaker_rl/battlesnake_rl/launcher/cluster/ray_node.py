@@ -24,6 +24,7 @@ import ray
 from ray._private import utils
 from ray._raylet import Config  # type: ignore[attr-defined]  # it is compiled
 
+from battlesnake_rl.launcher.cluster.rendezvous import ClusterError
 from battlesnake_rl.launcher.launch.job import say
 
 START_ATTEMPTS = 3
@@ -167,6 +168,35 @@ def connect(address: str, **options: Any) -> None:
         utils.set_sigterm_handler = set_handler
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, ours)  # Ray's C++ has one too
+
+
+@contextmanager
+def connected_ray(
+    address: str, environment: dict[str, str] | None = None
+) -> Iterator[tuple[int, int]]:
+    """The Ray cluster at ``address``, quietly; gives the numbers of its CPUs and GPUs.
+
+    ``environment`` is Ray's for all tasks (``runtime_env``).
+
+    Raises:
+        ClusterError: there is none.
+    """
+    try:
+        if address != "auto":
+            # Ray itself would try for minutes.
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host, int(port)), timeout=10).close()
+        connect(address, log_to_driver=False, runtime_env=environment)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ClusterError(
+            f"no Ray cluster at {address}: {error}; start one with `ray start --head`, join it "
+            "from other machines and from this one with `ray start --address HOST:PORT`"
+        ) from None
+    try:
+        there = ray.cluster_resources()
+        yield int(there.get("CPU", 0)), int(there.get("GPU", 0))
+    finally:
+        ray.shutdown()
 
 
 AUTH_VARIABLES = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"

@@ -1,0 +1,98 @@
+"""A match on a Ray cluster of two nodes, of which processes are killed, and then one node."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from battlesnake_server.arena import results
+from battlesnake_server.commands import arena_command, ladder_command
+from tests.processes import below
+
+pytestmark = pytest.mark.rllib
+
+RULES = """
+from battlesnake_gym import snakes
+from battlesnake_heuristics.handwritten.filters import SAFE
+from battlesnake_heuristics.handwritten.pipeline import Pipeline
+
+snakes.register("mine", lambda seed: Pipeline(*SAFE, seed=seed))
+"""
+MATCH = ["my_rules.py", "hungry", "--size=7", "--milliseconds=5", "--max-turns=40", "--games=40",
+         "--sprt", "0", "1", "--json"]  # fmt: skip
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
+    """Its address, and the second node; this folder has a file of rules, theirs have not."""
+    from battlesnake_rl.launcher.cluster.membership import own_address
+    from battlesnake_rl.launcher.cluster.ray_node import RayNode, free_port, own_token
+
+    host, port = own_address(socket.gethostname()), free_port()
+    with own_token(), ExitStack() as nodes:
+        for node in RayNode.head(host, port, 1), RayNode.member(host, f"{host}:{port}", 1):
+            node.start()
+            nodes.callback(node.stop)
+        monkeypatch.chdir(tmp_path)
+        Path("my_rules.py").write_text(RULES)
+        yield f"{host}:{port}", node
+
+
+def played(capsys: pytest.CaptureFixture[str], *call: str) -> dict[str, Any]:
+    """What the arena says of a match, without the times."""
+    database = f"--database=sqlite:///{call[-1].strip('-')[:7]}.sqlite"
+    assert arena_command.main([*MATCH, *call, database]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    del told["milliseconds"]
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_match_on_two_nodes_is_the_match_on_one(
+    cluster: tuple[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, second = cluster
+    here = played(capsys, "--jobs=1")
+    killed: set[int] = set()
+    stored = []
+
+    def store(*game: Any, store: Any = results.store) -> Any:
+        """Kills the process that plays on the second node, after twenty games all of it."""
+        stored.append(game)
+        if len(stored) == 20:
+            second.stop()
+        if len(killed) < 3 and second.running:
+            for number, command in below(second._process.pid).items():
+                if command.startswith("ray::_call") and number not in killed:
+                    os.kill(number, signal.SIGKILL)
+                    killed.add(number)
+        return store(*game)
+
+    monkeypatch.setattr(arena_command, "store", store)
+    there = played(capsys, f"--address={address}")
+    assert there == here
+    assert there["games"] == 40
+    assert killed
+    call = [f"--address={address}", "--positions=10", "--minutes=0.05", "--json"]
+    assert ladder_command.main(["minimax", *call, "--database=sqlite:///ladder.sqlite"]) == 0
+    assert json.loads(capsys.readouterr().out)["games"] > 0
+
+
+def test_what_cannot_be_played_elsewhere_is_refused_in_a_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    address = "--address=127.0.0.1:1"
+    database = f"--database=sqlite:///{tmp_path / 'games.sqlite'}"
+    assert arena_command.main(["hungry", "hungry", "--web", address, database]) == 2
+    assert "leave --web and --replays out" in capsys.readouterr().err
+    assert arena_command.main(["hungry", "hungry", address, database]) == 1
+    assert "no Ray cluster at 127.0.0.1:1: " in capsys.readouterr().err
