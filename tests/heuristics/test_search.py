@@ -16,6 +16,7 @@ from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake, State
 from battlesnake_gym.snakes import Decision
@@ -142,6 +143,32 @@ def test_it_takes_the_move_that_lives_longest_when_all_are_lost() -> None:
     decision = Search()(board)
     assert decision.move == "left"
     assert max(decision.scores.values()) < -DECIDED
+
+
+def test_an_evaluation_that_saw_nothing_knows_nothing() -> None:
+    board = Board.new(11, 11, 2, game=Game(seed=1))
+    board.you_id = "snake_0"
+    decision = snakes.make("champion@1")(board)
+    assert decision.move in MOVES
+    assert "50% of the point" in decision.reasons[0].note
+
+
+@pytest.mark.parametrize(("dx", "dy"), [(1, 0), (-1, 0), (0, 1), (0, -1)])
+def test_where_all_is_lost_it_takes_the_move_that_a_rival_may_spare(dx: int, dy: int) -> None:
+    """Two moves lead into hazards that kill, the third beside the head of a longer snake."""
+    ours, theirs = [(0, 0), (-1, 0), (-2, 0)], [(2, 0), (3, 0), (3, 1), (3, 2)]
+
+    def turned(cells: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        return [(4 + x * dx - y * dy, 4 + x * dy + y * dx) for x, y in cells]
+
+    snakes = [Snake("a", turned(ours), health=10), Snake("b", turned(theirs))]
+    board = Board.from_state(
+        State(5, 9, 9, snakes, hazards=turned([(0, 1), (0, -1)])), Game("standard")
+    )
+    board.you_id = "a"
+    decision = Search()(board)
+    assert len(set(decision.scores.values())) == 1, "they are worth the same"
+    assert [decision.move] == board.safe_moves()
 
 
 @pytest.mark.parametrize("nodes", [1, 50, 700, 3001])

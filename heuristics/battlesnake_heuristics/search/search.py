@@ -59,6 +59,9 @@ STOP: ContextVar[Callable[[], object] | None] = ContextVar("STOP", default=None)
 CELL = 1000
 """Scores of the search are in thousandths of a cell of territory."""
 
+LOST_AT_ONCE = (1 - 1_000_000) / CELL
+"""The score of a move after which we may be dead in the next position."""
+
 
 @dataclass(frozen=True, slots=True)
 class Weights:
@@ -306,13 +309,15 @@ class Search:
             depth, bool(proven), evaluated + others.evaluated, visited + others.visited
         )
         values = {MOVES[index]: value / CELL for index, value in scores.items()}
+        best = values.get(MOVES[move], 0.0)  # none where one position was all
         note = f"{statistics}; expects {_shown(line, snakes)}"
         if objection:
             note += f"; valued by hand: the evaluation is {objection}"
         elif self.evaluation:
-            note += f"; {chance(values[MOVES[move]]):.0%} of the point"
+            note += f"; {chance(best):.0%} of the point"
+        hopeful = board.safe_moves() if best == LOST_AT_ONCE else ()  # a rival may yet spare those
         return Decision(
-            MOVES[move],
+            next((safe for safe in hopeful if values.get(safe) == best), MOVES[move]),
             (Reason("search", scores=values, note=note),),
             values,
             line=_moves(line, snakes),
