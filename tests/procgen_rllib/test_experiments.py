@@ -51,7 +51,9 @@ def test_all_experiments_can_be_planned(
     run = plan("--experiment", name)
     assert run.config.env_config["frame_stack"] == (4 if name == "frame-stack" else 1)
     assert run.timesteps or run.minutes == 60
-    assert run.config.gym_env_vectorize_mode == "vector_entry_point"
+    # RLlib's runners must make one batch of games; easy-small has its own.
+    batch = run.config.gym_env_vectorize_mode == "vector_entry_point"
+    assert batch == (name != "easy-small")
     assert run.job.name == f"{name}-{run.config.env_config['env_name']}"
 
 

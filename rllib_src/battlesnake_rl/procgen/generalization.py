@@ -12,6 +12,8 @@ from typing import Any
 
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
@@ -82,7 +84,10 @@ def on_test_levels(algorithm: Algorithm, runners: Any) -> tuple[dict[str, Any], 
     config = algorithm.config
     count = config.evaluation_duration
     games = VectorProcgen(min(GAMES_AT_ONCE, count), tested_on(config))
-    act = acting(runners.local_env_runner.module, greedy=not config.evaluation_config["explore"])
+    module = runners.local_env_runner.module
+    if isinstance(module, MultiRLModule):
+        module = module[DEFAULT_MODULE_ID]
+    act = acting(module, greedy=not config.evaluation_config["explore"])
     # Other levels each time, and the same ones when this is repeated.
     seed = (config.seed or 0) * 100_003 + algorithm.iteration
     episodes = play(games, act, episodes=count, seed=seed, show=False)

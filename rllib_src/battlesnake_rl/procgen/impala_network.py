@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -123,16 +122,3 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         with torch.autocast(pictures.device.type, torch.bfloat16, enabled=enabled):
             features = torch.cat([self.trunk(piece) for piece in pieces])
         return features.float()
-
-
-def check_model_config(model_config: Mapping[str, Any]) -> None:
-    """Refuse settings that `ImpalaModule` does not have.
-
-    Raises:
-        ValueError: an unknown key.
-    """
-    if unknown := sorted(set(model_config) - set(MODEL_CONFIG)):
-        raise ValueError(
-            f"custom_options of impala_cnn has no key {unknown[0]!r}; "
-            f"its keys are {', '.join(MODEL_CONFIG)}"
-        )

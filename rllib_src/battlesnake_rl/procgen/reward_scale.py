@@ -38,6 +38,7 @@ class RewardNormalizer:
         self._gamma, self._clip = gamma, clip
         self._mean, self._variance, self._count = 0.0, 1.0, 1e-4
         self._returns: dict[str, float] = {}
+        self._running: NDArray[np.float64] | None = None
 
     def __call__(self, parts: Sequence[Part]) -> list[NDArray[np.float32]]:
         """The scaled rewards of each part, in the order of ``parts``."""
@@ -59,6 +60,20 @@ class RewardNormalizer:
         self._returns = {episode: float(returns[place]) for episode, place in places.items()}
         scaled = np.clip(rewards, -self._clip, self._clip).astype(np.float32)
         return np.split(scaled, np.cumsum(lengths)[:-1])
+
+    def of_turn(
+        self, rewards: NDArray[np.floating], played: NDArray[np.bool_], ended: NDArray[np.bool_]
+    ) -> NDArray[np.float32]:
+        """The scaled rewards of one turn of N games, each (N,): the next clock of those played."""
+        if self._running is None:
+            self._running = np.zeros(len(rewards))
+        self._running[played] = self._running[played] * self._gamma + rewards[played]
+        if played.any():
+            self._count_in(self._running[played])
+        self._running[ended] = 0.0
+        scaled = rewards / np.sqrt(self._variance + EPSILON)
+        clipped: NDArray[np.float32] = np.clip(scaled, -self._clip, self._clip).astype(np.float32)
+        return clipped
 
     def _count_in(self, returns: NDArray[np.float64]) -> None:
         """Add to the running moments, as two samples are joined (Chan et al. 1979)."""

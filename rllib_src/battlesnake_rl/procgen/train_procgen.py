@@ -27,19 +27,23 @@ from battlesnake_rl.launcher.launch.idle import Use
 from battlesnake_rl.launcher.ray_launcher import Delivered, Hyperparameters, SageMakerRayLauncher
 from battlesnake_rl.launcher.runs.training_run import CSV_COLUMNS
 from battlesnake_rl.procgen import generalization, procgen_experiments
+from battlesnake_rl.procgen.array_ppo import ArrayPPO, ArrayPPOConfig
 from battlesnake_rl.procgen.env_config import complete
-from battlesnake_rl.procgen.impala_network import ImpalaModule, check_model_config
+from battlesnake_rl.procgen.impala_network import MODEL_CONFIG, ImpalaModule
 from battlesnake_rl.procgen.kit import plugins
 from battlesnake_rl.procgen.procgen_environment import ENV_NAME, VectorProcgen, make_env
 from battlesnake_rl.procgen.procgen_ppo import ProcgenPPO, ProcgenPPOConfig
+from battlesnake_rl.procgen.small_network import SMALL, SmallModule
 
 STACKED = {ENV_NAME: 1, "stacked_procgen_env": 4}
 """The environments by the names of the competition's starter kit: how many frames are seen at once
 unless ``env_config`` says otherwise."""
 
-MODELS = {"impala_cnn": ImpalaModule}
-ALGORITHMS = {"ProcgenPPO": ProcgenPPO}
+MODELS = {"impala_cnn": ImpalaModule, "small_cnn": SmallModule}
+ALGORITHMS = {"ProcgenPPO": ProcgenPPO, "ArrayPPO": ArrayPPO}
 """What is here beside RLlib's and the files of users."""
+SETTINGS = {"impala_cnn": MODEL_CONFIG, "small_cnn": SMALL}
+"""What each of our networks has under ``custom_options``, with the defaults."""
 
 DEFAULT_EXPERIMENT = "impala-baseline"
 PROG = "battlesnake-gym procgen train"
@@ -49,7 +53,9 @@ PROG = "battlesnake-gym procgen train"
 class ProcgenHyperparameters(Hyperparameters):
     """What to play and how to learn; an experiment file sets most of them."""
 
-    algorithm: str = option("ProcgenPPO", "ProcgenPPO, one of RLlib's, or a file in algorithms/")
+    algorithm: str = option(
+        "ProcgenPPO", "ProcgenPPO, ArrayPPO, one of RLlib's, or a file in algorithms/"
+    )
     experiment: str = option(DEFAULT_EXPERIMENT, "a named experiment, or an experiment file")
     env: str = option(ENV_NAME, f"the environment: {' or '.join(STACKED)}")
     env_name: str | None = option(None, "the game, over that of the experiment")
@@ -57,7 +63,8 @@ class ProcgenHyperparameters(Hyperparameters):
         None, "what to play (battlesnake_rl.procgen.env_config)"
     )
     custom_model: str | None = option(
-        "impala_cnn", "the network: impala_cnn or a file in models/; null: the algorithm's own"
+        "impala_cnn",
+        "the network: impala_cnn, small_cnn or a file in models/; null: the algorithm's own",
     )
     custom_options: dict[str, Any] | None = option(  # noqa: RUF009
         None, "settings of the network"
@@ -117,7 +124,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
 
         The games are shared evenly among the runners, so that some CPUs may be left.
         """
-        if cpus <= 4:
+        if cpus <= 4 or isinstance(config, ArrayPPOConfig):
             return 0
         most = super().default_workers(config, cpus)
         shared = config.games if isinstance(config, ProcgenPPOConfig) else None
@@ -204,15 +211,19 @@ def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
     algorithm = plugins.find("algorithms", hyperparameters.algorithm, ALGORITHMS)
     config = algorithm.get_default_config()
     config.environment(env, env_config=complete(env_config))
-    # One batch of games a runner, and so one forward pass for all of them.
-    config.env_runners(gym_env_vectorize_mode="vector_entry_point")
+    if not isinstance(config, ArrayPPOConfig):
+        # One batch of games a runner, and so one forward pass for all of them.
+        config.env_runners(gym_env_vectorize_mode="vector_entry_point")
     config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))
     generalization.set_up(config)
     if model is not None:
         network = plugins.find("models", model, MODELS)
         options = dict(hyperparameters.custom_options or {})
-        if network is ImpalaModule:
-            check_model_config(options)
+        for key in sorted(set(options) - set(SETTINGS.get(model, options))):
+            raise ValueError(
+                f"custom_options of {model} has no key {key!r}; "
+                f"its keys are {', '.join(SETTINGS[model])}"
+            )
         config.rl_module(rl_module_spec=RLModuleSpec(module_class=network, model_config=options))
     if hyperparameters.callbacks is not None:
         config.callbacks(plugins.find("callbacks", hyperparameters.callbacks))

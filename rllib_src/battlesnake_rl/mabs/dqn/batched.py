@@ -149,16 +149,8 @@ class BatchedConfig:
             )
 
 
-class Batched(Measured):
-    """Goes before the class of an algorithm of RLlib's, whose configuration is `BatchedConfig`."""
-
-    def setup(self: Any, config: AlgorithmConfig) -> None:
-        """Build runners and learner as RLlib does."""
-        self._asked_whether_back = -math.inf
-        super().setup(config)
-        self._recent_games = RecentGames(self.config.metrics_num_episodes_for_smoothing)
-        self._next_past_self = 0
-        self._remember_past_self()
+class Loop:
+    """Goes before RLlib's class of an algorithm: plays, lets a learner of ours learn, plays on."""
 
     @property
     def num_env_steps_sampled(self: Any) -> int:
@@ -177,22 +169,6 @@ class Batched(Measured):
                 _return_metrics=True,
             )
         self.metrics.aggregate(metrics, key=ENV_RUNNER_RESULTS)
-        return list(fragments)
-
-    def _take(self: Any) -> list[Any]:
-        """What runners have finished, at least one of them; they have been asked for more."""
-        group = self.env_runner_group
-        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
-            done: list[Any] = []
-            while not done and group.num_healthy_remote_workers():
-                # With a tag, since new weights are asynchronous requests too. Beyond what may be
-                # in flight nothing is asked.
-                for _ in range(self.config.max_requests_in_flight_per_env_runner):
-                    group.foreach_env_runner_async("sample_fragment", tag="fragment")
-                done = group.fetch_ready_async_reqs(tags="fragment", timeout_seconds=WAIT_SECONDS)
-        fragments, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
-        if infos:
-            self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)
         return list(fragments)
 
     def _learn_from(self: Any, fragments: list[Any]) -> None:
@@ -214,6 +190,53 @@ class Batched(Measured):
         """Take over what the learners have to say of the updates, at least one, since the last."""
         reports = self.learner_group.foreach_learner(lambda learner: learner.report())
         self.metrics.aggregate([report.get() for report in reports], key=LEARNER_RESULTS)
+
+    def _sync_weights(self: Any) -> None:
+        """Give the learner's weights to all runners."""
+        if self.config.num_env_runners == 0:
+            # RLlib's would put them into Ray's object store as well.
+            self.env_runner.set_state(self._weights())
+            return
+        self.env_runner_group.sync_weights(
+            from_worker_or_learner_group=self.learner_group,
+            policies=[DEFAULT_MODULE_ID],
+            inference_only=True,
+        )
+
+    def _weights(self: Any) -> dict[str, Any]:
+        """The learner's weights, as much of them as runners need, and their sequence number."""
+        state = self.learner_group.get_state(
+            components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
+        )[COMPONENT_LEARNER]
+        return {key: state[key] for key in (COMPONENT_RL_MODULE, WEIGHTS_SEQ_NO)}
+
+
+class Batched(Loop, Measured):
+    """Goes before the class of an algorithm of RLlib's, whose configuration is `BatchedConfig`."""
+
+    def setup(self: Any, config: AlgorithmConfig) -> None:
+        """Build runners and learner as RLlib does."""
+        self._asked_whether_back = -math.inf
+        super().setup(config)
+        self._recent_games = RecentGames(self.config.metrics_num_episodes_for_smoothing)
+        self._next_past_self = 0
+        self._remember_past_self()
+
+    def _take(self: Any) -> list[Any]:
+        """What runners have finished, at least one of them; they have been asked for more."""
+        group = self.env_runner_group
+        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
+            done: list[Any] = []
+            while not done and group.num_healthy_remote_workers():
+                # With a tag, since new weights are asynchronous requests too. Beyond what may be
+                # in flight nothing is asked.
+                for _ in range(self.config.max_requests_in_flight_per_env_runner):
+                    group.foreach_env_runner_async("sample_fragment", tag="fragment")
+                done = group.fetch_ready_async_reqs(tags="fragment", timeout_seconds=WAIT_SECONDS)
+        fragments, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
+        if infos:
+            self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)
+        return list(fragments)
 
     def get_module(self: Any, module_id: str = DEFAULT_MODULE_ID) -> Any:
         """What would be exported now, as a module of its own; None for another ``module_id``.
@@ -237,25 +260,6 @@ class Batched(Measured):
         if isinstance(module, WithMean):
             return values_of(module.network)
         return functools.partial(self.env_runner.preferences, module)
-
-    def _sync_weights(self: Any) -> None:
-        """Give the learner's weights to all runners."""
-        if self.config.num_env_runners == 0:
-            # RLlib's would put them into Ray's object store as well.
-            self.env_runner.set_state(self._weights())
-            return
-        self.env_runner_group.sync_weights(
-            from_worker_or_learner_group=self.learner_group,
-            policies=[DEFAULT_MODULE_ID],
-            inference_only=True,
-        )
-
-    def _weights(self: Any) -> dict[str, Any]:
-        """The learner's weights, as much of them as runners need, and their sequence number."""
-        state = self.learner_group.get_state(
-            components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
-        )[COMPONENT_LEARNER]
-        return {key: state[key] for key in (COMPONENT_RL_MODULE, WEIGHTS_SEQ_NO)}
 
     def _remember_past_self(self: Any) -> None:
         """Make the present weights a past self of all runners, if it is time for another."""

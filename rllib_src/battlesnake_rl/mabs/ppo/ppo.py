@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from battlesnake_rl.mabs.dqn.learner import QuietLearner
 from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
 from battlesnake_rl.mabs.policy import symmetry, warm_start
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, judged
-from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK
+from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK, WithMean
 
 OLD_LOG_CHANCES, ADVANTAGES, TARGETS = "old_log_chances", "advantages", "targets"
 """Columns (B,) of a batch: of the moves made, and the value's target."""
@@ -214,7 +214,8 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
             self._moves_learned += moves
         self._weights_seq_no += 1
         self.after_gradient_based_update(timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps})
-        self.module[DEFAULT_MODULE_ID].unwrapped().update_mean()
+        if isinstance(module := self.module[DEFAULT_MODULE_ID].unwrapped(), WithMean):
+            module.update_mean()
 
     def _columns(self, rollout: Rollout) -> dict[str, Tensor]:
         """A rollout as columns of M moves, with advantages by the present policy and values."""
@@ -327,7 +328,7 @@ class PPOConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
     module_apis = (SnakeActor,)
     rllibs = AlgorithmConfig
     also_honoured = "num_epochs minibatch_size"
-    own = (
+    own: ClassVar[tuple[str, ...]] = (
         *("lambda_", "clip_param", "vf_loss_coeff", "entropy_coeff", "num_epochs"),
         *("minibatch_size", "adam_epsilon", "symmetries", "lag", "start_coeff"),
     )
