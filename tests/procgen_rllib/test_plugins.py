@@ -55,14 +55,13 @@ def test_missing_names() -> None:
     from battlesnake_rl.procgen.train_procgen import MODELS
 
     with pytest.raises(
-        ValueError, match=r"no model 'mine' among the models: impala_cnn, my_vision_network\. Put"
+        ValueError,
+        match=r"no model 'mine'; there are impala_cnn, my_vision_network, small_cnn\. Put",
     ):
         plugins.find("models", "mine", MODELS)
-    with pytest.raises(ValueError, match=r"no algorithm 'ppo' among the algorithms: APPO, .*PPO"):
+    with pytest.raises(ValueError, match=r"no algorithm 'ppo'; there are APPO, .*PPO"):
         plugins.find("algorithms", "ppo")
-    with pytest.raises(
-        ValueError, match=r"no callbacks 'mine' among the callbacks: level_counter\."
-    ):
+    with pytest.raises(ValueError, match=r"no callbacks 'mine'; there are level_counter\."):
         plugins.find("callbacks", "mine")
 
 

@@ -85,8 +85,8 @@ def find(kind: str, name: str, ours: Mapping[str, type[Any]] | None = None) -> t
     if name not in files:
         built_in = ALGORITHMS if kind == "algorithms" else ()
         raise ValueError(
-            f"found no {kind.removesuffix('s') if kind != 'callbacks' else kind} {name!r} "
-            f"among the {kind}: {', '.join(sorted([*files, *ours, *built_in])) or 'none'}. "
+            f"found no {kind.removesuffix('s') if kind != 'callbacks' else kind} {name!r}; "
+            f"there are {', '.join(sorted([*files, *ours, *built_in])) or 'none'}. "
             f"Put one into {kind}/"
         )
     return _only_class(_load(kind, files[name]), BASES[kind], files[name])
