@@ -18,11 +18,12 @@ from dataclasses import dataclass, replace
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Strategy, make, play
+from battlesnake_heuristics.judge.calibration import DECIDED
 from battlesnake_heuristics.judge.sprt import share_interval
 from battlesnake_heuristics.search.search import Search, use_cpu_clock
 
-DECIDED, LOST = 300.0, -900.0
-"""Values of the search, in cells: beyond the first it is no estimate, below the second a loss."""
+END = 300.0
+"""A value of the search beyond this, in cells, is no estimate but the end of a game."""
 
 PROOF = 200_000
 """Positions at most for a proof; without one, a position does not count."""
@@ -46,9 +47,9 @@ def proved(board: Board) -> Proved | None:
     """The proof, where there is one and moves differ."""
     decision, _ = Search(nodes=PROOF, exact=True).think(board)
     values = decision.scores
-    if any(abs(value) < DECIDED for value in values.values()):
+    if any(abs(value) < END for value in values.values()):
         return None
-    held = {move: 2 if v > 0 else 0 if v < LOST else 1 for move, v in values.items()}
+    held = {move: 2 if v > 0 else 0 if v < -DECIDED else 1 for move, v in values.items()}
     return Proved(board, held) if len(set(held.values())) > 1 else None
 
 

@@ -265,8 +265,8 @@ def _bar(board: State, colours: Sequence[str], chances: Mapping[str, float]) -> 
         width = chance * (PANEL - 0.8)
         found.append(_box(x, y, width, 0.6, colour))
         if chance > 0.2:
-            told = f"{'~' * bool(chance % 1)}{chance:.0%}"
-            found.append(Text((x + width / 2, y + 0.3), PAPER, told, 0.42, "middle"))
+            said = f"{'~' * bool(chance % 1)}{chance:.0%}"
+            found.append(Text((x + width / 2, y + 0.3), PAPER, said, 0.42, "middle"))
         x += width
     return found
 

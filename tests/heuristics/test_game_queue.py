@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -34,3 +37,20 @@ def test_what_kills_every_process_is_given_up(tmp_path: Path) -> None:
     with Pool(1) as pool, pytest.raises(ChildProcessError, match=f"{TRIES} .* killed over 3;"):
         list(answers(pool, functools.partial(squared, tmp_path, 99), [3]))
     assert len(list(tmp_path.iterdir())) == TRIES
+
+
+def test_a_pool_may_become_smaller_while_tasks_are_on() -> None:
+    class Shrinking(ThreadPoolExecutor):
+        jobs = 4
+
+        def submit(self, *arguments: Any, **options: Any) -> Any:
+            self.jobs = 1  # as a cluster notices when it is given a task
+            return super().submit(*arguments, **options)
+
+    def slept(tenths: int) -> int:
+        time.sleep(tenths / 10)
+        return -tenths
+
+    with Shrinking(4) as pool:
+        found = sorted(answers(cast(Pool, pool), slept, range(7)))
+    assert found == [(number, -number) for number in range(7)]

@@ -51,11 +51,10 @@ def answers(
     going: dict[Future[Answer], tuple[Task, int]] = {}
     try:
         while True:
-            for task, tries in itertools.islice(
-                itertools.chain(again, waiting), pool.jobs - len(going)
-            ):
+            free = max(0, pool.jobs - len(going))  # machines of a pool may have gone
+            for task, tries in itertools.islice(itertools.chain(again, waiting), free):
                 going[pool.submit(work, task)] = task, tries
-            again = []
+            again = again[free:]
             if not going:
                 return
             for future in wait(going, return_when=FIRST_COMPLETED).done:
