@@ -8,12 +8,14 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from battlesnake_server.arena import results
+from battlesnake_server.arena import results, tournament
+from battlesnake_server.arena.tournament import Fixture, Result, Setup, play_in_pool
 from battlesnake_server.commands import arena_command, ladder_command
 from tests.processes import below
 
@@ -44,6 +46,12 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[s
         monkeypatch.chdir(tmp_path)
         Path("my_rules.py").write_text(RULES)
         yield f"{host}:{port}", node
+
+
+def lost_games_won(setup: Setup, fixture: Fixture, replays: None) -> Result:
+    """What a machine would send that turns results round."""
+    result = play_in_pool(setup, fixture, replays)
+    return replace(result, winner=None if result.winner is None else 1 - result.winner)
 
 
 def played(capsys: pytest.CaptureFixture[str], *call: str) -> dict[str, Any]:
@@ -82,6 +90,9 @@ def test_a_match_on_two_nodes_is_the_match_on_one(
     assert there == here
     assert there["games"] == 40
     assert killed
+    monkeypatch.setattr(tournament, "play_in_pool", lost_games_won)
+    assert arena_command.main([*MATCH, f"--address={address}", "--database=sqlite:///w.db"]) == 1
+    assert "does not follow from its moves" in capsys.readouterr().err
     call = [f"--address={address}", "--positions=10", "--minutes=0.05", "--json"]
     assert ladder_command.main(["minimax", *call, "--database=sqlite:///ladder.sqlite"]) == 0
     assert json.loads(capsys.readouterr().out)["games"] > 0
@@ -94,5 +105,9 @@ def test_what_cannot_be_played_elsewhere_is_refused_in_a_line(
     database = f"--database=sqlite:///{tmp_path / 'games.sqlite'}"
     assert arena_command.main(["hungry", "hungry", "--web", address, database]) == 2
     assert "leave --web and --replays out" in capsys.readouterr().err
-    assert arena_command.main(["hungry", "hungry", address, database]) == 1
-    assert "no Ray cluster at 127.0.0.1:1: " in capsys.readouterr().err
+    for command, snakes in (arena_command, ["hungry", "hungry"]), (ladder_command, ["hungry"]):
+        assert command.main([*snakes, address, database]) == 2
+        said = capsys.readouterr()
+        assert said.err.count("\n") == 1
+        assert "no Ray cluster at 127.0.0.1:1: " in said.err
+        assert not said.out

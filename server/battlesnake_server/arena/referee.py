@@ -197,27 +197,41 @@ class _Table:
             turn.decisions[snake.id] = answer.decision
 
 
-def opening(snake_id: str, turns: Sequence[Turn]) -> str:
-    """How a snake begins: see `SeatRecord`."""
-    return "".join(turn.moves.get(snake_id, "")[:1] for turn in turns[:OPENING])
+def letters(snake_id: str, turns: Sequence[Turn]) -> str:
+    """The first letters of a snake's moves."""
+    return "".join(turn.moves.get(snake_id, "")[:1] for turn in turns)
+
+
+def fared(state: State, moves: Sequence[str]) -> list[SeatRecord]:
+    """How the snakes of a last position fared, as far as it and their ``letters`` say."""
+    seat_of = {snake.id: seat for seat, snake in enumerate(state.snakes)}
+    return [
+        SeatRecord(
+            cause=snake.eliminated_cause,
+            killer=seat_of.get(snake.eliminated_by),
+            eliminated_on=snake.eliminated_on,
+            length=snake.length,
+            opening=its[:OPENING],
+        )
+        for snake, its in zip(state.snakes, moves, strict=True)
+    ]
+
+
+def winner_of(state: State, finished: bool) -> int | None:
+    """The seat of the last living snake of several, once the rules have ended the game."""
+    living = [seat for seat, snake in enumerate(state.snakes) if snake.alive]
+    several = len(state.snakes) > 1
+    return living[0] if several and finished and len(living) == 1 else None
 
 
 def _record(table: _Table, first: Board, turns: list[Turn]) -> GameRecord:
-    state = table.state
-    seat_of = {snake.id: seat for seat, snake in enumerate(state.snakes)}
-    for record, snake in zip(table.seats, state.snakes, strict=True):
-        record.cause = snake.eliminated_cause
-        record.killer = seat_of.get(snake.eliminated_by)
-        record.eliminated_on = snake.eliminated_on
-        record.length = snake.length
-        record.opening = opening(snake.id, turns)
-    living = [seat for seat, snake in enumerate(state.snakes) if snake.alive]
-    finished = rules.is_over(table.game, state)
-    several = len(state.snakes) > 1
-    return GameRecord(
-        first=first,
-        turns=turns,
-        seats=table.seats,
-        winner=living[0] if several and finished and len(living) == 1 else None,
-        finished=finished,
-    )
+    state, finished = table.state, rules.is_over(table.game, table.state)
+    seats = [
+        replace(seat, latencies=asked.latencies, problems=asked.problems)
+        for seat, asked in zip(
+            fared(state, [letters(snake.id, turns) for snake in state.snakes]),
+            table.seats,
+            strict=True,
+        )
+    ]
+    return GameRecord(first, turns, seats, winner_of(state, finished), finished)

@@ -15,7 +15,7 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,15 @@ from battlesnake_heuristics.judge.game_queue import PATIENCE, Pool, answers, mas
 from battlesnake_heuristics.judge.match import Conditions, play_game, side_of_seats, start_seed
 from battlesnake_server.addresses import Reach
 from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, Player, open_client
-from battlesnake_server.arena.referee import GameRecord, SeatRecord, Tell, opening, play
+from battlesnake_server.arena.referee import (
+    GameRecord,
+    SeatRecord,
+    Tell,
+    fared,
+    letters,
+    play,
+    winner_of,
+)
 from battlesnake_server.bundle import looks_of
 from battlesnake_server.strategies import split_rules, strategy_factory
 
@@ -88,7 +96,11 @@ class Fixture:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A fixture that was played; see `referee.GameRecord`. ``replay`` is the path of its file."""
+    """A fixture that was played; see `referee.GameRecord`.
+
+    ``moves`` are the first letters of each seat's moves, from which and the fixture the game
+    follows (`played_again.check`); ``replay`` is the path of its file.
+    """
 
     fixture: Fixture
     uuid: str
@@ -96,7 +108,22 @@ class Result:
     finished: bool
     winner: int | None
     seats: list[SeatRecord]
+    moves: list[str]
     replay: str | None
+
+    @classmethod
+    def of(cls, fixture: Fixture, game_id: str, record: GameRecord, replay: Path | None) -> Result:
+        """What a record comes to."""
+        return cls(
+            fixture=fixture,
+            uuid=game_id,
+            turns=len(record.turns),
+            finished=record.finished,
+            winner=record.winner,
+            seats=record.seats,
+            moves=[letters(snake.id, record.turns) for snake in record.first.snakes],
+            replay=None if replay is None else str(replay),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +219,7 @@ def play_all(
     done: Set[int] = frozenset(),
     replays: Path | None = None,
     announce: Announce | None = None,
-    address: str | None = None,
+    pool: Pool | None = None,
 ) -> Generator[Result, None, None]:
     """Play what the schedule still holds, as `play_fixtures`; ``done`` are not played again."""
     fixtures = [
@@ -201,7 +228,7 @@ def play_all(
         if fixture.number not in done
     ]
     jobs = min(jobs, max(1, len(fixtures)))
-    yield from play_fixtures(setup, fixtures, jobs, replays, announce, address)
+    yield from play_fixtures(setup, fixtures, jobs, replays, announce, pool)
 
 
 def play_fixtures(
@@ -210,25 +237,25 @@ def play_fixtures(
     jobs: int,
     replays: Path | None = None,
     announce: Announce | None = None,
-    address: str | None = None,
+    pool: Pool | None = None,
 ) -> Generator[Result, None, None]:
     """Play ``fixtures``, ``jobs`` games at a time; results come as they end.
 
     Every job is a process: snakes in one game never wait for those in another. ``announce`` is
     called in this process, from a thread of its own; even one job is then played elsewhere,
     since ``announce`` has work to do here. A game is begun when it is its turn, so the schedule may
-    be endless: closing this generator waits only for the games that are being played. With an
-    ``address`` they are played on the Ray cluster there, and neither kept nor announced.
+    be endless: closing this generator waits only for the games that are being played. With a
+    ``pool``, `ray_pool`'s, they are played there, and neither kept nor announced: `played_again`.
     """
-    if jobs == 1 and announce is None and address is None:
+    if jobs == 1 and announce is None and pool is None:
         yield from (play_fixture(setup, fixture, replays) for fixture in fixtures)
         return
     work = functools.partial(play_in_pool, setup, replays=replays)
     with (
-        open_pool(jobs, announce) if address is None else ray_pool(address, setup) as pool,
-        contextlib.closing(answers(pool, work, fixtures)) as played,
+        open_pool(jobs, announce) if pool is None else contextlib.nullcontext(pool) as processes,
+        contextlib.closing(answers(processes, work, fixtures)) as played,
     ):
-        yield from (result for _, result in played)
+        yield from (replace(result, fixture=fixture) for fixture, result in played)
 
 
 def open_pool(jobs: int, announce: Announce | None = None) -> Pool:
@@ -332,15 +359,7 @@ def play_fixture(
         Replay(record.first, record.turns).save(path)
     if announce is not None:
         announce(game_id, None)
-    return Result(
-        fixture=fixture,
-        uuid=game_id,
-        turns=len(record.turns),
-        finished=record.finished,
-        winner=record.winner,
-        seats=record.seats,
-        replay=None if path is None else str(path),
-    )
+    return Result.of(fixture, game_id, record, path)
 
 
 def replay_path(folder: Path, number: int, game_id: str) -> Path:
@@ -395,21 +414,11 @@ def _play_bounded(
             reasons=reasons or tell is not None,
             tell=tell,
         )
-    last = played.last
-    seat_of = {snake.id: seat for seat, snake in enumerate(last.snakes)}
-    seats = [
-        SeatRecord(
-            cause=snake.eliminated_cause,
-            killer=seat_of.get(snake.eliminated_by),
-            eliminated_on=snake.eliminated_on,
-            length=snake.length,
-            latencies=milliseconds,
-            opening=opening(snake.id, played.turns),
-        )
-        for snake, milliseconds in zip(last.snakes, played.cpu, strict=True)
-    ]
-    winner = seat_of[last.winner.id] if last.is_over() and last.winner else None
-    return GameRecord(played.first, played.turns, seats, winner, last.is_over())
+    last, finished = played.last, played.last.is_over()
+    seats = fared(last, [letters(snake.id, played.turns) for snake in last.snakes])
+    for seat, milliseconds in zip(seats, played.cpu, strict=True):
+        seat.latencies = milliseconds
+    return GameRecord(played.first, played.turns, seats, winner_of(last, finished), finished)
 
 
 @contextlib.asynccontextmanager

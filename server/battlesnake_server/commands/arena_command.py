@@ -34,9 +34,10 @@ from battlesnake_gym.common.command_line import (
 )
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Searcher
+from battlesnake_heuristics.judge.game_queue import Pool
 from battlesnake_heuristics.judge.sprt import Sprt
 from battlesnake_server import addresses
-from battlesnake_server.arena import arena_match
+from battlesnake_server.arena import arena_match, played_again
 from battlesnake_server.arena.database import (
     DEFAULT_URL,
     Tournament,
@@ -55,6 +56,7 @@ from battlesnake_server.arena.tournament import (
     local_factory,
     play_all,
     play_fixtures,
+    ray_pool,
 )
 from battlesnake_server.onnx_policy import Policy
 
@@ -77,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
     """Play a tournament and print its table; the exit status is 2 for a wrong call."""
     arguments = parser().parse_args(argv)
     try:
-        site = None
+        site = pool = None
         sprt = _sprt(arguments)
         if not arguments.snakes and not arguments.web:
             raise ValueError("name the snakes that play, or give --web to open the pages only")
@@ -92,11 +94,13 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.web:
             arguments.replays = (arguments.replays or DEFAULT_REPLAYS).absolute()
             site = _open_site(arguments, engine)
+        if arguments.snakes and arguments.address:
+            pool = ray_pool(arguments.address, setup)
     except (ValueError, OSError, OverflowError) as error:
         return refuse("battlesnake-gym arena", error)
     with interruptible():
         try:
-            status = _play(arguments, setup, sprt, engine, site) if arguments.snakes else 0
+            status = _play(arguments, setup, sprt, engine, site, pool) if arguments.snakes else 0
             if site is not None and status == 0:
                 site.wait()
             return status
@@ -152,11 +156,12 @@ def _play(
     sprt: Sprt | None,
     engine: Engine,
     site: Site | None,
+    pool: Pool | None,
 ) -> int:
     """Play the tournament and print its table, or the match and its verdict."""
     try:
         with hold(engine):
-            return _play_alone(arguments, setup, sprt, engine, site)
+            return _play_alone(arguments, setup, sprt, engine, site, pool)
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {REST}\n")
         return 130
@@ -184,6 +189,7 @@ def _play_alone(
     sprt: Sprt | None,
     engine: Engine,
     site: Site | None,
+    pool: Pool | None,
 ) -> int:
     tournament = begin(engine, setup, arguments.resume)
     announce = None if site is None else site.announce
@@ -191,10 +197,11 @@ def _play_alone(
     if arguments.timeout is None and arguments.address is None:
         _say_if_busy(setup, arguments.jobs)
     try:
-        run(
-            engine, tournament, setup, games, arguments.jobs, arguments.replays, announce, sprt,
-            arguments.address,
-        )  # fmt: skip
+        with pool or contextlib.nullcontext():
+            run(
+                engine, tournament, setup, games, arguments.jobs, arguments.replays, announce, sprt,
+                pool,
+            )  # fmt: skip
     finally:
         if sprt is None:
             show(engine, tournament, arguments.json)
@@ -250,7 +257,7 @@ def run(
     replays: Path | None = None,
     announce: Announce | None = None,
     sprt: Sprt | None = None,
-    address: str | None = None,
+    pool: Pool | None = None,
 ) -> None:
     """Play the games of the schedule that the database does not hold, storing each as it ends.
 
@@ -259,28 +266,30 @@ def run(
     if replays is not None:
         replays.mkdir(parents=True, exist_ok=True)
     stored = patiently(engine, lambda session: load_games(session, tournament))
-    total, score = games, arena_match.Score({})
+    total, score = games, arena_match.Score()
     if sprt is None:
         assert games is not None
         done = {game.number for game in stored}
         total = games * math.comb(len(setup.snakes), setup.per_game)
-        playing = play_all(setup, games, jobs, done, replays, announce, address)
+        playing = play_all(setup, games, jobs, done, replays, announce, pool)
     else:
         score = arena_match.Score.of(stored)
         if arena_match.is_over(score, sprt, games):
             return
         fixtures = arena_match.fixtures_of(setup, games, score)
-        playing = play_fixtures(setup, fixtures, jobs, replays, announce, address)
+        playing = play_fixtures(setup, fixtures, jobs, replays, announce, pool)
     with (
         contextlib.closing(playing) as results,
         tqdm(total=total, initial=len(stored), unit="game", disable=None) as bar,
     ):
         for result in results:
+            if pool is not None:
+                played_again.check(setup, result)
             game = store(engine, result, tournament, setup)
             bar.update()
             if sprt is not None:
-                score.points[game.number] = arena_match.points_in(game)
-                arena_match.tell(score, sprt, bar)
+                score.add(game)
+                arena_match.tell(score, sprt, bar, setup)
                 if arena_match.is_over(score, sprt, games):
                     return
 

@@ -28,7 +28,8 @@ from battlesnake_heuristics.judge.game_queue import Pool, answers
 from battlesnake_heuristics.judge.ladder import USUAL, Ladder, Placement, Placing, Rung, load
 from battlesnake_heuristics.judge.sprt import OUTCOMES
 from battlesnake_server import addresses
-from battlesnake_server.arena.arena_match import Score
+from battlesnake_server.arena import played_again
+from battlesnake_server.arena.arena_match import Score, pace
 from battlesnake_server.arena.database import (
     DEFAULT_URL,
     find_tournament,
@@ -64,13 +65,14 @@ def main(argv: list[str] | None = None) -> int:
         setup = _setup(arguments)
         arena_command.check(replace(setup, snakes=(arguments.snake,), per_game=1, sides=False))
         engine = open_database(arguments.database)
+        pool = ray_pool(arguments.address, setup) if arguments.address else Pool(arguments.jobs)
     except (ValueError, OSError) as error:
         return refuse("battlesnake-gym ladder", error)
     placing, status = Placing(ladder), 0
     with arena_command.interruptible():
         try:
             with hold(engine):
-                _place(engine, placing, setup, arguments)
+                _place(engine, placing, setup, arguments, pool)
         except KeyboardInterrupt:
             sys.stderr.write(f"interrupted; {REST}\n")
             status = 130
@@ -105,7 +107,9 @@ def _setup(arguments: argparse.Namespace) -> Setup:
     )
 
 
-def _place(engine: Engine, placing: Placing, setup: Setup, arguments: argparse.Namespace) -> None:
+def _place(
+    engine: Engine, placing: Placing, setup: Setup, arguments: argparse.Namespace, pool: Pool
+) -> None:
     """Play pairs of games until the interval is narrow enough or the time is up, storing each."""
     meetings = _Meetings(engine, setup, arguments.resume)
     for rung in placing.ladder.rungs:
@@ -123,15 +127,22 @@ def _place(engine: Engine, placing: Placing, setup: Setup, arguments: argparse.N
             rung = placing.next_rung()
             yield rung, *meetings.pair(rung, placing.asked[rung.name] - 1)
 
-    with (
-        ray_pool(arguments.address, setup) if arguments.address else Pool(arguments.jobs) as pool,
-        tqdm(unit="game", disable=None, initial=placing.placement.games) as bar,
-    ):
+    played, spent = 0, 0.0
+    with pool, tqdm(unit="game", disable=None, initial=placing.placement.games) as bar:
         while wanted():
-            for (rung, *_), results in answers(pool, _play_pair, pairs()):
-                placing.add(rung.name, meetings.store(rung, results))
+            for (rung, met, fixtures), results in answers(pool, _play_pair, pairs()):
+                results = [
+                    replace(result, fixture=fixture)
+                    for fixture, result in zip(fixtures, results, strict=True)
+                ]
+                if arguments.address:
+                    for result in results:
+                        played_again.check(met, result)
+                score = meetings.store(rung, results)
+                placing.add(rung.name, score.outcome(fixtures[0].number))
                 bar.update(2)
-                _tell(placing.placement, bar)
+                played, spent = played + 2, spent + score.spent
+                _tell(placing.placement, bar, pace(played, spent) if setup.bounded else "")
 
 
 _Pair = tuple[Rung, Setup, list[Fixture]]
@@ -142,10 +153,11 @@ def _is_known(placement: Placement, interval: float) -> bool:
     return placement.games > 0 and placement.high - placement.low <= 2 * interval
 
 
-def _tell(placement: Placement, bar: tqdm[Any]) -> None:
-    bar.set_postfix_str(str(placement))
+def _tell(placement: Placement, bar: tqdm[Any], pace: str) -> None:
+    text = ", ".join(filter(None, (str(placement), pace)))
+    bar.set_postfix_str(text)
     if bar.disable and (placement.games // 2).bit_count() == 1:
-        sys.stderr.write(f"{placement.games} games: {placement}\n")
+        sys.stderr.write(f"{placement.games} games: {text}\n")
 
 
 def _play_pair(pair: _Pair) -> list[Result]:
@@ -168,11 +180,11 @@ class _Meetings:
     def score(self, rung: Rung) -> Score:
         """What was played before, where that goes on."""
         if not self._resume:
-            return Score({})
+            return Score()
         setup = self._with(rung).to_dict()
         tournament = patiently(self._engine, lambda session: find_tournament(session, setup))
         if tournament is None:
-            return Score({})
+            return Score()
         number = self._tournaments[rung.name] = tournament.id
         return Score.of(patiently(self._engine, lambda session: load_games(session, number)))
 
@@ -181,18 +193,18 @@ class _Meetings:
         games: Iterator[Fixture] = match_schedule(self._setup.per_game, self._setup.seed, 2 * index)
         return self._with(rung), [next(games), next(games)]
 
-    def store(self, rung: Rung, results: list[Result]) -> int:
-        """Keep a pair; returns its outcome."""
+    def store(self, rung: Rung, results: list[Result]) -> Score:
+        """Keep a pair; returns the score of these two games."""
         setup = self._with(rung)
         if rung.name not in self._tournaments:
             self._tournaments[rung.name] = arena_command.begin(self._engine, setup, resume=False)
         labels = [entrant.label for entrant in entrants(setup.snakes)]
 
-        def add(session: Session) -> int:
+        def add(session: Session) -> Score:
             games = [row(result, self._tournaments[rung.name], labels) for result in results]
             session.add_all(games)
             session.commit()
-            return Score.of(games).outcome(games[0].number)
+            return Score.of(games)
 
         return patiently(self._engine, add)
 

@@ -255,14 +255,7 @@ class Hall:
             path = replay_path(self._replays / "started-here", number, match.id)
             path.parent.mkdir(parents=True, exist_ok=True)
             Replay(record.first, record.turns).save(path)
-            result = Result(
-                fixture=Fixture(number, wish.seed, tuple(range(len(record.seats)))),
-                uuid=match.id,
-                turns=len(record.turns),
-                finished=record.finished,
-                winner=record.winner,
-                seats=record.seats,
-                replay=str(path),
-            )
+            fixture = Fixture(number, wish.seed, tuple(range(len(record.seats))))
+            result = Result.of(fixture, match.id, record, path)
             session.add(row(result, tournament.id, wish.labels))
             session.commit()

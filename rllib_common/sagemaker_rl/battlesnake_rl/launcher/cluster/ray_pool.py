@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from pathlib import Path
@@ -18,6 +19,9 @@ from battlesnake_rl.launcher.cluster.rendezvous import ClusterError
 
 AHEAD = 2
 """Tasks for each CPU, so that none waits for the next one's way."""
+
+COUNTING = 1.0
+"""Seconds after which CPUs are counted again: the answer takes longer than to hand out a task."""
 
 
 class RayPool:
@@ -33,20 +37,20 @@ class RayPool:
         for path in files:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, folder / path)
-        # Where Ray says what was lost; stdout is for results.
-        self._open.enter_context(contextlib.redirect_stdout(sys.stderr))
         try:
             cpus, _ = self._open.enter_context(connected_ray(address, {"working_dir": str(folder)}))
         except ClusterError as error:
             self._open.close()
             raise ConnectionError(error) from None
-        self.jobs = AHEAD * cpus
+        self.jobs, self._counted = AHEAD * cpus, time.monotonic()
         self._call = ray.remote(max_retries=-1)(_call)
         self._going: dict[Future[Any], ray.ObjectRef[Any]] = {}
 
     def submit(self, work: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
-        """Begin a task; machines that have come or gone since count from now on."""
-        self.jobs = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 0)))
+        """Begin a task; machines that have come or gone count within `COUNTING` seconds."""
+        if time.monotonic() > self._counted + COUNTING:
+            self._counted = time.monotonic()
+            self.jobs = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 0)))
         task = self._call.remote(work, *arguments)
         future: Future[Any] = task.future()
         self._going[future] = task
@@ -59,6 +63,8 @@ class RayPool:
             ray.cancel(task, force=True)
 
     def __enter__(self) -> Self:
+        # Where Ray says what was lost; stdout is for results.
+        self._open.enter_context(contextlib.redirect_stdout(sys.stderr))
         return self
 
     def __exit__(self, *raised: object) -> None:
