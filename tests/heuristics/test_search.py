@@ -311,10 +311,13 @@ def test_what_was_pondered_over_is_known_when_it_comes() -> None:
     decision = search(board, seconds=0.02)
     after = board.without_seed()
     after.step({snake: line[0] for snake, line in decision.line.items()})
-    _, fresh = Search(Weights(draw=500_018)).think(after, seconds=0.02)
-    search.ponder(board, decision, seconds=1.0)
-    _, prepared = search.think(after, seconds=0.02)
-    assert prepared.depth > fresh.depth
+
+    def depth(search: Search) -> int:
+        """Of the best of five: a busy machine may stop one for most of its time."""
+        return max(search.think(after, seconds=0.02)[1].depth for _ in range(5))
+
+    search.ponder(board, decision, seconds=2.0)
+    assert depth(search) > depth(Search(Weights(draw=500_018)))
 
 
 def test_where_nothing_is_expected_there_is_nothing_to_ponder_over() -> None:
