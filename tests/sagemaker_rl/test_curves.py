@@ -42,6 +42,7 @@ def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
     settings = {"lr": 1e-4, "algorithm": "DQN", "double_q": True, "sizes": [7, 11], "seed": None}
+    settings["clip"] = math.inf  # which tensorboardX warns of
     named = {"reward": "env_runners/mean"}
     run = curves.Curves(tmp_path, COLUMNS, 0, named=named, settings=settings)
     played = {"env_runners": {"mean": 0.5} | PLAYED}
@@ -64,9 +65,10 @@ def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
     found = board.PluginTagToContent("hparams")
     began = HParamsPluginData.FromString(found["_hparams_/session_start_info"])
     told = began.session_start_info.hparams
-    assert sorted(told) == ["algorithm", "double_q", "lr", "sizes"]
+    assert sorted(told) == ["algorithm", "clip", "double_q", "lr", "sizes"]
     assert told["lr"].number_value == pytest.approx(1e-4)
     assert told["sizes"].string_value == "[7, 11]"
+    assert told["clip"].string_value == "Infinity"
     experiment = HParamsPluginData.FromString(found["_hparams_/experiment"]).experiment
     assert sorted(one.name.tag for one in experiment.metric_infos) == [
         "curves/reward", "progress/turns_played"

@@ -169,8 +169,10 @@ class Curves:
 
 
 def _hparam(value: Any) -> bool | float | str | None:
-    """As the HPARAMS tab takes it: what has parts as JSON."""
-    if value is None or isinstance(value, bool | int | float | str):
+    """As the HPARAMS tab takes it: what has parts, or has no end, as JSON."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
         return value
     return json.dumps(value, default=str)
 
