@@ -1,11 +1,13 @@
-"""The published PPO: every part of it beside another library, or a plain numpy of its own."""
+"""The published PPO on arrays: its parts beside another library or plain numpy; that it learns."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.procgen_rllib.episodes import WIDER, batch_of, episodes_of, learner_of, rewards_and_ends
+from tests.procgen_rllib.test_launcher import train
+from tests.progress import rows
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -14,6 +16,57 @@ procgen_ppo = pytest.importorskip(
 )
 
 GAMMA, LAMBDA, CLIP = 0.9, 0.8, 0.2
+
+
+def configured(**settings: Any) -> Any:
+    """A validated configuration on three levels of a game whose episodes are short."""
+    from battlesnake_rl.procgen.train_procgen import ProcgenHyperparameters, configure
+
+    config = configure(
+        ProcgenHyperparameters(
+            custom_model="small_cnn", env_config={"env_name": "bossfight", "num_levels": 3}
+        )
+    )
+    config.learners(num_gpus_per_learner=0)
+    for name, value in settings.items():
+        assert hasattr(config, name)
+        setattr(config, name, value)
+    config.seed = 3
+    config.validate()
+    return config
+
+
+def rollouts_of(rewards: np.ndarray, ends: np.ndarray, games: int, seed: int = 0) -> list[Any]:
+    """Rollouts of so many ``games`` each in which all that is (turns, games) happened."""
+    draw = np.random.default_rng(seed)
+    acted = ~np.vstack([np.zeros_like(ends[:1]), ends[:-1]])
+    made = []
+    for first in range(0, rewards.shape[1], games):
+        played = acted[:, first : first + games]
+        moves = int(played.sum())
+        shape = *played.shape, 1
+        made.append(
+            procgen_ppo.Rollout(
+                frames=draw.integers(0, 256, (moves, 64, 64, 3), dtype=np.uint8),
+                action_mask=np.ones((moves, 15), np.bool_),
+                actions=draw.integers(0, 15, moves),
+                log_chances=np.full(moves, -np.log(15), np.float32),
+                acted=played[..., None],
+                values=draw.normal(0, 1, (len(played) + 1, games, 1)).astype(np.float32),
+                rewards=(rewards[:, first : first + games, None] * played[..., None]),
+                terminateds=ends[:, first : first + games, None],
+                truncateds=np.zeros(shape, np.bool_),
+                weights_seq_no=0,
+            )
+        )
+    return made
+
+
+def rewards_and_ends(games: int, turns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rewards of very different sizes and the ends of episodes, both (turns, games)."""
+    draw = np.random.default_rng(3)
+    rewards = draw.normal(0, 1, (turns, games)) * draw.choice([0, 0.01, 30], (turns, games))
+    return rewards, draw.random((turns, games)) < 0.15
 
 
 def normalized(rewards: np.ndarray, ends: np.ndarray, clip: float) -> np.ndarray:
@@ -44,151 +97,209 @@ def normalized(rewards: np.ndarray, ends: np.ndarray, clip: float) -> np.ndarray
     return np.array([theirs.step(np.zeros(games))[1] for _ in range(turns)])
 
 
-def in_parts(rewards: np.ndarray, ends: np.ndarray, first: int, last: int) -> list[Any]:
-    """The turns of an iteration as RLlib hands them over: by game, cut where episodes end."""
-    from battlesnake_rl.procgen.reward_scale import Part
-
-    parts = []
-    for game in range(rewards.shape[1]):
-        begin = first
-        for turn in range(first, last):
-            if ends[turn, game] or turn == last - 1:
-                name = f"{game}-{ends[:begin, game].sum()}"
-                parts.append(
-                    Part(name, np.arange(begin, turn + 1), rewards[begin : turn + 1, game])
-                )
-                begin = turn + 1
-    return parts
-
-
 def test_rewards_are_normalized_as_by_another_library() -> None:
     from battlesnake_rl.procgen.reward_scale import RewardNormalizer
 
-    rewards, ends = rewards_and_ends(games=5, turns=60)
+    rewards, ends = rewards_and_ends(games=6, turns=60)
     expected = normalized(rewards, ends, clip=1.5)
     assert (np.abs(expected) == 1.5).any()
-    normalizer = RewardNormalizer(GAMMA, clip=1.5)
-    for first, last in ((0, 25), (25, 26), (26, 60)):
-        parts = in_parts(rewards, ends, first, last)
-        for part, scaled in zip(parts, normalizer(parts), strict=True):
-            game = int(part.episode.partition("-")[0])
-            np.testing.assert_allclose(scaled, expected[part.clocks, game], rtol=1e-5)
+    normalizer, everywhere = RewardNormalizer(GAMMA, clip=1.5), np.ones((60, 6), np.bool_)
+    # In three iterations, of two runners with three games each.
+    for turns in (slice(0, 25), slice(25, 26), slice(26, 60)):
+        rollouts = rollouts_of(rewards[turns], ends[turns], games=3)
+        for one, those in zip(rollouts, (slice(0, 3), slice(3, 6)), strict=True):
+            one.acted, one.rewards = everywhere[turns, those, None], rewards[turns, those, None]
+        normalizer.scale(rollouts)
+        scaled = np.concatenate([one.rewards for one in rollouts], axis=1)[..., 0]
+        np.testing.assert_allclose(scaled, expected[turns], rtol=1e-5)
 
 
 def test_a_normalizer_goes_on_where_it_was() -> None:
     from battlesnake_rl.procgen.reward_scale import RewardNormalizer
 
     rewards, ends = rewards_and_ends(games=3, turns=20)
-    one, other = RewardNormalizer(GAMMA, 10.0), RewardNormalizer(GAMMA, 10.0)
-    one(in_parts(rewards, ends, 0, 10))
-    other.restore(one.state())
     ends[9] = True  # all games begin anew, as they do where a run is resumed
-    late = [
-        part._replace(episode=f"new {part.episode}") for part in in_parts(rewards, ends, 10, 20)
-    ]
-    for ours, theirs in zip(one(late), other(late), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    one, other = RewardNormalizer(GAMMA, 10.0), RewardNormalizer(GAMMA, 10.0)
+    one.scale(rollouts_of(rewards[:10], ends[:10], games=3))
+    other.restore(one.state())
+    (ours,), (theirs,) = (rollouts_of(rewards[10:], ends[10:], games=3) for _ in range(2))
+    one.scale([ours])
+    other.scale([theirs])
+    np.testing.assert_array_equal(ours.rewards, theirs.rewards)
 
 
-def test_losses_are_those_of_numpy() -> None:
+def test_the_value_loss_is_that_of_numpy() -> None:
     import torch
 
-    draw = np.random.default_rng(1)
-    logp, old_logp = np.log(draw.uniform(0.05, 1, (2, 200)))
-    advantages = draw.normal(2, 7, 200)
-    values, old, targets = draw.normal(0, 1, (3, 200))
-    usual = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-    ratio = np.exp(logp - old_logp)
-    policy = [
-        max(-a * r, -a * min(max(r, 1 - CLIP), 1 + CLIP)) for a, r in zip(usual, ratio, strict=True)
-    ]
-    value = [
+    values, old, targets = np.random.default_rng(1).normal(0, 1, (3, 200))
+    expected = [
         max((v - t) ** 2, (o + min(max(v - o, -CLIP), CLIP) - t) ** 2)
         for v, o, t in zip(values, old, targets, strict=True)
     ]
-    tensors = [torch.from_numpy(one) for one in (logp, old_logp, advantages, values, old, targets)]
-    assert procgen_ppo.policy_loss(*tensors[:3], CLIP).item() == pytest.approx(np.mean(policy))
-    assert procgen_ppo.value_loss(*tensors[3:], CLIP).item() == pytest.approx(np.mean(value))
-    # Both clips were at work, and so was what they leave alone.
-    assert 0 < np.mean(np.abs(ratio - 1) > CLIP) < 1
+    tensors = [torch.from_numpy(one) for one in (values, old, targets)]
+    assert procgen_ppo.value_loss(*tensors, CLIP).item() == pytest.approx(np.mean(expected))
+    # The clip was at work, and so was what it leaves alone.
     assert 0 < np.mean(np.abs(values - old) > CLIP) < 1
 
 
-@pytest.fixture(scope="module")
-def learner() -> Any:
-    """A learner of small batches, as an algorithm builds it."""
-    return learner_of(
-        "ProcgenPPO",
-        gamma=GAMMA,
-        lambda_=LAMBDA,
-        train_batch_size_per_learner=18,
-        minibatch_size=6,
-        num_epochs=2,
-        reward_clip=1.5,
+def learner_of(config: Any) -> Any:
+    from gymnasium.spaces import Box, Discrete
+
+    spaces: Any = (Box(0, 255, (64, 64, 3), np.uint8), Discrete(15))
+    return config.build_learner(spaces={"default_policy": spaces})
+
+
+def test_a_minibatch_is_what_numpy_makes_of_the_rollouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = learner_of(
+        configured(gamma=GAMMA, lambda_=LAMBDA, minibatch_size=6, num_epochs=2, reward_clip=1.5)
     )
-
-
-def test_a_batch_is_what_numpy_makes_of_the_episodes(learner: Any) -> None:
-    import torch
-
-    rewards, ends = rewards_and_ends(games=3, turns=7)
+    rewards, ends = rewards_and_ends(games=4, turns=9)
     ends[3, 1] = True
-    episodes = episodes_of(rewards, ends)
-    scaled = normalized(rewards, ends, clip=1.5)
+    rollouts = rollouts_of(rewards, ends, games=2)
     expected = {}
-    for one in episodes:
-        clocks = [info["clock"] for info in one.get_infos()[1:]]
-        (game,) = (g for g in range(3) if np.allclose(rewards[clocks, g], one.get_rewards()))
-        paid = scaled[clocks, game]
-        pictures = torch.from_numpy(np.stack(one.get_observations()))
-        values = learner.module["default_policy"].compute_values({"obs": pictures}).numpy()
-        following = 0.0
-        values[-1] *= not one.is_terminated
-        for turn in reversed(range(len(paid))):
-            wrong = paid[turn] + GAMMA * values[turn + 1] - values[turn]
-            following = wrong + GAMMA * LAMBDA * following
-            key = np.stack(one.get_observations())[turn].tobytes()
-            expected[key] = (following, following + values[turn], values[turn])
-    batch = batch_of(learner, episodes)
-    assert len(expected) == 21
-    assert {len(column) for column in batch.values()} == {18}
-    # In another order, so that the first minibatch is not of the first game alone.
-    played = [picture.tobytes() for one in episodes for picture in one.get_observations()]
-    places = [played.index(row.numpy().tobytes()) for row in batch["obs"]]
-    assert places != sorted(places)
-    for row in range(18):
-        advantage, target, value = expected[batch["obs"][row].numpy().tobytes()]
-        assert batch["advantages"][row].item() == pytest.approx(advantage, abs=1e-5)
-        assert batch["value_targets"][row].item() == pytest.approx(target, abs=1e-5)
-        assert batch["vf_preds"][row].item() == pytest.approx(value, abs=1e-5)
+    for one, paid in zip(
+        rollouts_of(rewards, ends, games=2), expected_rewards(rewards, ends), strict=True
+    ):
+        following = np.zeros(2)
+        rows = dict(zip(map(tuple, np.argwhere(one.acted[..., 0])), one.frames, strict=True))
+        for turn in reversed(range(9)):
+            value, later, lives = one.values[turn, :, 0], one.values[turn + 1, :, 0], ~ends_of(one)
+            wrong = paid[turn] + GAMMA * later * lives[turn] - value
+            following = (wrong + GAMMA * LAMBDA * following * lives[turn]) * one.acted[turn, :, 0]
+            for game in np.flatnonzero(one.acted[turn, :, 0]):
+                expected[rows[turn, game].tobytes()] = following[game] + value[game], value[game]
+    batches: list[Any] = []
+    plain = procgen_ppo.PPOLearner.compute_loss_for_module
 
+    def seen(self: Any, *, batch: Any, **kwargs: Any) -> Any:
+        batches.append(batch)
+        return plain(self, batch=batch, **kwargs)
 
-def test_an_update_makes_as_many_steps_as_there_are_minibatches(learner: Any) -> None:
-    episodes = episodes_of(*rewards_and_ends(games=3, turns=7))
-    before = learner._normalizer.state()["count"]
-    learner.update(episodes=episodes, num_epochs=2, minibatch_size=6, shuffle_batch_per_epoch=True)
+    monkeypatch.setattr(procgen_ppo.PPOLearner, "compute_loss_for_module", seen)
+    learner.learn(rollouts, 0)
+    moves = len(expected)
+    assert len(batches) == 2 * round(moves / 6)
+    assert sum(len(batch["advantages"]) for batch in batches) == 2 * moves
+    for batch in batches:
+        np.testing.assert_allclose(batch["advantages"].mean().item(), 0, atol=1e-5)
+        np.testing.assert_allclose(batch["advantages"].std(unbiased=False).item(), 1, atol=1e-4)
+        for row, frame in enumerate(batch["obs"]):
+            target, value = expected[frame.numpy().tobytes()]
+            assert batch["targets"][row].item() == pytest.approx(target, abs=1e-5)
+            assert batch["vf_preds"][row].item() == pytest.approx(value, abs=1e-5)
     (optimizer,) = learner._optimizer_parameters
     assert optimizer.defaults["eps"] == 1e-5
-    assert {int(state["step"]) for state in optimizer.state.values()} == {2 * 3}
-    # The last layers' gradients were clipped together with all others.
-    assert learner._normalizer.state()["count"] == before + 21
+    state = learner.get_state()["reward_normalization"]
+    assert state["count"] == pytest.approx(moves, abs=1)
+    again = learner_of(configured())
+    again.set_state(learner.get_state())
+    assert again.get_state()["reward_normalization"] == state
 
 
-def shared(games: int, runners: int, **training: Any) -> Any:
-    """The validated configuration of so many runners."""
-    from battlesnake_rl.procgen.train_procgen import ProcgenHyperparameters, configure
+def ends_of(rollout: Any) -> Any:
+    return rollout.terminateds[..., 0]
 
-    config = configure(ProcgenHyperparameters(algorithm="ProcgenPPO"))
-    config.games, config.num_env_runners = games, runners
-    config.learners(num_gpus_per_learner=0)
-    config.training(**training)
-    config.validate()
-    return config
+
+def expected_rewards(rewards: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
+    """As the games are scaled together, in two rollouts of two games."""
+    from battlesnake_rl.procgen.reward_scale import RewardNormalizer
+
+    normalizer = RewardNormalizer(GAMMA, 1.5)
+    acted = ~np.vstack([np.zeros_like(ends[:1]), ends[:-1]])
+    scaled = np.array(
+        [normalizer.of_turn(*turn) for turn in zip(rewards * acted, acted, ends, strict=True)]
+    )
+    return [scaled[:, :2], scaled[:, 2:]]
+
+
+def test_a_turn_that_only_shows_the_next_level_is_not_learned_from() -> None:
+    runner = procgen_ppo.ProcgenRunner(
+        worker_index=0, config=configured(games=8, rollout_fragment_length=150)
+    )
+    (rollout,) = runner.sample()
+    ended = (rollout.terminateds | rollout.truncateds)[..., 0]
+    assert ended.any()
+    np.testing.assert_array_equal(rollout.acted[1:, :, 0], ~ended[:-1])
+    moves = int(rollout.acted.sum())
+    assert rollout.frames.shape == (moves, 64, 64, 3)
+    assert rollout.action_mask.shape == (moves, 15)
+    assert rollout.action_mask.all()
+    assert len(rollout.actions) == len(rollout.log_chances) == moves
+    assert not rollout.rewards[~rollout.acted].any()
+    assert runner.get_metrics()["num_episodes"].peek() == ended.sum()
+
+
+class DarkOrBright(procgen_ppo.OneSeat):  # type: ignore[misc, name-defined]
+    """On dark frames one action pays, on bright ones another; an episode is eight turns."""
+
+    PAYS = np.array([3, 7])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._draw, self._turn = np.random.default_rng(seed), 0
+        return self._show(), {}
+
+    def _show(self) -> np.ndarray:
+        self._bright = self._draw.integers(2, size=self.num_envs)
+        shades = np.array([40, 220], np.uint8)[self._bright]
+        return np.broadcast_to(shades[:, None, None, None], (self.num_envs, 64, 64, 3)).copy()
+
+    def step(self, actions: Any) -> Any:
+        # Every ninth step shows the next level alone.
+        shown = self._turn % 9 == 8
+        paid = (actions == self.PAYS[self._bright]).astype(np.float32) * (not shown)
+        over = np.full(self.num_envs, self._turn % 9 == 7)
+        self._turn += 1
+        return self._show(), paid, over, np.zeros_like(over), {}
+
+
+def test_what_pays_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(procgen_ppo, "OneSeat", DarkOrBright)
+    torch.manual_seed(1)
+    config = configured(games=32, rollout_fragment_length=18, minibatch_size=128, lr=2e-3)
+    runner = procgen_ppo.ProcgenRunner(config=config, worker_index=0)
+    learner = config.build_learner(spaces=runner.get_spaces())
+    before = after = 0.0
+    for iteration in range(30):
+        (rollout,) = runner.sample()
+        after = float((rollout.rewards[..., 0] > 0).sum() / rollout.acted.sum())
+        before = before or after
+        if after > 0.6:
+            break
+        learner.learn([rollout], iteration * 576)
+        runner.set_state({"rl_module": learner.module.get_state(), "weights_seq_no": iteration + 1})
+    assert before < 0.2
+    assert after > 0.6
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_run_goes_on_where_it_was(ray_session: None, tmp_path: Path, workers: int) -> None:
+    from battlesnake_rl.launcher.runs import checkpoints
+
+    arguments = [
+        *("-f", "easy-small", "--env-name", "bossfight", "--seed", "3"),
+        *("--rl.training.config.games", "8", "--num-workers", str(workers)),
+        *("--rl.training.config.evaluation_interval", "2"),
+        *("--rl.training.config.evaluation_duration", "3"),
+    ]
+    run = tmp_path / "easy-small-bossfight"
+    for timesteps in (400, 900):
+        assert train(tmp_path, *arguments, "--timesteps", str(timesteps)) == 0
+        table = rows(run)
+        last = sorted((run / "checkpoints").glob("checkpoint_*"))[-1]
+        state = checkpoints.load_numbers(last / "learner_group" / "learner" / "state.pkl")
+        played = float(table[-1]["env_steps"])
+        assert state["reward_normalization"]["count"] == pytest.approx(played, abs=1)
+    assert [row["training_iteration"] for row in table] == ["1", "2"]
+    assert float(table[0]["env_steps"]) < float(table[1]["env_steps"]) <= 1024
+    assert [row["test_reward_mean"] != "" for row in table] == [False, True]
+    assert float(table[1]["episode_len_mean"]) > 0
 
 
 @pytest.mark.parametrize(("runners", "each"), [(0, 64), (1, 64), (8, 8), (64, 1)])
 def test_runners_share_the_games(runners: int, each: int) -> None:
-    config = shared(64, runners)
+    config = configured(num_env_runners=runners)
     assert config.num_envs_per_env_runner == each
     assert config.get_rollout_fragment_length() == 256
     # On a cluster the runners are counted once more.
@@ -197,75 +308,18 @@ def test_runners_share_the_games(runners: int, each: int) -> None:
     assert config.num_envs_per_env_runner == 4
 
 
-def test_what_is_not_honoured_is_refused() -> None:
-    from battlesnake_rl.procgen.train_procgen import ProcgenHyperparameters, configure
-
-    with pytest.raises(ValueError, match=r"num_workers 7 cannot share 64 games .* 1, 2, 4, 8, 16"):
-        shared(64, 7)
-    with pytest.raises(ValueError, match="use_kl_loss must be false"):
-        shared(64, 1, use_kl_loss=True)
-    with pytest.raises(ValueError, match="16384 must be a multiple of minibatch_size 1000"):
-        shared(64, 1, minibatch_size=1000)
-    config = configure(ProcgenHyperparameters(algorithm="ProcgenPPO"))
-    config.env_runners(num_envs_per_env_runner=12, num_env_runners=2)
-    with pytest.raises(ValueError, match="num_envs_per_env_runner is 12, but the runners share"):
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("symmetries", True, "symmetries is not used"),
+        ("num_env_runners", 7, r"num_workers 7 cannot share 64 games .* 1, 2, 4, 8, 16"),
+        ("num_envs_per_env_runner", 12, "num_envs_per_env_runner is 12, but the runners share"),
+        ("callbacks_on_episode_end", print, "ProcgenPPO has no episode objects"),
+        ("train_batch_size_per_learner", 256, "set minibatch_size, or rollout_fragment_length"),
+    ],
+)
+def test_what_would_do_nothing_is_refused(setting: str, value: Any, message: str) -> None:
+    config = configured()
+    setattr(config, setting, value)
+    with pytest.raises(ValueError, match=message):
         config.validate()
-    config.env_runners(num_envs_per_env_runner=1)
-    config.learners(num_learners=2, num_gpus_per_learner=0)
-    with pytest.raises(ValueError, match="reward_normalization needs all games in one learner"):
-        config.validate()
-
-
-def test_what_pays_is_learned() -> None:
-    """On dark frames one action pays, on bright ones another."""
-    import torch
-    from ray.rllib.env.single_agent_episode import SingleAgentEpisode
-
-    torch.manual_seed(1)
-    learner = learner_of(
-        "ProcgenPPO",
-        network=WIDER,
-        train_batch_size_per_learner=128,
-        minibatch_size=64,
-        num_epochs=4,
-        lr=5e-3,
-    )
-    module, draw = learner.module["default_policy"], np.random.default_rng(1)
-    frames = np.stack([np.full((16, 16, 3), 40, np.uint8), np.full((16, 16, 3), 220, np.uint8)])
-    pays = np.array([3, 7])
-
-    def chances() -> np.ndarray:
-        with torch.no_grad():
-            out = module.forward_train({"obs": torch.from_numpy(frames)})
-        powers = np.exp(out["action_dist_inputs"].numpy().astype(float))
-        return np.asarray(powers / powers.sum(-1, keepdims=True))
-
-    for iteration in range(40):  # some 12, which the processor's rounding moves
-        now, episodes = chances(), []
-        if now[[0, 1], pays].min() > 0.2:
-            return
-        for _ in range(16):
-            bright = draw.integers(2, size=9)
-            one = SingleAgentEpisode()
-            one.add_env_reset(frames[bright[0]], {"clock": 0, "level_seed": 0})
-            for turn in range(8):
-                action = int(draw.choice(15, p=now[bright[turn]]))
-                one.add_env_step(
-                    frames[bright[turn + 1]],
-                    action,
-                    float(action == pays[bright[turn]]),
-                    {"clock": iteration * 8 + turn, "level_seed": 0},
-                    terminated=turn == 7,
-                    extra_model_outputs={
-                        "action_logp": np.float32(np.log(now[bright[turn], action])),
-                        "action_dist_inputs": np.log(now[bright[turn]]).astype(np.float32),
-                    },
-                )
-            episodes.append(one.to_numpy())
-        learner.update(
-            episodes=episodes,
-            num_epochs=learner.config.num_epochs,
-            minibatch_size=64,
-            shuffle_batch_per_epoch=True,
-        )
-    pytest.fail(f"after {iteration + 1} iterations, what pays has the chances {now[[0, 1], pays]}")

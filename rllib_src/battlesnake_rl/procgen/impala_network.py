@@ -1,8 +1,8 @@
-"""The IMPALA network: 64x64 pictures in, action logits and a value out, as an RLlib module."""
+"""Networks of pictures as RLlib modules: action logits and a value out; IMPALA's is one."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from ray.rllib.core.columns import Columns
@@ -71,28 +71,35 @@ class ImpalaTrunk(nn.Module):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Features of a batch of pictures; 255 means 1."""
-        device = pictures.device.type
-        half = torch.is_autocast_enabled(device)
-        scaled = pictures.to(torch.get_autocast_dtype(device) if half else torch.float32) / 255
-        features: Tensor = self.layers(scaled.permute(0, 3, 1, 2))
+        features: Tensor = self.layers(scaled(pictures))
         return features
 
 
-class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
-    """Policy and value on one `ImpalaTrunk`: PPO, APPO and IMPALA train it.
+def scaled(pictures: Tensor) -> Tensor:
+    """(B, H, W, C) uint8 to (B, C, H, W) from 0 to 1, in the precision that is on."""
+    device = pictures.device.type
+    half = torch.is_autocast_enabled(device)
+    dtype = torch.get_autocast_dtype(device) if half else torch.float32
+    return (pictures.to(dtype) / 255).permute(0, 3, 1, 2)
 
-    ``model_config`` as `MODEL_CONFIG`. With three colours and 15 actions it has 626,256 parameters.
-    """
+
+class PictureModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
+    """Policy and value on one trunk: PPO, APPO and IMPALA train it."""
+
+    defaults: ClassVar[dict[str, Any]]
+    """The settings under ``model_config``."""
+
+    def trunk_of(self, settings: dict[str, Any]) -> Any:
+        """The trunk, which has a ``width``."""
+        raise NotImplementedError
 
     def setup(self) -> None:
         """Build the network."""
         # RLlib adds settings of its own networks, which mean nothing here.
         self.settings = {
-            key: self.model_config.get(key, default) for key, default in MODEL_CONFIG.items()
+            key: self.model_config.get(key, default) for key, default in self.defaults.items()
         }
-        self.trunk = ImpalaTrunk(
-            self.observation_space.shape, self.settings["channels"], self.settings["width"]
-        )
+        self.trunk = self.trunk_of(self.settings)
         self.policy = nn.Linear(self.trunk.width, int(self.action_space.n))
         self.value = nn.Linear(self.trunk.width, 1)
         # A policy that begins nearly uniform explores at first, whatever the pictures are.
@@ -122,3 +129,16 @@ class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         with torch.autocast(pictures.device.type, torch.bfloat16, enabled=enabled):
             features = torch.cat([self.trunk(piece) for piece in pieces])
         return features.float()
+
+
+class ImpalaModule(PictureModule):
+    """With an `ImpalaTrunk`; ``model_config`` as `MODEL_CONFIG`.
+
+    With three colours and 15 actions it has 626,256 parameters.
+    """
+
+    defaults = MODEL_CONFIG
+
+    def trunk_of(self, settings: dict[str, Any]) -> ImpalaTrunk:
+        """The trunk with these settings."""
+        return ImpalaTrunk(self.observation_space.shape, settings["channels"], settings["width"])

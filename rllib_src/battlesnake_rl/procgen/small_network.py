@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from ray.rllib.core.columns import Columns
-from ray.rllib.core.rl_module.apis import ValueFunctionAPI
-from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 
-from battlesnake_rl.mabs.policy.q_network import uses_bfloat16
+from battlesnake_rl.procgen.impala_network import PictureModule, scaled
 
 SMALL: dict[str, Any] = {
     "filters": [[16, 4, 4], [32, 3, 2], [32, 3, 2]],
@@ -24,46 +21,40 @@ SMALL: dict[str, Any] = {
 """
 
 
-class SmallModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
-    """Policy and value on one trunk; ``model_config`` as `SMALL`."""
+class SmallTrunk(nn.Module):
+    """Features of pictures: (B, H, W, C) uint8 to (B, ``width``)."""
 
-    def setup(self) -> None:
-        """Build the network."""
-        settings = SMALL | {
-            key: self.model_config[key] for key in SMALL if key in self.model_config
-        }
-        *_, channels = self.observation_space.shape
+    def __init__(self, shape: tuple[int, int, int], filters: list[list[int]], width: int) -> None:
+        super().__init__()
+        *_, channels = shape
         layers: list[nn.Module] = []
-        for count, kernel, stride in settings["filters"]:
+        for count, kernel, stride in filters:
             padding = 0 if kernel == stride else kernel // 2
             layers += [nn.Conv2d(channels, count, kernel, stride, padding), nn.ReLU()]
             channels = count
-        width = settings["width"]
-        self.trunk = nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(width), nn.ReLU())
-        self.policy = nn.Linear(width, int(self.action_space.n))
-        self.value = nn.Linear(width, 1)
+        self.layers = nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(width), nn.ReLU())
+        self.width = width
         # A first picture gives the lazy layer its size.
-        self.judge(torch.zeros(1, *self.observation_space.shape))
+        self(torch.zeros(1, *shape, dtype=torch.uint8))
+        for parameter in self.layers.parameters():
+            if parameter.dim() > 1:
+                nn.init.orthogonal_(parameter, gain=2**0.5)
+            else:
+                nn.init.zeros_(parameter)
         # Pictures arrive with the colours last.
-        self.trunk.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        # A policy that begins nearly uniform explores at first, whatever the pictures are.
-        nn.init.orthogonal_(self.policy.weight, gain=0.01)
-        nn.init.zeros_(self.policy.bias)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def judge(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (B, 15) and values (B,), float32, of pictures (B, H, W, C) uint8."""
-        device = pictures.device
-        enabled = uses_bfloat16(self.model_config, device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=enabled):
-            features = self.trunk((pictures.float() / 255).permute(0, 3, 1, 2))
-        features = features.float()
-        return self.policy(features), self.value(features).squeeze(-1)
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Features of a batch of pictures; 255 means 1."""
+        features: Tensor = self.layers(scaled(pictures))
+        return features
 
-    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
-        logits, values = self.judge(batch[Columns.OBS])
-        return {Columns.ACTION_DIST_INPUTS: logits, Columns.VF_PREDS: values}
 
-    def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """Values (B,), without gradients."""
-        with torch.no_grad():
-            return self.judge(batch[Columns.OBS])[1]
+class SmallModule(PictureModule):
+    """Policy and value on one `SmallTrunk`; ``model_config`` as `SMALL`."""
+
+    defaults = SMALL
+
+    def trunk_of(self, settings: dict[str, Any]) -> SmallTrunk:
+        """The trunk with these settings."""
+        return SmallTrunk(self.observation_space.shape, settings["filters"], settings["width"])

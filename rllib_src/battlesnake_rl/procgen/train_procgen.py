@@ -27,7 +27,6 @@ from battlesnake_rl.launcher.launch.idle import Use
 from battlesnake_rl.launcher.ray_launcher import Delivered, Hyperparameters, SageMakerRayLauncher
 from battlesnake_rl.launcher.runs.training_run import CSV_COLUMNS
 from battlesnake_rl.procgen import generalization, procgen_experiments
-from battlesnake_rl.procgen.array_ppo import ArrayPPO, ArrayPPOConfig
 from battlesnake_rl.procgen.env_config import complete
 from battlesnake_rl.procgen.impala_network import MODEL_CONFIG, ImpalaModule
 from battlesnake_rl.procgen.kit import plugins
@@ -40,7 +39,7 @@ STACKED = {ENV_NAME: 1, "stacked_procgen_env": 4}
 unless ``env_config`` says otherwise."""
 
 MODELS = {"impala_cnn": ImpalaModule, "small_cnn": SmallModule}
-ALGORITHMS = {"ProcgenPPO": ProcgenPPO, "ArrayPPO": ArrayPPO}
+ALGORITHMS = {"ProcgenPPO": ProcgenPPO}
 """What is here beside RLlib's and the files of users."""
 SETTINGS = {"impala_cnn": MODEL_CONFIG, "small_cnn": SMALL}
 """What each of our networks has under ``custom_options``, with the defaults."""
@@ -53,9 +52,7 @@ PROG = "battlesnake-gym procgen train"
 class ProcgenHyperparameters(Hyperparameters):
     """What to play and how to learn; an experiment file sets most of them."""
 
-    algorithm: str = option(
-        "ProcgenPPO", "ProcgenPPO, ArrayPPO, one of RLlib's, or a file in algorithms/"
-    )
+    algorithm: str = option("ProcgenPPO", "ProcgenPPO, one of RLlib's, or a file in algorithms/")
     experiment: str = option(DEFAULT_EXPERIMENT, "a named experiment, or an experiment file")
     env: str = option(ENV_NAME, f"the environment: {' or '.join(STACKED)}")
     env_name: str | None = option(None, "the game, over that of the experiment")
@@ -124,7 +121,7 @@ class ProcgenLauncher(SageMakerRayLauncher):
 
         The games are shared evenly among the runners, so that some CPUs may be left.
         """
-        if cpus <= 4 or isinstance(config, ArrayPPOConfig):
+        if cpus <= 4:
             return 0
         most = super().default_workers(config, cpus)
         shared = config.games if isinstance(config, ProcgenPPOConfig) else None
@@ -211,7 +208,7 @@ def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
     algorithm = plugins.find("algorithms", hyperparameters.algorithm, ALGORITHMS)
     config = algorithm.get_default_config()
     config.environment(env, env_config=complete(env_config))
-    if not isinstance(config, ArrayPPOConfig):
+    if not isinstance(config, ProcgenPPOConfig):
         # One batch of games a runner, and so one forward pass for all of them.
         config.env_runners(gym_env_vectorize_mode="vector_entry_point")
     config.learners(num_gpus_per_learner=int(torch.cuda.is_available()))

@@ -284,7 +284,7 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         ratio, better = change.exp(), batch[ADVANTAGES]
         clipped = ratio.clamp(1 - config.clip_param, 1 + config.clip_param)
         policy_loss = -torch.minimum(ratio * better, clipped * better).mean()
-        vf_loss = mse_loss(fwd_out[Columns.VF_PREDS], batch[TARGETS])
+        vf_loss = self.vf_loss(fwd_out[Columns.VF_PREDS], batch)
         log_all = logits.log_softmax(-1)
         entropy = -(log_all.exp() * log_all).sum(-1).mean()
         coefficient = self._entropy_coeff.get_current_value()
@@ -295,6 +295,10 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         kl = (ratio - 1 - change).mean()
         self._unreported.append(torch.stack((loss, policy_loss, vf_loss, entropy, kl)).detach())
         return loss
+
+    def vf_loss(self, values: Tensor, batch: dict[str, Tensor]) -> Tensor:
+        """The mean square error of ``values`` (B,)."""
+        return mse_loss(values, batch[TARGETS])
 
     def report(self) -> Any:
         """Counts, and means over all updates since the last report, at least one."""
