@@ -157,6 +157,25 @@ def test_the_page_thinks_as_the_champion(browser: Browser, page: str) -> None:
         board.step(moves)
 
 
+def test_where_all_is_lost_the_page_too_moves_where_a_rival_may_spare_it(
+    browser: Browser, page: str
+) -> None:
+    browser.open(page)
+    seed = 1966
+    board, luck = Board.new(7, 7, 2, game=Game("royale", "royale", seed=seed)), random.Random(seed)
+    past = []
+    while board.turn < 29:
+        moves = {one.id: luck.choice(board.safe_moves(one.id) or MOVES) for one in board.living}
+        past.append([MOVES.index(move) for move in moves.values()])
+        board.step(moves)
+    start = {"width": 7, "height": 7, "snakes": 2, "seed": seed}
+    ask(browser, {"start": {**start, "ruleset": "royale", "map": "royale"}, "moves": past})
+    player = {"seconds": 0, "positions": 300}
+    seen = ask(browser, {"turn": {"moves": {}, "players": [player] * 2}})["thought"]["1"]
+    assert sorted(value for value in seen["values"] if value is not None) == [-999.999] * 2
+    assert [MOVES[seen["move"]]] == board.safe_moves("snake_1")
+
+
 def test_named_rivals_and_the_policy_play_as_in_python(browser: Browser, page: str) -> None:
     """Rules pick among their best moves; the policy, though rounded, mostly picks the same."""
     browser.open(page)

@@ -59,9 +59,6 @@ STOP: ContextVar[Callable[[], object] | None] = ContextVar("STOP", default=None)
 CELL = 1000
 """Scores of the search are in thousandths of a cell of territory."""
 
-LOST_AT_ONCE = (1 - 1_000_000) / CELL
-"""The score of a move after which we may be dead in the next position."""
-
 
 @dataclass(frozen=True, slots=True)
 class Weights:
@@ -315,9 +312,8 @@ class Search:
             note += f"; valued by hand: the evaluation is {objection}"
         elif self.evaluation:
             note += f"; {chance(best):.0%} of the point"
-        hopeful = board.safe_moves() if best == LOST_AT_ONCE else ()  # a rival may yet spare those
         return Decision(
-            next((safe for safe in hopeful if values.get(safe) == best), MOVES[move]),
+            MOVES[move],
             (Reason("search", scores=values, note=note),),
             values,
             line=_moves(line, snakes),

@@ -101,6 +101,19 @@ static void prepare_root(Search *search, Position *root) {
         }
 }
 
+#define LOST_AT_ONCE (1 - WIN) /* the value of a move after which we may be dead */
+
+static int kills(const Search *search, const Position *root, int move) {
+    int cell = search->next[head_of(search, root, 0)][move];
+    return !health_on(search, root, root->snake[0].health, cell);
+}
+
+/* Where every move may be our last: whether a rival may spare us after `move`, but hunger or a hazard
+ * not after `other`. */
+static int kinder(const Search *search, const Position *root, int move, int other) {
+    return !search->ask->of_2026 && !kills(search, root, move) && kills(search, root, other);
+}
+
 /* Searches every move of ours to `depth`; the best first next time. Returns 0 when stopped: then a
  * better move that was found counts, and else the answer stays that of the depth before. */
 static int deepen(Search *search, const Position *root, int depth, uint8_t *options, int count,
@@ -118,7 +131,8 @@ static int deepen(Search *search, const Position *root, int depth, uint8_t *opti
         if (search->stopped) break;
         scores[options[i]] = value;
         searched[options[i]] = 1;
-        if (value > best) {
+        if (value > best || (value == best && value == LOST_AT_ONCE &&
+                             kinder(search, root, options[i], options[best_at]))) {
             best = value;
             best_at = i;
         }
