@@ -31,7 +31,8 @@ package_folders = {
     if is_package(HERE / (folder := str(Path(base, *name.split(".")))))
 }
 
-build_check = runpy.run_path(str(HERE / "battlesnake_gym/engine/build_check.py"))
+CHECK = "battlesnake_gym/engine/build_check.py"
+build_check = runpy.run_path(str(HERE / CHECK))
 
 
 def extension(name: str) -> Extension:
@@ -42,7 +43,7 @@ def extension(name: str) -> Extension:
     return Extension(
         name,
         sources=sorted(str(path.relative_to(HERE)) for path in folder.glob("*.c")),
-        depends=sorted(str(path.relative_to(HERE)) for path in headers),
+        depends=[CHECK, *sorted(str(path.relative_to(HERE)) for path in headers)],
         include_dirs=[str(shared[0].parent.relative_to(HERE))],
         # -O3: with Python's own -O2 the observation loops are three times slower.
         # No contraction: sums of doubles come out as in Python where a processor could fuse them.

@@ -46,6 +46,8 @@ COMPILED = {
     "battlesnake_gym/engine/csrc": "_engine.abi3.so",
     "heuristics/battlesnake_heuristics/search/csrc": "_search.abi3.so",
 }
+CHECK = "battlesnake_gym/engine/build_check.py"
+SHARED = {path.name for path in runpy.run_path(str(ROOT / CHECK))["SHARED"]}
 SWAPS = {
     "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+",
     "+=": "-=", "-=": "+=", "*": "+", "//": "*", "/": "*", "%": "+", "and": "or", "or": "and",
@@ -157,11 +159,12 @@ class Copy:
         self._written += 1  # a time of its own: else Python believes what it compiled before
         os.utime(file, (1e9 + self._written, 1e9 + self._written))
         csrc = str(Path(path).parent)
-        return csrc not in COMPILED or self._compile(self.folder / csrc, file.name)
+        needing = COMPILED if file.name in SHARED else COMPILED.keys() & {csrc}
+        return all(self._compile(self.folder / one, file.name) for one in needing)
 
     def _compile(self, csrc: Path, changed: str) -> bool:
         """Compile what includes the changed file; all the first time."""
-        check = self.folder / "battlesnake_gym/engine/build_check.py"
+        check = self.folder / CHECK
         sources = runpy.run_path(str(check))["hash_of_sources"](csrc)
         flags = ["-std=gnu11", "-O1", "-ffp-contract=off", "-fPIC", "-w", "-MMD", "-c"]
         flags += ["-DPy_LIMITED_API=0x030B0000", f'-DSOURCES="{sources}"']

@@ -18,7 +18,7 @@ REMEDY = "`make build` in a clone of the project, or install the package again w
 SUFFIXES = (".so", ".pyd", ".dylib")
 """How compiled modules end, on any platform."""
 
-SHARED = [Path(__file__).parent / "csrc" / name for name in ("bits.h", "processor.h")]
+SHARED = [Path(__file__).parent / "csrc" / name for name in ("bits.h", "words.h", "processor.h")]
 """What all C files may include, those of other packages too."""
 
 _reasons: dict[str, str] = {}

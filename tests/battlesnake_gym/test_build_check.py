@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 import battlesnake_gym
 import battlesnake_heuristics
 from battlesnake_gym.engine import _engine, engine
-from battlesnake_gym.engine.build_check import REMEDY
+from battlesnake_gym.engine.build_check import REMEDY, SHARED
 from battlesnake_heuristics.search import _search, search
 from tests import processes
 
@@ -45,6 +46,13 @@ def job(tmp_path: Path) -> Path:
         ignored = shutil.ignore_patterns("*.so", "__pycache__")
         shutil.copytree(package, tmp_path / "job" / package.name, ignore=ignored)
     return tmp_path / "job"
+
+
+def test_what_the_search_includes_is_its_own_or_shared() -> None:
+    """Else a change to it would leave the search as it was compiled before."""
+    files = [*SHARED, *(PACKAGES[1] / "search/csrc").glob("*.[ch]")]
+    text = "".join(path.read_text() for path in files)
+    assert set(re.findall('#include "(.*)"', text)) <= {path.name for path in files}
 
 
 def built(part: str) -> Path:

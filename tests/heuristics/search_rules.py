@@ -33,7 +33,7 @@ LINE = 8
 LONGEST = 60
 """Turns of one game."""
 
-DAMAGES = (-120, -30, -1, 0, 1, 5, 14, 50, 99, 100)
+DAMAGES = (-120, -30, -2, -1, 0, 1, 5, 14, 50, 99, 100)
 
 
 def random_position(rand: random.Random) -> State:
