@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,24 @@ from battlesnake_rl.mabs.policy import symmetry
 from battlesnake_rl.mabs.policy.q_network import NEW_ACTION_MASK, SnakeQModule
 
 
+def coming(tensor: Tensor) -> Callable[[], NDArray[Any]]:
+    """Begin to copy ``tensor`` to the CPU; what is returned waits for that and gives it.
+
+    It does not wait for what a GPU is given meanwhile.
+    """
+    copy = tensor.to("cpu", non_blocking=True)
+    if tensor.device.type != "cuda":
+        return copy.numpy
+    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    copied.record()
+
+    def arrived() -> NDArray[Any]:
+        copied.synchronize()
+        return copy.numpy()
+
+    return arrived
+
+
 class QuietLearner:
     """Goes before a torch learner of RLlib's of one module: our optimizer, and little said.
 
@@ -72,8 +90,11 @@ class QuietLearner:
 
     def _tensor(self: Any, column: NDArray[Any]) -> Tensor:
         # Torch does not take what it must not write to, such as what comes through Ray.
-        own = column if column.flags.writeable else column.copy()
-        return torch.from_numpy(own).to(self.device)
+        one = torch.from_numpy(column if column.flags.writeable else column.copy())
+        if self.device.type == "cpu":
+            return one
+        # From memory that is not pinned torch copies while everything waits.
+        return one.pin_memory().to(self.device, non_blocking=True)
 
     def postprocess_gradients(self: Any, gradients_dict: dict[Any, Tensor]) -> dict[Any, Tensor]:
         """Clip by the norm of all gradients, if they must be; other ways are left to RLlib."""
@@ -84,7 +105,9 @@ class QuietLearner:
             return clipped
         gradients = [gradient for gradient in gradients_dict.values() if gradient is not None]
         norm = get_total_norm(gradients, foreach=True)
-        if norm > (most := self.config.grad_clip or math.inf):
+        most = self.config.grad_clip or math.inf
+        # Looking at the norm would wait for a GPU, which rather multiplies by 1 now and then.
+        if norm.device.type != "cpu" or norm > most:
             clip_grads_with_norm_(self._params.values(), most, norm, foreach=True)
         self._norms.append(norm)
         return gradients_dict
@@ -122,6 +145,7 @@ class SnakeDQNLearner(QuietLearner, DQNTorchLearner):  # type: ignore[misc]
         """Module and optimizer."""
         super().build()
         self._unreported: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._td_errors: Callable[[], NDArray[Any]]
         self._observation = env_options(self.config.env_config).encoder
 
     def update(
@@ -138,8 +162,7 @@ class SnakeDQNLearner(QuietLearner, DQNTorchLearner):  # type: ignore[misc]
         gradients = self.compute_gradients(self.compute_losses(fwd_out=outputs, batch=batch))
         self.apply_gradients(self.postprocess_gradients(gradients))
         self.after_gradient_based_update(timesteps=timesteps)
-        td_errors: NDArray[np.float32] = self._unreported[-1][-1].cpu().numpy()
-        return td_errors
+        return self._td_errors()
 
     def compute_loss_for_module(
         self,
@@ -159,8 +182,9 @@ class SnakeDQNLearner(QuietLearner, DQNTorchLearner):  # type: ignore[misc]
         targets = batch[Columns.REWARDS] + config.gamma ** batch["n_step"] * (lives * future)
         loss_of = huber_loss if config.td_error_loss_fn == "huber" else mse_loss
         loss = (batch["weights"] * loss_of(q_values, targets, reduction="none")).mean()
-        seen = loss.detach(), q_values.detach(), (q_values.detach() - targets).abs()
-        self._unreported.append(seen)
+        td_errors = (q_values.detach() - targets).abs()
+        self._td_errors = coming(td_errors)
+        self._unreported.append((loss.detach(), q_values.detach(), td_errors))
         return loss
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:

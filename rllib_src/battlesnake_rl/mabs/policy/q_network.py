@@ -253,6 +253,19 @@ RECENT = 3
 of training (Shamir & Zhang 2013, polynomial-decay averaging, https://arxiv.org/abs/1212.1824)."""
 
 
+class Mean(AveragedModel):
+    """The mean of a network's weights; ``count`` of them, as Python has it.
+
+    Looking at ``n_averaged`` would wait for a GPU.
+    """
+
+    count = 0
+
+
+def _count(mean: Mean, _: object = None) -> None:
+    mean.count = int(mean.n_averaged)
+
+
 class WithMean(InferenceOnlyAPI):  # type: ignore[misc]
     """A module that keeps the mean of the weights of its ``network``, which is what is exported.
 
@@ -261,19 +274,20 @@ class WithMean(InferenceOnlyAPI):  # type: ignore[misc]
     """
 
     network: nn.Module
-    mean: AveragedModel
+    mean: Mean
 
     def make_mean(self) -> None:
         """Begin the mean of the network; only the learner has one."""
-        self.mean = AveragedModel(self.network)
+        self.mean = Mean(self.network)
         self.mean.requires_grad_(False)
         self._weights: list[Tensor] = list(self.network.parameters())
         self._means: list[Tensor] = list(self.mean.module.parameters())
+        self.mean.register_load_state_dict_post_hook(_count)  # type: ignore[no-untyped-call]
 
     @property
     def played(self: Any) -> nn.Module:
         """What is exported and plays: the mean of the weights, where this module has one."""
-        if self.inference_only or not int(self.mean.n_averaged):
+        if self.inference_only or not self.mean.count:
             network: nn.Module = self.network
             return network
         mean: nn.Module = self.mean.module
@@ -284,7 +298,8 @@ class WithMean(InferenceOnlyAPI):  # type: ignore[misc]
 
         `AveragedModel.update_parameters` does the same, but first sorts all weights by device.
         """
-        share = (RECENT + 1) / (int(self.mean.n_averaged) + 1 + RECENT)
+        share = (RECENT + 1) / (self.mean.count + 1 + RECENT)
+        self.mean.count += 1
         with torch.no_grad():
             torch._foreach_lerp_(self._means, self._weights, share)
             for kept, buffer in zip(

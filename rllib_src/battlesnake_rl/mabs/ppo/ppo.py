@@ -201,7 +201,7 @@ class PPOLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
         for _ in range(self.config.num_epochs):
             order = self._random.permutation(moves)
             for rows in np.array_split(order, max(round(moves / self.config.minibatch_size), 1)):
-                chosen = torch.from_numpy(rows).to(self.device)
+                chosen = self._tensor(rows)
                 batch = {name: one[chosen] for name, one in columns.items()}
                 loss = self.compute_loss_for_module(
                     module_id=DEFAULT_MODULE_ID,
