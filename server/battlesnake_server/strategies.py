@@ -166,7 +166,10 @@ def strategy_factory(
                 f"Name a policy too: a file, or {SHIPPED_NAME!r}"
             )
         factory = snakes.factory(name)
-        factory(0)  # what cannot play is refused now, not in the first game
+        try:
+            factory(0)  # what cannot play is refused now, not in the first game
+        except RuntimeError as error:
+            raise ValueError(f"{name} cannot play here: {error}") from error
         return factory
     policy, named_with_it = split_rules(str(policy))
     if rules is not None and named_with_it is not None:

@@ -127,3 +127,11 @@ print(STRONGEST, sorted(heavy & set(sys.modules)))
     done = run(sys.executable, "-c", script)
     assert done.stdout.strip() == "lookahead []", done.stderr
     assert "lookahead plays game '9': the policy plays boards of 7x7, 11x11, 19x19" in done.stderr
+
+
+def test_where_nothing_is_compiled_the_search_is_refused_in_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("battlesnake_heuristics.search.search._search", None)
+    with pytest.raises(ValueError, match="champion cannot play here: the search is not compiled"):
+        strategy_factory(snake="champion")
