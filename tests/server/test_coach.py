@@ -9,7 +9,7 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.records.replay import Replay
-from battlesnake_heuristics.judge import scenarios
+from battlesnake_heuristics.judge import coaching, scenarios
 from battlesnake_heuristics.judge.coaching import lesson
 from battlesnake_heuristics.judge.scenarios import Scenario
 from battlesnake_server.commands import coach
@@ -31,6 +31,17 @@ def test_who_lives_learns_nothing_and_the_search_for_a_lesson_may_be_stopped() -
     stopped = lesson(lost(), "a", seconds=0)
     assert stopped is not None
     assert (stopped.board, stopped.seen) == (None, 0)
+
+
+def test_the_better_move_is_advised_whatever_fewer_games_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where two moves cost about as much, more games than these have decided."""
+    monkeypatch.setattr(coaching, "by_move", lambda *_: dict.fromkeys(("left", "right"), 0.0))
+    told = lesson(lost(), "a")
+    assert told is not None
+    assert told.mark is not None
+    assert told.saving == {told.mark.better: told.mark.before}
 
 
 def test_the_coach_tells_keeps_and_asks_again(

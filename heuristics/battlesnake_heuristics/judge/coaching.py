@@ -95,6 +95,7 @@ def lesson(replay: Replay, snake_id: str, seconds: float = math.inf) -> Lesson |
         return Lesson(snake_id, snake.eliminated_on, snake.eliminated_cause, seen)
     board, turn = replay.board(mark.turn), replay.turns[mark.turn - replay.first.turn]
     won = by_move(board, snake_id, turn.moves, GAMES, 1 + GLANCE)
+    won[mark.better] = mark.before  # of these games or of more
     saving = {
         move: share
         for move, share in sorted(won.items(), key=lambda item: -item[1])
