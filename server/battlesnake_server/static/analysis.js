@@ -167,7 +167,13 @@ export class Analysis {
       html("b", "", selected ? ARROWS[choice.move] : `${names[id]} ${ARROWS[choice.move]}`),
       html("span", "", percent(choice.chance)),
       html("span", "pale", this.written(choice.line, id),
-        Math.abs(choice.value) > PROVED && choice.chance % 1 ? " unless food appears" : ""))));
+        this.unless(choice)))));
+  }
+
+  /** What may still change an end that the search has seen. */
+  unless({ value, chance }) {
+    if (Math.abs(value) <= PROVED || !(chance % 1)) return "";
+    return value > 0 ? " unless food appears" : " unless food appears or a rival errs";
   }
 
   /** A line as arrows: the snake's own, then what its rivals are expected to do. */
