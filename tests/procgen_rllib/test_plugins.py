@@ -56,7 +56,7 @@ def test_missing_names() -> None:
 
     with pytest.raises(
         ValueError,
-        match=r"no model 'mine'; there are impala_cnn, my_vision_network, small_cnn\. Put",
+        match=r"no model 'mine'; there are impala_cnn, my_vision_network\. Put",
     ):
         plugins.find("models", "mine", MODELS)
     with pytest.raises(ValueError, match=r"no algorithm 'ppo'; there are APPO, .*PPO"):

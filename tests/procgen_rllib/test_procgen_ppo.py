@@ -16,6 +16,7 @@ procgen_ppo = pytest.importorskip(
 )
 
 GAMMA, LAMBDA, CLIP = 0.9, 0.8, 0.2
+SMALL = {"patch": 4, "channels": [16, 32], "blocks": 1, "bfloat16": False}
 
 
 def configured(**settings: Any) -> Any:
@@ -24,7 +25,7 @@ def configured(**settings: Any) -> Any:
 
     config = configure(
         ProcgenHyperparameters(
-            custom_model="small_cnn", env_config={"env_name": "bossfight", "num_levels": 3}
+            custom_options=SMALL, env_config={"env_name": "bossfight", "num_levels": 3}
         )
     )
     config.learners(num_gpus_per_learner=0)
@@ -280,6 +281,8 @@ def test_a_run_goes_on_where_it_was(ray_session: None, tmp_path: Path, workers: 
     arguments = [
         *("-f", "easy-small", "--env-name", "bossfight", "--seed", "3"),
         *("--rl.training.config.games", "8", "--num-workers", str(workers)),
+        *("--rl.training.config.rollout_fragment_length", "64"),
+        *("--rl.training.config.minibatch_size", "128"),
         *("--rl.training.config.evaluation_interval", "2"),
         *("--rl.training.config.evaluation_duration", "3"),
     ]

@@ -1,8 +1,8 @@
-"""Networks of pictures as RLlib modules: action logits and a value out; IMPALA's is one."""
+"""The IMPALA network: 64x64 pictures in, action logits and a value out, as an RLlib module."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from ray.rllib.core.columns import Columns
@@ -18,11 +18,18 @@ PICTURES_AT_ONCE = {"cpu": 128, "cuda": 2048}
 A CPU loses a third of its speed when the pieces outgrow its caches; a GPU only lacks the memory.
 """
 
-MODEL_CONFIG: dict[str, Any] = {"channels": [16, 32, 32], "width": 256, "bfloat16": "auto"}
+MODEL_CONFIG: dict[str, Any] = {
+    "patch": 1,
+    "channels": [16, 32, 32],
+    "blocks": 2,
+    "width": 256,
+    "bfloat16": "auto",
+}
 """The settings of `ImpalaModule` and their defaults.
 
-``channels`` of the three stages, ``width`` of the dense layer; ``bfloat16``: ``"auto"`` (where the
-processor has it), ``True`` or ``False``.
+``patch``: with more than 1, a convolution on squares of so many pixels goes before; ``channels`` of
+the stages, residual ``blocks`` of each, ``width`` of the dense layer; ``bfloat16``: ``"auto"``
+(where the processor has it), ``True`` or ``False``.
 """
 
 
@@ -47,19 +54,29 @@ class ResidualBlock(nn.Module):
 class ImpalaTrunk(nn.Module):
     """Features of pictures: (B, H, W, C) uint8 to (B, ``width``).
 
-    Each stage is a convolution, a pooling that halves the sides, and two residual blocks.
+    Each stage is a convolution, a pooling that halves the sides, and residual blocks.
     """
 
-    def __init__(self, shape: tuple[int, int, int], channels: list[int], width: int) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        *,
+        patch: int,
+        channels: list[int],
+        blocks: int,
+        width: int,
+    ) -> None:
         super().__init__()
         height, breadth, previous = shape
         layers: list[nn.Module] = []
+        if patch != 1:
+            layers += [nn.Conv2d(previous, channels[0], patch, patch), nn.ReLU()]
+            height, breadth, previous = height // patch, breadth // patch, channels[0]
         for count in channels:
             layers += [
                 nn.Conv2d(previous, count, 3, padding=1),
                 nn.MaxPool2d(3, stride=2, padding=1),
-                ResidualBlock(count),
-                ResidualBlock(count),
+                *(ResidualBlock(count) for _ in range(blocks)),
             ]
             previous = count
             height, breadth = (height + 1) // 2, (breadth + 1) // 2
@@ -71,35 +88,27 @@ class ImpalaTrunk(nn.Module):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Features of a batch of pictures; 255 means 1."""
-        features: Tensor = self.layers(scaled(pictures))
+        device = pictures.device.type
+        half = torch.is_autocast_enabled(device)
+        scaled = pictures.to(torch.get_autocast_dtype(device) if half else torch.float32) / 255
+        features: Tensor = self.layers(scaled.permute(0, 3, 1, 2))
         return features
 
 
-def scaled(pictures: Tensor) -> Tensor:
-    """(B, H, W, C) uint8 to (B, C, H, W) from 0 to 1, in the precision that is on."""
-    device = pictures.device.type
-    half = torch.is_autocast_enabled(device)
-    dtype = torch.get_autocast_dtype(device) if half else torch.float32
-    return (pictures.to(dtype) / 255).permute(0, 3, 1, 2)
+class ImpalaModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
+    """Policy and value on one `ImpalaTrunk`: PPO, APPO and IMPALA train it.
 
-
-class PictureModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
-    """Policy and value on one trunk: PPO, APPO and IMPALA train it."""
-
-    defaults: ClassVar[dict[str, Any]]
-    """The settings under ``model_config``."""
-
-    def trunk_of(self, settings: dict[str, Any]) -> Any:
-        """The trunk, which has a ``width``."""
-        raise NotImplementedError
+    ``model_config`` as `MODEL_CONFIG`. With three colours and 15 actions it has 626,256 parameters.
+    """
 
     def setup(self) -> None:
         """Build the network."""
         # RLlib adds settings of its own networks, which mean nothing here.
         self.settings = {
-            key: self.model_config.get(key, default) for key, default in self.defaults.items()
+            key: self.model_config.get(key, default) for key, default in MODEL_CONFIG.items()
         }
-        self.trunk = self.trunk_of(self.settings)
+        shape = {key: value for key, value in self.settings.items() if key != "bfloat16"}
+        self.trunk = ImpalaTrunk(self.observation_space.shape, **shape)
         self.policy = nn.Linear(self.trunk.width, int(self.action_space.n))
         self.value = nn.Linear(self.trunk.width, 1)
         # A policy that begins nearly uniform explores at first, whatever the pictures are.
@@ -129,16 +138,3 @@ class PictureModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         with torch.autocast(pictures.device.type, torch.bfloat16, enabled=enabled):
             features = torch.cat([self.trunk(piece) for piece in pieces])
         return features.float()
-
-
-class ImpalaModule(PictureModule):
-    """With an `ImpalaTrunk`; ``model_config`` as `MODEL_CONFIG`.
-
-    With three colours and 15 actions it has 626,256 parameters.
-    """
-
-    defaults = MODEL_CONFIG
-
-    def trunk_of(self, settings: dict[str, Any]) -> ImpalaTrunk:
-        """The trunk with these settings."""
-        return ImpalaTrunk(self.observation_space.shape, settings["channels"], settings["width"])

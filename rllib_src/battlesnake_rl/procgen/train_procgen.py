@@ -32,16 +32,15 @@ from battlesnake_rl.procgen.impala_network import MODEL_CONFIG, ImpalaModule
 from battlesnake_rl.procgen.kit import plugins
 from battlesnake_rl.procgen.procgen_environment import ENV_NAME, VectorProcgen, make_env
 from battlesnake_rl.procgen.procgen_ppo import ProcgenPPO, ProcgenPPOConfig
-from battlesnake_rl.procgen.small_network import SMALL, SmallModule
 
 STACKED = {ENV_NAME: 1, "stacked_procgen_env": 4}
 """The environments by the names of the competition's starter kit: how many frames are seen at once
 unless ``env_config`` says otherwise."""
 
-MODELS = {"impala_cnn": ImpalaModule, "small_cnn": SmallModule}
+MODELS = {"impala_cnn": ImpalaModule}
 ALGORITHMS = {"ProcgenPPO": ProcgenPPO}
 """What is here beside RLlib's and the files of users."""
-SETTINGS = {"impala_cnn": MODEL_CONFIG, "small_cnn": SMALL}
+SETTINGS = {"impala_cnn": MODEL_CONFIG}
 """What each of our networks has under ``custom_options``, with the defaults."""
 
 DEFAULT_EXPERIMENT = "impala-baseline"
@@ -61,7 +60,7 @@ class ProcgenHyperparameters(Hyperparameters):
     )
     custom_model: str | None = option(
         "impala_cnn",
-        "the network: impala_cnn, small_cnn or a file in models/; null: the algorithm's own",
+        "the network: impala_cnn or a file in models/; null: the algorithm's own",
     )
     custom_options: dict[str, Any] | None = option(  # noqa: RUF009
         None, "settings of the network"
