@@ -47,3 +47,14 @@ def test_more_thinking_gives_away_less() -> None:
     assert "constrictor: 20 proved" in printed
     assert "endgame: 20 proved" in printed
     assert much < little
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["planted", "values"])
+def test_lost_games_are_gone_on_with(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "lines.jsonl"
+    words = ("--snakes", 2, "--file", file)
+    assert "2 snakes, 1 of " in benchmark("lost_games", kind, "--games", 1, *words)
+    before = file.read_text()
+    assert "2 snakes, 2 of " in benchmark("lost_games", kind, "--games", 2, *words)
+    assert file.read_text().startswith(before)
