@@ -320,7 +320,8 @@ def test_mazes_of_any_level(
     games = make(game, Board(width, height, 1))
     games.load(0, state, game)
     for _ in range(3):
-        play_on(games, 0, game, state, random.Random(seed), 2, 1.0)
+        care = data.draw(st.sampled_from((0.0, 1.0)))
+        play_on(games, 0, game, state, random.Random(seed), 2, care)
         state.food = []
         games.load(0, state, game)
 

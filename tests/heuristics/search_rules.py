@@ -133,7 +133,7 @@ class Line:
     def same_key(self, again: Line) -> str:
         """Whether the position set up anew in ``again`` has the key that was kept until here."""
         kept, anew = (line.search.play(*line.question, line.moves)[2] for line in (self, again))
-        return "" if kept == anew else self._told(f"the key is {kept:x}, set up anew {anew:x}")
+        return "" if kept == anew != 0 else self._told(f"the key is {kept:x}, set up anew {anew:x}")
 
     def _told(self, what: str) -> str:
         return f"{what}\n{self.start}\nmoves {list(self.moves)}"

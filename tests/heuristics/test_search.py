@@ -171,6 +171,15 @@ def test_where_all_is_lost_it_takes_the_move_that_a_rival_may_spare(dx: int, dy:
     assert [decision.move] == board.safe_moves()
 
 
+def test_in_a_table_that_is_shared_questions_with_other_weights_are_others() -> None:
+    board = Board.new(11, 11, 2, game=Game(seed=8))
+    board.you_id = "snake_0"
+    first, second = (Search(Weights(territory=cell), max_depth=4) for cell in (1013, 817))
+    alone = Search(Weights(territory=817), 10**7, 4)(board)
+    assert first(board, 60).scores != alone.scores
+    assert second(board, 60).scores == alone.scores
+
+
 @pytest.mark.parametrize("nodes", [1, 50, 700, 3001])
 def test_wherever_it_is_cut_off_the_chosen_move_has_the_best_score(nodes: int) -> None:
     for seed in range(1, 6):

@@ -118,13 +118,13 @@ static void move_all(Search *search, Position *at, const uint8_t *moves, uint16_
 }
 
 /* Whether a snake that moved onto the board dies there: in a body, or head to head. */
-static int collides(const Search *search, const Position *at, int s, const uint16_t *target) {
-    if (bits_has(&at->occupied, target[s])) return 1;
+static bool collides(const Search *search, const Position *at, int s, const uint16_t *target) {
+    if (bits_has(&at->occupied, target[s])) return true;
     for (int o = 0; o < search->ask->snakes; o++)
         if (o != s && at->snake[o].alive && target[o] == target[s] &&
             at->snake[o].length >= at->snake[s].length)
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 static void arrive(Search *search, Position *at, int s, int cell) {

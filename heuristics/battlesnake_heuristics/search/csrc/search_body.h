@@ -1,5 +1,6 @@
 /* One search, from question to answer, for boards of up to WORDS * 64 cells. Included once for each
  * size and kind of processor by the files that define WORDS and CODE, the name of the whole. */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>

@@ -114,7 +114,7 @@ static inline ALWAYS_INLINE void SETS_(spread)(const Search *search, const Posit
         waited[row] = last[row] = (LANE){0};
         unfed[row] = ~(LANE){0};
     }
-    out->soon[0] = out->later[0] = -1;
+    out->soon[0] = out->later[0] = 0; /* the head's cell is its own, so 0 is none yet */
     int bodies = !ask->constrictor;
     for (int turn = 1; turn < UNREACHED; turn++) {
         if (bodies) bodies = free_tails(search, at, alive, count, turn, &free);
@@ -152,8 +152,8 @@ static inline ALWAYS_INLINE void SETS_(spread)(const Search *search, const Posit
         out->cells[i] = bits_count(out->owned[i]);
     }
     out->taken = SETS_(lane)(&taken, 0);
-    if (out->soon[0] < 0) memcpy(out->soon, out->cells, sizeof out->soon);
-    if (out->later[0] < 0) memcpy(out->later, out->cells, sizeof out->later);
+    if (!out->soon[0]) memcpy(out->soon, out->cells, sizeof out->soon);
+    if (!out->later[0]) memcpy(out->later, out->cells, sizeof out->later);
 }
 #undef SETS_
 #undef SETS
