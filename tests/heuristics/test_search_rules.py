@@ -66,7 +66,7 @@ MUTANTS = [
                 "target[s] == OFF_BOARD) eliminate(search, to, s);",
                 "0) ;",
             ),
-            ("nobody dies in a body", "if (bits_has(&at->occupied, target[s])) return 1;", ""),
+            ("nobody dies in a body", "if (bits_has(&at->occupied, target[s])) return true;", ""),
             (
                 "heads of one length pass",
                 "at->snake[o].length >= at->snake[s].length",
