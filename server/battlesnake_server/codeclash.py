@@ -24,6 +24,7 @@ from typing import Any
 import battlesnake_gym
 import battlesnake_heuristics
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.engine.build_check import SHARED
 from battlesnake_gym.rules import Game
 from battlesnake_server.bundle import FACTS, POLICY, BundleError
 
@@ -31,7 +32,7 @@ START = 5.0
 """Seconds in which it must answer."""
 
 GAME = ("snakes.py", "boards", "common", "rules", "engine/__init__.py", "engine/build_check.py",
-        "engine/csrc/bits.h", "engine/csrc/processor.h")  # fmt: skip
+        *(f"engine/csrc/{path.name}" for path in SHARED))  # fmt: skip
 SNAKES = ("__init__.py", "named.py", "handwritten", "search")
 """What is brought along of `battlesnake_gym` and of `battlesnake_heuristics`."""
 
