@@ -50,7 +50,7 @@ REGRESSIONS = {
     "flood fill the wrong way": ("RULES =", FLOOD),
     "raises without food": ("return pipeline(", "board.food[0]; return pipeline("),
     "a word in capitals": ("return pipeline(board, seconds)", 'return Decision("UP")'),
-    "too slow": ("return pipeline(", "sum(range(3 * 10**7)); return pipeline("),
+    "too slow": ("return pipeline(", "sum(range(10**8)); return pipeline("),
 }
 """Ten edits for the worse: a text of the snake's file, and what it becomes."""
 
