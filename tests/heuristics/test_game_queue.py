@@ -54,3 +54,14 @@ def test_a_pool_may_become_smaller_while_tasks_are_on() -> None:
     with Shrinking(4) as pool:
         found = sorted(answers(cast(Pool, pool), slept, range(7)))
     assert found == [(number, -number) for number in range(7)]
+
+
+def test_ctrl_c_while_the_first_task_is_handed_out_ends_with_that_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor.submit", interrupted)
+    with Pool(1) as pool, pytest.raises(KeyboardInterrupt):
+        list(answers(pool, abs, [1]))

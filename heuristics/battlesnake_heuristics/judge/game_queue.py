@@ -121,9 +121,9 @@ class Pool:
 class _Worker:
     """A process, which begins with its first task."""
 
-    task: Future[Any]
-
     def __init__(self, prepare: Prepare) -> None:
+        self.task: Future[Any] = Future()
+        self.task.set_result(None)  # Ctrl-C may come before the first
         self._prepared = contextlib.ExitStack()
         begin = self._prepared.enter_context(prepare())
         context = multiprocessing.get_context("spawn")
