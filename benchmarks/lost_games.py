@@ -16,6 +16,7 @@ A game is a line of the file: a command that was stopped goes on.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -37,8 +38,8 @@ from battlesnake_heuristics.search.evaluation import chance, shipped
 from battlesnake_heuristics.search.search import Search
 from battlesnake_heuristics.search.selfplay import SearchPlayer, play_on
 
-POSITIONS, SHOWN = 300, 12_000
-"""Positions for a move of a game with a planted mistake; for a snake of a turn that is shown."""
+POSITIONS = 300
+"""For a move of a game with a planted mistake."""
 
 COST, LEFT, DIES = 0.35, 0.15, range(10, 61)
 """What a planted move costs at least and leaves at most, and how many turns later it kills."""
@@ -151,9 +152,9 @@ def to_the_end(replay: Replay, mark: judge.Mark, move: str) -> float:
     return float(np.mean(ends, axis=0)[living.index(mark.snake_id)])
 
 
-def values(snakes: int, number: int) -> Line:
+def values(snakes: int, number: int, positions: int) -> Line:
     """A game by its own analysis: what was shown each turn, and where it did not come true."""
-    replay, analyst = Replay(begun(snakes, number)), Analyst(positions=SHOWN)
+    replay, analyst = Replay(begun(snakes, number)), Analyst(positions=positions)
     board, shown = replay.first.copy(), []
     while not board.is_over() and board.turn < 1000:
         judged = analyst.judge(board)
@@ -229,16 +230,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    kinds = {"planted": planted, "values": values}
-    parser.add_argument("kind", choices=kinds)
+    parser.add_argument("kind", choices=("planted", "values"))
     parser.add_argument("--snakes", type=int, choices=range(2, 9), default=2)
     parser.add_argument("--games", type=int, default=50, help="that count")
+    parser.add_argument("--positions", type=int, default=12_000, help="for each value shown")
     parser.add_argument("--file", type=Path, required=True, help="JSON lines; it is gone on with")
     options = parser.parse_args()
+    shown = functools.partial(values, positions=options.positions)
+    play = planted if options.kind == "planted" else shown
     text = options.file.read_text() if options.file.exists() else ""
     lines: list[Line | None] = [json.loads(line) for line in text.splitlines()]
     while sum(line is not None for line in lines) < options.games:
-        lines.append(kinds[options.kind](options.snakes, len(lines)))
+        lines.append(play(options.snakes, len(lines)))
         with options.file.open("a") as file:
             file.write(json.dumps(lines[-1]) + "\n")
     print(told(options.snakes, lines))
