@@ -19,7 +19,7 @@ import argparse
 import functools
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,18 +123,18 @@ def planted(snakes: int, number: int) -> Line | None:
             share for move, share in won.items() if move != moves[mark.snake_id]
         ) - after, won
 
-    told = lesson(replay, mark.snake_id)
+    taught = lesson(replay, mark.snake_id)
     line: Line = {"turn": mark.turn, "died": replay.last.turn, "cost": fresh(mark.turn)[0]}
-    if told is None or told.mark is None:
+    if taught is None or taught.mark is None:
         return line
-    cost, won = fresh(told.mark.turn)
-    advice, promised = next(iter(told.saving.items()))
+    cost, won = fresh(taught.mark.turn)
+    advice, promised = next(iter(taught.saving.items()))
     return line | {
-        "named": told.mark.turn,
+        "named": taught.mark.turn,
         "named_cost": cost,
-        "rescue": min(won[move] for move in told.saving),
+        "rescue": min(won[move] for move in taught.saving),
         "promised": promised,
-        "won": to_the_end(replay, told.mark, advice),
+        "won": to_the_end(replay, taught.mark, advice),
     }
 
 
@@ -194,23 +194,24 @@ def erred(replay: Replay, turn: int, but: str) -> bool:
     )
 
 
-def told(snakes: int, lines: Sequence[Line | None]) -> str:
-    """What all games say together."""
-    games = [line for line in lines if line]
-    tried = f"{len(games)} of {len(lines)} games"
-    if games and "cost" in games[0]:
-        named = [line for line in games if "named" in line]
-        exact = sum(line["named"] == line["turn"] for line in named)
-        dear = sum(
-            line["named"] != line["turn"] and line["named_cost"] >= line["cost"] for line in named
-        )
-        won, promised = (sum(line[key] for line in named) for key in ("won", "promised"))
-        least = min(line["rescue"] for line in named)
-        return (
-            f"{snakes} snakes, {tried}: {exact} moves named, {dear} others that cost as much, "
-            f"{len(games) - exact - dear} missed; advice won {least:.0%} "
-            f"at least, {won / promised:.0%} of what was promised ({TO_THE_END} games each)"
-        )
+def of_planted(games: Sequence[Line]) -> str:
+    """What games with a planted mistake say together."""
+    named = [line for line in games if "named" in line]
+    exact = sum(line["named"] == line["turn"] for line in named)
+    as_dear = sum(
+        line["named"] != line["turn"] and line["named_cost"] >= line["cost"] for line in named
+    )
+    won, promised = (sum(line[key] for line in named) for key in ("won", "promised"))
+    least = min(line["rescue"] for line in named)
+    return (
+        f"{exact} moves named, {as_dear} others that cost as much, "
+        f"{len(games) - exact - as_dear} missed; advice won {least:.0%} "
+        f"at least, {won / promised:.0%} of what was promised ({TO_THE_END} games each)"
+    )
+
+
+def of_values(games: Sequence[Line]) -> str:
+    """What games by their own analysis say together."""
     turns = [turn for line in games for turn in line["brier"]]
     scores = {
         n: [score for living, score in turns if living == n] for n in sorted({n for n, _ in turns})
@@ -219,7 +220,7 @@ def told(snakes: int, lines: Sequence[Line | None]) -> str:
         sum(line[key] for line in games) for key in ("lost", "rose", "unforced")
     )
     return (
-        f"{snakes} snakes, {tried}: Brier score "
+        "Brier score "
         + ", ".join(f"{np.mean(of):.3f} of {n} ({len(of)} turns)" for n, of in scores.items())
         + f"; of {lost} turns at the least chance {rose} rose, {unforced} without a rival's mistake"
     )
@@ -236,15 +237,19 @@ def main() -> None:
     parser.add_argument("--positions", type=int, default=12_000, help="for each value shown")
     parser.add_argument("--file", type=Path, required=True, help="JSON lines; it is gone on with")
     options = parser.parse_args()
-    shown = functools.partial(values, positions=options.positions)
-    play = planted if options.kind == "planted" else shown
+    play: Callable[[int, int], Line | None] = planted
+    sum_up = of_planted
+    if options.kind == "values":
+        play, sum_up = functools.partial(values, positions=options.positions), of_values
     text = options.file.read_text() if options.file.exists() else ""
     lines: list[Line | None] = [json.loads(line) for line in text.splitlines()]
     while sum(line is not None for line in lines) < options.games:
         lines.append(play(options.snakes, len(lines)))
         with options.file.open("a") as file:
             file.write(json.dumps(lines[-1]) + "\n")
-    print(told(options.snakes, lines))
+    games = [line for line in lines if line is not None]
+    tried = f"{options.snakes} snakes, {len(games)} of {len(lines)} games"
+    print(f"{tried}: {sum_up(games)}")
 
 
 if __name__ == "__main__":
