@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import inspect
 import json
 import os
 import re
@@ -36,7 +37,7 @@ from battlesnake_server.bundle import Bundle, BundleError
 from battlesnake_server.commands import pack
 from battlesnake_server.live.app import create_app
 from battlesnake_server.live.sessions import _seed
-from battlesnake_server.strategies import CAREFUL, SHIPPED, strategy_factory
+from battlesnake_server.strategies import CAREFUL, SHIPPED, PolicyFactory, strategy_factory
 from battlesnake_server.web.roster import Roster
 from tests.processes import COMMAND, free_port, run, served
 from tests.server.test_hostile_files import zipped
@@ -184,50 +185,6 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(
-    "count", [60, pytest.param(1000, marks=[pytest.mark.slow])], ids=["few", "a-thousand"]
-)
-@pytest.mark.parametrize("kind", list(KINDS))
-def test_the_same_moves_everywhere(
-    kind: str,
-    count: int,
-    rules: Path,
-    make: Callable[..., Path],
-    serve: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if kind == "rules over a policy":
-        rules.write_text(OVER_A_POLICY)
-    path = make(*(rules if word == "RULES" else word for word in KINDS[kind]))
-    bodies = recorded(count)
-    with snakes.set_apart() as registered, bundle.filters_apart():
-        bundle.run_rules(RULES.encode(), "rules")
-        learned = strategy_factory(policy=SHIPPED, filters=[*CAREFUL, "edges"])
-        if kind == "rules over a policy":
-            learned = strategy_factory(policy=SHIPPED, filters=["walls"], rules=rules)
-    searching = snakes.factory("champion@30")
-    builds = {"rules": registered["mine"], "evaluation": searching}
-    build = builds.get(kind, learned)
-    moves = played(build, bodies)
-    assert len(set(moves)) == 4
-
-    assert played(local_factory(Entrant("mine", str(path))), bodies) == moves, "the arena"
-    address = serve("--snake", str(path))
-    assert over_http(address, "/move", bodies) == moves, "serve"
-    with zipfile.ZipFile(path) as archive:
-        archive.extractall(tmp_path / "task")
-    assert on_lambda(tmp_path / "task", bodies, monkeypatch) == moves, "Lambda"
-    dockerfile = Path(__file__).parents[2] / "deployment/server/Dockerfile"
-    words = json.loads(re.findall(r"^CMD (.*)$", dockerfile.read_text(), re.MULTILINE)[-1])
-    port, programs = str(free_port()), f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {"PATH": programs, "BATTLESNAKE_SNAKE": str(path), "PORT": port}
-    with served(words, port, env=environment, cwd=tmp_path) as address:
-        assert over_http(address, "/move", bodies) == moves, "the image's command"
-    for replay, seed in in_a_league(path, tmp_path, count):
-        assert_the_league_plays(build, replay, seed)
-
-
 def test_the_looks_are_the_bundle_s_unless_others_are_given(
     rules: Path, make: Callable[..., Path]
 ) -> None:
@@ -243,6 +200,33 @@ def test_the_looks_are_the_bundle_s_unless_others_are_given(
             return await player.introduce()
 
     assert asyncio.run(introduced()) == {"color": "#123456", "head": "evil", "tail": "bolt"}
+
+
+def test_what_is_no_bundle_has_no_looks() -> None:
+    assert bundle.looks_of("cautious") == bundle.looks_of(None) == {}
+
+
+ONLY = """
+from battlesnake_heuristics import Filter
+rules = [Filter(lambda view, move: move != {!r})]
+"""
+
+
+def test_rules_alone_overrule_a_policy(
+    rules: Path, make: Callable[..., Path], board: Board
+) -> None:
+    """With no filter chosen; without rules the policy's moves can be asked for all at once."""
+    board.you_id = "snake_0"
+    plain = snakes.factory(str(make("--policy", "shipped")))
+    assert isinstance(plain, PolicyFactory)
+    only = "left" if plain(1)(board).move != "left" else "right"
+    rules.write_text(ONLY.format(only))
+    assert snakes.make(str(make(rules, "--policy", "shipped")))(board).move == only
+
+
+def test_a_debugger_sees_the_rules() -> None:
+    source = "def rule():\n    return 1\n"
+    assert inspect.getsource(bundle.run_rules(source.encode(), "unpacked.py").rule) == source
 
 
 def test_a_server_reads_its_bundle_once(
@@ -398,3 +382,47 @@ def test_the_command_says_what_is_in_it(rules: Path, tmp_path: Path) -> None:
     done = run(*COMMAND, "pack", rules, *LOOKS, cwd=tmp_path, env=own, check=True)
     assert "bytes; plays mine" in done.stdout
     assert "color #123456, head evil" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "count", [60, pytest.param(1000, marks=[pytest.mark.slow])], ids=["few", "a-thousand"]
+)
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_the_same_moves_everywhere(
+    kind: str,
+    count: int,
+    rules: Path,
+    make: Callable[..., Path],
+    serve: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if kind == "rules over a policy":
+        rules.write_text(OVER_A_POLICY)
+    path = make(*(rules if word == "RULES" else word for word in KINDS[kind]))
+    bodies = recorded(count)
+    with snakes.set_apart() as registered, bundle.filters_apart():
+        bundle.run_rules(RULES.encode(), "rules")
+        learned = strategy_factory(policy=SHIPPED, filters=[*CAREFUL, "edges"])
+        if kind == "rules over a policy":
+            learned = strategy_factory(policy=SHIPPED, filters=["walls"], rules=rules)
+    searching = snakes.factory("champion@30")
+    builds = {"rules": registered["mine"], "evaluation": searching}
+    build = builds.get(kind, learned)
+    moves = played(build, bodies)
+    assert len(set(moves)) == 4
+
+    assert played(local_factory(Entrant("mine", str(path))), bodies) == moves, "the arena"
+    address = serve("--snake", str(path))
+    assert over_http(address, "/move", bodies) == moves, "serve"
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path / "task")
+    assert on_lambda(tmp_path / "task", bodies, monkeypatch) == moves, "Lambda"
+    dockerfile = Path(__file__).parents[2] / "deployment/server/Dockerfile"
+    words = json.loads(re.findall(r"^CMD (.*)$", dockerfile.read_text(), re.MULTILINE)[-1])
+    port, programs = str(free_port()), f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {"PATH": programs, "BATTLESNAKE_SNAKE": str(path), "PORT": port}
+    with served(words, port, env=environment, cwd=tmp_path) as address:
+        assert over_http(address, "/move", bodies) == moves, "the image's command"
+    for replay, seed in in_a_league(path, tmp_path, count):
+        assert_the_league_plays(build, replay, seed)
