@@ -580,6 +580,18 @@ def test_near_its_end_a_search_keeps_to_its_pace() -> None:
     assert time.process_time() - worked < 0.05
 
 
+@pytest.mark.parametrize(("taken", "long_enough", "judged"), [(0, 0, 1), (0, 1e9, 0), (1, 0, 0)])
+def test_only_a_long_search_that_is_alone_is_judged(
+    taken: int, long_enough: float, judged: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+    monkeypatch.setattr(Gauge, "observe", lambda self, got: seen.append(got))
+    monkeypatch.setattr("battlesnake_heuristics.search.search.LONG_ENOUGH", long_enough)
+    monkeypatch.setattr(CORES, "_taken", taken)
+    Search()(duel(1), 0.01)
+    assert len(seen) == judged
+
+
 def test_what_a_search_is_given_is_judged_before_it_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     board = duel(7)
     search, seen = Search(), []

@@ -216,6 +216,8 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
             assert 0 < result["learners"]["loss_rounded"] < 1
             asked.append(algorithm._draw()[2][0].nodes)
             kept.append(algorithm.memory[:])
+        fragments = [fragment.games.rows.tobytes() for fragment in algorithm._play()]
+        assert len(set(fragments)) == len(fragments) >= 3, "no game is played twice"
         algorithm.save_to_path(str(tmp_path))
         assert asked == [30, 31, 31]
         # The first iteration's samples leave after two, all others after three.
@@ -237,6 +239,31 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
     assert known["trained_for"]["maps"] == ["standard"]
     assert known["moves"] >= 9000
     assert known["settings"]["deep_from"] == 5000
+
+
+def test_a_placement_is_kept_and_paid_for(ray_with_games: None) -> None:
+    from battlesnake_heuristics.search.evaluation import SHIPPED, Evaluation
+    from battlesnake_rl.mabs.exit.exit import EXITConfig
+
+    config = EXITConfig()
+    config.update_from_dict({"ladder_share": 0.1, "ladder_positions": 10})
+    with built(config) as algorithm:
+        algorithm.progress.cpu_seconds = 15.0
+        algorithm._measure(least=1.0)
+        assert not algorithm.strength.measurements, "there is no champion"
+        algorithm.champion = Evaluation.load(SHIPPED)
+        algorithm._measure(least=2.0)
+        assert not algorithm.strength.measurements, "1.5 seconds are owed"
+        algorithm._measure(least=1.0)
+        algorithm._measure(least=1.0)
+        (measured,) = algorithm.strength.measurements
+        spent = algorithm.strength.ladder_seconds
+        assert spent > 0.5
+        assert algorithm.progress.cpu_seconds == 15 + spent
+        assert measured.cpu_minutes == pytest.approx(algorithm.progress.cpu_seconds / 60, abs=1e-3)
+        results: dict[str, object] = {}
+        algorithm.conclude(results)
+        assert results == algorithm.strength.results()
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,6 @@ print(STRONGEST, sorted(heavy & set(sys.modules)))
 def test_where_nothing_is_compiled_the_search_is_refused_in_a_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("battlesnake_heuristics.search.search._search", None)
+    monkeypatch.setattr("battlesnake_heuristics.search.search.COMPILED", False)
     with pytest.raises(ValueError, match="champion cannot play here: the search is not compiled"):
         strategy_factory(snake="champion")

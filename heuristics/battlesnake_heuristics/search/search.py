@@ -42,8 +42,9 @@ else:
     )
 
 COMPILED: bool = _search is not None
-NOT_COMPILED = "the search is not compiled here; install with a C compiler: pip install ."
 """Whether there is a search here: without a C compiler there is none."""
+
+NOT_COMPILED = "the search is not compiled here; install with a C compiler: pip install ."
 
 LARGEST_SIDE = 25
 """Of a board that the C code holds."""
@@ -265,7 +266,7 @@ class Search:
         evaluation: Evaluation | None = None,
         exact: bool = False,
     ) -> None:
-        if _search is None:
+        if not COMPILED:
             raise RuntimeError(NOT_COMPILED)
         if nodes < 1:
             raise ValueError(f"nodes must be a positive number, got {nodes}")
@@ -361,7 +362,7 @@ class Search2026:
     WEIGHTS = Weights(1000, 350, 6400, 5, 6200, 8400, 280, 53, 600_000, 7000, 16_000, 500_000)
 
     def __init__(self, nodes: int = NODES_WITHOUT_CLOCK) -> None:
-        if _search is None:
+        if not COMPILED:
             raise RuntimeError(NOT_COMPILED)
         self.nodes = nodes
 
@@ -396,14 +397,9 @@ def unheld(board: Board) -> str:
     return ""
 
 
-def is_compiled() -> bool:
-    """Whether the compiled part is there, without which there is no `Search`."""
-    return _search is not None
-
-
 def use_cpu_clock(on: bool) -> bool:
     """Whether the seconds of this search are CPU time of the process from now on; what was."""
-    return _search is not None and _search.use_cpu_clock(on)
+    return COMPILED and _search.use_cpu_clock(on)
 
 
 def inputs(board: Board) -> NDArray[np.int16]:

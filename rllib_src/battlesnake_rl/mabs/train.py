@@ -15,7 +15,7 @@ from battlesnake_gym.common.command_line import Parser
 from battlesnake_gym.engine import build_check, engine
 from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.rules import MOVES
-from battlesnake_heuristics.search.search import is_compiled
+from battlesnake_heuristics.search.search import COMPILED
 from battlesnake_rl.launcher.launch.hyperparameters import (
     CONFIG_PREFIX,
     HyperparameterError,
@@ -323,7 +323,7 @@ def _default(given: Mapping[str, Any], before: Mapping[str, Any]) -> tuple[str |
     for name, setting in settings.items():
         if setting == "rewards" or setting in ppos - distils:
             return PPO_EXPERIMENT, f"DISTIL has no {name}"
-    if not is_compiled():
+    if not COMPILED:
         return PPO_EXPERIMENT, "DISTIL needs the search in C, which is not compiled here"
     return DEFAULT_EXPERIMENT, ""
 

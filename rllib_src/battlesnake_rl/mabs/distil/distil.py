@@ -29,10 +29,10 @@ from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.search.evaluation import chance, shipped
 from battlesnake_heuristics.search.search import (
+    COMPILED,
     LARGEST_SIDE,
     NOT_COMPILED,
     Search,
-    is_compiled,
 )
 from battlesnake_rl.mabs.dqn.batched import Batched, BatchedConfig
 from battlesnake_rl.mabs.dqn.learner import QuietLearner
@@ -290,7 +290,7 @@ class DISTILConfig(BatchedConfig, AlgorithmConfig):  # type: ignore[misc]
     def validate(self) -> None:
         """Refuse what this algorithm cannot do, before anything starts."""
         super().validate()
-        if not is_compiled():
+        if not COMPILED:
             raise ValueError(f"DISTIL: {NOT_COMPILED}, or choose another algorithm")
         if self.env_config["rewards"] != DEFAULTS["rewards"]:
             raise ValueError(

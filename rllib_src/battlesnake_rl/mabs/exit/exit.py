@@ -447,12 +447,11 @@ class EXIT:
         one = SearchPlayer(candidate, nodes=self.settings.match_positions)
         other = SearchPlayer(self.champion, nodes=self.settings.match_positions)
         sprt = Sprt(self.settings.elo0, self.settings.elo1)
-        pairs, outcomes = [0] * 5, self._outcomes(one, other)
-        for outcome in outcomes:
+        pairs = [0] * 5
+        for outcome in self._outcomes(one, other):
             pairs[outcome] += 1
             if sprt.decide(pairs) is not None:
                 break
-        outcomes.close()
         # Undecided, the better one is promoted: there is no reason to keep the other.
         seen, verdict = estimate(pairs), sprt.decide(pairs)
         promoted = verdict == "H1" or (verdict is None and seen.elo > (sprt.elo0 + sprt.elo1) / 2)
