@@ -1,5 +1,6 @@
 """DISTIL: labels, the memory, turned boards, learning, refusals, and PPO that goes on from it."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ray
 import torch
 
 from tests.algorithms import built
@@ -187,6 +189,22 @@ def test_runners_go_on_asking_while_the_learner_learns(made: Any) -> None:
         group.fetch_ready_async_reqs = counted
         algorithm._take()
     assert asked[0] >= 4
+
+
+def test_the_learner_waits_for_the_first_fragment_alone(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("battlesnake_rl.mabs.dqn.batched.WAIT_SECONDS", 60)
+    with built(made().env_runners(num_env_runners=2)) as algorithm:
+        group = algorithm.env_runner_group
+        slow = group.healthy_worker_ids()[0]
+        group.foreach_env_runner_async(
+            lambda runner: time.sleep(60), tag="slow", remote_worker_ids=[slow]
+        )
+        began = time.monotonic()
+        assert algorithm._take()
+        assert time.monotonic() - began < 30
+        ray.kill(group._worker_manager.actors()[slow])
 
 
 def test_an_iteration_waits_for_a_slow_runner(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:

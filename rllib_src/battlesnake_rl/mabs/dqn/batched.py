@@ -40,6 +40,9 @@ from battlesnake_rl.mabs.policy.q_network import NETWORK, WithMean
 RECENT_GAMES = "recent_games"
 NEXT_PAST_SELF = "next_past_self"
 
+GATHER_SECONDS = 0.02
+"""How long is waited for the rest of what runners were asked for."""
+
 WAIT_SECONDS = 1.0
 """Longest wait for runners before looking after failed ones again."""
 
@@ -232,7 +235,10 @@ class Batched(Loop, Measured):
                 # in flight nothing is asked.
                 for _ in range(self.config.max_requests_in_flight_per_env_runner):
                     group.foreach_env_runner_async("sample_fragment", tag="fragment")
-                done = group.fetch_ready_async_reqs(tags="fragment", timeout_seconds=WAIT_SECONDS)
+                done = group.fetch_ready_async_reqs(tags="fragment", timeout_seconds=GATHER_SECONDS)
+                if not done:  # RLlib would wait for all that was asked for, not for the first
+                    asked, _, _ = group._worker_manager._filter_calls_by_tag("fragment")
+                    ray.wait(asked, timeout=WAIT_SECONDS)
         fragments, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
         if infos:
             self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)
