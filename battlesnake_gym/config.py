@@ -98,7 +98,7 @@ class EnvConfig:
         heads = _cells("starts", self.starts, width, height)
         if len(heads) != count:
             raise ValueError(f"starts has {len(heads)} cells for {count} snakes; give one for each")
-        game = replace(self.game, solo=count == 1, seed=1)
+        game = replace(self.game, seed=1)
         state = start(game, width, height, [f"snake_{seat}" for seat in range(count)])
         for snake, head in zip(state.snakes, heads, strict=True):
             snake.body = [head] * len(snake.body)

@@ -171,9 +171,6 @@ def diagonal_cells(state: State, head: Point) -> list[Point]:
         cell
         for cell in cells
         if cell != middle
-        and any(
-            cell[axis] < head[axis] < middle[axis] or middle[axis] < head[axis] < cell[axis]
-            for axis in (0, 1)
-        )
+        and any((head[axis] - cell[axis]) * (middle[axis] - head[axis]) > 0 for axis in (0, 1))
         and not (cell[0] in (0, last[0]) and cell[1] in (0, last[1]))
     ]

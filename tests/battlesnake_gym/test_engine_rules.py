@@ -245,13 +245,13 @@ def kill_some(rand: random.Random, snakes: Sequence[Snake]) -> None:
 
 @pytest.mark.parametrize("map_id", sorted(MAPS))
 def test_a_map_is_begun_or_refused_on_any_board(map_id: str) -> None:
-    sides = ((1, 1), (2, 2), (2, 9), (3, 3), (5, 5), (7, 7), (11, 11), (19, 19), (19, 21), (25, 25))
-    for width, height in sides:
+    sides = ((1, 1), (2, 2), (2, 9), (9, 4), (19, 21))
+    for width, height in (*sides, *((side, side) for side in (3, 5, 7, 11, 19, 25))):
         for count in (1, 2, 4, 5, 8, 9, 12, 13, 16):
             settings = Settings(minimum_food=3, shrink_every_n_turns=count % 3)
             game = Game(map=map_id, settings=settings, seed=width + count)
             check_seeded_game(game, Board(width, height, count), count, 2, 1.0)
-    for width, height in MAPS[map_id].sizes[:2]:  # alone, for as long as hazards take to grow
+    for width, height in (*MAPS[map_id].sizes[:2], (9, 4)):  # alone, while hazards grow
         settings = Settings(3, 0, hazard_damage_per_turn=0, shrink_every_n_turns=1)
         game = Game("wrapped", map_id, settings, 3, solo=True)
         check_seeded_game(game, Board(width, height, max(1, MAPS[map_id].players[0])), 1, 90, 1.0)

@@ -74,6 +74,18 @@ def test_every_processor_computes_what_the_definition_says(
             assert np.frombuffer(answer, np.int32).tolist() == expected
 
 
+def test_the_network_has_vectors_where_the_search_has_them() -> None:
+    try:
+        _search.think_by("avx2")
+        vectors = True
+    except ValueError:
+        vectors = False
+    finally:
+        _search.think_by("best")
+    row = np.zeros(INPUTS, np.int16)
+    assert (_search.values_by(1, random_evaluation(1).numbers, row, 2) is not None) == vectors
+
+
 def test_weights_are_rounded_to_their_places() -> None:
     rng = np.random.default_rng(1)
     floats: dict[str, Any] = {

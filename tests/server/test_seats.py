@@ -45,6 +45,13 @@ def test_the_time_is_shared_by_all_who_came(others: int, long: int, share: float
         assert taken(seats) == pytest.approx(share, rel=0.05)
 
 
+def test_the_least_that_is_worth_it_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "perf_counter", lambda: 100.0)
+    assert taken(Seats(1, 1, 1), seconds=0.5, least=0.5) == 0.5
+    with pytest.raises(NoSeatError):
+        taken(Seats(1, 1, 1), seconds=0.5, least=0.625)
+
+
 @pytest.mark.parametrize(("others", "given"), [(0, LONG), (1, BUSY_SECONDS), (3, BUSY_SECONDS / 2)])
 def test_no_thought_is_long_while_others_wait(others: int, given: float) -> None:
     seats = Seats(2, 1, 9)

@@ -61,24 +61,19 @@ def square_ring(centre: Point, radius: int, width: int, height: int) -> list[Poi
     ]
 
 
-def largest_radius(centre: Point, width: int, height: int) -> int:
-    """How far the rings go; a little more than needed, as in the reference."""
-    x, y = centre
-    return max(x, y, width - x, height - y)
-
-
 def update_expand_box(game: Game, state: State) -> None:
-    """Standard food, then the next ring around a random cell, whose y is drawn like x."""
+    """Standard food, then the next ring around a random cell, whose y is drawn like x.
+
+    On a board that is wider than high that cell may be off the board; it is listed all the same.
+    """
     standard_food(game, state)
     if not is_due(state, EXPAND_EVERY):
         return
     rand = game_rand(game)
     centre = rand.between(2, state.width - 2), rand.between(2, state.width - 2)
     radius = state.turn // EXPAND_EVERY
-    if radius == 0:
-        state.hazards.append(centre)
-    elif radius <= largest_radius(centre, state.width, state.height):
-        state.hazards += square_ring(centre, radius, state.width, state.height)
+    ring = square_ring(centre, radius, state.width, state.height)
+    state.hazards += ring if radius else [centre]
 
 
 def update_expand_scatter(game: Game, state: State) -> None:
@@ -89,13 +84,11 @@ def update_expand_scatter(game: Game, state: State) -> None:
     rand = game_rand(game)
     centre = rand.between(1, state.width - 1), rand.between(1, state.width - 1)
     cells = [centre]
-    index = state.turn // SCATTER_EVERY
-    for radius in range(1, largest_radius(centre, state.width, state.height) + 1):
-        if len(cells) > index:
-            break
+    for radius in range(1, max(state.width, state.height)):
         ring = square_ring(centre, radius, state.width, state.height)
         rand.shuffle(ring)
         cells += ring
+    index = state.turn // SCATTER_EVERY
     state.hazards += cells[index : index + 1]
 
 

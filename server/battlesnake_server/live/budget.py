@@ -76,10 +76,8 @@ class RoundTrip:
         if waited is None or spent is None:
             return
         seen = max(0.0, waited - spent)
-        if self.seconds is None or seen > self.seconds:
-            self.seconds = seen
-        else:
-            self.seconds = seen + FORGETTING * (self.seconds - seen)
+        before = seen if self.seconds is None else self.seconds
+        self.seconds = seen + max(0.0, FORGETTING * (before - seen))
 
 
 def margin(timeout: float) -> float:
