@@ -52,8 +52,6 @@ MOST_FILES = 100
 MOST_POSITIONS = 10**9
 """Of a search a move: half an hour's."""
 
-PIECE = 1 << 16
-
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 LOOKS = {
@@ -264,7 +262,7 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> dict[str, bytes]:
             raise BundleError(f"{path}: {name} is packed in an unusual way; pack it again")
         pieces = []
         with archive.open(info) as file:  # whose header may lie about its size
-            while piece := file.read(PIECE):
+            while piece := file.read(io.DEFAULT_BUFFER_SIZE):
                 pieces.append(piece)
                 left -= len(piece)
                 if left < 0:

@@ -16,6 +16,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_heuristics.judge.ladder import NAMES
 from battlesnake_heuristics.judge.match import Conditions, play_game, start_seed
+from battlesnake_heuristics.search.search import Search2026, Weights
 
 pytest.importorskip("battlesnake_heuristics.search._search")
 
@@ -123,6 +124,11 @@ def test_the_search_of_2026_answers_as_ever(name: str) -> None:
     undo the change in ``csrc``, or keep it from them (``of_2026``); do not record anew."""
     recorded = json.loads(RECORDED.read_text())[name]
     assert {str(count): answers(GAMES[name], count) for count in POSITIONS} == recorded
+
+
+def test_the_weights_are_those_that_were_found() -> None:
+    """By thousands of games, which the ladder's `minimax` played with: none changes by a slip."""
+    assert Weights() == Search2026.WEIGHTS
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "@" not in name])

@@ -15,6 +15,20 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 COUNT = 64
 
 
+def test_what_a_gpu_computes_is_read_once_it_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    from battlesnake_rl.mabs.dqn.learner import coming
+
+    gpu = MagicMock()
+    gpu.tensor.device.type = "cuda"
+    monkeypatch.setattr("torch.cuda.Event", gpu.event)
+    arrived = coming(gpu.tensor)
+    done = [name.replace("()", "") for name, *_ in gpu.mock_calls]
+    assert done == ["tensor.to", "event", "event.record"]
+    arrived()
+    done = [name.replace("()", "") for name, *_ in gpu.mock_calls[3:]]
+    assert done == ["event.synchronize", "tensor.to.numpy"]
+
+
 def batch_and_outputs() -> tuple[dict[str, Any], dict[str, Any]]:
     """Transitions, and what networks may have said of them; dead snakes have no move left."""
     torch.manual_seed(0)
