@@ -311,6 +311,23 @@ def test_runners_share_the_games(runners: int, each: int) -> None:
     assert config.num_envs_per_env_runner == 4
 
 
+@pytest.mark.parametrize(("cpus", "gpus", "runners"), [(4, 0, 0), (16, 0, 8), (16, 1, 0)])
+def test_beside_the_learners_gpu_its_own_process_plays(cpus: int, gpus: int, runners: int) -> None:
+    from battlesnake_rl.procgen.train_procgen import ProcgenLauncher
+
+    config = configured(num_gpus_per_learner=gpus)
+    assert ProcgenLauncher().default_workers(config, cpus) == runners
+
+
+def test_games_are_the_same_in_several_threads() -> None:
+    made = [procgen_ppo.VectorProcgen(8, {}, num_threads=threads) for threads in (1, 2)]
+    np.testing.assert_array_equal(*(games.reset(seed=3)[0] for games in made))
+    for turn in range(50):
+        one, two = (games.step(np.arange(turn, turn + 8) % 15) for games in made)
+        np.testing.assert_array_equal(one[0], two[0])
+        np.testing.assert_array_equal(one[1], two[1])
+
+
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [

@@ -9,6 +9,7 @@ normalized in each minibatch.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -59,14 +60,25 @@ class ProcgenRunner(PPORunner):
     """Plays by chance, as the policy says, and returns a `Rollout` of one seat a game.
 
     The step that only shows the next level's first frame has not ``acted``. Rewards are as the
-    games pay them.
+    games pay them. A runner in the learner's own process has all CPUs for its games, and chooses
+    moves on the learner's GPU.
     """
 
     def make_env(self) -> None:
         """Build the games; the next `sample` starts them anew."""
-        games: Any = OneSeat(self.config.num_envs_per_env_runner, self.config.env_config)
+        config = self.config
+        cpus = len(os.sched_getaffinity(0)) if config.num_env_runners == 0 else 1
+        games: Any = OneSeat(config.num_envs_per_env_runner, config.env_config, num_threads=cpus)
         self.env, self._side = games, None
         self._needs_reset = True
+
+    def make_module(self) -> None:
+        """Build the network."""
+        super().make_module()
+        alone = self.config.num_env_runners == 0 and self.config.num_learners == 0
+        gpu = alone and self.config.num_gpus_per_learner > 0 and torch.cuda.is_available()
+        self._device = torch.device("cuda" if gpu else "cpu")
+        self.module[DEFAULT_MODULE_ID].to(self._device)
 
     def _curriculum_side(self) -> None:
         """Procgen's frames have one size."""
@@ -83,8 +95,9 @@ class ProcgenRunner(PPORunner):
     ) -> tuple[NDArray[Any], ...]:
         """Fill in ``values`` (N, 1); as `PPORunner`'s, with every action allowed."""
         with torch.inference_mode():
-            found = judged(self.module[DEFAULT_MODULE_ID], torch.from_numpy(self._frames))
-        logits, values[:, 0] = (one.numpy() for one in found)
+            frames = torch.from_numpy(self._frames).to(self._device)
+            found = judged(self.module[DEFAULT_MODULE_ID], frames)
+        logits, values[:, 0] = (one.cpu().numpy() for one in found)
         luck = self._random.gumbel(size=logits.shape).astype(np.float32)
         moves = (logits + luck * by_chance[:, None]).argmax(-1)
         chances = logits[np.arange(len(moves)), moves] - np.logaddexp.reduce(logits, axis=-1)

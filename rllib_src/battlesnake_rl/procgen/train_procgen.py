@@ -118,9 +118,10 @@ class ProcgenLauncher(SageMakerRayLauncher):
     def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
         """None where there are few CPUs: sampling and learning in turn, both use all of them.
 
-        The games are shared evenly among the runners, so that some CPUs may be left.
+        Nor beside the learner's GPU, on which `ProcgenRunner` then plays. Else the games are shared
+        evenly among the runners, so that some CPUs may be left.
         """
-        if cpus <= 4:
+        if cpus <= 4 or (isinstance(config, ProcgenPPOConfig) and config.num_gpus_per_learner):
             return 0
         most = super().default_workers(config, cpus)
         shared = config.games if isinstance(config, ProcgenPPOConfig) else None
