@@ -231,11 +231,12 @@ class Batched(Loop, Measured):
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             done: list[Any] = []
             while not done and group.num_healthy_remote_workers():
-                # With a tag, since new weights are asynchronous requests too. Beyond what may be
-                # in flight nothing is asked.
+                # With a tag, since new weights are asynchronous requests too.
+                done = group.fetch_ready_async_reqs(tags="fragment", timeout_seconds=GATHER_SECONDS)
+                # Afterwards, since what is done counts as asked for until it is fetched. Beyond
+                # what may be in flight nothing is asked.
                 for _ in range(self.config.max_requests_in_flight_per_env_runner):
                     group.foreach_env_runner_async("sample_fragment", tag="fragment")
-                done = group.fetch_ready_async_reqs(tags="fragment", timeout_seconds=GATHER_SECONDS)
                 if not done:  # RLlib would wait for all that was asked for, not for the first
                     asked, _, _ = group._worker_manager._filter_calls_by_tag("fragment")
                     ray.wait(asked, timeout=WAIT_SECONDS)
