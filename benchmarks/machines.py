@@ -3,25 +3,29 @@
     python -m benchmarks.machines                                     # what docs/scaling.md has
     python -m benchmarks.machines --measure 1 2 4 --seconds 8         # on this machine
 
-A measurement trains with so many runners one after the other. From what each process spent with
-the first number it calculates what the others should do, and prints both. It says something where
-every runner has a core of its own, and two more are left.
+A measurement trains with each number of runners, one after the other. From what each process spent
+with one, and the runners with the most, it calculates what all should do, and prints both. It says
+something where every runner has a core of its own, and two more are left.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import psutil
+
+MANY = 1e5
+"""More runners than anyone has."""
 NETWORK = 1.25e9
 """Bytes a second between two machines: 10 Gbit/s."""
-A_MACHINE = A_SHARD = 8
-"""Runners of a machine, and of a replay shard."""
+A_SHARD = 8
+"""Runners for which there is a replay shard, and two at least."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Costs:
     """Of Ray's threads beside it."""
     size: float
     """Bytes that come from the runner."""
+    beside: float
+    """By how much playing is dearer beside others: times the logarithm of the runners there."""
     shard: float = 0.0
     """Of a replay shard."""
     match: float = 0.0
@@ -54,23 +60,28 @@ class Costs:
     """Of the learner's thread, to send weights to one runner."""
     weights: float = 1.2e6
     """Bytes that each machine is sent."""
+    together: int = 8
+    """Runners of a machine."""
 
-    def parts(self, runners: int) -> dict[str, float]:
+    def parts(self, runners: float) -> dict[str, float]:
         """Seconds of each part for a fragment, if ``runners`` play and all other parts are one."""
+        play = (
+            self.play * (1 + self.beside * math.log(max(min(runners, self.together), 1))) / runners
+        )
         sends = self.sends
         if self.waits:
             sends = 1 / runners
         if self.own_pace:
-            sends = self.play / runners / self.learn
+            sends = play / self.learn
         return {
-            "runners": self.play / runners,
+            "runners": play,
             "learning": 0.0 if self.own_pace else self.learn,
             "fragments": self.hand_on,
             "calls": self.call * runners * sends,
             "Ray's threads": self.threads,
             "shards": self.shard / max(2, -(-runners // A_SHARD)),
             "network in": self.size / NETWORK,
-            "network out": self.weights * sends * -(-runners // A_MACHINE) / NETWORK,
+            "network out": self.weights * sends * -(-runners // self.together) / NETWORK,
         }
 
     def rate(self, runners: int) -> float:
@@ -83,34 +94,90 @@ class Costs:
 
     def full(self, part: str) -> float:
         """How many runners at full speed keep ``part`` busy."""
-        most = 1.0
-        while most < 1e6 and self.parts(round(most))[part] < self.parts(round(most))["runners"]:
-            most *= 1.02
-        return most
+        runners = 0.1
+        while runners < MANY and self.parts(runners)[part] < self.parts(runners)["runners"]:
+            runners *= 1.01
+        return runners
 
+
+APEX = "APEX, replay ratio 0.25"
+LATE = "EXIT, late games"
+COSTS = {
+    APEX: Costs(
+        moves=2_820,
+        play=0.042,
+        learn=0.035,
+        hand_on=0.0018,
+        threads=0.0033,
+        size=3.7e6,
+        beside=0.26,
+        shard=0.0096,
+        sends=0.135,
+        weights=1.33e6,
+    ),
+    "PPO": Costs(
+        moves=12_000,
+        play=0.168,
+        learn=0.60,
+        hand_on=0.003,
+        threads=0.003,
+        size=23.6e6,
+        beside=0.0,
+        waits=True,
+    ),
+    "EXIT": Costs(
+        moves=6_000,
+        play=0.285,
+        learn=0.149,
+        hand_on=0.002,
+        threads=0.002,
+        size=1.2e6,
+        beside=0.27,
+        match=0.096,
+    ),
+    LATE: Costs(
+        moves=6_000,
+        play=1.45,
+        learn=0.078,
+        hand_on=0.002,
+        threads=0.002,
+        size=1.2e6,
+        beside=0.27,
+    ),
+    "DISTIL": Costs(
+        moves=2_000,
+        play=0.335,
+        learn=0.76,
+        hand_on=0.0011,
+        threads=0.0014,
+        size=3.9e6,
+        beside=0.06,
+        own_pace=True,
+    ),
+}
+"""On an AMD EPYC (AVX-512 with bfloat16); fragments of the default sizes."""
 
 DUELS = {"num_snakes": 2, "observation": "reach", "action_mask": "none"}
-LATE = {"deep_from": 1, "in_memory": 8, "match_pairs": 0}
-"""Of EXIT, what the experiment ``champion`` has after 4.2 million moves."""
 
 
 def training(name: str, runners: int) -> Any:
     """An algorithm that trains as its experiment does, but with shorter iterations."""
     from battlesnake_rl.mabs import algorithms
 
-    algorithm, _, ratio = name.partition(" ")
+    algorithm = name.split(",")[0]
     wins = {"rewards": {"won": 1, "died": -1}} if algorithm == "PPO" else {}
     games = {"DISTIL": DUELS, "PPO": DUELS | wins}.get(algorithm, {})
     config = algorithms.configure(algorithm, games).env_runners(num_env_runners=runners)
     config.debugging(seed=1, log_level="ERROR")
     if algorithm == "EXIT":
-        short = {"moves": 40_000, "fragment": 1_500, "ladder_share": 0.0, "first_epochs": 1.0}
-        config.settings = replace(config.settings, **short, **LATE)
+        short = {"moves": 40_000, "fragment": 1_500, "match_pairs": 0, "ladder_share": 0.0}
+        late = {"deep_from": 1, "in_memory": 8} if name == LATE else {}
+        config.settings = replace(config.settings, **short, **late)
         return config.build_algo()
     config.ladder_share = 0.0
     config.reporting(min_time_s_per_iteration=0.5, min_sample_timesteps_per_iteration=0)
-    if ratio:
-        config.training(training_intensity=float(ratio))
+    if name == APEX:
+        config.training(training_intensity=0.25)
     return config.build_algo()
 
 
@@ -147,22 +214,21 @@ class Spent:
     def _came(self, seconds: float, result: Any) -> None:
         self.fragments += len(result)
 
-    def seen(self, results: dict[str, Any]) -> Counter[str]:
+    def seen(self, results: dict[str, Any]) -> dict[str, float]:
         """All sums up to now."""
-        import psutil
-
         runners = results["env_runners"]
         searched = runners["num_env_steps_sampled_lifetime"]
         moves = runners.get("num_agent_steps_sampled_lifetime", {"default_agent": searched})
         own = psutil.Process()
-        sums = Counter(
-            learning=self.learning,
-            steps=self.steps,
-            fragments=self.fragments,
-            moves=moves["default_agent"],
-            thread=time.thread_time(),
-            clock=time.monotonic(),
-        )
+        sums = {
+            "learning": self.learning,
+            "steps": self.steps,
+            "fragments": self.fragments,
+            "moves": float(moves["default_agent"]),
+            "thread": time.thread_time(),
+            "clock": time.monotonic(),
+            **dict.fromkeys(("driver", "Runner", "Shard", "Ray"), 0.0),
+        }
         for process in [own, *own.children(recursive=True)]:
             try:
                 times, command = process.cpu_times(), " ".join(process.cmdline())
@@ -185,8 +251,7 @@ def measured(name: str, runners: int, seconds: float) -> tuple[float, Costs]:
     before = spent.seen(results)
     while time.monotonic() < before["clock"] + seconds:
         results = algorithm.train()
-    seen = spent.seen(results)
-    seen.subtract(before)
+    seen = {name: after - before[name] for name, after in spent.seen(results).items()}
     algorithm.stop()
     fragments, own_pace = seen["fragments"], name == "DISTIL"
     return seen["moves"] / seen["clock"], replace(
@@ -197,11 +262,12 @@ def measured(name: str, runners: int, seconds: float) -> tuple[float, Costs]:
         hand_on=(seen["thread"] - seen["learning"]) / fragments,
         threads=(seen["driver"] - seen["thread"]) / fragments,
         shard=seen["Shard"] / fragments,
+        match=0.0,
     )
 
 
 def measure(names: list[str], counts: list[int], seconds: float) -> None:
-    """Print what so many runners do, and what the costs of the first of these say."""
+    """Print what each number of runners does, and what should follow from the costs of these."""
     import ray
     import torch
 
@@ -209,14 +275,38 @@ def measure(names: list[str], counts: list[int], seconds: float) -> None:
     ray.init("local", num_cpus=4 + max(counts), include_dashboard=False, log_to_driver=False)
     print("| training | runners | moves a second | calculated | of it |\n|---|---:|---:|---:|---:|")
     for name in names:
-        costs = None
-        for runners in counts:
-            rate, found = measured(name, runners, seconds)
-            costs = costs or found
+        seen = {runners: measured(name, runners, seconds) for runners in counts}
+        (_, one), (_, many) = seen[counts[0]], seen[counts[-1]]
+        dearer = many.play / many.moves / (one.play / one.moves)
+        beside = (dearer - 1) / math.log(counts[-1] / counts[0]) if len(counts) > 1 else 0.0
+        costs = replace(one, beside=beside, together=counts[-1])
+        for runners, (rate, _) in seen.items():
             wanted = costs.rate(runners)
             print(f"| {name} | {runners} | {rate:,.0f} | {wanted:,.0f} | {rate / wanted:.0%} |")
-        print(f"  {costs}", flush=True)
+        print(costs, flush=True)
     os._exit(0)  # Ray's end would take longer
+
+
+def tables() -> list[str]:
+    """The two tables of docs/scaling.md: how much more is played, and what runners keep busy."""
+    counts, parts = (2, 4, 8, 16, 100, 1000), [*next(iter(COSTS.values())).parts(1)][1:]
+    more = [["training", "moves a second of one", *(f"{count:,}" for count in counts)]]
+    full = [["training", *parts]]
+    for name, costs in COSTS.items():
+        one = costs.rate(1)
+        more.append([name, f"{one:,.0f}", *(_short(costs.rate(count) / one) for count in counts)])
+        most = [costs.full(part) for part in parts]
+        full.append([name, *("" if runners >= MANY else _short(runners) for runners in most)])
+    lines = []
+    for table in (more, full):
+        table.insert(1, ["---", *["---:"] * (len(table[0]) - 1)])
+        lines += [f"| {' | '.join(row)} |" for row in table] + [""]
+    return lines[:-1]
+
+
+def _short(number: float) -> str:
+    """Two digits of it."""
+    return f"{float(f'{number:.2g}'):,.15g}"
 
 
 def main() -> None:

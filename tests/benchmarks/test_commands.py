@@ -26,6 +26,12 @@ def test_pages_name_all_benchmarks_that_are_there() -> None:
     assert named == {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"load"}
 
 
+def test_the_page_on_scaling_has_what_is_calculated() -> None:
+    page = (ROOT / "docs" / "scaling.md").read_text()
+    for table in benchmark("machines").strip().split("\n\n"):
+        assert table in page, f"docs/scaling.md lacks\n{table}"
+
+
 @pytest.mark.parametrize("snake", ["cautious", "minimax"])
 def test_broken_requests_upset_no_server(snake: str) -> None:
     printed = benchmark("fuzz", "--requests", 400, "--connections", 2, "--snakes", snake)

@@ -84,6 +84,7 @@ def test_what_would_idle_is_refused_unless_it_is_allowed(
         ("ml.c5.2xlarge", 1, {"algorithm": "DQN"}, "1.0 of 8 vCPUs would work (12%)"),
         ("ml.g5.2xlarge", 1, {"algorithm": "APEX"}, "8.0 of 8 vCPUs would work (100%), 1 of 1"),
         ("ml.c5.2xlarge", 3, {"algorithm": "RLLIB_PPO"}, "24.0 of 24 vCPUs would work (100%)"),
+        ("ml.c5.2xlarge", 3, {"experiment": "champion"}, "24.0 of 24 vCPUs would work (100%)"),
         # The job named its runners, as the kits' listings do.
         ("ml.c5.2xlarge", 3, {"algorithm": "APEX", "num_workers": 11}, "1 of 3 instances would do"),
         # Its opponents may be what the runners spend their time on.

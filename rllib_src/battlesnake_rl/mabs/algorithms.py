@@ -99,7 +99,11 @@ ALGORITHMS: dict[str, Callable[[], AlgorithmConfig]] = {
 FILLING: dict[str, Callable[[Any], float]] = {
     "APEX": lambda config: 0.28 / config.training_intensity,
     "DISTIL": lambda config: 3.7 * config.positions / 500,
-    "EXIT": lambda config: 3.1 / (config.settings.in_memory * config.settings.epochs),
+    # Six times as much is thought about each move of late games.
+    "EXIT": lambda config: (
+        (228 if config.settings.deep_from else 38)
+        / (config.settings.in_memory * config.settings.epochs)
+    ),
 }
 """Runners that one learner on a CPU keeps up with, by the settings that move it."""
 

@@ -31,7 +31,7 @@ BATCHES_AHEAD = 2
 """Batches requested from each shard before they are needed."""
 
 RUNNERS_A_SHARD = 8
-"""A third of the runners at full speed that one shard can store for (`docs/scaling.md`)."""
+"""Half of the runners at full speed that one shard can store for."""
 
 FRAGMENTS_A_SHARD = 3
 """The least that a shard must hold."""

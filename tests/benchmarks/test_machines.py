@@ -1,0 +1,51 @@
+"""What is calculated of many runners."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from benchmarks.machines import APEX, COSTS, LATE, Costs
+
+FREE = Costs(moves=100, play=1, learn=0, hand_on=0, threads=0, size=0, beside=0, call=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "moves"),
+    [
+        ({}, 1600),
+        ({"learn": 0.5}, 200),
+        ({"learn": 0.2, "hand_on": 0.3}, 200),  # one thread does both
+        ({"learn": 0.2, "threads": 0.5}, 200),  # two do
+        ({"learn": 0.5, "waits": True}, 1600 / 9),
+        ({"learn": 0.5, "own_pace": True}, 1600),
+        ({"sends": 2, "call": 0.25}, 12.5),  # 32 calls
+        ({"shard": 1}, 200),  # of two
+        ({"match": 1}, 800),
+        ({"size": 1.25e9}, 100),
+        ({"sends": 1, "weights": 1.25e9}, 50),  # two machines
+        ({"beside": 1, "together": 1}, 1600),
+    ],
+)
+def test_the_slowest_part_sets_the_pace(changes: dict[str, Any], moves: float) -> None:
+    assert dataclasses.replace(FREE, **changes).rate(16) == pytest.approx(moves)
+
+
+def test_runners_that_keep_a_part_busy() -> None:
+    costs = dataclasses.replace(FREE, learn=0.5, size=1.25e8)
+    assert costs.full("learning") == pytest.approx(2, rel=0.02)
+    assert costs.full("network in") == pytest.approx(10, rel=0.02)
+
+
+@pytest.mark.rllib
+def test_the_preflight_has_what_is_calculated_of_exit() -> None:
+    from battlesnake_rl.mabs import algorithms, experiments
+
+    for name, settings in (("EXIT", {}), (LATE, experiments.read("champion"))):
+        config = algorithms.configure("EXIT", {})
+        prefix = "rl.training.config."
+        config.update_from_dict(
+            {key.removeprefix(prefix): x for key, x in settings.items() if key.startswith(prefix)}
+        )
+        assert algorithms.filling(config) == pytest.approx(COSTS[name].full("learning"), rel=0.15)
+    assert COSTS[APEX].full("learning") < 2
