@@ -299,9 +299,12 @@ def test_a_link_leads_to_the_same_position(
     for _ in range(random.randint(1, 12)):  # those for the way back are ignored
         quiet.press(random.choice(["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"]))
         time.sleep(0.2)
-    time.sleep(1)  # the last turn is thought about
-    quiet.wait("document.body.dataset.still === 'true'")
-    before, link = quiet.run(f"[{seen}, document.getElementById('copy').dataset.copy]")
+    shown: Any = None
+    while shown != (now := quiet.run(f"[{seen}, document.getElementById('copy').dataset.copy]")):
+        shown = now
+        time.sleep(1)  # the last turn is thought about
+        quiet.wait("document.body.dataset.still === 'true'")
+    before, link = shown
     quiet.open(page + link, "document.body.dataset.turn")
     assert quiet.run(seen) == before
 
