@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -255,6 +255,19 @@ def test_a_map_is_begun_or_refused_on_any_board(map_id: str) -> None:
         settings = Settings(3, 0, hazard_damage_per_turn=0, shrink_every_n_turns=1)
         game = Game("wrapped", map_id, settings, 3, solo=True)
         check_seeded_game(game, Board(width, height, max(1, MAPS[map_id].players[0])), 1, 90, 1.0)
+
+
+@pytest.mark.parametrize("map_id", sorted(MAPS))
+def test_a_game_knows_nothing_of_the_one_before(map_id: str) -> None:
+    (width, height), count = MAPS[map_id].sizes[0], max(1, MAPS[map_id].players[0])
+    game = Game("royale", map_id, Settings(50, 5, 1, 2), solo=True)
+    games = make(game, Board(width, height, count))
+    for seed in (1, 2):
+        one = replace(game, seed=seed)
+        state = rules.start(one, width, height, ids(count))
+        games.reset(np.array([seed], np.int64))
+        agree(games, 0, one, state)
+        play_on(games, 0, one, state, random.Random(seed), 20, 1.0)
 
 
 def test_hazards_beside_the_board_fade_as_those_on_it() -> None:
