@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -244,6 +245,19 @@ def test_fast_food_falls_on_every_free_cell_alike(crowded: bool) -> None:
     chi_square = sum((counts[cell] - expected) ** 2 / expected for cell in free)
     freedom = len(free) - 1
     assert chi_square < freedom + 5 * (2 * freedom) ** 0.5
+
+
+@needs_compiled
+def test_fast_food_falls_where_a_snake_has_died() -> None:
+    dying = Snake("b", [(4, 4), (4, 3), (4, 2)])
+    state = State(3, 5, 5, [Snake("a", [(0, 0), (1, 0), (2, 0)]), dying])
+    game = Game(settings=Settings(food_spawn_chance=0, minimum_food=1), solo=True)
+    games, found = engine.Games(1, width=5, height=5, num_snakes=2, game=game), set[Any]()
+    for seed in range(1, 201):
+        games.load(0, state, replace(game, seed=seed))
+        games.step(np.array([[0, 0]], np.uint8))
+        found.update(games.state(0).food)
+    assert set(dying.body) <= found
 
 
 # ---- states in and out ----

@@ -16,7 +16,7 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.rules import Game
+from battlesnake_gym.rules import Game, Snake, State
 from battlesnake_gym.rules.state import Settings
 from battlesnake_heuristics.judge.worths import static_chance, worths
 from battlesnake_heuristics.search import _search
@@ -78,6 +78,21 @@ def test_they_are_what_the_slow_definition_says_in_any_order(kind: tuple[str, in
         assert inputs(board).tolist()[: len(expected)] == expected
         luck.shuffle(board.snakes)
         assert inputs(board).tolist()[: len(expected)] == expected
+
+
+def test_rivals_as_near_that_differ_by_the_least_are_told_apart() -> None:
+    you = Snake("you", [(12, 12), (12, 11), (12, 10), (12, 9)])
+    rivals = [
+        Snake("a", [(10, y) for y in (12, 11, 10)]),
+        Snake("b", [(14, y) for y in (12, 13, 14)]),
+    ]
+    found = [
+        inputs(
+            Board.from_state(State(5, 25, 25, [you, *order], [(10, 15)]), Game(), "you")
+        ).tolist()
+        for order in (rivals, rivals[::-1])
+    ]
+    assert found[0] == found[1]
 
 
 def test_a_file_of_fewer_inputs_and_hidden_values_means_what_it_says(tmp_path: Path) -> None:

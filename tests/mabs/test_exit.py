@@ -216,8 +216,9 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
             assert 0 < result["learners"]["loss_rounded"] < 1
             asked.append(algorithm._draw()[2][0].nodes)
             kept.append(algorithm.memory[:])
-        fragments = [fragment.games.rows.tobytes() for fragment in algorithm._play()]
-        assert len(set(fragments)) == len(fragments) >= 3, "no game is played twice"
+        played = [*algorithm._play(), *algorithm._play()]
+        fragments = [fragment.games.rows.tobytes() for fragment in played]
+        assert len(set(fragments)) == len(fragments) >= 4, "no game is played twice"
         algorithm.save_to_path(str(tmp_path))
         assert asked == [30, 31, 31]
         # The first iteration's samples leave after two, all others after three.

@@ -153,8 +153,6 @@ class Division:
         the part left of it or below it.
         """
         (x0, y0), (x1, y1) = low, high
-        if x1 - x0 <= 2 and y1 - y0 <= 2:
-            return
         column = self._choose(x0, x1, open_columns)
         row = self._choose(y0, y1, open_rows)
         if column is None and row is None:
@@ -166,10 +164,8 @@ class Division:
             open_rows |= {self._hole(upright, 0, crossing)[1]}
             open_rows |= {self._hole(upright, crossing + 1, len(upright))[1]}
             open_columns |= {self._hole(level, 0, column - x0)[0]}
-        elif column is not None:
-            open_rows |= {self._hole(upright, 0, len(upright) - 1)[1]}
-        else:
-            open_columns |= {self._hole(level, 0, len(level) - 1)[0]}
+        else:  # what has no place for the other wall has none in its parts either
+            self._hole(upright or level, 0, len(upright or level) - 1)
         built += [cell for cell in upright + level if cell not in built]
         column_parts = [(x0, column), (column + 1, x1)] if column is not None else [(x0, x1)]
         row_parts = [(y0, row), (row + 1, y1)] if row is not None else [(y0, y1)]

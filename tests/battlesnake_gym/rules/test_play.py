@@ -193,3 +193,8 @@ def test_any_game_plays_or_is_refused_and_repeats_itself(
         assert twin == state
         food_on_board = [0 <= x < width and 0 <= y < height for x, y in state.food]
         assert all(food_on_board)
+
+
+def test_the_sizes_that_maps_are_made_for_have_a_middle() -> None:
+    sides = {side for one in MAPS.values() for size in one.sizes for side in size}
+    assert sides <= {7, 9, 11, 13, 15, 17, 19, 21, 23, 25}
