@@ -216,8 +216,8 @@ class Spent:
 
     def seen(self, results: dict[str, Any]) -> dict[str, float]:
         """All sums up to now."""
-        runners = results["env_runners"]
-        searched = runners["num_env_steps_sampled_lifetime"]
+        runners = results.get("env_runners", {})
+        searched = runners.get("num_env_steps_sampled_lifetime", 0)
         moves = runners.get("num_agent_steps_sampled_lifetime", {"default_agent": searched})
         own = psutil.Process()
         sums = {
