@@ -5,8 +5,6 @@ from __future__ import annotations
 from .gorand import GoRand
 from .state import Game, Point, State
 
-NEIGHBOURS = ((1, 0), (-1, 0), (0, 1), (0, -1))
-
 
 def game_rand(game: Game, offset: int = 0) -> GoRand:
     """A fresh generator ``offset`` turns after the game's seed; every use makes its own.
@@ -14,6 +12,12 @@ def game_rand(game: Game, offset: int = 0) -> GoRand:
     The set-up and the hazard patterns use offset 0, the food of a turn uses that turn.
     """
     return GoRand(game.seed + offset)
+
+
+def beside(cell: Point) -> set[Point]:
+    """The four cells around one, on the board or not."""
+    x, y = cell
+    return {(x - 1, y), (x + 1, y), (x, y - 1), (x, y + 1)}
 
 
 def free_cells(state: State, *, spare_hazards: bool = False) -> list[Point]:
@@ -26,8 +30,7 @@ def free_cells(state: State, *, spare_hazards: bool = False) -> list[Point]:
     for snake in state.snakes:
         if snake.alive:
             taken.update(snake.body)
-            x, y = snake.head
-            taken.update((x + dx, y + dy) for dx, dy in NEIGHBOURS)
+            taken |= beside(snake.head)
     if spare_hazards:
         taken.update(state.hazards)
     height = range(state.height)

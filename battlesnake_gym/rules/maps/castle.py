@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..food import NEIGHBOURS, game_rand
+from ..food import beside, game_rand
 from ..placement import put_snakes
 from ..state import Game, Point, State
 from .base import Map
@@ -73,8 +73,8 @@ class Castle:
         game_rand(game, state.turn).shuffle(candidates)
         state.memory[CANDIDATES] = candidates
         taken = set(state.food).union(*(snake.body for snake in state.snakes))
-        for x, y in [*state.food, *(snake.head for snake in state.snakes)]:
-            taken.update((x + dx, y + dy) for dx, dy in NEIGHBOURS)
+        for cell in [*state.food, *(snake.head for snake in state.snakes)]:
+            taken |= beside(cell)
         free = [cell for cell in candidates if cell not in taken]
         state.food.extend(free[:1])
 

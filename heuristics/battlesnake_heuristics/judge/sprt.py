@@ -122,7 +122,7 @@ def _tilted(share: NDArray[np.float64], score: float) -> NDArray[np.float64]:
     # Between these all of p is positive; the mean falls with x.
     low = np.full((*share.shape[:-1], 1), -1 / off[-1])
     high = np.full_like(low, -1 / off[0])
-    for _ in range(40):
+    for _ in range(np.finfo(np.float64).nmant):  # a bit each
         middle = (low + high) / 2
         too_high = (share * off / (1 + middle * off)).sum(-1, keepdims=True) > 0
         low, high = np.where(too_high, middle, low), np.where(too_high, high, middle)

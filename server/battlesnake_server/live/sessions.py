@@ -61,7 +61,7 @@ class Sessions:
         self._clock = clock
         self._lock = threading.Lock()
         # Ordered by when they were last heard of, so that the idle ones come first.
-        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        self._sessions: OrderedDict[tuple[bytes, bytes], Session] = OrderedDict()
 
     def get(self, key: Key) -> Session:
         """The session of ``key``, a new one where there is none."""
@@ -86,7 +86,7 @@ class Sessions:
         """How many different games are being played."""
         with self._lock:
             self._forget_idle()
-            return len({digest[:GAME_BYTES] for digest in self._sessions})
+            return len({game for game, _ in self._sessions})
 
     def _forget_idle(self) -> None:
         oldest = self._clock() - IDLE_SECONDS
@@ -107,15 +107,10 @@ def shown(key: Key) -> str:
     return f"game {json_fields.shown(game)}, snake {json_fields.shown(snake)}"
 
 
-GAME_BYTES = 16
-
-
-def _digest(key: Key) -> bytes:
+def _digest(key: Key) -> tuple[bytes, bytes]:
     """Ids are as long as who sends them likes; what is kept of them is not."""
-    return b"".join(
-        hashlib.blake2b(part.encode("utf-8", "surrogatepass"), digest_size=GAME_BYTES).digest()
-        for part in key
-    )
+    game, snake = (hashlib.sha256(part.encode("utf-8", "surrogatepass")) for part in key)
+    return game.digest(), snake.digest()
 
 
 def _seed(key: Key) -> int:
