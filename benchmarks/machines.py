@@ -102,6 +102,16 @@ class Costs:
 
 APEX = "APEX, replay ratio 0.25"
 LATE = "EXIT, late games"
+EXIT = Costs(
+    moves=6_000,
+    play=0.285,
+    learn=0.149,
+    hand_on=0.002,
+    threads=0.002,
+    size=1.2e6,
+    beside=0.27,
+    match=0.096,
+)
 COSTS = {
     APEX: Costs(
         moves=2_820,
@@ -125,25 +135,8 @@ COSTS = {
         beside=0.0,
         waits=True,
     ),
-    "EXIT": Costs(
-        moves=6_000,
-        play=0.285,
-        learn=0.149,
-        hand_on=0.002,
-        threads=0.002,
-        size=1.2e6,
-        beside=0.27,
-        match=0.096,
-    ),
-    LATE: Costs(
-        moves=6_000,
-        play=1.45,
-        learn=0.078,
-        hand_on=0.002,
-        threads=0.002,
-        size=1.2e6,
-        beside=0.27,
-    ),
+    "EXIT": EXIT,
+    LATE: replace(EXIT, play=1.45, learn=0.078, match=0.0),
     "DISTIL": Costs(
         moves=2_000,
         play=0.335,
