@@ -150,7 +150,14 @@ COSTS = {
 }
 """On an AMD EPYC (AVX-512 with bfloat16); fragments of the default sizes."""
 
-DUELS = {"num_snakes": 2, "observation": "reach", "action_mask": "none"}
+
+def games(experiment: str) -> dict[str, Any]:
+    """The games of a named experiment, as an environment takes them."""
+    from battlesnake_rl.mabs import experiments
+
+    said = experiments.read(experiment)
+    names = "observation", "action_mask", "rewards"
+    return {"num_snakes": said["num_agents"]} | {name: said[name] for name in names if name in said}
 
 
 def training(name: str, runners: int) -> Any:
@@ -158,9 +165,9 @@ def training(name: str, runners: int) -> Any:
     from battlesnake_rl.mabs import algorithms
 
     algorithm = name.split(",")[0]
-    wins = {"rewards": {"won": 1, "died": -1}} if algorithm == "PPO" else {}
-    games = {"DISTIL": DUELS, "PPO": DUELS | wins}.get(algorithm, {})
-    config = algorithms.configure(algorithm, games).env_runners(num_env_runners=runners)
+    named = {"DISTIL": "winner-distil", "PPO": "winner-ppo"}.get(algorithm)
+    config = algorithms.configure(algorithm, games(named) if named else {})
+    config.env_runners(num_env_runners=runners)
     config.debugging(seed=1, log_level="ERROR")
     if algorithm == "EXIT":
         short = {"moves": 40_000, "fragment": 1_500, "match_pairs": 0, "ladder_share": 0.0}

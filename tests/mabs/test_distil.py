@@ -201,11 +201,16 @@ def test_the_learner_waits_for_the_first_fragment_alone(
         ray.kill(group._worker_manager.actors()[slow])
 
 
-def test_an_iteration_waits_for_a_slow_runner(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_iteration_waits_for_a_slow_runner_and_says_so(
+    made: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr("battlesnake_rl.mabs.dqn.batched.WAIT_SECONDS", 0.001)
-    with built(made().env_runners(num_env_runners=1)) as algorithm:
+    config = made().env_runners(num_env_runners=1, sample_timeout_s=0.01)
+    with built(config) as algorithm:
+        algorithm.env_runner_group.foreach_env_runner_async(lambda _: time.sleep(1), tag="slow")
         results = algorithm.train()
     assert results["env_runners"]["num_env_steps_sampled_lifetime"] > 0
+    assert "no runner has finished a fragment for 0.01 s (sample_timeout_s)" in caplog.text
 
 
 @pytest.mark.parametrize(

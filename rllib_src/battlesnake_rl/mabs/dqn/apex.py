@@ -195,6 +195,10 @@ class APEX(DQN):
         if not ready and timeout:
             ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout)
         infos = self._infos(ready)
+        if timeout and not infos:
+            self._say_that_it_waits()
+        else:
+            self._heard = time.monotonic()
         if infos:
             self.metrics.aggregate([info["metrics"] for info in infos], key=ENV_RUNNER_RESULTS)
             self._owe(sum(info["num_agent_steps"] for info in infos))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import logging
 import math
 import time
 from collections import deque
@@ -220,6 +221,7 @@ class Batched(Loop, Measured):
     def setup(self: Any, config: AlgorithmConfig) -> None:
         """Build runners and learner as RLlib does."""
         self._asked_whether_back = -math.inf
+        self._heard = time.monotonic()
         super().setup(config)
         self._recent_games = RecentGames(self.config.metrics_num_episodes_for_smoothing)
         self._next_past_self = 0
@@ -230,6 +232,7 @@ class Batched(Loop, Measured):
         group = self.env_runner_group
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             done: list[Any] = []
+            self._heard = time.monotonic()
             while not done and group.num_healthy_remote_workers():
                 # With a tag, since new weights are asynchronous requests too.
                 done = group.fetch_ready_async_reqs(tags="fragment", timeout_seconds=GATHER_SECONDS)
@@ -240,10 +243,20 @@ class Batched(Loop, Measured):
                 if not done:  # RLlib would wait for all that was asked for, not for the first
                     asked, _, _ = group._worker_manager._filter_calls_by_tag("fragment")
                     ray.wait(asked, timeout=WAIT_SECONDS)
+                    self._say_that_it_waits()
         fragments, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
         if infos:
             self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)
         return list(fragments)
+
+    def _say_that_it_waits(self: Any) -> None:
+        """Say so where runners have brought nothing for ``sample_timeout_s``, each time anew."""
+        if (now := time.monotonic()) > self._heard + self.config.sample_timeout_s:
+            self._heard = now
+            logging.getLogger(__name__).warning(
+                "no runner has finished a fragment for %g s (sample_timeout_s); the learner waits",
+                self.config.sample_timeout_s,
+            )
 
     def get_module(self: Any, module_id: str = DEFAULT_MODULE_ID) -> Any:
         """What would be exported now, as a module of its own; None for another ``module_id``.
