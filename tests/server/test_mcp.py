@@ -93,6 +93,7 @@ def test_nothing_beyond_the_folder_is_touched(
     ("line", "said"),
     [
         ("while True: pass", "STOPPED after 4 s"),
+        ("while True: print('.', flush=True), time.sleep(0.1)", "STOPPED after 4 s"),
         ("raise ValueError(os.environ.get('SECRET', 'no secret'))", "snakes check: no secret"),
         ("bytearray(8 << 30)", "MemoryError"),
         ("print('x' * 10**6)", "characters left out"),
@@ -103,7 +104,7 @@ def test_a_snake_is_held_within_limits(
 ) -> None:
     monkeypatch.setattr(mcp_command, "SECONDS", 4)
     monkeypatch.setenv("SECRET", "a token")
-    (tmp_path / "mine.py").write_text(f"import os\n{line}\n")
+    (tmp_path / "mine.py").write_text(f"import os, time\n{line}\n")
 
     async def ask() -> None:
         async with Client(mcp_command.workbench(tmp_path.resolve())) as client:

@@ -139,17 +139,20 @@ def workbench(folder: Path) -> MCPServer:
         )
         assert process.stdout is not None
         began, said = time.monotonic(), b""
+        signed = 0.0
         try:
             while True:
                 took = time.monotonic() - began
+                if took >= signed + 1:
+                    signed = took
+                    last = said.decode(errors="replace").strip().rpartition("\n")[2]
+                    await ctx.report_progress(took, seconds, shortened(last, 200))
                 if took > seconds:
                     said += f"\nSTOPPED after {seconds:g} s: it hangs, or does too much".encode()
                     break
                 try:
-                    chunk = await asyncio.wait_for(process.stdout.read(65536), 1)
+                    chunk = await asyncio.wait_for(process.stdout.read(65536), signed + 1 - took)
                 except TimeoutError:
-                    last = said.decode(errors="replace").strip().rpartition("\n")[2]
-                    await ctx.report_progress(took, seconds, shortened(last, 200))
                     continue
                 if not chunk:
                     break
