@@ -188,6 +188,7 @@ class APEX(DQN):
         """Hand on all fragments that are ready; if none is, wait for one."""
         waiting = list(self._requests)
         if not waiting:
+            self._heard = time.monotonic()  # nothing has been asked for
             time.sleep(min(timeout, GATHER_SECONDS))  # no runner is there
             return
         # Several at once cost less than each by itself, and runners have another request meanwhile.
