@@ -188,7 +188,7 @@ class APEX(DQN):
         """Hand on all fragments that are ready; if none is, wait for one."""
         waiting = list(self._requests)
         if not waiting:
-            self._heard = time.monotonic()  # nothing has been asked for
+            self._note(True)  # nothing has been asked for
             time.sleep(min(timeout, GATHER_SECONDS))  # no runner is there
             return
         # Several at once cost less than each by itself, and runners have another request meanwhile.
@@ -196,10 +196,7 @@ class APEX(DQN):
         if not ready and timeout:
             ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout)
         infos = self._infos(ready)
-        if timeout and not infos:
-            self._say_that_it_waits()
-        else:
-            self._heard = time.monotonic()
+        self._note(bool(infos) or not timeout)
         if infos:
             self.metrics.aggregate([info["metrics"] for info in infos], key=ENV_RUNNER_RESULTS)
             self._owe(sum(info["num_agent_steps"] for info in infos))

@@ -232,7 +232,7 @@ class Batched(Loop, Measured):
         group = self.env_runner_group
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
             done: list[Any] = []
-            self._heard = time.monotonic()
+            self._note(True)
             while not done and group.num_healthy_remote_workers():
                 # With a tag, since new weights are asynchronous requests too.
                 done = group.fetch_ready_async_reqs(tags="fragment", timeout_seconds=GATHER_SECONDS)
@@ -243,19 +243,22 @@ class Batched(Loop, Measured):
                 if not done:  # RLlib would wait for all that was asked for, not for the first
                     asked, _, _ = group._worker_manager._filter_calls_by_tag("fragment")
                     ray.wait(asked, timeout=WAIT_SECONDS)
-                    self._say_that_it_waits()
+                    self._note(False)
         fragments, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
         if infos:
             self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)
         return list(fragments)
 
-    def _say_that_it_waits(self: Any) -> None:
+    def _note(self: Any, heard: bool) -> None:
         """Say so where runners have brought nothing for ``sample_timeout_s``, each time anew."""
-        if (now := time.monotonic()) > self._heard + self.config.sample_timeout_s:
-            self._heard = now
+        now, longest = time.monotonic(), self.config.sample_timeout_s
+        if not heard and now <= self._heard + longest:
+            return
+        self._heard = now
+        if not heard:
             logging.getLogger(__name__).warning(
                 "no runner has finished a fragment for %g s (sample_timeout_s); the learner waits",
-                self.config.sample_timeout_s,
+                longest,
             )
 
     def get_module(self: Any, module_id: str = DEFAULT_MODULE_ID) -> Any:
