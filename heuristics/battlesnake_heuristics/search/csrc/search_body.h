@@ -123,12 +123,15 @@ static int deepen(Search *search, const Position *root, int depth, uint8_t *opti
     int32_t scores[4];
     int best = -WIN - 1, best_at = 0;
     int exact = search->ask->exact;
+    uint64_t key = position_key(search, root);
     for (int i = 0; i < count; i++) {
         moves[0] = options[i];
         int value = best + 1;
-        if (i > 0 && !exact) value = worst_answer(search, root, moves, depth, 1, best, best + 1);
+        if (i > 0 && !exact)
+            value = worst_answer(search, root, key, moves, depth, 1, best, best + 1);
         if (!search->stopped && (exact || value > best))
-            value = worst_answer(search, root, moves, depth, 1, exact ? -WIN - 1 : best, WIN + 1);
+            value = worst_answer(search, root, key, moves, depth, 1, exact ? -WIN - 1 : best,
+                                 WIN + 1);
         if (search->stopped) break;
         scores[options[i]] = value;
         searched[options[i]] = 1;

@@ -140,16 +140,51 @@ static int value_after(Search *search, const Position *at, const uint8_t *moves,
     return best_for_us(search, &to, depth - 1, ply + 1, alpha, beta);
 }
 
-/* The value of our `moves[0]`: the worst that the rivals' answers make of it. */
-static int worst_answer(Search *search, const Position *at, uint8_t *moves, int depth, int ply,
-                        int alpha, int beta) {
+/* The end of a game is valued by its distance: in values from the root, in the table, which outlives
+ * the root, from the position itself; in 2026 from the root in both. */
+static int seen_from_here(const Search *search, int value, int ply) {
+    if (search->ask->of_2026) return value;
+    return value >= PROVEN ? value + ply : value <= -PROVEN ? value - ply : value;
+}
+static int seen_from_root(const Search *search, int value, int ply) {
+    if (search->ask->of_2026) return value;
+    return value >= PROVEN ? value - ply : value <= -PROVEN ? value + ply : value;
+}
+
+/* What the table knows of `key`; whether that settles its value between alpha and beta. */
+static int settled(const Search *search, uint64_t key, int depth, int ply, int alpha, int beta,
+                   Known *known) {
+    if (!recall(search->table, search->table_mask, key, known)) return 0;
+    known->value = seen_from_root(search, known->value, ply);
+    if (known->depth < depth && !proven(*known)) return 0;
+    return known->bound == EXACT || (known->bound == AT_LEAST && known->value >= beta) ||
+           (known->bound == AT_MOST && known->value <= alpha);
+}
+
+/* Keeps what a search between alpha and beta found of `key`. */
+static void keep(const Search *search, uint64_t key, int depth, int ply, int alpha, int beta,
+                 int value, int move) {
+    Known known = {.depth = depth, .move = move, .value = seen_from_here(search, value, ply)};
+    known.bound = value >= beta ? AT_LEAST : value <= alpha ? AT_MOST : EXACT;
+    remember(search->table, search->table_mask, key, known);
+}
+
+/* The value of our `moves[0]` in the position of `key`: the worst that the rivals' answers make of
+ * it. The table keeps it beside the values of positions, with the answer and whose it is. */
+static int worst_answer(Search *search, const Position *at, uint64_t key, uint8_t *moves, int depth,
+                        int ply, int alpha, int beta) {
     int snakes = search->ask->snakes, counts[MAX_SNAKES] = {0}, answered = 0, worst = WIN;
+    int kept = depth > 2 && !search->ask->of_2026, most = beta, answer = 0;
+    Known known = {.move = 0};
+    key = mixed(key + moves[0] + 1);
+    if (kept && settled(search, key, depth, ply, alpha, beta, &known)) return known.value;
     int lost = -WIN - 1, kindest = -WIN - 1; /* of the answers that lose, the worst; of all, the best */
     int soft = at->living > 2 && !search->ask->of_2026;
     uint8_t options[MAX_SNAKES][4], *refutation = search->refutation[ply][moves[0]];
     for (int s = 1; s < snakes; s++) {
         if (!at->snake[s].alive) continue;
-        counts[s] = moves_of(search, at, s, refutation[s] ? refutation[s] - 1 : 4, options[s]);
+        int first = known.move >> 2 == s ? known.move & 3 : refutation[s] ? refutation[s] - 1 : 4;
+        counts[s] = moves_of(search, at, s, first, options[s]);
         moves[s] = options[s][0];
     }
     for (int s = 1; s < snakes && alpha < beta; s++) {
@@ -181,6 +216,7 @@ static int worst_answer(Search *search, const Position *at, uint8_t *moves, int 
             if (value < worst) {
                 worst = value;
                 refutation[s] = moves[s] + 1;
+                answer = s << 2 | moves[s];
             }
             if (worst < beta) beta = worst;
             if (alpha >= beta) {
@@ -193,47 +229,30 @@ static int worst_answer(Search *search, const Position *at, uint8_t *moves, int 
     }
     if (!answered) return value_after(search, at, moves, depth, ply, alpha, beta);
     /* whatever they do, not only what would be worst */
-    if (soft && kindest <= -PROVEN && worst > alpha) return lost;
+    if (soft && kindest <= -PROVEN && worst > alpha) worst = lost;
+    if (kept) keep(search, key, depth, ply, alpha, most, worst, answer);
     return worst;
-}
-
-/* The end of a game is valued by its distance: in values from the root, in the table, which outlives
- * the root, from the position itself; in 2026 from the root in both. */
-static int seen_from_here(const Search *search, int value, int ply) {
-    if (search->ask->of_2026) return value;
-    return value >= PROVEN ? value + ply : value <= -PROVEN ? value - ply : value;
-}
-static int seen_from_root(const Search *search, int value, int ply) {
-    if (search->ask->of_2026) return value;
-    return value >= PROVEN ? value - ply : value <= -PROVEN ? value + ply : value;
 }
 
 static int best_for_us(Search *search, const Position *at, int depth, int ply, int alpha, int beta) {
     uint64_t key = position_key(search, at);
-    Known known;
-    int first = 4, opening = alpha, best = -WIN, best_move = 0;
-    if (recall(search->table, search->table_mask, key, &known)) {
-        first = known.move;
-        known.value = seen_from_root(search, known.value, ply);
-        if (known.depth >= depth || proven(known)) {
-            if (known.bound == EXACT) return known.value;
-            if (known.bound == AT_LEAST && known.value >= beta) return known.value;
-            if (known.bound == AT_MOST && known.value <= alpha) return known.value;
-        }
-    }
+    Known known = {.move = 4};
+    int opening = alpha, best = -WIN, best_move = 0;
+    if (settled(search, key, depth, ply, alpha, beta, &known)) return known.value;
     uint8_t options[4], moves[MAX_SNAKES] = {0};
-    int count = moves_of(search, at, 0, first, options);
+    int count = moves_of(search, at, 0, known.move, options);
     for (int i = 0; i < count; i++) {
         moves[0] = options[i];
         int value;
         if (i == 0 || depth < 2) {
-            value = worst_answer(search, at, moves, depth, ply, alpha, beta);
+            value = worst_answer(search, at, key, moves, depth, ply, alpha, beta);
         } else {
-            value = worst_answer(search, at, moves, reduced(search, depth), ply, alpha, alpha + 1);
+            value = worst_answer(search, at, key, moves, reduced(search, depth), ply, alpha,
+                                 alpha + 1);
             if (reduced(search, depth) < depth && !search->stopped && value > alpha)
-                value = worst_answer(search, at, moves, depth, ply, alpha, alpha + 1);
+                value = worst_answer(search, at, key, moves, depth, ply, alpha, alpha + 1);
             if (!search->stopped && value > alpha && value < beta)
-                value = worst_answer(search, at, moves, depth, ply, alpha, beta);
+                value = worst_answer(search, at, key, moves, depth, ply, alpha, beta);
         }
         if (search->stopped) return 0;
         if (value > best || i == 0) {
@@ -247,9 +266,6 @@ static int best_for_us(Search *search, const Position *at, int depth, int ply, i
             break;
         }
     }
-    known = (Known){.depth = depth, .move = best_move};
-    known.value = seen_from_here(search, best, ply);
-    known.bound = best >= beta ? AT_LEAST : best <= opening ? AT_MOST : EXACT;
-    remember(search->table, search->table_mask, key, known);
+    keep(search, key, depth, ply, opening, beta, best, best_move);
     return best;
 }
