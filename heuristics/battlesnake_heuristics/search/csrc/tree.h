@@ -176,8 +176,10 @@ static int worst_answer(Search *search, const Position *at, uint64_t key, uint8_
     int snakes = search->ask->snakes, counts[MAX_SNAKES] = {0}, answered = 0, worst = WIN;
     int kept = depth > 2 && !search->ask->of_2026, most = beta, answer = 0;
     Known known = {.move = 0};
-    key = mixed(key + moves[0] + 1);
-    if (kept && settled(search, key, depth, ply, alpha, beta, &known)) return known.value;
+    if (kept) { /* nearer to the end to look there costs as much as it spares */
+        key = mixed(key + moves[0] + 1);
+        if (settled(search, key, depth, ply, alpha, beta, &known)) return known.value;
+    }
     int lost = -WIN - 1, kindest = -WIN - 1; /* of the answers that lose, the worst; of all, the best */
     int soft = at->living > 2 && !search->ask->of_2026;
     uint8_t options[MAX_SNAKES][4], *refutation = search->refutation[ply][moves[0]];
