@@ -16,6 +16,7 @@ import numpy as np
 from random_turns import compiled
 from tqdm import tqdm
 
+from battlesnake_heuristics.search.evaluation import shipped
 from battlesnake_heuristics.search.search import Weights
 
 WRONG: tuple[Any, ...] = (
@@ -72,8 +73,9 @@ def think(search: ModuleType, rand: random.Random, position: dict[str, Any]) -> 
         "seconds": 0.0,
         "nodes": rand.choice((1, 20, 300)),
         "max_depth": rand.choice((1, 3, 120)),
-        "network": b"",
+        "network": shipped().numbers if rand.random() < 0.3 else b"",
         "exact": rand.random() < 0.3,
+        "decoupled": rand.random() < 0.5,
         "of_2026": rand.random() < 0.3,
         "first_depth": rand.choice((1, 1, 2)),
         "stop": rand.choice((None, lambda: False)),

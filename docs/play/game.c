@@ -158,9 +158,11 @@ double EXPORT(played_on)(int seat, int positions, int careful, int seed, int tur
 }
 
 /* The search's move for the snake in this seat, in `seconds` at most, or after about `positions`
- * positions where those are not positive; `trained`: by the learned evaluation. */
-int EXPORT(think)(int seat, double seconds, int positions, int trained) {
+ * positions where those are not positive; `trained`: by the learned evaluation; `decoupled`: as the
+ * champion plays, not as it judges. */
+int EXPORT(think)(int seat, double seconds, int positions, int trained, int decoupled) {
     Question ask = seen_by(seat);
+    ask.decoupled = decoupled;
     ask.seconds = seconds;
     ask.nodes = seconds > 0 ? 0 : positions;
     if (trained && ask.snakes > 1) ask.network = (const Network *)numbers;

@@ -93,8 +93,8 @@ function order(seat) {
   return [seat, ...living(gameWords()).flatMap((alive, other) => (alive && other !== seat ? [other] : []))];
 }
 
-function think(seat, seconds, positions) {
-  const move = module.think(seat, seconds, positions, trained);
+function think(seat, seconds, positions, decoupled = 0) {
+  const move = module.think(seat, seconds, positions, trained, decoupled);
   const [depth, valued, ...rest] = numbers(module.report_at(), 7);
   const turns = Math.min(rest.pop(), LONGEST_LINE);
   const moves = bytes(module.line_at(), turns * MAX_SNAKES);
@@ -124,7 +124,7 @@ function learned(seat) {
 
 function decide(seat, player) {
   if (player.named) return { move: module.named(seat, NAMED.indexOf(player.named) + 1) };
-  return player.policy ? learned(seat) : think(seat, player.seconds, player.positions);
+  return player.policy ? learned(seat) : think(seat, player.seconds, player.positions, 1);
 }
 
 async function turn({ moves, players }) {

@@ -137,7 +137,7 @@ class Bundle:
                 return PolicyFactory(policy)
             return lambda seed: PolicySnake(policy, chosen, nodes)
         evaluation = Evaluation.read(self.files[EVALUATION], self.path / EVALUATION)
-        return lambda seed: search.Search(evaluation=evaluation)
+        return lambda seed: search.Search(evaluation=evaluation, decoupled=True)
 
     def _policy(self) -> Policy:
         onnx_path = self.path / POLICY

@@ -51,7 +51,7 @@ def factory() -> snakes.Factory:
     """What builds the snake's strategies."""
     if (HERE / "snake.evaluation").exists():
         evaluation = Evaluation.load(HERE / "snake.evaluation")
-        return lambda seed: Search(evaluation=evaluation)
+        return lambda seed: Search(evaluation=evaluation, decoupled=True)
     with snakes.set_apart() as own:
         if (HERE / "rules.py").exists():
             own_files.module(HERE / "rules.py", "the snake")

@@ -275,6 +275,7 @@ def test_the_compiled_part_trusts_nothing() -> None:
             "max_depth": 5,
             "network": b"",
             "exact": False,
+            "decoupled": True,
             "of_2026": False,
             "first_depth": 1,
             "stop": None,

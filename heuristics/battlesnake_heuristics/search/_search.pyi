@@ -25,11 +25,12 @@ def think(
     max_depth: int,
     network: bytes,
     exact: bool,
+    decoupled: bool,
     of_2026: bool,
     first_depth: int,
     stop: Callable[[], object] | None,
     /,
-) -> tuple[int, int, int, int, int, dict[int, int], list[bytes]]: ...
+) -> tuple[int, int, int, int, int, dict[int, int], list[bytes], tuple[int, int, int, int]]: ...
 def inputs(*question: Any) -> bytes: ...
 def play_game(
     width: int,
@@ -44,7 +45,7 @@ def play_game(
     hazards: bytes,
     food_chance: int,
     shrink_every: int,
-    players: tuple[tuple[array[int], bytes, int, float], ...],
+    players: tuple[tuple[array[int], bytes, int, float, bool], ...],
     seed: int,
     turn: int,
     opening: int,

@@ -97,6 +97,19 @@ class Positions(NamedTuple):
     visited: int
 
 
+class Found(NamedTuple):
+    """What the C code answers (``csrc/search_module.c``)."""
+
+    move: int
+    depth: int
+    proven: int
+    evaluated: int
+    visited: int
+    scores: dict[int, int]
+    line: list[bytes]
+    visits: tuple[int, int, int, int]
+
+
 class Gauge:
     """With how many of ``cores`` threads to think: with those that the system gives time to.
 
@@ -161,7 +174,8 @@ class Cores:
     """The cores that searches against the clock share; a search takes those that are free.
 
     All search the same position and write into one table, each at a depth of its own, so that the
-    one that answers finds there what the others know already (lazy SMP, as in Stockfish). A search
+    one that answers finds there what the others know already (lazy SMP, as in Stockfish). Decoupled
+    searches grow a tree each, and choose together (Chaslot, Winands, van den Herik 2008). A search
     that begins while no core is free has one all the same, and one that has all has no more threads
     than its `Gauge` says.
     """
@@ -189,7 +203,7 @@ class Cores:
     def _free(self) -> int:
         return self._gauge.cores - self._taken
 
-    def think(self, question: tuple[Any, ...]) -> tuple[tuple[Any, ...], Positions]:
+    def think(self, question: tuple[Any, ...]) -> tuple[Found, Positions]:
         """What the C code answers, and how many positions the other cores looked at."""
         with self._lock:
             alone, gauge = self._taken == 0, self._gauge
@@ -201,11 +215,12 @@ class Cores:
         try:
             others = [self._help(question, 1 + n, done) for n in range(1, taken)]
             try:
-                found = _search.think(*(*question, 1, STOP.get()))
+                found = Found(*_search.think(*(*question, 1, STOP.get())))
             finally:
                 done.set()
             # One that the system keeps waiting just now must not keep the answer waiting.
-            counts = [other.result() for other in wait(others, LEAVING_SECONDS).done]
+            left = (other.result() for other in wait(others, LEAVING_SECONDS).done)
+            helped = [other for other in left if other is not None]
         finally:
             with self._lock:
                 self._taken -= taken
@@ -214,21 +229,27 @@ class Cores:
         seconds = time.perf_counter() - began - rested
         if alone and seconds > LONG_ENOUGH:
             gauge.observe(((until or time.process_time()) - worked) / seconds)
-        return found, Positions(*map(sum, zip(Positions(0, 0), *counts, strict=True)))
+        return _together([found, *helped]), Positions(
+            sum(other.evaluated for other in helped), sum(other.visited for other in helped)
+        )
 
     def _help(
         self, question: tuple[Any, ...], first_depth: int, done: threading.Event
-    ) -> Future[Positions]:
+    ) -> Future[Found | None]:
         """Search beside, beginning at another depth, until the one that answers is ``done``."""
 
-        def help_out() -> Positions:
+        def help_out() -> Found | None:
             try:
-                found = _search.think(*(*question, first_depth, done.is_set))
+                return Found(*_search.think(*(*question, first_depth, done.is_set)))
             except InterruptedError:
-                return Positions(0, 0)
-            return Positions(found[3], found[4])
+                return None
 
         return self._pool.submit(help_out)
+
+
+def _together(found: list[Found]) -> Found:
+    """What the first of searches side by side found, or the decoupled one whose move all like."""
+    return max(found, key=lambda one: sum(other.visits[one.move] for other in found))
 
 
 CORES = Cores()
@@ -253,7 +274,9 @@ class Search:
     """A strategy that searches for ``seconds``, or a fixed number of positions without a clock.
 
     The score of the best move is exact, those of the others are bounds, unless ``exact`` asks for
-    exact ones, which takes longer.
+    exact ones, which takes longer. ``decoupled``: while three snakes or more are alive and the
+    evaluation values them, every snake picks its moves for itself (``csrc/decoupled.h``); scores
+    are then estimates, and nothing is proven.
 
     Raises ``RuntimeError`` where the compiled part is missing, ``ValueError`` for invalid limits.
     """
@@ -265,16 +288,20 @@ class Search:
         max_depth: int = MAX_DEPTH,
         evaluation: Evaluation | None = None,
         exact: bool = False,
+        decoupled: bool = False,
     ) -> None:
         if not COMPILED:
             raise RuntimeError(NOT_COMPILED)
         if nodes < 1:
             raise ValueError(f"nodes must be a positive number, got {nodes}")
+        if decoupled and (exact or evaluation is None):
+            raise ValueError("a decoupled search needs an evaluation, and has no exact scores")
         self.weights = weights.packed()
         self.nodes = nodes
         self.max_depth = max_depth
         self.evaluation = evaluation
         self.exact = exact
+        self.decoupled = decoupled
         self._elsewhere: Strategy | None = None
 
     def set_positions(self, positions: int) -> None:
@@ -299,10 +326,10 @@ class Search:
         """
         question, snakes, objection = self._question(board, seconds)
         if seconds is None:
-            found, others = _search.think(*(*question, 1, STOP.get())), Positions(0, 0)
+            found, others = Found(*_search.think(*(*question, 1, STOP.get()))), Positions(0, 0)
         else:
             found, others = CORES.think(question)
-        move, depth, proven, evaluated, visited, scores, line = found
+        move, depth, proven, evaluated, visited, scores, line, _ = found
         statistics = Statistics(
             depth, bool(proven), evaluated + others.evaluated, visited + others.visited
         )
@@ -323,11 +350,12 @@ class Search:
     def ponder(self, board: Board, decision: Decision, seconds: float) -> None:
         """Search on one core what comes after ``decision`` on ``board``, if all play as expected.
 
-        There is no answer: what it finds is in the table when that position is asked about. It ends
-        after ``seconds``, or when `STOP` says so.
+        There is no answer: what it finds is in the table when that position is asked about; a
+        decoupled search keeps nothing there, so that it does not begin. It ends after
+        ``seconds``, or when `STOP` says so.
         """
         expected = _expected(board, decision)
-        if expected is not None:
+        if expected is not None and not (self.decoupled and len(expected.living) > 2):
             question, _, _ = self._question(expected, seconds)
             with contextlib.suppress(InterruptedError):
                 _search.think(*(*question, 1, STOP.get()))
@@ -345,8 +373,9 @@ class Search:
         objection = self.evaluation.objection(board) if self.evaluation else ""
         network = self.evaluation.numbers if self.evaluation and not objection else b""
         question = _question(
-            board, snakes, self.weights, seconds, self.nodes, self.max_depth, network, self.exact
-        )
+            board, snakes, self.weights, seconds, self.nodes, self.max_depth, network, self.exact,
+            self.decoupled,
+        )  # fmt: skip
         return question, snakes, objection
 
 
@@ -382,7 +411,7 @@ class Search2026:
             b"",
             of_2026=True,
         )
-        move, depth, proven, evaluated, _, scores, _ = _search.think(*(*question, 1, STOP.get()))
+        move, depth, proven, evaluated, _, scores, *_ = _search.think(*(*question, 1, STOP.get()))
         values = {MOVES[index]: value / CELL for index, value in scores.items()}
         note = f"depth {depth}{', decided' if proven else ''}, {evaluated} positions valued"
         return Decision(MOVES[move], (Reason("search", scores=values, note=note),), values)
@@ -423,6 +452,7 @@ def _question(
     max_depth: int,
     network: bytes,
     exact: bool = False,
+    decoupled: bool = False,
     of_2026: bool = False,
 ) -> tuple[Any, ...]:
     """What the C code asks for, but for its last two arguments."""
@@ -440,6 +470,7 @@ def _question(
         max_depth,
         network,
         exact,
+        decoupled,
         of_2026,
     )
 

@@ -77,17 +77,22 @@ class SelfPlaySetup:
 
 @dataclass(frozen=True, slots=True)
 class SearchPlayer:
-    """Who searches, and for how long: ``nodes`` positions or ``seconds`` of CPU time a move."""
+    """Who searches, and for how long: ``nodes`` positions or ``seconds`` of CPU time a move.
+
+    ``decoupled`` as of `Search`.
+    """
 
     evaluation: Evaluation | None = None
     weights: Weights = field(default_factory=Weights)
     nodes: int = 200
     seconds: float = 0.0
+    decoupled: bool = False
 
-    def packed(self) -> tuple[array[int], bytes, int, float]:
+    def packed(self) -> tuple[array[int], bytes, int, float, bool]:
         """As the C code takes it."""
         numbers = self.evaluation.numbers if self.evaluation else b""
-        return self.weights.packed(), numbers, 0 if self.seconds else self.nodes, self.seconds
+        nodes = 0 if self.seconds else self.nodes
+        return self.weights.packed(), numbers, nodes, self.seconds, self.decoupled
 
 
 @dataclass(frozen=True, slots=True)

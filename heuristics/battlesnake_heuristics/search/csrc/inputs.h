@@ -38,12 +38,13 @@ static void snake_inputs(const Search *search, const Position *at, const Territo
 #undef SNAKE
 }
 
+/* The inputs of the board for a snake of `length`. */
 static void board_inputs(const Search *search, const Position *at, const Territory *land, int count,
-                         int longest, int longer, int apart, int16_t *in) {
+                         int length, int longest, int longer, int apart, int16_t *in) {
     const Question *ask = search->ask;
     Bits owned = land->owned[0];
     for (int i = 1; i < count; i++) owned = bits_or(owned, land->owned[i]);
-    int lead = at->snake[0].length - longest;
+    int lead = length - longest;
     int threat = apart < 8 ? (8 - apart) * 64 : 0;
     int hazards = ask->damage > 0 ? bits_count(search->hazard) : 0;
 #define BOARD(name, unit, formula) *in++ = within(formula, LARGEST);
@@ -59,34 +60,48 @@ static inline int comes_before(int first_a, int first_b, const int16_t *a, const
     return memcmp(a, b, SNAKE_INPUTS * sizeof *a) > 0;
 }
 
-/* `alive` are the numbers of the `count` living snakes, 2 or more, snake 0 first. The last two groups
+/* Spreads the `count` living snakes, whose numbers are in `alive`, and writes what each is given. */
+static void inputs_of_all(const Search *search, const Position *at, const int *alive, int count,
+                          Territory *land, int16_t own[][SNAKE_INPUTS]) {
+    spread_out(search, at, alive, count, land);
+    for (int i = 0; i < count; i++) snake_inputs(search, at, land, i, alive[i], own[i]);
+}
+
+/* All inputs as the `me`-th of 2 living snakes or more sees them, from those of all. The last two groups
  * of `inputs` stay as they are where there is one rival. */
+static void inputs_from(const Search *search, const Position *at, const int *alive, int count,
+                        const Territory *land, const int16_t own[][SNAKE_INPUTS], int me,
+                        int16_t *inputs) {
+    int strongest = -1, nearest = -1, longest = 0, away[MAX_SNAKES], strength[MAX_SNAKES];
+    int sum[SNAKE_INPUTS] = {0}, length = at->snake[alive[me]].length;
+    int16_t *block = inputs + BOARD_INPUTS;
+    for (int i = 0; i < count; i++) {
+        if (i == me) continue;
+        longest = above(longest, at->snake[alive[i]].length);
+        away[i] = steps_between(search, head_of(search, at, alive[me]), head_of(search, at, alive[i]));
+        strength[i] = own[i][SNAKE_cells] + own[i][SNAKE_length];
+        if (strongest < 0 || comes_before(strength[i], strength[strongest], own[i], own[strongest]))
+            strongest = i;
+        if (nearest < 0 || comes_before(-away[i], -away[nearest], own[i], own[nearest])) nearest = i;
+    }
+    int longer = length - at->snake[alive[nearest]].length;
+    board_inputs(search, at, land, count, length, longest, longer, away[nearest], inputs);
+    memcpy(block, own[me], sizeof own[0]);
+    memcpy(block += SNAKE_INPUTS, own[strongest], sizeof own[0]);
+    if (count == 2) return;
+    memcpy(block += SNAKE_INPUTS, own[nearest], sizeof own[0]);
+    block += SNAKE_INPUTS;
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < SNAKE_INPUTS; k++) sum[k] += i == me ? 0 : own[i][k];
+    for (int k = 0; k < SNAKE_INPUTS; k++)
+        block[k] = count == 4 ? sum[k] / 3 : count == 3 ? sum[k] / 2 : sum[k] / (count - 1);
+}
+
+/* The inputs of snake 0, the first in `alive`. */
 static void inputs_of(const Search *search, const Position *at, const int *alive, int count,
                       int16_t *inputs) {
     Territory land;
-    int16_t rivals[MAX_SNAKES][SNAKE_INPUTS];
-    int strongest = 1, nearest = 1, longest = 0, away[MAX_SNAKES], strength[MAX_SNAKES];
-    away[1] = strength[1] = 0;
-    spread_out(search, at, alive, count, &land);
-    snake_inputs(search, at, &land, 0, 0, inputs + BOARD_INPUTS);
-    for (int i = 1; i < count; i++) {
-        snake_inputs(search, at, &land, i, alive[i], rivals[i]);
-        longest = above(longest, at->snake[alive[i]].length);
-        away[i] = steps_between(search, head_of(search, at, 0), head_of(search, at, alive[i]));
-        strength[i] = rivals[i][SNAKE_cells] + rivals[i][SNAKE_length];
-        if (comes_before(strength[i], strength[strongest], rivals[i], rivals[strongest]))
-            strongest = i;
-        if (comes_before(-away[i], -away[nearest], rivals[i], rivals[nearest])) nearest = i;
-    }
-    int longer = at->snake[0].length - at->snake[alive[nearest]].length;
-    board_inputs(search, at, &land, count, longest, longer, away[nearest], inputs);
-    int16_t *block = inputs + BOARD_INPUTS + SNAKE_INPUTS;
-    memcpy(block, rivals[strongest], sizeof rivals[0]);
-    if (count == 2) return;
-    memcpy(block + SNAKE_INPUTS, rivals[nearest], sizeof rivals[0]);
-    int sum[SNAKE_INPUTS] = {0};
-    for (int i = 1; i < count; i++)
-        for (int k = 0; k < SNAKE_INPUTS; k++) sum[k] += rivals[i][k];
-    for (int k = 0; k < SNAKE_INPUTS; k++)
-        block[2 * SNAKE_INPUTS + k] = count == 4 ? sum[k] / 3 : count == 3 ? sum[k] / 2 : sum[k] / (count - 1);
+    int16_t own[MAX_SNAKES][SNAKE_INPUTS];
+    inputs_of_all(search, at, alive, count, &land, own);
+    inputs_from(search, at, alive, count, &land, own, 0, inputs);
 }

@@ -47,6 +47,7 @@ typedef struct {
     int64_t nodes;                  /* positions to evaluate at most; not positive: no limit */
     int first_depth;                /* turns to look ahead at first: 1, or more beside another search */
     int exact;                      /* every score must be exact, not only the best move's */
+    int decoupled;                  /* among several, valued by a network: each snake picks for itself */
     int of_2026;                    /* as the ladder's rungs: nothing since that changes a move */
     int max_depth;                  /* turns to look ahead at most */
     int (*interrupted)(void *);     /* asked now and then; not 0: give up. May be NULL */
@@ -60,6 +61,7 @@ typedef struct {
     int64_t evaluated, visited;     /* leaf positions and all positions */
     int32_t scores[4];              /* value of each move: exact for the best, a bound for others */
     uint8_t searched[4];            /* whether the move was looked at */
+    uint32_t visits[4];             /* of a decoupled search: how often it was tried */
     int line_length;                /* turns of the principal variation */
     uint8_t line[MAX_DEPTH][MAX_SNAKES]; /* the expected moves of all snakes, 4 for the dead */
 } Answer;

@@ -12,6 +12,7 @@
 #include "position.h"
 #include "evaluate.h"
 #include "tree.h"
+#include "decoupled.h"
 
 static uint64_t draw_key(uint64_t *state) { return mixed(*state += 0x9e3779b97f4a7c15ull); }
 
@@ -209,11 +210,9 @@ static int too_late(const Search *search) {
 }
 
 /* Searches deeper and deeper from `root` until the question's limits are reached. */
-static void think(Search *search, const Position *root, Answer *answer) {
+static void think_deeper(Search *search, const Position *root, Answer *answer) {
     const Question *question = search->ask;
     uint8_t options[4];
-    search->deadline = seconds_now(search) + question->seconds;
-    memset(answer, 0, sizeof *answer);
     int count = moves_of(search, root, 0, 4, options);
     answer->move = options[0];
     /* among several rivals no loss is a proof: it may look otherwise from further on */
@@ -223,8 +222,20 @@ static void think(Search *search, const Position *root, Answer *answer) {
         answer->depth = depth;
         if (count == 1 || too_late(search)) break; /* count 1: forced */
     }
+}
+
+/* Thinks as the position asks for; returns -1 without memory. */
+static int think(Search *search, const Position *root, Answer *answer) {
+    int failed = 0;
+    search->deadline = seconds_now(search) + search->ask->seconds;
+    memset(answer, 0, sizeof *answer);
+    if (is_decoupled(search->ask, root))
+        failed = think_decoupled(search, root, answer);
+    else
+        think_deeper(search, root, answer);
     answer->evaluated = search->evaluated;
     answer->visited = search->visited;
+    return failed;
 }
 
 static Search *search_of(const Question *question) {
@@ -300,11 +311,9 @@ static int search_for(const Question *question, Answer *answer) {
     Search *search = begin(question, &root);
     if (!search) return -1;
     take_table(search, &root);
-    if (search->table) {
-        think(search, &root, answer);
-        trace_line(search, &root, answer);
-    }
-    int result = !search->table ? -1 : search->interrupted;
+    int failed = search->table ? think(search, &root, answer) : -1;
+    if (!failed && !answer->line_length) trace_line(search, &root, answer);
+    int result = failed ? failed : search->interrupted;
     if (question->of_2026)
         return_table(search->table);
     else if (question->nodes)

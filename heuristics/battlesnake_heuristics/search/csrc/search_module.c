@@ -112,12 +112,12 @@ static int check_limits(const Question *ask, const Buffers *buffers) {
 static int read_question(PyObject *args, Question *ask, Buffers *buffers, PyObject **stop) {
     long long nodes;
     memset(buffers, 0, sizeof *buffers);
-    if (!PyArg_ParseTuple(args, "iipppiy*y*y*y*y*y*dLiy*ppiO", &ask->width, &ask->height,
+    if (!PyArg_ParseTuple(args, "iipppiy*y*y*y*y*y*dLiy*pppiO", &ask->width, &ask->height,
                           &ask->wrapped, &ask->constrictor, &ask->solo, &ask->damage,
                           &buffers->lengths, &buffers->health, &buffers->bodies, &buffers->food,
                           &buffers->hazards, &buffers->weights, &ask->seconds, &nodes,
-                          &ask->max_depth, &buffers->network, &ask->exact, &ask->of_2026,
-                          &ask->first_depth, stop))
+                          &ask->max_depth, &buffers->network, &ask->exact,
+                          &ask->decoupled, &ask->of_2026, &ask->first_depth, stop))
         return -1;
     fill(ask, buffers);
     ask->nodes = nodes;
@@ -170,16 +170,19 @@ static int give_up(void *caller) {
 
 PyDoc_STRVAR(think_doc,
 "think(width, height, wrapped, constrictor, solo, damage, lengths, health, bodies, food, hazards,\n"
-"      weights, seconds, nodes, max_depth, network, exact, of_2026, first_depth, stop)\n"
+"      weights, seconds, nodes, max_depth, network, exact, decoupled, of_2026, first_depth,\n"
+"      stop)\n"
 "--\n\n"
 "Search for the best move of snake 0.\n\n"
 "lengths, health and weights are int32 buffers, bodies uint16 cells (y * width + x, head first, one\n"
 "snake after the other), food and hazards one byte a cell. Health 0: that snake is out. A limit of\n"
 "0 is none. `network` are the bytes of a learned evaluation, empty for none. `exact`: the scores of all\n"
-"moves are exact, not only the best one's. `of_2026`: search as the rungs of the ladder do.\n"
+"moves are exact, not only the best one's. `decoupled`: among three and more, valued by a network, every\n"
+"snake picks its moves for itself. `of_2026`: search as the rungs of the ladder do.\n"
 "`first_depth` is 1, or more beside another search of the same position. `stop` is None, or says when\n"
 "it is called now and then whether to give up.\n"
-"Returns (move, depth, proven, evaluated, visited, scores by move, line: bytes a turn).\n"
+"Returns (move, depth, proven, evaluated, visited, scores by move, line: bytes a turn, visits: how\n"
+"often a decoupled search tried each of the four moves, else zeros).\n"
 "Raises ValueError for what the search cannot hold, InterruptedError when it gave up, and what the\n"
 "handler of a signal raises (the KeyboardInterrupt of Ctrl-C, in the main thread). Releases the GIL.");
 
@@ -201,9 +204,11 @@ static PyObject *think(PyObject *module, PyObject *args) {
     PyEval_RestoreThread(caller.state);
     release(&buffers);
     if (failed) return failed < 0 ? PyErr_NoMemory() : NULL;
-    return Py_BuildValue("(iiiLLNN)", answer.move, answer.depth, answer.proven,
+    const uint32_t *visits = answer.visits;
+    return Py_BuildValue("(iiiLLNN(IIII))", answer.move, answer.depth, answer.proven,
                          (long long)answer.evaluated, (long long)answer.visited,
-                         scores_of(&answer), line_of(&ask, &answer));
+                         scores_of(&answer), line_of(&ask, &answer), visits[0], visits[1],
+                         visits[2], visits[3]);
 }
 
 PyDoc_STRVAR(inputs_doc,

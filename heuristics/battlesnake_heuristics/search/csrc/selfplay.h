@@ -10,6 +10,7 @@ typedef struct {
     const Network *network; /* or NULL */
     int64_t nodes;          /* positions a move; 0: no limit */
     double seconds;         /* CPU seconds a move; 0: no limit */
+    int decoupled;          /* as of a question */
 } Player;
 
 typedef struct {

@@ -74,7 +74,7 @@ static void see(SelfPlay *game, int seat) {
     }
 }
 
-static void think_for(SelfPlay *game, int seat, const Position *root, Row *row) {
+static int think_for(SelfPlay *game, int seat, const Position *root, Row *row) {
     Search *mind = game->mind;
     Question *seen = &game->seen;
     Answer answer;
@@ -84,6 +84,7 @@ static void think_for(SelfPlay *game, int seat, const Position *root, Row *row) 
     seen->network = player->network;
     seen->nodes = player->nodes << (extra > 0 ? extra : 0);
     seen->seconds = player->seconds;
+    seen->decoupled = player->decoupled;
     if (seen->nodes) mind->table_mask = table_size(seen->nodes) - 1;
     memset(mind->table, 0, (mind->table_mask + 1) * sizeof(Entry));
     memset(mind->refutation, 0, sizeof mind->refutation);
@@ -91,9 +92,10 @@ static void think_for(SelfPlay *game, int seat, const Position *root, Row *row) 
         memset(mind->history[s], 0, mind->cells * sizeof mind->history[s][0]);
     mind->visited = mind->evaluated = 0;
     mind->stopped = 0;
-    think(mind, root, &answer);
+    int failed = think(mind, root, &answer);
     row->value = answer.scores[answer.move];
     row->move = answer.move;
+    return failed;
 }
 
 static uint8_t random_move(SelfPlay *game, int seat) {
@@ -102,7 +104,8 @@ static uint8_t random_move(SelfPlay *game, int seat) {
     return options[draw(game, count)];
 }
 
-static uint8_t take_turn(SelfPlay *game, int seat, int opening, Row *row, GameRecord *record) {
+/* The move of snake `seat`, or -1 without memory. */
+static int take_turn(SelfPlay *game, int seat, int opening, Row *row, GameRecord *record) {
     Position root;
     int alive[MAX_SNAKES];
     see(game, seat);
@@ -116,7 +119,7 @@ static uint8_t take_turn(SelfPlay *game, int seat, int opening, Row *row, GameRe
     row->value = 0;
     row->kind = MOVED_AT_RANDOM;
     if (opening) return row->move = random_move(game, seat);
-    think_for(game, seat, &root, row);
+    if (think_for(game, seat, &root, row)) return -1;
     record->visited += game->mind->visited;
     row->kind = SEARCHED;
     if ((int)draw(game, 65536) < game->random_share) {
@@ -163,9 +166,12 @@ static int play_on(SelfPlay *game, GameRecord *record) {
         int64_t first = record->count;
         set_hazards(game);
         for (int s = 0; s < snakes; s++)
-            if (game->at.snake[s].alive)
-                moves[s] = take_turn(game, s, game->turn < opening, &record->rows[record->count++],
-                                     record);
+            if (game->at.snake[s].alive) {
+                Row *row = &record->rows[record->count++];
+                int move = take_turn(game, s, game->turn < opening, row, record);
+                if (move < 0) return -1;
+                moves[s] = move;
+            }
         before = game->at;
         game->field->visited = 0;
         play(game->field, &before, moves, &game->at);

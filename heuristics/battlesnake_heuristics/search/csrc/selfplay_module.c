@@ -13,7 +13,7 @@ const char play_game_doc[] =
 "          food_chance, shrink_every, players, seed, turn, opening, careful, random_share, max_turns)\n"
 "--\n\n"
 "Play from a position, given as to think(), a game of two or more snakes that search, one player a\n"
-"seat: (weights, network, nodes, seconds of CPU time). hazards holds the layers of every cell after\n"
+"seat: (weights, network, nodes, seconds of CPU time, decoupled). hazards holds the layers of every cell after\n"
 "0, 1, ... shrinks; `turn` of the position counts for them alone.\n"
 "Returns (rows: bytes, points by seat, turns, finished, positions visited). Releases the GIL.";
 
@@ -38,8 +38,8 @@ static int read_players(PyObject *players, GamePlan *plan, Holdings *held) {
     for (int i = 0; i < count; i++) {
         Player *player = &held->player[i];
         long long nodes;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(players, i), "y*y*Ld", &held->weights[i],
-                              &held->network[i], &nodes, &player->seconds))
+        if (!PyArg_ParseTuple(PyTuple_GetItem(players, i), "y*y*Ldp", &held->weights[i],
+                              &held->network[i], &nodes, &player->seconds, &player->decoupled))
             return -1;
         if (check_weights(&held->weights[i]) ||
             check_network(&held->network[i], &player->network))

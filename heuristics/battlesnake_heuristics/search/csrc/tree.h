@@ -63,16 +63,21 @@ static void rest(Search *search) {
 #endif
 }
 
-static int out_of_time(Search *search) {
+/* Whether the search is to stop; `timely` and `asked`: whether to look at the clock and to ask the caller. */
+static int out_of_limits(Search *search, int timely, int asked) {
     const Question *ask = search->ask;
     if (ask->nodes > 0 && search->visited >= ask->nodes) search->stopped = 1;
-    if (ask->seconds > 0 && !(search->visited & 255)) {
+    if (ask->seconds > 0 && timely) {
         if (search_pace > 0 && search->clock == CLOCK_MONOTONIC) rest(search);
         if (seconds_now(search) >= search->deadline) search->stopped = 1;
     }
-    if (ask->interrupted && !(search->visited & 0x7fff) && ask->interrupted(ask->caller))
+    if (ask->interrupted && asked && ask->interrupted(ask->caller))
         search->interrupted = search->stopped = 1;
     return search->stopped;
+}
+
+static int out_of_time(Search *search) {
+    return out_of_limits(search, !(search->visited & 255), !(search->visited & 0x7fff));
 }
 
 /* The value of a decided position, else 0. `ply` is the number of turns played. */

@@ -1,0 +1,156 @@
+"""The decoupled search once more, in plain Python on the plain rules, to compare C with."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.rules import MOVES
+from battlesnake_heuristics.search import _search
+from battlesnake_heuristics.search.evaluation import Evaluation
+from battlesnake_heuristics.search.search import inputs
+
+EXPLORATION, SHYNESS, DOUBT = np.float32(0.7), np.float32(0.15), np.float32(0.05)
+WEIGHED = 8
+ONE = np.float32(1)
+LOGIT = 10_000
+
+
+class Arms:
+    """A snake in a position: how often each move was tried, what came of it, how good it looks."""
+
+    def __init__(self, value: np.float32, prior: list[np.float32]) -> None:
+        self.value, self.prior = value, prior
+        self.visits = [0] * 4
+        self.sum = [np.float32(0)] * 4
+
+    def pick(self, bonus: np.float32) -> int:
+        scores = [
+            (self.sum[move] / np.float32(self.visits[move]) if self.visits[move] else self.value)
+            + bonus * self.prior[move] / np.float32(1 + self.visits[move])
+            if self.prior[move]
+            else np.float32(-1)
+            for move in range(4)
+        ]
+        return scores.index(max(scores))
+
+    def most_visited(self) -> int:
+        return max((m for m in range(4) if self.prior[m]), key=lambda m: (self.visits[m], -m))
+
+
+class Node:
+    """A position of the tree, with the arms of its snakes and the positions after it."""
+
+    def __init__(self, tree: Tree, before: Board, board: Board) -> None:
+        self.board, self.visits = board, 0
+        self.after: dict[tuple[int, ...], Node] = {}
+        shares = tree.shares(before, board)
+        alive = {snake.id for snake in board.living}
+        self.over = len(alive) < 2 or tree.ids[0] not in alive
+        self.arms = {
+            name: Arms(
+                shares[name], _priors(board, name) if name in alive and not self.over else []
+            )
+            for name in tree.ids
+        }
+
+
+class Tree:
+    """What ``nodes`` simulations find out about ``board``, for ``board.you``."""
+
+    def __init__(self, board: Board, evaluation: Evaluation, nodes: int) -> None:
+        board = board.without_seed()
+        self.numbers = evaluation.numbers
+        self.ids = [board.you.id, *(s.id for s in board.living if s is not board.you)]
+        self.played = 0
+        self.root = Node(self, board, board)
+        for _ in range(nodes):
+            self.simulate()
+            if self.played >= nodes:
+                break
+
+    def shares(self, before: Board, board: Board) -> dict[str, np.float32]:
+        """Each snake's share of the point; the dead of a game that goes on have none."""
+        living = [snake.id for snake in board.living]
+        if len(living) < 2:
+            last = living or [snake.id for snake in before.living]
+            return {name: ONE / np.float32(len(last)) * (name in last) for name in self.ids}
+        chances = {name: np.float32(0) for name in self.ids}
+        total = np.float32(0)
+        for name in (name for name in self.ids if name in living):
+            row = inputs(dataclasses.replace(board, you_id=name)).tobytes()
+            value = np.frombuffer(_search.values_by(0, self.numbers, row, len(living)) or b"", "i4")
+            odds = ONE + np.float32(np.clip(value[0], -8 * LOGIT, 8 * LOGIT)) / np.float32(
+                1024 * LOGIT
+            )
+            for _ in range(10):
+                odds *= odds
+            chances[name] = odds / (ONE + odds)
+            total += chances[name]
+        return {name: chance / total for name, chance in chances.items()}
+
+    def play(self, board: Board, moves: dict[str, int]) -> Board:
+        self.played += 1
+        after = board.copy()
+        after.advance({snake.id: MOVES[moves[snake.id]] for snake in board.living})
+        return after
+
+    def weigh(self, node: Node) -> None:
+        living = [name for name in self.ids if any(node.arms[name].prior)]
+        usual = {name: node.arms[name].most_visited() for name in living}
+        for name in living:
+            prior = node.arms[name].prior
+            odds, total = [np.float32(0)] * 4, np.float32(0)
+            for move in range(4):
+                if prior[move] in (0, 1):
+                    continue
+                after = self.play(node.board, {**usual, name: move})
+                share = self.shares(node.board, after)[name]
+                odds[move] = prior[move] * (share + np.float32(0.001)) / (np.float32(1.001) - share)
+                total += odds[move]
+            if total > 0:
+                for move in range(4):
+                    better = (ONE - DOUBT) * odds[move] / total
+                    prior[move] = DOUBT * prior[move] + better
+
+    def simulate(self) -> None:
+        node, path = self.root, []
+        while not node.over:
+            if node.visits == WEIGHED:
+                self.weigh(node)
+            bonus = EXPLORATION * np.sqrt(np.float32(node.visits + 1))
+            moves = {name: arms.pick(bonus) for name, arms in node.arms.items() if any(arms.prior)}
+            path.append((node, moves))
+            key = tuple(moves.values())
+            is_new = key not in node.after
+            if is_new:
+                node.after[key] = Node(self, node.board, self.play(node.board, moves))
+            node = node.after[key]
+            if is_new:
+                break
+        for passed, moves in path:
+            passed.visits += 1
+            for name, move in moves.items():
+                passed.arms[name].visits[move] += 1
+                passed.arms[name].sum[move] += node.arms[name].value
+
+
+def _priors(board: Board, name: str) -> list[np.float32]:
+    """One for each move that does not kill at once, less beside the head of a snake no shorter."""
+    me = board.snake(name)
+    taken = {cell for other in board.living for cell in other.body[:-1]}
+    rivals = [s for s in board.living if s.id != name and len(s.body) >= len(me.body)]
+    weights = [np.float32(0)] * 4
+    for number, move in enumerate(MOVES):
+        cell = board.target(me.head, move)
+        if board.inside(cell) and cell not in taken:
+            shy = any(board.target(other.head, step) == cell for other in rivals for step in MOVES)
+            weights[number] = SHYNESS if shy else ONE
+    if not any(weights):
+        weights[0] = ONE
+    total = np.float32(0)
+    for weight in weights:
+        total += weight
+    return [weight / total for weight in weights]
