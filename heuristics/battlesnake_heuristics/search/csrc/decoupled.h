@@ -307,8 +307,8 @@ static int is_decoupled(const Question *ask, const Position *root) {
 static int think_decoupled(Search *search, const Position *root, Answer *answer) {
     const Question *ask = search->ask;
     Tree tree = {.search = search};
-    /* searches side by side look about differently */
-    tree.exploration = EXPLORATION * (1 + 0.1f * (ask->first_depth - 1));
+    /* searches side by side explore a little differently, and so find other things */
+    tree.exploration = EXPLORATION * (1 + 0.03f * (ask->first_depth - 1));
     int failed = plant(&tree, root);
     const Arms *arms = failed ? NULL : arms_of(&tree, node_of(&tree, 0));
     for (int64_t done = 0; !failed && !search->stopped; done++) {
