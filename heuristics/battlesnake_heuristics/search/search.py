@@ -355,8 +355,10 @@ class Search:
         ``seconds``, or when `STOP` says so.
         """
         expected = _expected(board, decision)
-        if expected is not None and not (self.decoupled and len(expected.living) > 2):
-            question, _, _ = self._question(expected, seconds)
+        if expected is not None:
+            question, snakes, objection = self._question(expected, seconds)
+            if self.decoupled and not objection and len(snakes) > 2:
+                return
             with contextlib.suppress(InterruptedError):
                 _search.think(*(*question, 1, STOP.get()))
 
