@@ -132,6 +132,7 @@ def test_searches_side_by_side_choose_together(four: Board) -> None:
 def test_it_does_not_ponder_over_what_it_would_forget(four: Board) -> None:
     began = time.monotonic()
     decision = champion(5000)(four)
+    assert all(decision.line[snake.id] for snake in four.living)  # there is a next turn to expect
     champion().ponder(four, decision, seconds=600)
     assert time.monotonic() - began < 60
 

@@ -47,15 +47,12 @@ static Arms *arms_of(const Tree *tree, const Node *node) {
     return (Arms *)((char *)node + tree->arms_at);
 }
 
-/* Of winning to losing for a value: e to the power of its logit, by steps that no processor rounds
- * otherwise. */
-static float odds_of(int value) {
-    float power = 1 + within(value, 8 * LOGIT) / (1024.0f * LOGIT);
-    for (int i = 0; i < 10; i++) power *= power;
-    return power;
+/* The odds of a value are e to the power of its logit, by steps that no processor rounds otherwise. */
+static float chance_of(int value) {
+    float odds = 1 + within(value, 8 * LOGIT) / (1024.0f * LOGIT);
+    for (int i = 0; i < 10; i++) odds *= odds;
+    return odds / (1 + odds);
 }
-
-static float chance_of(int value) { return odds_of(value) / (1 + odds_of(value)); }
 
 /* The value that has this chance, to a thousandth of a cell. */
 static int value_of(float chance) {
