@@ -3,32 +3,26 @@
 import runpy
 from pathlib import Path
 
-from setuptools import Extension, find_namespace_packages, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 
-# The folders that packages are found in. `battlesnake_rl` is one name over two of them: a SageMaker
-# job takes `rllib_src` as its source_dir and `rllib_common/sagemaker_rl` as a dependency.
+# The folders that hold packages. A SageMaker job takes `rllib_src` as its source_dir and
+# `rllib_common/sagemaker_rl` as a dependency.
 FOLDERS = {
     ".": "battlesnake_gym*",
     "heuristics": "battlesnake_heuristics*",
     "server": "battlesnake_server*",
     "rllib_src": "battlesnake_rl*",
-    "rllib_common/sagemaker_rl": "battlesnake_rl*",
+    "rllib_common": "sagemaker_rl*",
 }
 
 
-def is_package(folder: Path) -> bool:
-    """Whether a folder holds modules, and not just what they read."""
-    return any(folder.glob("*.py"))
-
-
 package_folders = {
-    name: folder
+    name: str(Path(base, *name.split(".")))
     for base, pattern in FOLDERS.items()
-    for name in find_namespace_packages(base, include=[pattern])
-    if is_package(HERE / (folder := str(Path(base, *name.split(".")))))
+    for name in find_packages(base, include=[pattern])
 }
 
 CHECK = "battlesnake_gym/engine/build_check.py"

@@ -15,8 +15,8 @@ import gymnasium
 
 if TYPE_CHECKING:
     from battlesnake_gym.boards.board import Board as Board
-    from battlesnake_gym.env.parallel import ParallelBattlesnake as parallel_env  # noqa: N813
-    from battlesnake_gym.env.single import BattlesnakeEnv as BattlesnakeEnv
+    from battlesnake_gym.env.battlesnake_env import BattlesnakeEnv as BattlesnakeEnv
+    from battlesnake_gym.env.parallel_env import ParallelBattlesnake as parallel_env  # noqa: N813
     from battlesnake_gym.env.vector import VectorBattlesnake as VectorBattlesnake
     from battlesnake_gym.env.vector_env import SelfPlayVectorEnv as SelfPlayVectorEnv
     from battlesnake_gym.rules import Game as Game
@@ -36,18 +36,18 @@ __all__ = [
 ]
 
 _PLACES = {
-    "BattlesnakeEnv": "env.single:BattlesnakeEnv",
+    "BattlesnakeEnv": "env.battlesnake_env:BattlesnakeEnv",
     "Board": "boards.board:Board",
     "Game": "rules:Game",
     "SelfPlayVectorEnv": "env.vector_env:SelfPlayVectorEnv",
     "Settings": "rules:Settings",
     "VectorBattlesnake": "env.vector:VectorBattlesnake",
-    "parallel_env": "env.parallel:ParallelBattlesnake",
+    "parallel_env": "env.parallel_env:ParallelBattlesnake",
 }
 
 gymnasium.register(
     "Battlesnake-v0",
-    entry_point="battlesnake_gym.env.single:BattlesnakeEnv",
+    entry_point="battlesnake_gym.env.battlesnake_env:BattlesnakeEnv",
     vector_entry_point="battlesnake_gym.env.vector_env:BattlesnakeVectorEnv",
 )
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from battlesnake_gym.cli.cli import main
+from battlesnake_gym.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

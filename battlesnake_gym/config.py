@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from battlesnake_gym.common.nearest import unknown
+from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.mdp import observations
+from battlesnake_gym.mdp.rewards import Scheme
 from battlesnake_gym.rules import Game, Settings, State, start
 from battlesnake_gym.rules.play import USUAL_SIZE
 from battlesnake_gym.rules.state import Point
-from battlesnake_gym.see import observations
-from battlesnake_gym.see.rewards import Scheme
 
 Sizes = int | Sequence[int] | NDArray[np.integer[Any]]
 """One number for all games, or one per game."""

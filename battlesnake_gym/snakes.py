@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from battlesnake_gym.common import own_files
-from battlesnake_gym.common.nearest import unknown
+from battlesnake_gym.common import extensions
+from battlesnake_gym.common.suggestions import unknown
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from battlesnake_gym.boards.board import Board
-    from battlesnake_gym.see.observations import Observation
+    from battlesnake_gym.mdp.observations import Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +179,13 @@ def engine_code(name: str) -> int:
 
     Your own snake of the same name is not the engine's.
     """
-    own_files.load()
+    extensions.load()
     return IN_ENGINE.index(name) + 1 if name in _in_engine else 0
 
 
 def names() -> list[str]:
     """All registered names, sorted."""
-    own_files.load()
+    extensions.load()
     return sorted(_factories)
 
 
@@ -218,7 +218,7 @@ def file_of(name: str) -> str | None:
     """
     if is_bundle(name) or name.endswith(".onnx") or name == SHIPPED:
         return name
-    own_files.load()
+    extensions.load()
     if name in _factories or not Path(name).is_dir():
         return None
     there = [*Path(name).glob("policy.onnx"), *Path(name, "model").glob("policy.onnx")]
@@ -245,7 +245,7 @@ def set_apart() -> Iterator[dict[str, Factory]]:
 
     The register is then as it was before, so that names of one file do not clash with another's.
     """
-    own_files.load()
+    extensions.load()
     before, in_engine = dict(_factories), set(_in_engine)
     found: dict[str, Factory] = {}
     try:
@@ -272,7 +272,7 @@ def factory(name: str) -> Factory:
         return _of_file(file)
     if name.endswith(".py"):
         return _registered_in(Path(name).resolve())
-    own_files.load()
+    extensions.load()
     base, at, positions = name.rpartition("@") if "@" in name else (name, "", "")
     if is_bundle(base):
         return functools.partial(_bounded, base, _of_file(base), positions)
@@ -291,11 +291,11 @@ def factory(name: str) -> Factory:
 def _registered_in(path: Path) -> Factory:
     """The one snake that a Python file registers; it takes no other's name."""
     with set_apart() as found:
-        own_files.module(path, "the snake")
+        extensions.module(path, "the snake")
     if len(found) != 1:
         raise ValueError(
             f"{path} registers {' and '.join(found) or 'no new snake'}; a file that plays "
-            f"registers one, and {own_files.VARIABLE} makes all names of a file known"
+            f"registers one, and {extensions.VARIABLE} makes all names of a file known"
         )
     return next(iter(found.values()))
 

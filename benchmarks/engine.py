@@ -34,8 +34,8 @@ from battlesnake_gym import VectorBattlesnake
 from battlesnake_gym.engine import engine
 from battlesnake_gym.engine.engine import Games
 from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
+from battlesnake_gym.mdp import observations
 from battlesnake_gym.rules import Game
-from battlesnake_gym.see import observations
 
 SNAKES = 4
 SIZE = 11

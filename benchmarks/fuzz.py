@@ -48,7 +48,7 @@ from tqdm import tqdm
 from battlesnake_gym import snakes
 from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MAPS, MOVES, Game
 from battlesnake_server.arena.referee import ArenaForm
 from benchmarks.load import metric, served

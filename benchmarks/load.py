@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 
 GAME_ID = "a-game-id-of-its-own"

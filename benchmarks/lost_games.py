@@ -26,17 +26,17 @@ from typing import Any
 import numpy as np
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
 from battlesnake_gym.snakes import decide
-from battlesnake_heuristics.judge import mistakes as judge
-from battlesnake_heuristics.judge.analysis import Analyst
-from battlesnake_heuristics.judge.calibration import LEAST, SURE
-from battlesnake_heuristics.judge.coaching import lesson
-from battlesnake_heuristics.judge.match import start_seed
+from battlesnake_heuristics.analysis import mistakes as judge
+from battlesnake_heuristics.analysis.loss_analysis import lesson
+from battlesnake_heuristics.analysis.position_analysis import Analyst
+from battlesnake_heuristics.analysis.win_probability import LEAST, SURE
+from battlesnake_heuristics.rating.match import start_seed
 from battlesnake_heuristics.search.evaluation import chance, shipped
 from battlesnake_heuristics.search.search import Search
-from battlesnake_heuristics.search.selfplay import SearchPlayer, play_on
+from battlesnake_heuristics.search.self_play import SearchPlayer, play_on
 
 POSITIONS = 300
 """For a move of a game with a planted mistake."""

@@ -28,8 +28,8 @@ import numpy as np
 from flask import Flask, request
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from battlesnake_server.commands.serve import Gunicorn
-from battlesnake_server.strategies import SHIPPED
+from battlesnake_server.commands.serve_command import Gunicorn
+from battlesnake_server.strategy_loader import SHIPPED
 from benchmarks.load import (
     Connection,
     PlayedGame,

@@ -30,11 +30,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from battlesnake_heuristics.judge.sprt import Sprt, estimate
-from battlesnake_heuristics.search import evaluation, selfplay
-from battlesnake_heuristics.search.layers import FloatLayers, packed
-from battlesnake_heuristics.search.selfplay import GamesRows, SearchPlayer
-from battlesnake_heuristics.search.selfplay import SelfPlaySetup as Setup
+from battlesnake_heuristics.rating.sprt import Sprt, estimate
+from battlesnake_heuristics.search import evaluation, self_play
+from battlesnake_heuristics.search.quantization import FloatLayers, packed
+from battlesnake_heuristics.search.self_play import GamesRows, SearchPlayer
+from battlesnake_heuristics.search.self_play import SelfPlaySetup as Setup
 
 MIX = ((0.4, Setup()), (0.3, Setup(snakes=4)), (0.2, Setup(snakes=3)), (0.1, Setup(7, 7)))
 """What is played, by its share of the moves."""
@@ -66,7 +66,7 @@ def labels(games: GamesRows) -> Samples:
     Going back through the positions of one snake in one game, a label is the search's own chance
     there, mixed with the label of the next one; the last one's next is the points of the game.
     """
-    asked = games.rows["kind"] != selfplay.AT_RANDOM
+    asked = games.rows["kind"] != self_play.AT_RANDOM
     rows, game = games.rows[asked], games.game[asked]
     points = games.points[game, rows["seat"]]
     chance = chances(rows["value"], rows["living"], points)
@@ -77,7 +77,7 @@ def labels(games: GamesRows) -> Samples:
         if whose != (game[i], rows["seat"][i]):  # the last position of a snake in its game
             whose = game[i], rows["seat"][i]
             later = points[i] if games.finished[game[i]] else chance[i]
-        if rows["kind"][i] == selfplay.IN_VAIN:  # it moved at random: what followed was not meant
+        if rows["kind"][i] == self_play.IN_VAIN:  # it moved at random: what followed was not meant
             later = chance[i]
         label[i] = later = (1 - LAMBDA) * chance[i] + LAMBDA * later
     rows = rows[order]
@@ -231,7 +231,7 @@ def play(champion: evaluation.Evaluation | None, moves: int, seed: int) -> Games
         player = SearchPlayer(champion, nodes=int(rng.choice(POSITIONS)))
         players = [player] * setup.snakes
         parts.append(
-            selfplay.play_games(seed + 10_000 * number, setup, players, round(share * moves))
+            self_play.play_games(seed + 10_000 * number, setup, players, round(share * moves))
         )
     return GamesRows.joined(parts)
 
@@ -259,7 +259,7 @@ def play_pair(
     for first in (0, 1):
         seats = [(seat + first) % 2 for seat in range(snakes)]
         players = [SearchPlayer((one, other)[side], nodes=POSITIONS_IN_MATCH) for side in seats]
-        shares = selfplay.play_game(seed, setup, players).points
+        shares = self_play.play_game(seed, setup, players).points
         mine = sum(share for share, side in zip(shares, seats, strict=True) if side == 0)
         points += 2 if mine > 0.5 + 1e-6 else 1 if mine > 0.5 - 1e-6 else 0
     return points

@@ -21,7 +21,7 @@ def explained() -> "Iterator[None]":
         with suppress(ModuleNotFoundError):
             import sagemaker_rl  # noqa: F401
         # First of the rest, because it is what notices an old Python.
-        import battlesnake_rl.launcher  # noqa: F401
+        import sagemaker_rl  # noqa: F401
 
         yield
     except ImportError as error:
@@ -35,7 +35,7 @@ def _what_to_do(error: ImportError) -> str:
     if error.name.partition(".")[0] in OURS:
         remedy = (
             "a job needs our packages beside its script: give the estimator "
-            "**battlesnake_rl.launcher.launch.job_files.cleaned(source_dir='rllib_src', "
+            "**sagemaker_rl.job.source_files.cleaned(source_dir='rllib_src', "
             "dependencies=['rllib_common/sagemaker_rl', 'battlesnake_gym', 'heuristics'])"
         )
     else:

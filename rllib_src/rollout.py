@@ -1,6 +1,6 @@
 """Let a trained agent play Procgen; see ``--help``, or ``docs/procgen.md``."""
 
-from battlesnake_rl.procgen.rollout import main
+from battlesnake_rl.commands.procgen_rollout_command import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

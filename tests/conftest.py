@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.skips import pytest_sessionfinish as pytest_sessionfinish
-from tests.skips import pytest_terminal_summary as pytest_terminal_summary
+from tests.allowed_skips import pytest_sessionfinish as pytest_sessionfinish
+from tests.allowed_skips import pytest_terminal_summary as pytest_terminal_summary
 
 # No example is too late on a busy machine: neither to be made nor to be tried.
 settings.register_profile(
@@ -37,7 +37,7 @@ def one_thread() -> Iterator[None]:
 def ray_session() -> Iterator[None]:
     """Ray on this machine, one for all tests of a process, for as long as they run."""
     pytest.importorskip("ray", reason="needs the extra rllib")
-    from battlesnake_rl.launcher.ray_launcher import started_ray
+    from sagemaker_rl.ray_launcher import started_ray
 
     with contextlib.ExitStack() as stack:
         with warnings.catch_warnings():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from battlesnake_gym.cli import cli
+from battlesnake_gym.cli import main
 from battlesnake_gym.common.command_line import Parser
 from battlesnake_gym.common.extras import MissingExtraError
 
@@ -10,7 +10,7 @@ from battlesnake_gym.common.extras import MissingExtraError
 def parser_of(command: str) -> Parser:
     """The command's parser; without the extra that it needs, the test is skipped."""
     try:
-        parser: Parser = cli.load(command).parser()
+        parser: Parser = main.load(command).parser()
     except MissingExtraError as error:
         pytest.skip(str(error))
     return parser

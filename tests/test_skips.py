@@ -20,7 +20,7 @@ def run(folder: Path, test: str, *options: str, ci: bool = True) -> tuple[int, s
     environment = {name: value for name, value in os.environ.items() if name != "CI"}
     environment |= {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     environment |= {"CI": "true"} if ci else {}
-    plugins = ("-p", "tests.skips", "-p", "no:cacheprovider", "-c", os.devnull)
+    plugins = ("-p", "tests.allowed_skips", "-p", "no:cacheprovider", "-c", os.devnull)
     pytest_ = (sys.executable, "-m", "pytest", *plugins, "--rootdir", folder)
     done = processes.run(*pytest_, *options, folder, env=environment)
     return done.returncode, done.stdout

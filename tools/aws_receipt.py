@@ -28,9 +28,9 @@ from battlesnake_gym.common.command_line import Parser, refuse
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_server.aws import publish, snake_stack
 from battlesnake_server.aws.stacks import Account, StackError, account, stack_of
-from battlesnake_server.commands import pack
-from battlesnake_server.commands.deploy import a_request
-from battlesnake_server.commands.undeploy import undeploy
+from battlesnake_server.commands import pack_command
+from battlesnake_server.commands.aws_deploy_command import a_request
+from battlesnake_server.commands.aws_undeploy_command import undeploy
 
 PROG = "make aws-receipt"
 ROOT = Path(__file__).parents[1]
@@ -129,8 +129,8 @@ def place_of(options: argparse.Namespace) -> Iterator[Place]:
         session = sagemaker.Session(ours.session)
         yield Place(ours, session, lambda given: snake_stack.deploy(ours, given), True)
         return
-    from battlesnake_rl.launcher.rehearsal.session import IMAGE, MANIFEST, RehearsalSession
-    from battlesnake_server.aws.lambda_rehearsal import RehearsedAccount
+    from battlesnake_server.aws.lambda_simulator import RehearsedAccount
+    from sagemaker_rl.simulator.simulated_session import IMAGE, MANIFEST, RehearsalSession
 
     with RehearsedAccount() as one, closing(RehearsalSession(options.folder / "jobs")) as session:
         images = one.session.client("ecr")
@@ -191,8 +191,8 @@ def start(place: Place, job: Job, outputs: Mapping[str, str], prefix: str) -> An
     from sagemaker.instance_group import InstanceGroup
     from sagemaker.rl import RLEstimator
 
-    from battlesnake_rl.launcher.launch import preflight
-    from battlesnake_rl.launcher.launch.job_files import OURS, cleaned
+    from sagemaker_rl.job import preflight
+    from sagemaker_rl.job.source_files import OURS, cleaned
 
     address = f"s3://{outputs['Bucket']}/{prefix}"
     machines: dict[str, Any] = {
@@ -229,7 +229,7 @@ def follow(place: Place, estimator: Any, job: Job, folder: Path) -> dict[str, An
 
     Raises ``RuntimeError`` where it ended otherwise than it should.
     """
-    from battlesnake_rl.launcher.launch.job_files import fetch
+    from sagemaker_rl.job.source_files import fetch
 
     name = estimator.latest_training_job.name
     asked = False
@@ -293,7 +293,7 @@ def snake(place: Place, folder: Path, note: dict[str, Any]) -> None:
 def packed(folder: Path, name: str, colour: str) -> Path:
     """A bundle of a named snake."""
     bundle = folder / f"{name}.zip"
-    if pack.main(["--snake", name, "--color", colour, "-o", str(bundle)]):
+    if pack_command.main(["--snake", name, "--color", colour, "-o", str(bundle)]):
         raise RuntimeError(f"{name} was not packed")
     return bundle
 

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from battlesnake_gym import snakes
 from battlesnake_gym.rules import Snake, tables
-from battlesnake_heuristics.judge import calibration, mistakes
+from battlesnake_heuristics.analysis import mistakes, win_probability
 from battlesnake_heuristics.search.evaluation import SHIPPED, Evaluation
 from battlesnake_heuristics.search.search import Weights
-from battlesnake_server.frames import looks_of
-from battlesnake_server.strategies import SHIPPED as SHIPPED_POLICY
+from battlesnake_server.replay_json import looks_of
+from battlesnake_server.strategy_loader import SHIPPED as SHIPPED_POLICY
 
 HERE = Path(__file__).parents[1]
 DOCS = HERE / "docs"
@@ -87,12 +87,12 @@ def lay_page(folder: Path) -> None:
     champion = Evaluation.load(SHIPPED)
     facts = {
         "CALIBRATION": {
-            "weights": calibration.WEIGHTS,
-            "far": calibration.FAR,
-            "late": calibration.LATE,
-            "decided": calibration.DECIDED,
-            "sure": calibration.SURE,
-            "least": calibration.LEAST,
+            "weights": win_probability.WEIGHTS,
+            "far": win_probability.FAR,
+            "late": win_probability.LATE,
+            "decided": win_probability.DECIDED,
+            "sure": win_probability.SURE,
+            "least": win_probability.LEAST,
         },
         "LAYERS": lay_policy(folder / "policy.bin"),
         "LEARNED_RULES": json.loads(SHIPPED_POLICY.with_suffix(".json").read_text())["rulesets"],

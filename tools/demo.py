@@ -99,7 +99,7 @@ def first_game() -> None:
     """Show a game at once: every turn in a terminal, every tenth elsewhere."""
     from battlesnake_gym import snakes
     from battlesnake_gym.boards.board import Board
-    from battlesnake_gym.draw.text_picture import picture
+    from battlesnake_gym.draw.terminal_board import picture
     from battlesnake_gym.rules import Game
 
     moving = sys.stdout.isatty()

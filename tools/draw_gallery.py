@@ -12,12 +12,12 @@ import numpy as np
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.cli import maps_command
+from battlesnake_gym.commands import maps_command
 from battlesnake_gym.draw import drawing
-from battlesnake_gym.draw.looks import HEADS, TAILS
+from battlesnake_gym.draw.customization import HEADS, TAILS
+from battlesnake_gym.mdp.observations import get
 from battlesnake_gym.rules import MAPS, Game
 from battlesnake_gym.rules.maps import Map
-from battlesnake_gym.see.observations import get
 
 TURNS = 60
 """Turns that a map is played before its picture is taken, so that later changes show."""

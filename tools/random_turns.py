@@ -114,7 +114,7 @@ class Player:
     def look(self) -> None:
         """Call everything that reads; what the last call wrote is kept up to date from then on."""
         from battlesnake_gym.engine import _engine
-        from battlesnake_gym.see import masks, observations
+        from battlesnake_gym.mdp import masks, observations
 
         games = self.games
         largest = int(np.max(games._largest[0])), int(np.max(games._largest[1]))

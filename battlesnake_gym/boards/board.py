@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 from battlesnake_gym import rules
 from battlesnake_gym.boards import board_json, board_text
 from battlesnake_gym.boards.board_json import UNKNOWN_SEED
-from battlesnake_gym.boards.corpses import Corpses
+from battlesnake_gym.boards.elimination_tracker import Corpses
 from battlesnake_gym.boards.json_fields import BoardError, shown
 from battlesnake_gym.rules.play import USUAL_SIZE
 from battlesnake_gym.rules.rulesets import wraps

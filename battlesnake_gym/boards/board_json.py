@@ -2,7 +2,7 @@
 
 Engines differ in what they send, so reading is tolerant where nothing is lost: unknown fields are
 ignored, missing ones take the official command line's defaults, null lists are empty, a latency
-may be text or number, eliminated snakes may be listed or not (`boards.corpses`), ``you`` may be
+may be text or number, eliminated snakes may be listed or not (`boards.elimination_tracker`), ``you`` may be
 missing on the board, the map may be empty and the ruleset unknown (it is then played as standard).
 What would change the position (a cell without ``y``, a text where a number belongs, two snakes with
 one id) is refused with a `BoardError` naming the JSON path, the value and the remedy; or noted and
@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from battlesnake_gym.boards import json_fields
-from battlesnake_gym.boards.corpses import Corpses
+from battlesnake_gym.boards.elimination_tracker import Corpses
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.rules.state import MAX_HEALTH, Game, Point, Settings, Snake, State
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn, TextIO, TypeVar
 
-from battlesnake_gym.common.nearest import nearest, unknown
+from battlesnake_gym.common.suggestions import nearest, unknown
 
 LONGEST_LINE = 200
 """Characters of the line that answers a mistake."""

@@ -16,7 +16,7 @@ from typing import IO, NamedTuple
 from PIL import GifImagePlugin, Image, ImageDraw
 
 from battlesnake_gym.common.files import write_atomically
-from battlesnake_gym.draw import drawing, looks
+from battlesnake_gym.draw import customization, drawing
 from battlesnake_gym.draw.shapes import Disc, Line, Polygon, Shape, Text
 from battlesnake_gym.rules.state import State
 
@@ -281,12 +281,18 @@ class _Palette:
 
 def _later(board: State) -> Iterator[str]:
     """Colours that the first board need not show: of deaths, of hazards, of who is out."""
-    yield from (drawing.DEATH, drawing.FOOD, looks.INK, drawing.PALE, drawing.TRACK)
-    yield from (looks.mix(colour, drawing.CELL, 0.5) for colour in (drawing.DEATH, drawing.FOOD))
-    yield from (looks.mix(drawing.HAZARD, drawing.CELL, share) for share in (0.35, 0.5, 0.65, 0.8))
-    for colour in looks.colours(board.snakes):
+    yield from (drawing.DEATH, drawing.FOOD, customization.INK, drawing.PALE, drawing.TRACK)
+    yield from (
+        customization.mix(colour, drawing.CELL, 0.5) for colour in (drawing.DEATH, drawing.FOOD)
+    )
+    yield from (
+        customization.mix(drawing.HAZARD, drawing.CELL, share) for share in (0.35, 0.5, 0.65, 0.8)
+    )
+    for colour in customization.colours(board.snakes):
         for ground in (drawing.CELL, drawing.PAPER):
-            yield from (looks.mix(colour, ground, share) for share in (1.0, 0.6, 0.35, 0.25))
+            yield from (
+                customization.mix(colour, ground, share) for share in (1.0, 0.6, 0.35, 0.25)
+            )
 
 
 def _rgb(colour: str) -> tuple[int, int, int]:

@@ -4,7 +4,7 @@
 made by `battlesnake_gym.draw.animation`.
 Heads look where they go; a tail that will move away is pointed, one that stays (segments are
 stacked on it) is round and ringed; snakes have the colours, heads and tails of
-`battlesnake_gym.draw.looks`; hazards are shaded, deeper stacks darker and with their number;
+`battlesnake_gym.draw.customization`; hazards are shaded, deeper stacks darker and with their number;
 a snake that died on this turn fades, and a cross marks where. Beside the board are each snake's
 health, length or cause of death.
 """
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from battlesnake_gym.common.files import write_atomically
-from battlesnake_gym.draw import looks
-from battlesnake_gym.draw.looks import INK, RED, mix
+from battlesnake_gym.draw import customization
+from battlesnake_gym.draw.customization import INK, RED, mix
 from battlesnake_gym.draw.shapes import Disc, Line, Polygon, Shape, Text, place
 from battlesnake_gym.rules.state import MAX_HEALTH, Point, Snake, State
 
@@ -83,7 +83,7 @@ def ground(board: State) -> tuple[Shape, ...]:
 def things(board: State, chances: Mapping[str, float] | None = None) -> list[Shape]:
     """What lies on the ground, the list of snakes beside it, and the bar of their ``chances``."""
     found: list[Shape] = []
-    colours = looks.colours(board.snakes)
+    colours = customization.colours(board.snakes)
     snakes = list(zip(board.snakes, colours, strict=True))
     for snake, colour in snakes:
         if not snake.alive and snake.eliminated_on == board.turn:
@@ -145,7 +145,7 @@ def _body(board: State, snake: Snake, fill: str) -> list[Shape]:
     """The body from tail to head, broken where it leaves over one edge and returns over another."""
     body = [cell for cell, _ in itertools.groupby(snake.body)]
     stays = len(snake.body) > 1 and snake.body[-1] == snake.body[-2]
-    tail = looks.tail(snake.customizations.get("tail", ""))
+    tail = customization.tail(snake.customizations.get("tail", ""))
     strokes = _strokes(board, body)
     found: list[Shape] = []
     for points in strokes:
@@ -158,7 +158,7 @@ def _body(board: State, snake: Snake, fill: str) -> list[Shape]:
     if tail and len(strokes[-1]) > 1:
         (x, y), end = strokes[-1][-2:]
         ahead = (float((end[0] > x) - (end[0] < x)), float((end[1] > y) - (end[1] < y)))
-        found += [place(part, end, ahead, looks.fills(fill)) for part in tail]
+        found += [place(part, end, ahead, customization.fills(fill)) for part in tail]
     if stays and len(body) > 1:
         found.append(Disc(_centre(board, body[-1]), mix(PAPER, fill, 0.65), 0.13))
     return [*found, Disc(_centre(board, snake.head), fill, 0.4)]
@@ -212,8 +212,8 @@ def _direction(board: State, snake: Snake) -> tuple[float, float]:
 def _face(board: State, snake: Snake, colour: str) -> list[Shape]:
     """What is painted on the head, by the name that the snake gave it."""
     centre, ahead = _centre(board, snake.head), _direction(board, snake)
-    parts = looks.head(snake.customizations.get("head", ""))
-    return [place(part, centre, ahead, looks.fills(colour)) for part in parts]
+    parts = customization.head(snake.customizations.get("head", ""))
+    return [place(part, centre, ahead, customization.fills(colour)) for part in parts]
 
 
 def _cross(board: State, snake: Snake) -> list[Shape]:

@@ -23,13 +23,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.config import STANDARD_GAME, EnvConfig, Sizes
-from battlesnake_gym.engine import build_check, engine_input, packing
-from battlesnake_gym.engine.engine_input import FOODS, GAME_ARRAYS, NO_MOVE, SEAT_ARRAYS, GameArrays
+from battlesnake_gym.engine import argument_checks, build_check, state_words
+from battlesnake_gym.engine.argument_checks import (
+    FOODS,
+    GAME_ARRAYS,
+    NO_MOVE,
+    SEAT_ARRAYS,
+    GameArrays,
+)
 from battlesnake_gym.engine.python_engine import SlowGames
+from battlesnake_gym.mdp import masks
+from battlesnake_gym.mdp.observations import Observation
 from battlesnake_gym.rules import Game, State
 from battlesnake_gym.rules.maps import IN_ENGINE
-from battlesnake_gym.see import masks
-from battlesnake_gym.see.observations import Observation
 
 SLOW = "games run on the Python rules, many times slower"
 
@@ -98,7 +104,9 @@ class FastGames(Batch, GameArrays):
         food: str = EnvConfig.food,
     ) -> FastGames:
         """Check everything, then make the games."""
-        sizes, numbers = engine_input.check_games(num_games, width, height, num_snakes, game, food)
+        sizes, numbers = argument_checks.check_games(
+            num_games, width, height, num_snakes, game, food
+        )
         games = super().__new__(cls, num_games, sizes, numbers, game.map)
         games._describe(num_games, width, height, num_snakes, game, food)
         games._ids = {}
@@ -140,8 +148,8 @@ class FastGames(Batch, GameArrays):
 
         Snakes are called as in the state that was loaded, or else snake_0, snake_1 ...
         """
-        ids = self._ids.get(game) or engine_input.seat_names(self.num_snakes)
-        return packing.unpack(self.export_words(game), ids)
+        ids = self._ids.get(game) or argument_checks.seat_names(self.num_snakes)
+        return state_words.unpack(self.export_words(game), ids)
 
     def load(self, game: int, state: State, rules: Game | None = None) -> None:
         """Put ``state`` into one game, which goes on from there.
@@ -154,8 +162,8 @@ class FastGames(Batch, GameArrays):
         sizes; more food than cells; very long hazard lists.
         """
         rules = self.game if rules is None else rules
-        engine_input.check_load(self.game, self._largest, state, rules)
-        self.import_words(game, rules.seed, packing.pack(state))
+        argument_checks.check_load(self.game, self._largest, state, rules)
+        self.import_words(game, rules.seed, state_words.pack(state))
         self._ids[game] = [snake.id for snake in state.snakes]
 
     def observe(

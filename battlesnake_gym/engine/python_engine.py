@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from battlesnake_gym.config import STANDARD_GAME, EnvConfig, Sizes
-from battlesnake_gym.engine import engine_input
-from battlesnake_gym.engine.engine_input import GAME_ARRAYS, NO_MOVE, SEAT_ARRAYS, GameArrays
+from battlesnake_gym.engine import argument_checks
+from battlesnake_gym.engine.argument_checks import GAME_ARRAYS, NO_MOVE, SEAT_ARRAYS, GameArrays
+from battlesnake_gym.mdp import masks
+from battlesnake_gym.mdp.observations import Observation
 from battlesnake_gym.rules import CAUSES, MOVES, Game, State, is_over, start, step
 from battlesnake_gym.rules.stages import default_move
-from battlesnake_gym.see import masks
-from battlesnake_gym.see.observations import Observation
 
 
 class SlowGames(GameArrays):
@@ -33,7 +33,7 @@ class SlowGames(GameArrays):
         game: Game = STANDARD_GAME,
         food: str = EnvConfig.food,
     ) -> None:
-        sizes, _ = engine_input.check_games(num_games, width, height, num_snakes, game, food)
+        sizes, _ = argument_checks.check_games(num_games, width, height, num_snakes, game, food)
         self._describe(num_games, width, height, num_snakes, game, food)
         self._sizes = sizes.tolist()
         self._games = [game] * num_games
@@ -55,7 +55,7 @@ class SlowGames(GameArrays):
         for i in chosen:
             width, height, num_snakes = self._sizes[i]
             self._games[i] = self._rules(int(seeds[i]))
-            ids = engine_input.seat_names(num_snakes)
+            ids = argument_checks.seat_names(num_snakes)
             self._states[i] = start(self._games[i], width, height, ids)
             self._show(i, ate=[])
             self._paint(i, anew=True)
@@ -93,7 +93,7 @@ class SlowGames(GameArrays):
         """Put a state into one game; see `engine.FastGames.load`. Here any state can be held."""
         self._check_game(game)
         rules = self.game if rules is None else rules
-        engine_input.check_load(self.game, self._largest, state, rules)
+        argument_checks.check_load(self.game, self._largest, state, rules)
         self._games[game] = self._rules(rules.seed)
         self._states[game] = deepcopy(state)
         self._show(game, ate=[])

@@ -16,13 +16,13 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.spaces import Box, Discrete
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common.nearest import unknown
+from battlesnake_gym.common.suggestions import unknown
 from battlesnake_gym.config import EnvConfig, Sizes
 from battlesnake_gym.engine.engine import FastGames, make_games
+from battlesnake_gym.mdp import masks
+from battlesnake_gym.mdp.observations import Observation
+from battlesnake_gym.mdp.rewards import TurnOfGames, get_seats, reversals
 from battlesnake_gym.rules import MAPS, MOVES, RULESETS, Game, State, is_over, known_maps
-from battlesnake_gym.see import masks
-from battlesnake_gym.see.observations import Observation
-from battlesnake_gym.see.rewards import TurnOfGames, get_seats, reversals
 
 Infos = dict[str, npt.NDArray[Any]]
 

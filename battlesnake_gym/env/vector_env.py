@@ -24,8 +24,7 @@ from gymnasium.vector.utils import batch_space
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.config import TRAINED, EnvConfig
-from battlesnake_gym.env.learned import Chooses
-from battlesnake_gym.env.rivals import (
+from battlesnake_gym.env.seated_opponents import (
     Opponent,
     Rivals,
     check_opponents,
@@ -33,6 +32,7 @@ from battlesnake_gym.env.rivals import (
     engine_code,
     seat_count,
 )
+from battlesnake_gym.env.seated_policy import Chooses
 from battlesnake_gym.env.vector import VectorBattlesnake
 
 Bytes = npt.NDArray[np.uint8]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from battlesnake_gym.common.nearest import unknown
+from battlesnake_gym.common.suggestions import unknown
 
 from .errors import RulesError
 from .maps import MAPS, Map, known_maps

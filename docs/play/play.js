@@ -170,7 +170,7 @@ function replay() {
 
 // --- what the champion thinks -------------------------------------------------------------------
 
-/** How likely each living snake is to win: battlesnake_heuristics/judge/calibration.py. */
+/** How likely each living snake is to win: battlesnake_heuristics/analysis/win_probability.py. */
 function chances({ seen, learned }, turn) {
   const { weights, far, late, decided, sure, least } = CALIBRATION;
   const seats = Object.keys(seen);

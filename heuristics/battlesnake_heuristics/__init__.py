@@ -5,9 +5,9 @@ import pkgutil
 # A SageMaker job brings these sources along, and its image the compiled part of an installation.
 __path__ = pkgutil.extend_path(__path__, __name__)
 
-from battlesnake_heuristics import named as named
-from battlesnake_heuristics.handwritten.filters import FILTERS, SAFE
-from battlesnake_heuristics.handwritten.pipeline import (
+from battlesnake_heuristics import builtin_snakes
+from battlesnake_heuristics.rule_based.filters import FILTERS, SAFE
+from battlesnake_heuristics.rule_based.pipeline import (
     Filter,
     Pipeline,
     Preference,
@@ -17,7 +17,7 @@ from battlesnake_heuristics.handwritten.pipeline import (
     filtered,
     mask,
 )
-from battlesnake_heuristics.handwritten.view import View
+from battlesnake_heuristics.rule_based.view import View
 
 __all__ = [
     "FILTERS",
@@ -28,6 +28,7 @@ __all__ = [
     "View",
     "When",
     "as_mask",
+    "builtin_snakes",
     "explain",
     "filtered",
     "mask",

@@ -1,5 +1,664 @@
-"""`battlesnake_rl.launcher.ray_launcher`, under the starter pack's name."""
+"""The base launcher: hyperparameters in, a trained and checkpointed RLlib algorithm out.
 
-from battlesnake_rl.launcher.ray_launcher import Hyperparameters, SageMakerRayLauncher
+A training script subclasses `SageMakerRayLauncher` and says what its experiment is; flags,
+SageMaker's environment, Ray, curves, checkpoints and signals are taken care of here:
 
-__all__ = ["Hyperparameters", "SageMakerRayLauncher"]
+    class MyLauncher(SageMakerRayLauncher):
+        def register_env_creator(self): ...
+        def get_experiment_config(self, hyperparameters): ...
+
+    if __name__ == "__main__":
+        MyLauncher.train_main()
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import logging
+import math
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, ClassVar
+
+import ray
+import torch
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+
+from battlesnake_gym.common import run_dir
+from battlesnake_gym.common.command_line import Parser, positive
+from battlesnake_gym.common.run_dir import DONE, STOPPED
+from sagemaker_rl.cluster.membership import (
+    ClusterHyperparameters,
+    DiscoveryError,
+    Membership,
+    own_address,
+)
+from sagemaker_rl.cluster.ray_node import (
+    RayNode,
+    RayNodeError,
+    connect,
+    connected_ray,
+    free_port,
+    own_token,
+)
+from sagemaker_rl.cluster.rendezvous import ClusterError
+from sagemaker_rl.cluster.roles import leading, lend, own_cpus
+from sagemaker_rl.job import hyperparameters, utilization
+from sagemaker_rl.job.hyperparameters import HyperparameterError, option
+from sagemaker_rl.job.job_environment import Job, check_channels, disk_is_full, report_failure, say
+from sagemaker_rl.job.resources import check_cpus, check_driver, check_gpus, most_workers
+from sagemaker_rl.job.stop_signals import Caught, stop_signals
+from sagemaker_rl.job.utilization import Use
+from sagemaker_rl.runs import checkpoints
+from sagemaker_rl.runs.checkpoints import CheckpointError
+from sagemaker_rl.runs.training_run import CPU_MINUTES, CSV_COLUMNS, NAMED_CURVES, TrainingRun
+
+PROBE_SECONDS = 1.0
+"""How long training in a cluster waits for an answer of runners that were lost; RLlib's is 30."""
+
+FINE = "the hyperparameters are fine"
+"""What ``--check`` says at its end."""
+
+PARAMS_FILE = "params.json"
+"""Beside the model of a SageMaker job: the hyperparameters and what they made."""
+
+
+@dataclass(frozen=True)
+class TrainingHyperparameters:
+    """What to train with and for how long."""
+
+    algorithm: str = option("DQN", "what to train with")
+    num_iters: int | None = option(None, "stop after this many training iterations in all")
+    minutes: float | None = option(None, "stop after this many minutes of training in all")
+    cpu_minutes: float | None = option(
+        None, "stop after this much CPU time of training in all, the same on a busy machine"
+    )
+    timesteps: int | None = option(None, "stop after this many environment steps in all")
+    checkpoint_minutes: float = option(1.0, "time between checkpoints")
+    num_workers: int | None = option(None, "runner processes; null: as many as make sense")
+    seed: int | None = option(None, "random seed")
+    allow_idle: bool = option(
+        False, "let a check pass where more than half of a job's GPUs or instances would idle"
+    )
+
+
+@dataclass(frozen=True)
+class Hyperparameters(ClusterHyperparameters, TrainingHyperparameters):
+    """The hyperparameters of every experiment; subclass to add to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What came of a run, each in one line: how good it is, its files, and the next command."""
+
+    strength: str
+    model: str
+    next: str
+
+
+def report(result: str, delivered: Delivered, folder: Path) -> None:
+    """Write the report into ``folder``, the run's, and end with five lines."""
+    page = _write_report(folder)
+    say(f"result: {result}")
+    say(f"strength: {delivered.strength}")
+    say(f"model: {delivered.model}")
+    say(f"report: {page}")
+    say(f"next: {delivered.next}")
+
+
+def _check_cpu_minutes(minutes: float, columns: Mapping[str, str]) -> None:
+    if CPU_MINUTES not in columns:
+        raise HyperparameterError("this training does not count CPU time; give minutes instead")
+    if not 0 < minutes < math.inf:
+        raise HyperparameterError(f"cpu_minutes must be more than 0, got {minutes}")
+
+
+REPORTS = "battlesnake_gym.run_reports"
+"""The group of entry points that write the report of a run: each takes its folder."""
+
+
+def _write_report(folder: Path) -> str:
+    """Write ``report.html``; returns where it is, or why it is not.
+
+    Where only training's sources are, as in a job of an image of your own, there is none.
+    """
+    try:
+        for entry in entry_points(group=REPORTS):
+            return f"{entry.load()(folder)}, a page that shows how it went, with all settings"
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("battlesnake_server", "jinja2"):
+            raise
+        missing = error.name
+    else:
+        missing = "battlesnake_server"
+    return (
+        f"none, since the package {missing!r} is not here; where this folder and the "
+        f"package are, `battlesnake-gym runs {folder} --report` writes {run_dir.REPORT}"
+    )
+
+
+FIRST = (
+    *("--name", "--resume", "--check", "--experiment", "--algorithm", "--minutes", "--opponents"),
+    *("--num-agents", "--size", "--start-from", "--env-name", "--num-workers", "--hyperparameter"),
+)
+"""The options that ``--help`` shows."""
+
+
+class SageMakerRayLauncher:
+    """Train on RLlib, on this machine or as a SageMaker job."""
+
+    hyperparameters_class: ClassVar[type[Any]] = Hyperparameters
+    csv_columns: ClassVar[Mapping[str, str]] = CSV_COLUMNS
+    named_curves: ClassVar[Mapping[str, str]] = NAMED_CURVES
+    channels: ClassVar[tuple[str, ...]] = ()
+    """The data channels of a job that the experiment reads (`job/job_environment.py`)."""
+
+    # What an experiment says of itself
+
+    def register_env_creator(self) -> None:
+        """Register the environment with Ray Tune."""
+        raise NotImplementedError
+
+    def get_experiment_config(self, hyperparameters: Any) -> AlgorithmConfig:
+        """RLlib's configuration of the experiment; nothing may be started yet.
+
+        Raises:
+            ValueError: a hyperparameter has an impossible value.
+        """
+        raise NotImplementedError
+
+    def translated(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The ``given`` hyperparameters under the names of today.
+
+        Raises:
+            ValueError: a name of old has no counterpart.
+        """
+        return given
+
+    def presets(
+        self, given: Mapping[str, Any], before: Mapping[str, Any]
+    ) -> tuple[Mapping[str, Any], str]:
+        """Hyperparameters that the ``given`` ones imply, and a line that says so, or "".
+
+        Those given explicitly win. ``before`` are those of the named run, or job, that is resumed.
+
+        Raises:
+            ValueError: there is no such preset.
+        """
+        return {}, ""
+
+    def default_workers(self, config: AlgorithmConfig, cpus: int) -> int:
+        """Runner processes where no number is given: one for each CPU but the driver's.
+
+        ``cpus`` are those of all instances together.
+        """
+        return max(cpus - 1, 1)
+
+    def use(self, config: AlgorithmConfig) -> Use:
+        """What it keeps busy of many vCPUs and GPUs: all runners, and the learners."""
+        learners = max(config.num_learners, 1) * config.num_gpus_per_learner
+        runners = config.num_env_runners
+        return Use(1 + runners, learners + runners * config.num_gpus_per_env_runner)
+
+    def default_name(self, hyperparameters: Any) -> str:
+        """The run's name where none is given: what it trains, so that other things go elsewhere."""
+        return str(hyperparameters.algorithm)
+
+    def check_machine(self, config: AlgorithmConfig) -> None:
+        """Refuse, on every instance, a machine that lacks what the environment needs.
+
+        Raises:
+            ValueError: something is missing, and what to do about it.
+        """
+
+    def identity(self, config: AlgorithmConfig) -> dict[str, Any]:
+        """JSON facts that a checkpoint must share with the experiment that resumes from it.
+
+        Called with the final configuration before anything starts: the place for last checks.
+
+        Raises:
+            ValueError: the configuration is impossible.
+        """
+        return {"algorithm": config.algo_class.__name__}
+
+    def conclude(self, algorithm: Any, results: dict[str, Any]) -> None:
+        """After the last iteration, before the last checkpoint; may add to its ``results``.
+
+        Not called where training is stopped by a signal.
+        """
+
+    def record(self, algorithm: Any, path: Path, filmed: bool) -> bytes | None:
+        """Let what is trained play a game into ``path``, and return it as a GIF if ``filmed``.
+
+        Nothing is written, and None returned, where games cannot be shown.
+        """
+        return None
+
+    def export(self, checkpoint: Path, model_dir: Path) -> Delivered:
+        """Turn the last checkpoint into what the job delivers; also where it was stopped.
+
+        Returns what the last lines say of it.
+        """
+        return Delivered(
+            strength="not measured; the curves are in progress.csv",
+            model=f"{checkpoint}, a checkpoint of RLlib's",
+            next="battlesnake-gym runs --web",
+        )
+
+    # What happens with it
+
+    @classmethod
+    def train_main(cls, argv: list[str] | None = None, prog: str | None = None) -> int:
+        """Train as ``argv`` and the environment say; returns the exit status.
+
+        0: trained to the end. 1: the cluster did not form, or broke. 2: refused, with the reason
+        on stderr, before any work. 143 or 130: stopped by SIGTERM or Ctrl-C after writing a
+        checkpoint and exporting it; the same command resumes. In a cluster every instance calls
+        this; all but the master only lend their processors, and end as the master does.
+        """
+        # RLlib warns at length about choices that are ours.
+        for name in ("ray", "ray.rllib"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+            # Inherited from the image, where it keeps sagemaker-training alive meanwhile.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        launcher = cls()
+        words = hyperparameters.own_arguments(sys.argv[1:] if argv is None else argv, os.environ)
+        arguments, rest = launcher.parser(prog).parse_known_args(words)
+        with ExitStack() as held:
+            return launcher._main(arguments, rest, held, prog)
+
+    def _main(
+        self, arguments: argparse.Namespace, rest: list[str], held: ExitStack, prog: str | None
+    ) -> int:
+        """`train_main` with its words read; ``held`` lets the run go at the end."""
+        try:
+            check_channels(self.channels)
+            settings = self._read(arguments, rest)
+            membership = settings.membership
+            # On every instance, so that a mistake ends all of them at once.
+            if settings.grow and None in (settings.address, settings.plain.num_workers):
+                raise HyperparameterError("--grow needs --address and --num-workers; give both")
+            config = self._configure(settings)
+            why = [settings.why] if settings.why else []
+            if arguments.check:
+                self.identity(config)
+                for line in (*why, *self._check_instances(config, settings), FINE):
+                    say(line)
+                return 0
+            check_driver(os.environ)
+            self.check_machine(config)
+            if settings.alone:
+                check_cpus(config, own_cpus())
+                check_gpus(config, torch.cuda.device_count())
+            run = self._plan(arguments, settings, config, held) if membership.is_master else None
+            for line in why:
+                say(line)
+        except ValueError as error:
+            report_failure(str(error), prog=prog)
+            return 2
+        try:
+            if run is None:
+                return lend(membership, settings.plain)
+            with run.noted():
+                return self._run(run, settings)
+        except (
+            CheckpointError,
+            ClusterError,
+            DiscoveryError,
+            RayNodeError,
+            HyperparameterError,
+        ) as error:
+            report_failure(str(error))
+            return 1
+        except Exception as error:
+            if run is not None and disk_is_full(error):
+                report_failure(_full_disk(run, error))
+                return 1
+            report_failure(f"{type(error).__name__}: {error}")
+            raise
+
+    def parser(self, prog: str | None) -> Parser:
+        """The options of this experiment's command; any other word sets RLlib's configuration."""
+        about = type(self).__doc__
+        parser = Parser(prog=prog, description=about, allow_abbrev=False, first=FIRST)
+        add = parser.add_argument
+        add("--name", help="the run's name (default: made of what is trained)")
+        add("--runs", type=Path, default=Path("runs"), help="folder of runs")
+        add("--resume", action=argparse.BooleanOptionalAction, default=True,
+            help="go on from the newest checkpoint of this name, if there is one; --no-resume "
+            "deletes the run of this name first")  # fmt: skip
+        add("--trust", action="store_true", help="resume even from a checkpoint that holds more "
+            "than numbers: reading it may run a program of the person who made it")  # fmt: skip
+        add("--check", action="store_true", help="refuse what cannot be trained, or else do "
+            "nothing; CPUs and GPUs are not counted, so that a job can be checked "
+            "elsewhere")  # fmt: skip
+        add("--address", help="train on a Ray cluster that is running: HOST:PORT of its head, or "
+            "auto for the one that this machine belongs to (default: on this machine "
+            "alone)")  # fmt: skip
+        add("--grow", type=positive, metavar="MINUTES", help="with --address and --num-workers: "
+            "ask the cluster's autoscaler for their CPUs, and wait this long")  # fmt: skip
+        hyperparameters.add_flags(parser, self.hyperparameters_class)
+        return parser
+
+    def _read(self, arguments: argparse.Namespace, rest: list[str]) -> _Settings:
+        """All hyperparameters, with known names and possible types."""
+        given = self.translated(hyperparameters.collect(arguments, rest, os.environ))
+        presets, why = self.presets(given, _before(arguments))
+        values = {**presets, **given}
+        plain, overrides = hyperparameters.split(
+            values, self.hyperparameters_class, config_fields=_config_fields()
+        )
+        ends = plain.num_iters, plain.minutes, plain.cpu_minutes, plain.timesteps
+        if all(end is None for end in ends):
+            raise HyperparameterError(
+                "say when to stop: --num-iters N or --minutes M or --cpu-minutes M or --timesteps N"
+            )
+        if plain.cpu_minutes is not None:
+            _check_cpu_minutes(plain.cpu_minutes, self.csv_columns)
+        if "num_env_runners" in overrides:
+            raise HyperparameterError(
+                f"{hyperparameters.CONFIG_PREFIX}num_env_runners is set by num_workers; give that"
+            )
+        membership = Membership.from_environment(plain)
+        return _Settings(
+            values, plain, overrides, why, membership, arguments.address, arguments.grow
+        )
+
+    def _configure(self, settings: _Settings) -> AlgorithmConfig:
+        """RLlib's configuration, checked."""
+        plain, membership, address = settings.plain, settings.membership, settings.address
+        self.register_env_creator()
+        config = self.get_experiment_config(plain)
+        hyperparameters.override_config(config, settings.overrides)
+        # How many CPUs the others have is known when they have come; equal instances till then.
+        instances = 1 + len(membership.others)
+        config.num_env_runners = self._workers(config, plain.num_workers, own_cpus() * instances)
+        if not membership.alone and address is not None:
+            raise HyperparameterError(
+                f"--address is {address}, but this job has {instances} instances, which make a "
+                "cluster of their own; leave --address out, or take one instance"
+            )
+        if not settings.alone and config.num_env_runners == 0:
+            many = f"{instances} instances" if address is None else "the machines of a cluster"
+            raise HyperparameterError(
+                f"there are {many}, but num_workers is 0, so that all but one would do nothing; "
+                "choose an algorithm for many processors (such as APEX), give "
+                "num_workers, or take one machine"
+            )
+        config.validate()
+        return config
+
+    def _check_instances(self, config: AlgorithmConfig, settings: _Settings) -> list[str]:
+        """What of a job's instances would work, in lines, by what the names of their types say.
+
+        Refuses more runners than they have vCPUs, and instances that would idle.
+        """
+        if not (groups := utilization.groups_of(os.environ)):
+            return []
+        plain, cpus = settings.plain, sum(group.instances * group.cpus for group in groups)
+        config.num_env_runners = self._workers(config, plain.num_workers, cpus)
+        if "num_gpus_per_learner" not in settings.overrides:
+            config.num_gpus_per_learner = min(groups[0].gpus, 1)
+        check_cpus(config, cpus)
+        if plain.rl_cluster_type:  # the instances of the other job are not known here
+            return []
+        runners_named = plain.num_workers is not None
+        return utilization.shown(groups, self.use(config), plain.allow_idle, runners_named)
+
+    def _plan(
+        self,
+        arguments: argparse.Namespace,
+        settings: _Settings,
+        config: AlgorithmConfig,
+        held: ExitStack,
+    ) -> TrainingRun:
+        """What to train, from where on, and until when; its folder is ``held`` from now on."""
+        plain = settings.plain
+        job = Job.from_environment(arguments.name or self.default_name(plain), arguments.runs)
+        facts = {
+            "identity": self.identity(config),
+            "env_config": config.env_config,
+            "hyperparameters": without_cluster(settings.values),
+        }
+        held.enter_context(run_dir.hold(job.output_dir))
+        checkpoint = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
+        if checkpoint is not None:
+            checkpoints.check_same(checkpoint, facts)
+        return TrainingRun(
+            config=config,
+            job=job,
+            facts=facts,
+            checkpoint=checkpoint,
+            trust=arguments.trust,
+            num_iters=plain.num_iters,
+            minutes=plain.minutes,
+            cpu_minutes=plain.cpu_minutes,
+            timesteps=plain.timesteps,
+            checkpoint_minutes=plain.checkpoint_minutes,
+            columns=self.csv_columns,
+            named=self.named_curves,
+            conclude=self.conclude,
+            settings=without_cluster(asdict(plain)) | settings.given_config,
+            record=self.record,
+        )
+
+    def _workers(self, config: AlgorithmConfig, wanted: int | None, cpus: int) -> int:
+        return self.default_workers(config, cpus) if wanted is None else wanted
+
+    def _run(self, run: TrainingRun, settings: _Settings) -> int:
+        if run.checkpoint is None:
+            checkpoints.delete_all(run.job.checkpoint_dir)
+        run.bring_back_curves()
+        with stop_signals(at_once=True) as caught:
+            try:
+                self._train(run, settings, caught)
+            except BaseException:  # Ray makes other errors of `StoppedAtOnceError`
+                if not (caught and caught.at_once):
+                    raise
+                run.stopped_by = caught[0]
+                if run.checkpoint is None or not run.job.in_sagemaker:
+                    run.note(STOPPED)
+                    then = f"resumes from {run.checkpoint}" if run.checkpoint else "begins anew"
+                    say(f"stopped before it trained; the same command {then}")
+                    return 128 + run.stopped_by
+        with stop_signals("the export"):
+            self._deliver(run)
+        return 128 + run.stopped_by if run.stopped_by else 0
+
+    def _train(self, run: TrainingRun, settings: _Settings, caught: Caught) -> None:
+        address = settings.address
+        if not settings.membership.alone:
+            with leading(settings.membership, settings.plain, caught) as leader:
+                self._train_on(
+                    leader.cpus, leader.gpus, run, settings, caught, all_here=leader.all_here
+                )
+                if run.stopped_by:
+                    leader.stopped()
+        elif address is not None:
+            with connected_ray(address) as there, grown(there, run.config, settings.grow) as now:
+                self._train_on(*now, run, settings, caught)
+        elif not run.finished:
+            with started_ray():
+                run.train(caught)
+
+    def _train_on(
+        self,
+        cpus: int,
+        gpus: int,
+        run: TrainingRun,
+        settings: _Settings,
+        caught: Caught,
+        all_here: bool = True,
+    ) -> None:
+        """Train with as many runners as a cluster's CPUs are good for, now and later."""
+        config, wanted = run.config, settings.plain.num_workers
+        self._look_for_gpus(config, gpus, settings.overrides)
+
+        def room(cpus: int) -> int:
+            return min(self._workers(config, wanted, cpus), most_workers(config, cpus))
+
+        config.num_env_runners = self._workers(config, wanted, cpus) if all_here else room(cpus)
+        # While a machine is missing, its runners are asked again and again whether they are back.
+        config.env_runner_health_probe_timeout_s = min(
+            config.env_runner_health_probe_timeout_s, PROBE_SECONDS
+        )
+        run.room = lambda: room(int(ray.cluster_resources().get("CPU", 0)))
+        check_cpus(config, cpus)
+        check_gpus(config, gpus)
+        if not run.finished:
+            run.train(caught)
+
+    def _look_for_gpus(self, config: AlgorithmConfig, gpus: int, given: Mapping[str, Any]) -> None:
+        """Learn on a GPU of another machine, where this one has none and nothing else is asked."""
+        asked = {"num_learners", "num_gpus_per_learner"} & given.keys()
+        if asked or config.num_gpus_per_learner or not gpus:
+            return
+        config.learners(num_learners=1, num_gpus_per_learner=1)
+        if self.use(config).gpus:
+            say("learns on a GPU of another machine of this cluster")
+
+    def _deliver(self, run: TrainingRun) -> None:
+        """What came of it, from the last checkpoint, whether training has ended or was stopped."""
+        assert run.checkpoint is not None
+        delivered = self.export(run.checkpoint, run.job.model_dir)
+        if run.job.in_sagemaker:
+            deliver(run.checkpoint, run.job.model_dir, run.facts)
+        run.note(STOPPED if run.stopped_by else DONE)
+        again = f"stopped; the same command resumes from {run.checkpoint}: "
+        result = (again if run.stopped_by else "done: ") + run.progress()
+        if line := run.busy():
+            say(line)
+        if run.job.in_sagemaker:
+            fetch = f"fetch(estimator, Path('runs/{run.job.name}'))"
+            where = "sagemaker_rl.job.source_files"
+            delivered = replace(delivered, next=f"{where}.{fetch} brings all of it to your machine")
+        report(result, delivered, run.job.output_dir)
+
+
+def _before(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The hyperparameters in the checkpoint from which a named run, or a job, resumes."""
+    job = Job.from_environment(arguments.name or "", arguments.runs)
+    last = checkpoints.newest(job.checkpoint_dir) if arguments.resume else None
+    return {} if last is None else dict(checkpoints.read_facts(last)["hyperparameters"])
+
+
+def _config_fields() -> list[str]:
+    """The fields of RLlib's configuration that every algorithm has."""
+    return [name for name in AlgorithmConfig().to_dict() if not name.startswith("_")]
+
+
+def _full_disk(run: TrainingRun, error: Exception) -> str:
+    last = checkpoints.newest(run.job.checkpoint_dir)
+    kept = f"{last} is whole; the same command resumes from it" if last else "run it again"
+    return f"no room to write {run.job.checkpoint_dir.parent} ({error}); make room: {kept}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """Hyperparameters: all values, the plain ones as a dataclass, and RLlib's."""
+
+    values: dict[str, Any]
+    plain: Any
+    overrides: dict[str, Any]
+    why: str
+    """What was implied, in one line, or ""."""
+    membership: Membership
+    address: str | None
+    """Of a Ray cluster that is running."""
+    grow: int | None
+    """Minutes for which its autoscaler is waited for."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether this machine is the only one."""
+        return self.membership.alone and self.address is None
+
+    @property
+    def given_config(self) -> dict[str, Any]:
+        """The fields of RLlib's configuration that were given, by the names of hyperparameters."""
+        return {
+            f"{hyperparameters.CONFIG_PREFIX}{name}": value
+            for name, value in self.overrides.items()
+        }
+
+
+@contextmanager
+def started_ray(num_cpus: int | None = None) -> Iterator[None]:
+    """Ray on this machine, quietly and for this process alone; or the one that it already has.
+
+    Ray takes the machine to have ``num_cpus`` (default: those it has). It is a `RayNode`: a signal
+    to this process's whole group, as containers and batch systems send it, does not end it.
+
+    Raises:
+        RayNodeError: it does not start.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    host, port = own_address(socket.gethostname()), free_port()
+    node = RayNode.head(host, port, own_cpus() if num_cpus is None else num_cpus)
+    with own_token():
+        try:
+            node.start()
+            connect(f"{host}:{port}", log_to_driver=False)
+            yield
+        finally:
+            ray.shutdown()
+            node.stop()
+
+
+@contextmanager
+def grown(
+    there: tuple[int, int], config: AlgorithmConfig, minutes: int | None
+) -> Iterator[tuple[int, int]]:
+    """The CPUs and GPUs of a cluster once its autoscaler has made room for all runners.
+
+    It may take so many ``minutes``; None: what is ``there`` must do. Later the machines may go.
+
+    Raises:
+        ClusterError: they have not come in time.
+    """
+    if minutes is None:
+        yield there
+        return
+    from ray.autoscaler.sdk import request_resources
+
+    enough = (n for n in itertools.count(1) if most_workers(config, n) >= config.num_env_runners)
+    wanted = next(enough)
+    until = time.monotonic() + 60 * minutes
+    try:
+        request_resources(num_cpus=wanted)
+        while (cpus := int(ray.cluster_resources().get("CPU", 0))) < wanted:
+            if time.monotonic() > until:
+                raise ClusterError(
+                    f"{wanted} CPUs are wanted and {cpus} have come in {minutes} minutes; raise "
+                    "the cluster's most machines, or --grow, or lower num_workers"
+                )
+            time.sleep(1)
+        yield cpus, int(ray.cluster_resources().get("GPU", 0))
+    finally:
+        request_resources(num_cpus=0)
+
+
+def without_cluster(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` without how the instances found each other, which no checkpoint depends on."""
+    names = {field.name for field in fields(ClusterHyperparameters)}
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def deliver(checkpoint: Path, model_dir: Path, facts: Mapping[str, Any]) -> None:
+    """Put the checkpoint and `PARAMS_FILE` beside the model, for ``model.tar.gz``."""
+    shutil.copytree(checkpoint, model_dir / "checkpoint", dirs_exist_ok=True)
+    (model_dir / PARAMS_FILE).write_text(json.dumps(facts, indent=2) + "\n")

@@ -30,12 +30,12 @@ from battlesnake_gym import policy_file, snakes
 from battlesnake_gym.boards.json_fields import parse, plain, shown
 from battlesnake_gym.common.files import read_within, zipped
 from battlesnake_gym.snakes import Bounded, Factory
-from battlesnake_heuristics.handwritten import filters, own_rules
-from battlesnake_heuristics.handwritten.pipeline import Filter, Node
+from battlesnake_heuristics.rule_based import filters, policy_rules
+from battlesnake_heuristics.rule_based.pipeline import Filter, Node
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_server.onnx_policy import Policy
-from battlesnake_server.strategies import PolicyFactory, PolicySnake, as_it_is, choose
+from battlesnake_server.strategy_loader import PolicyFactory, PolicySnake, as_it_is, choose
 
 FORMAT = 1
 FACTS = "snake.json"
@@ -120,8 +120,8 @@ class Bundle:
             if RULES in self.files:
                 name = f"{self.path}/{RULES}"
                 module = run_rules(self.files[RULES], name)
-                if hasattr(module, own_rules.LIST):
-                    nodes = own_rules.checked(module.rules, name)
+                if hasattr(module, policy_rules.LIST):
+                    nodes = policy_rules.checked(module.rules, name)
             chosen = [choose(name) for name in self.facts["filters"]]
             build = None if self.facts["snake"] else self._without_name(chosen, nodes)
         if build is None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common import own_files
+from battlesnake_gym.common import extensions
 from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.search import Search
@@ -54,7 +54,7 @@ def factory() -> snakes.Factory:
         return lambda seed: Search(evaluation=evaluation, decoupled=True)
     with snakes.set_apart() as own:
         if (HERE / "rules.py").exists():
-            own_files.module(HERE / "rules.py", "the snake")
+            extensions.module(HERE / "rules.py", "the snake")
     name = facts()["snake"]
     return own.get(name) or snakes.factory(name)
 

@@ -22,10 +22,10 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.board_json import MAX_SIDE
 from battlesnake_gym.boards.json_fields import shown
 from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.mdp import observations
+from battlesnake_gym.mdp.observations import Observation
 from battlesnake_gym.policy_file import PolicyError as PolicyError
 from battlesnake_gym.rules import MOVES
-from battlesnake_gym.see import observations
-from battlesnake_gym.see.observations import Observation
 
 MOST_SIZES = 100
 

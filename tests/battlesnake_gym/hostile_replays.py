@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records import limits
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays import limits
+from battlesnake_gym.replays.replay import Replay
 
 OFFICIAL: dict[str, Any] = {
     "id": "x", "ruleset": {"name": "standard", "settings": {}}, "map": "", "timeout": 500,

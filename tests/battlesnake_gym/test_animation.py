@@ -11,7 +11,7 @@ from PIL import Image, ImageChops
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.draw import animation, drawing, looks
+from battlesnake_gym.draw import animation, customization, drawing
 from battlesnake_gym.rules import Game, Settings
 
 
@@ -61,7 +61,7 @@ def test_the_bar_gives_each_snake_its_share_in_its_colour() -> None:
         top = round(20 * (drawing.MARGIN + 0.75 + drawing.ROW * len(board.snakes))) + 2
         left = round(20 * (2 * drawing.MARGIN + board.width))
         row = [film.picture.getpixel((x, top)) for x in range(left, film.picture.width)]
-        for colour, share in zip(looks.colours(board.snakes), shares, strict=True):
+        for colour, share in zip(customization.colours(board.snakes), shares, strict=True):
             pixels = row.count(tuple(bytes.fromhex(colour[1:])))
             assert pixels == pytest.approx(20 * share * (drawing.PANEL - 0.8), abs=2)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from battlesnake_gym import rules
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board, BoardError
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake
-from tests.junk import JUNK, places, replaced
+from tests.json_strategies import JUNK, places, replaced
 
 
 def cells(*points: tuple[int, int]) -> list[dict[str, int]]:

@@ -29,7 +29,7 @@ MACH_O = b"\xcf\xfa\xed\xfe\x0c\x00\x00\x01" + bytes(100)
 
 TELL = """
 from battlesnake_gym.engine import engine; from battlesnake_gym.env import vector
-from battlesnake_heuristics.search import search; from battlesnake_heuristics import named
+from battlesnake_heuristics.search import search; from battlesnake_heuristics import builtin_snakes
 print(engine.COMPILED, search.COMPILED)
 """
 

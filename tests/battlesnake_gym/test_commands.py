@@ -13,15 +13,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from battlesnake_gym.cli import cli, terminal
+from battlesnake_gym.cli import main
+from battlesnake_gym.commands import play_command
 from battlesnake_gym.common import command_line
 from battlesnake_gym.common.extras import MissingExtraError, load_module
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MAPS
 from tests.parsers import parser_of
 
 
-@pytest.mark.parametrize("name", cli.COMMANDS)
+@pytest.mark.parametrize("name", main.COMMANDS)
 def test_help_tells_defaults_once_and_no_format_signs(name: str) -> None:
     parser = parser_of(name)
     told = parser.format_help()
@@ -35,10 +36,10 @@ def test_help_tells_defaults_once_and_no_format_signs(name: str) -> None:
 def test_help_needs_no_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, cli.COMMANDS["procgen rollout"].module, None)
-    assert cli.main(["procgen", "rollout", "x", "--help"]) == 0
+    monkeypatch.setitem(sys.modules, main.COMMANDS["procgen rollout"].module, None)
+    assert main.main(["procgen", "rollout", "x", "--help"]) == 0
     assert "usage: battlesnake-gym procgen rollout" in capsys.readouterr().out
-    assert cli.main(["procgen", "rollout", "x"]) == 2
+    assert main.main(["procgen", "rollout", "x"]) == 2
 
 
 TABLES = [
@@ -48,7 +49,7 @@ TABLES = [
 
 @pytest.mark.parametrize("typed", TABLES)
 def test_tables_are_also_json(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([*typed.split(), "--json"]) == 0
+    assert main.main([*typed.split(), "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)
     assert err == ""  # no bar into a pipe
@@ -69,10 +70,10 @@ def test_colours_only_where_there_is_a_terminal(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_maps_are_drawn(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["maps"]) == 0
+    assert main.main(["maps"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
     assert listed == list(MAPS)
-    assert cli.main(["maps", "--pictures"]) == 0
+    assert main.main(["maps", "--pictures"]) == 0
     pictures = capsys.readouterr().out
     assert pictures.count("\nA snake_0") == len(MAPS)
     assert "~" in pictures
@@ -84,7 +85,8 @@ def test_a_game_by_hand_from_a_pipe(
     kept = tmp_path / "game.jsonl"
     monkeypatch.setattr(sys, "stdin", io.StringIO("up\nnonsense\nw\n\n"))
     assert (
-        cli.main(["play", "safe-random", "--seed", "3", "--size", "11", "--replay", str(kept)]) == 0
+        main.main(["play", "safe-random", "--seed", "3", "--size", "11", "--replay", str(kept)])
+        == 0
     )
     out = capsys.readouterr().out
     assert "turn 3, standard on standard" in out
@@ -98,7 +100,7 @@ def test_a_game_by_hand_is_played_to_its_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("w\n" * 12))
-    assert cli.main(["play", "hungry"]) == 0
+    assert main.main(["play", "hungry"]) == 0
     assert capsys.readouterr().out.rstrip().endswith("hungry won")
 
 
@@ -108,8 +110,8 @@ def test_the_keys_of_a_windows_console(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setitem(sys.modules, "msvcrt", console)
-    pressed = itertools.islice(terminal._pressed(), 5)
-    assert [terminal.KEYS[key] for key in pressed] == ["up", "left", "right", "ahead", "quit"]
+    pressed = itertools.islice(play_command._pressed(), 5)
+    assert [play_command.KEYS[key] for key in pressed] == ["up", "left", "right", "ahead", "quit"]
 
 
 def test_what_a_system_lacks_is_not_called_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,18 +124,18 @@ def test_what_a_system_lacks_is_not_called_a_package(monkeypatch: pytest.MonkeyP
 def test_the_doctor_names_what_is_missing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from battlesnake_gym.cli import about
+    from battlesnake_gym.cli import versions
 
-    whole = about.version
-    monkeypatch.setattr(about, "version", lambda name: None if name == "flask" else whole(name))
-    assert cli.main(["doctor"]) == 0
+    whole = versions.version
+    monkeypatch.setattr(versions, "version", lambda name: None if name == "flask" else whole(name))
+    assert main.main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()
     number = next(i for i, line in enumerate(lines) if "extra server" in line)
     assert lines[number].startswith("missing")
     assert "without flask" in lines[number]
     assert "to mend it: install it with pip install '.[server]'" in lines[number + 1]
-    monkeypatch.setattr(about, "version", lambda name: None if name == "numpy" else whole(name))
-    assert cli.main(["doctor"]) == 1
+    monkeypatch.setattr(versions, "version", lambda name: None if name == "numpy" else whole(name))
+    assert main.main(["doctor"]) == 1
 
 
 def test_bars_are_for_terminals() -> None:
@@ -158,7 +160,7 @@ def test_a_file_of_your_own_that_is_not_there_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BATTLESNAKE_GYM_FILES", "/nope.py")
-    assert cli.main(["maps"]) == 2
+    assert main.main(["maps"]) == 2
     assert capsys.readouterr().err == (
         "battlesnake-gym maps: BATTLESNAKE_GYM_FILES names /nope.py, which is no file; "
         "correct or unset it\n"
@@ -168,23 +170,23 @@ def test_a_file_of_your_own_that_is_not_there_is_one_line(
 def test_the_first_screen_is_short_and_its_groups_list_the_rest(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert cli.main(["--help"]) == 0
+    assert main.main(["--help"]) == 0
     first = re.findall(r"^  ([a-z]+)  ", capsys.readouterr().out, re.M)
     assert len(first) <= 16
-    for group in {name.split()[0] for name in cli.COMMANDS} - {*cli.COMMANDS}:
-        assert cli.main([group, "--help"]) == 0
+    for group in {name.split()[0] for name in main.COMMANDS} - {*main.COMMANDS}:
+        assert main.main([group, "--help"]) == 0
         listed = re.findall(r"^  ([a-z]+)  ", capsys.readouterr().out, re.M)
-        assert {f"{group} {one}" for one in listed} <= {*cli.COMMANDS}
+        assert {f"{group} {one}" for one in listed} <= {*main.COMMANDS}
         assert listed
 
 
-@pytest.mark.parametrize(("old", "today"), cli.RENAMED.items())
+@pytest.mark.parametrize(("old", "today"), main.RENAMED.items())
 def test_old_names_work_with_a_word(
     old: str, today: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parser_of(today)
     with pytest.raises(SystemExit) as ended:
-        cli.main([old, "game.gif", "--help"])
+        main.main([old, "game.gif", "--help"])
     out, err = capsys.readouterr()
     assert (ended.value.code, out.split(" [")[0]) == (0, f"usage: battlesnake-gym {today}")
     assert err == (

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.draw import animation, drawing, looks
+from battlesnake_gym.draw import animation, customization, drawing
 from battlesnake_gym.draw.shapes import Disc
 
 CELL = 20
@@ -54,8 +54,8 @@ def test_cells_have_the_colours_of_what_is_on_them() -> None:
     board = Board.from_text(POSITION)
     picture = drawing.image(board, CELL)
     assert picture.mode == "RGB"
-    assert pixel(picture, (4, 2), 3) == rgb(looks.PALETTE[0])
-    assert pixel(picture, (2, 0), 3) == rgb(looks.PALETTE[1])
+    assert pixel(picture, (4, 2), 3) == rgb(customization.PALETTE[0])
+    assert pixel(picture, (2, 0), 3) == rgb(customization.PALETTE[1])
     assert pixel(picture, (5, 1), 3) == rgb(drawing.FOOD)
     assert pixel(picture, (0, 1), 3) == rgb(drawing.CELL)
     one, two = pixel(picture, (2, 2), 3), pixel(picture, (3, 2), 3)
@@ -81,7 +81,9 @@ def test_heads_look_where_they_go() -> None:
         board = Board.from_text(text)
         x, y = drawing._centre(board, board.snakes[0].head)
         face = drawing._face(board, board.snakes[0], "#000000")
-        eyes = [part for part in face if isinstance(part, Disc) and part.fill == looks.WHITE]
+        eyes = [
+            part for part in face if isinstance(part, Disc) and part.fill == customization.WHITE
+        ]
         middle = [sum(eye.centre[axis] for eye in eyes) / 2 for axis in (0, 1)]
         assert (round((middle[0] - x) / 0.14), round((middle[1] - y) / 0.14)) == ahead
 

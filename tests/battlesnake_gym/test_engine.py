@@ -16,9 +16,9 @@ from battlesnake_gym import rules
 from battlesnake_gym.engine import engine
 from battlesnake_gym.engine.engine import NO_MOVE, FastGames
 from battlesnake_gym.engine.python_engine import SlowGames
+from battlesnake_gym.mdp import observations
 from battlesnake_gym.rules import Game, Settings, Snake, State
 from battlesnake_gym.rules.food import free_cells
-from battlesnake_gym.see import observations
 
 needs_compiled = pytest.mark.skipif(not engine.COMPILED, reason="the compiled part was not built")
 BOTH = [

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.draw import drawing, looks
+from battlesnake_gym.draw import customization, drawing
 from battlesnake_gym.draw.shapes import Disc, Line, Polygon
 from battlesnake_gym.rules import Snake
 
@@ -33,30 +33,39 @@ def bringing(*colours: str) -> list[Snake]:
 
 
 def test_snakes_bring_their_colour_or_get_one() -> None:
-    assert looks.colours(bringing("#F80", "", "#3366cc")) == ["#ff8800", "#e4572e", "#3366cc"]
-    assert looks.mix("#f80", "#000", 0.5) == "#804400"
+    assert customization.colours(bringing("#F80", "", "#3366cc")) == [
+        "#ff8800",
+        "#e4572e",
+        "#3366cc",
+    ]
+    assert customization.mix("#f80", "#000", 0.5) == "#804400"
     for bad in ("red", "#12", "#1234567", '#fff"/>', "#024413d5", "#12345\n", ""):
-        assert looks.colours(bringing(bad)) == [looks.PALETTE[0]]
+        assert customization.colours(bringing(bad)) == [customization.PALETTE[0]]
 
 
 def test_no_two_colours_of_the_palette_are_near() -> None:
-    for one, other in itertools.combinations(looks.PALETTE, 2):
-        assert looks._distance(one, other) >= looks.NEAR
+    for one, other in itertools.combinations(customization.PALETTE, 2):
+        assert customization._distance(one, other) >= customization.NEAR
 
 
 def test_the_same_or_nearly_the_same_colour_is_given_once() -> None:
-    assert looks.colours(bringing(*["#888888"] * 4)) == ["#888888", *looks.PALETTE[1:4]]
-    assert looks.colours(bringing("#888888", "#8a8a87"))[1] == looks.PALETTE[1]
-    assert looks.colours(bringing("#000000", "#000001", "#ffffff", "#fffffe"))[::2] == [
+    assert customization.colours(bringing(*["#888888"] * 4)) == [
+        "#888888",
+        *customization.PALETTE[1:4],
+    ]
+    assert customization.colours(bringing("#888888", "#8a8a87"))[1] == customization.PALETTE[1]
+    assert customization.colours(bringing("#000000", "#000001", "#ffffff", "#fffffe"))[::2] == [
         "#000000", "#ffffff",
     ]  # fmt: skip
     # Who brings a colour of the palette keeps it from those who bring none.
-    first, second, third = looks.colours(bringing("", looks.PALETTE[0], looks.PALETTE[1]))
-    assert (second, third) == looks.PALETTE[:2]
-    assert first == looks.PALETTE[2]
+    first, second, third = customization.colours(
+        bringing("", customization.PALETTE[0], customization.PALETTE[1])
+    )
+    assert (second, third) == customization.PALETTE[:2]
+    assert first == customization.PALETTE[2]
 
 
-COLOUR = st.sampled_from(["", *looks.PALETTE, "#888888", "#000", "#fff"]) | st.from_regex(
+COLOUR = st.sampled_from(["", *customization.PALETTE, "#888888", "#000", "#fff"]) | st.from_regex(
     r"\A#[0-9a-f]{6}\Z"
 )
 
@@ -64,23 +73,27 @@ COLOUR = st.sampled_from(["", *looks.PALETTE, "#888888", "#000", "#fff"]) | st.f
 @given(st.lists(COLOUR, min_size=1, max_size=16))
 @settings(deadline=None)
 def test_snakes_of_one_game_are_always_told_apart(colours: list[str]) -> None:
-    given_out = looks.colours(bringing(*colours))
+    given_out = customization.colours(bringing(*colours))
     assert len(given_out) == len(colours)
     for one, other in itertools.combinations(given_out, 2):
-        assert looks._distance(one, other) >= looks.NEAR
+        assert customization._distance(one, other) >= customization.NEAR
 
 
 def test_even_sixty_four_snakes_differ() -> None:
-    assert len(set(looks.colours(bringing(*["#888888"] * 64)))) == 64
+    assert len(set(customization.colours(bringing(*["#888888"] * 64)))) == 64
 
 
 def test_the_standard_heads_and_tails_are_known() -> None:
-    assert list(looks.HEADS) == STANDARD_HEADS
-    assert list(looks.TAILS) == STANDARD_TAILS
-    assert looks.head("no-such-head") == looks.HEADS["default"]
-    assert looks.tail("no-such-tail") == looks.TAILS["default"] == ()
-    parts = [part for shape in (*looks.HEADS.values(), *looks.TAILS.values()) for part in shape]
-    assert {part.fill for part in parts} == set(looks.fills("#123456"))
+    assert list(customization.HEADS) == STANDARD_HEADS
+    assert list(customization.TAILS) == STANDARD_TAILS
+    assert customization.head("no-such-head") == customization.HEADS["default"]
+    assert customization.tail("no-such-tail") == customization.TAILS["default"] == ()
+    parts = [
+        part
+        for shape in (*customization.HEADS.values(), *customization.TAILS.values())
+        for part in shape
+    ]
+    assert {part.fill for part in parts} == set(customization.fills("#123456"))
 
 
 def painted(name: str, kind: str, text: str) -> str:
@@ -91,17 +104,17 @@ def painted(name: str, kind: str, text: str) -> str:
 
 @pytest.mark.parametrize("text", ["A <", "> A", "A\n^", "v\nA", "A < <\nA: length=5"])
 def test_every_head_and_tail_is_drawn_and_differs(text: str) -> None:
-    for kind, names in (("head", looks.HEADS), ("tail", looks.TAILS)):
+    for kind, names in (("head", customization.HEADS), ("tail", customization.TAILS)):
         pictures = {painted(name, kind, text) for name in names}
         assert len(pictures) == len(names)
         for picture in pictures:
             ET.fromstring(picture)
 
 
-@pytest.mark.parametrize("name", [*looks.HEADS, *looks.TAILS])
+@pytest.mark.parametrize("name", [*customization.HEADS, *customization.TAILS])
 def test_heads_and_tails_keep_to_their_cell(name: str) -> None:
     points: tuple[tuple[float, float], ...]
-    for part in (*looks.HEADS.get(name, ()), *looks.TAILS.get(name, ())):
+    for part in (*customization.HEADS.get(name, ()), *customization.TAILS.get(name, ())):
         if isinstance(part, Disc):
             points, reach = (part.centre,), part.radius
         else:

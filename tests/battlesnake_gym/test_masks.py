@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from battlesnake_gym.engine.engine import Games
+from battlesnake_gym.mdp import masks
+from battlesnake_gym.mdp.masks import BODY, HEAD, HEALTH, KINDS, NECK, WALL
 from battlesnake_gym.rules import MOVES, Game, Snake, State, step
-from battlesnake_gym.see import masks
-from battlesnake_gym.see.masks import BODY, HEAD, HEALTH, KINDS, NECK, WALL
 from tests.battlesnake_gym.played_games import MAX_TURNS, batches, play
 
 STANDARD = Game()

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from battlesnake_gym.engine.engine import NO_MOVE, Games
+from battlesnake_gym.mdp import observations
+from battlesnake_gym.mdp.observations import MAX_BORDERED, NAMES, PLANES, TURNED, Observation, get
 from battlesnake_gym.rules import MOVES, OFFSETS, Game, Snake, State
-from battlesnake_gym.see import observations
-from battlesnake_gym.see.observations import MAX_BORDERED, NAMES, PLANES, TURNED, Observation, get
 from tests.battlesnake_gym.played_games import MAX_TURNS, batches, play
 
 Observations = st.builds(Observation, st.sampled_from(NAMES), st.integers(1, 3))

@@ -15,9 +15,9 @@ from pettingzoo.utils import parallel_to_aec  # type: ignore[import-untyped]
 
 from battlesnake_gym import parallel_env, rules
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.env.parallel import ParallelBattlesnake
+from battlesnake_gym.env.parallel_env import ParallelBattlesnake
+from battlesnake_gym.mdp import masks
 from battlesnake_gym.rules import CAUSES, MOVES, Game
-from battlesnake_gym.see import masks
 
 Step = tuple[Any, Any, Any, Any, Any, Any]
 """Actions, observations, rewards, terminations, truncations and infos of each agent."""

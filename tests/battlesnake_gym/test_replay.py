@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
 from battlesnake_gym.draw import drawing
-from battlesnake_gym.records import limits, official_form
-from battlesnake_gym.records.replay import Replay, ReplayError
+from battlesnake_gym.replays import limits, official_format
+from battlesnake_gym.replays.replay import Replay, ReplayError
 from battlesnake_gym.rules import RULESETS, Game, Settings
 from battlesnake_gym.snakes import Decision, Reason
 from tests.battlesnake_gym import hostile_replays
-from tests.junk import JUNK, places, replaced
+from tests.json_strategies import JUNK, places, replaced
 
 
 def record(seed: int, *, ruleset: str, map_id: str, snakes: int = 3, wild: float = 0.05) -> Replay:
@@ -292,7 +292,7 @@ def visible(board: Board) -> object:
 @pytest.mark.parametrize(("ruleset", "map_id"), ALL)
 def test_the_official_form_keeps_what_it_shows(tmp_path: Path, ruleset: str, map_id: str) -> None:
     replay = record(11, ruleset=ruleset, map_id=map_id, wild=0.0)
-    official_form.save(replay.boards(), tmp_path / "game.jsonl")
+    official_format.save(replay.boards(), tmp_path / "game.jsonl")
     loaded = Replay.load(tmp_path / "game.jsonl")
     assert [visible(board) for board in loaded.boards()] == [
         visible(board) for board in replay.boards()
@@ -306,7 +306,7 @@ def test_the_official_form_keeps_what_it_shows(tmp_path: Path, ruleset: str, map
         assert mine.latency.keys() >= its.latency.keys()
         for snake_id in set(its.moves) - set(its.guessed):
             assert mine.moves[snake_id] == its.moves[snake_id]
-    official_form.save(loaded.boards(), tmp_path / "again.jsonl")
+    official_format.save(loaded.boards(), tmp_path / "again.jsonl")
     assert Replay.load(tmp_path / "again.jsonl").deaths() == loaded.deaths()
     loaded.save(tmp_path / "own.jsonl")
     assert Replay.load(tmp_path / "own.jsonl") == loaded
@@ -315,7 +315,7 @@ def test_the_official_form_keeps_what_it_shows(tmp_path: Path, ruleset: str, map
 def test_the_official_form_line_by_line(tmp_path: Path) -> None:
     replay = Replay(Board.from_text("id=g1 timeout=300\nA . . . B\nA: name=Ann\nB: name=Bob"))
     replay.append({"a": "up", "b": "left"}, latency={"a": 5, "b": 8})
-    official_form.save(replay.boards(), tmp_path / "game.jsonl")
+    official_format.save(replay.boards(), tmp_path / "game.jsonl")
     game, *turns, result = map(json.loads, (tmp_path / "game.jsonl").read_text().splitlines())
     assert list(game) == ["id", "ruleset", "map", "timeout", "source"]
     assert (game["id"], game["timeout"], game["ruleset"]["version"]) == ("g1", 300, "cli")
@@ -452,7 +452,7 @@ def fuzzed(form: str) -> list[Any]:
     if form == "ours":
         return replay.to_lines()
     with tempfile.TemporaryDirectory() as folder:
-        official_form.save(replay.boards(), Path(folder) / "game.jsonl")
+        official_format.save(replay.boards(), Path(folder) / "game.jsonl")
         return [json.loads(line) for line in (Path(folder) / "game.jsonl").read_text().splitlines()]
 
 

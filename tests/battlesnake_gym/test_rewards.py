@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from battlesnake_gym.engine.engine import Games
-from battlesnake_gym.rules import CAUSES, MOVES, Game, Snake, State
-from battlesnake_gym.see.rewards import (
+from battlesnake_gym.mdp.rewards import (
     EVENTS,
     METRICS,
     PRESETS,
@@ -17,6 +16,7 @@ from battlesnake_gym.see.rewards import (
     get,
     reversals,
 )
+from battlesnake_gym.rules import CAUSES, MOVES, Game, Snake, State
 from tests.battlesnake_gym.played_games import MAX_TURNS, batches
 
 DEATHS = (

@@ -15,9 +15,9 @@ from gymnasium.utils.env_checker import check_env
 
 from battlesnake_gym import rules, snakes
 from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
-from battlesnake_gym.env.single import BattlesnakeEnv
+from battlesnake_gym.env.battlesnake_env import BattlesnakeEnv
+from battlesnake_gym.mdp import masks, observations
 from battlesnake_gym.rules import MOVES, Game
-from battlesnake_gym.see import masks, observations
 from battlesnake_gym.snakes import Decision
 from tests.battlesnake_gym.test_vector import POSITION
 

@@ -14,8 +14,8 @@ from battlesnake_gym import rules
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.engine.python_engine import SlowGames
 from battlesnake_gym.env.vector import VectorBattlesnake
+from battlesnake_gym.mdp import masks
 from battlesnake_gym.rules import CAUSES, MOVES, Game, Settings, State
-from battlesnake_gym.see import masks
 
 AnyArray = npt.NDArray[Any]
 Infos = dict[str, AnyArray]

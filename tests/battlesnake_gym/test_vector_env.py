@@ -16,7 +16,7 @@ from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 from battlesnake_gym import Board, SelfPlayVectorEnv, VectorBattlesnake
 from battlesnake_gym.boards.board import UNKNOWN_SEED
 from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv
-from battlesnake_gym.see import masks, observations
+from battlesnake_gym.mdp import masks, observations
 from battlesnake_gym.snakes import Decision
 from tests.battlesnake_gym.test_single import careful
 from tests.battlesnake_gym.test_vector import POSITION

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.machines import APEX, COSTS, LATE, Costs
+from benchmarks.cluster_model import APEX, COSTS, LATE, Costs
 
 FREE = Costs(moves=100, play=1, learn=0, hand_on=0, threads=0, size=0, beside=0, call=0)
 

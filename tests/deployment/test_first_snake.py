@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("cfnlint", reason="needs the extra dev")
 
-from battlesnake_gym.cli.cli import COMMANDS, load
+from battlesnake_gym.cli.main import COMMANDS, load
 from battlesnake_server.aws.publishing import DEFAULT_NAME
 from tests.deployment import templates
 

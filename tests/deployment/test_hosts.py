@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from battlesnake_server.commands import serve
+from battlesnake_server.commands import serve_command
 from battlesnake_server.live.app import DEFAULTS, PREFIX, create_app
 
 jsonschema = pytest.importorskip("jsonschema", reason="needs the extra dev")
@@ -127,7 +127,7 @@ def test_the_image_listens_where_its_host_asks(host: Any, monkeypatch: pytest.Mo
     monkeypatch.delenv("PORT", raising=False)
     if port is None:
         monkeypatch.setenv("PORT", "10000")
-    assert serve.parser().parse_args([]).port == (port or 10000)
+    assert serve_command.parser().parse_args([]).port == (port or 10000)
     assert {name.removeprefix(PREFIX) for name in variables} <= set(DEFAULTS)
     app = create_app({"SNAKE": variables.get(f"{PREFIX}SNAKE")})
     assert app.test_client().get(health).status_code == 200

@@ -63,8 +63,8 @@ def network() -> Iterator[Any]:
 
 def start(network: Any, folder: Path, hosts: list[str], **given: Any) -> list[Container]:
     """Start a job's instances."""
-    from battlesnake_rl.launcher.launch.job_files import OURS
-    from battlesnake_rl.launcher.rehearsal.local import Instance, pack
+    from sagemaker_rl.job.source_files import OURS
+    from sagemaker_rl.simulator.local_job import Instance, pack
 
     packed = pack(ROOT / "rllib_src", [ROOT / one for one in OURS])
     values = SMALL | given | {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_server.commands import serve
+from battlesnake_server.commands import serve_command
 from tests.processes import run
 
 UNIT = Path(__file__).parents[2] / "deployment/server/battlesnake.service"
@@ -23,7 +23,7 @@ def test_the_unit_starts_a_server_without_rights(tmp_path: Path) -> None:
     service = unit["Service"]
     program, subcommand, *options = shlex.split(service["ExecStart"])
     assert (Path(program).name, subcommand) == ("battlesnake-gym", "serve")
-    assert serve.parser().parse_args(options).host == "127.0.0.1"
+    assert serve_command.parser().parse_args(options).host == "127.0.0.1"
     assert service["DynamicUser"] == "yes"
     assert service["Restart"] == "always"
     if not shutil.which("systemd-analyze"):

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.json_lines import ReplayError
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays.json_lines import ReplayError
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
-from battlesnake_heuristics.judge import calibration, game_analysis, mistakes
-from battlesnake_heuristics.judge.analysis import Analyst
-from battlesnake_heuristics.judge.game_analysis import Analysis, analyse, known, path_of
+from battlesnake_heuristics.analysis import game_analysis, mistakes, win_probability
+from battlesnake_heuristics.analysis.game_analysis import Analysis, analyse, known, path_of
+from battlesnake_heuristics.analysis.position_analysis import Analyst
 from battlesnake_heuristics.search.evaluation import shipped
 from battlesnake_heuristics.search.search import Search
 
@@ -76,7 +76,7 @@ def test_more_is_better_at_any_turn(learned: bool, living: int) -> None:
         told = []
         for value in (-999.0, -20.0, 0.0, 20.0, 999.0 if living == 2 else 40.0):
             values = {"me": value, **{str(i): 0.0 for i in range(living - 1)}}
-            told.append(calibration.chances(values, turn, learned)["me"])
+            told.append(win_probability.chances(values, turn, learned)["me"])
         assert told == sorted(told)
 
 
@@ -85,10 +85,10 @@ def test_nothing_is_certain_while_a_snake_lives(living: int) -> None:
     """A rival may miss the move that wins, and food may appear: about 1 % is left."""
     for value, most in ((-1000.0, 0.011), (-999.995, 0.011), (-999.0, 0.2), (-60.0, 0.2)):
         values = {"me": value, **{str(i): 60.0 for i in range(living - 1)}}
-        chances = calibration.chances(values, 50, True)
+        chances = win_probability.chances(values, 50, True)
         assert 0.009 < chances["me"] < most
         assert sum(chances.values()) == pytest.approx(1)
-    assert calibration.chances({"me": -999.998, "you": -999.998}, 50, True)["me"] == 0.5
+    assert win_probability.chances({"me": -999.998, "you": -999.998}, 50, True)["me"] == 0.5
 
 
 # --- the file ------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import shipped
 from battlesnake_heuristics.search.search import CORES, Search, _question, _you_first
-from battlesnake_heuristics.search.selfplay import SearchPlayer, SelfPlaySetup, play_game
+from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySetup, play_game
 
 from .slow_decoupled import Tree
 from .test_inputs import positions

@@ -24,12 +24,12 @@ from battlesnake_heuristics.search.evaluation import (
     EvaluationError,
     shipped,
 )
-from battlesnake_heuristics.search.layers import LAYERS, packed
+from battlesnake_heuristics.search.quantization import LAYERS, packed
 
 _search = pytest.importorskip("battlesnake_heuristics.search._search")
 
 from battlesnake_heuristics.search.search import Search  # noqa: E402
-from battlesnake_heuristics.search.selfplay import SearchPlayer, SelfPlaySetup, play_game  # noqa: E402
+from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySetup, play_game  # noqa: E402
 
 from .slow_inputs import value_by_definition  # noqa: E402
 

@@ -1,9 +1,9 @@
 import pytest
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.mdp.masks import action_mask
 from battlesnake_gym.rules.state import MOVES
-from battlesnake_gym.see.masks import action_mask
-from battlesnake_heuristics.handwritten.filters import (
+from battlesnake_heuristics.rule_based.filters import (
     ALIVE,
     FILTERS,
     SAFE,
@@ -15,8 +15,8 @@ from battlesnake_heuristics.handwritten.filters import (
     starvation,
     walls,
 )
-from battlesnake_heuristics.handwritten.pipeline import Filter, mask
-from battlesnake_heuristics.handwritten.view import View
+from battlesnake_heuristics.rule_based.pipeline import Filter, mask
+from battlesnake_heuristics.rule_based.view import View
 
 
 def vetoed(rule: Filter, text: str, you: str = "a") -> dict[str, float]:

@@ -1,6 +1,6 @@
 from battlesnake_gym.boards.board import Board
-from battlesnake_heuristics.handwritten.foresight import foresight
-from battlesnake_heuristics.handwritten.view import View
+from battlesnake_heuristics.rule_based.one_turn_search import foresight
+from battlesnake_heuristics.rule_based.view import View
 
 
 def scores(text: str) -> dict[str, float]:

@@ -14,8 +14,8 @@ import pytest
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game, Settings
-from battlesnake_heuristics.judge.ladder import NAMES
-from battlesnake_heuristics.judge.match import Conditions, play_game, start_seed
+from battlesnake_heuristics.rating.ladder import NAMES
+from battlesnake_heuristics.rating.match import Conditions, play_game, start_seed
 from battlesnake_heuristics.search.search import Search2026, Weights
 
 pytest.importorskip("battlesnake_heuristics.search._search")

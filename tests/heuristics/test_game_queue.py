@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from battlesnake_heuristics.judge.game_queue import TRIES, Pool, answers
+from battlesnake_heuristics.rating.process_pool import TRIES, Pool, answers
 
 
 def squared(folder: Path, kills: int, number: int) -> int:

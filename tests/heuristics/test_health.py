@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from battlesnake_gym import rules
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.engine import engine
+from battlesnake_gym.mdp import masks
 from battlesnake_gym.rules import MOVES, Game, Settings, Snake
-from battlesnake_gym.see import masks
-from battlesnake_heuristics.handwritten.view import View
+from battlesnake_heuristics.rule_based.view import View
 from battlesnake_heuristics.search import search
 
 HERE, THERE = (1, 0), (2, 0)

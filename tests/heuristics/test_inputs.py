@@ -18,7 +18,7 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game, Snake, State
 from battlesnake_gym.rules.state import Settings
-from battlesnake_heuristics.judge.worths import static_chance, worths
+from battlesnake_heuristics.analysis.input_attribution import static_chance, worths
 from battlesnake_heuristics.search import _search
 from battlesnake_heuristics.search import evaluation as evaluation_module
 from battlesnake_heuristics.search.evaluation import (
@@ -32,7 +32,7 @@ from battlesnake_heuristics.search.evaluation import (
     EvaluationError,
     shipped,
 )
-from battlesnake_heuristics.search.layers import layers_of
+from battlesnake_heuristics.search.quantization import layers_of
 from battlesnake_heuristics.search.search import inputs
 
 from .slow_inputs import named_inputs, value_by_definition

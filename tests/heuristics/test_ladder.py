@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from battlesnake_gym import snakes
-from battlesnake_heuristics.judge import ladder
-from battlesnake_heuristics.judge.ladder import (
+from battlesnake_heuristics.rating import ladder
+from battlesnake_heuristics.rating.ladder import (
     Ladder,
     Meetings,
     Placement,
@@ -21,7 +21,7 @@ from battlesnake_heuristics.judge.ladder import (
     load,
     place,
 )
-from battlesnake_heuristics.judge.sprt import expected_score
+from battlesnake_heuristics.rating.sprt import expected_score
 
 pytest.importorskip("battlesnake_heuristics.search._search")
 

@@ -10,7 +10,7 @@ import pytest
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision
-from battlesnake_heuristics.judge.match import (
+from battlesnake_heuristics.rating.match import (
     Conditions,
     cpu_clock,
     play_game,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.snakes import Decision, Reason
-from battlesnake_heuristics.judge.mistakes import (
+from battlesnake_heuristics.analysis.mistakes import (
     GAMES,
     GLANCE,
     Mark,

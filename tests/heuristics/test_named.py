@@ -6,8 +6,8 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, RULESETS, Game
 from battlesnake_gym.rules.state import Settings
-from battlesnake_heuristics.judge.match import Conditions, play_game
-from battlesnake_heuristics.named import NAMED
+from battlesnake_heuristics.builtin_snakes import NAMED
+from battlesnake_heuristics.rating.match import Conditions, play_game
 
 
 def test_a_dozen_snakes_are_registered_with_a_description() -> None:

@@ -11,8 +11,8 @@ from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.engine.engine import COMPILED, FastGames, Games
 from battlesnake_gym.rules import MOVES, Game, Settings
-from battlesnake_heuristics.handwritten.pipeline import Pipeline, Verdict, walk
-from battlesnake_heuristics.handwritten.view import View
+from battlesnake_heuristics.rule_based.pipeline import Pipeline, Verdict, walk
+from battlesnake_heuristics.rule_based.view import View
 from tests.battlesnake_gym.played_games import batches, play
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="needs the compiled engine")

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from battlesnake_gym.see import masks
+from battlesnake_gym.mdp import masks
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics import Filter, View, When, as_mask
-from battlesnake_heuristics.handwritten import own_rules
-from battlesnake_heuristics.handwritten.filters import ALIVE, dead_ends
+from battlesnake_heuristics.rule_based import policy_rules
+from battlesnake_heuristics.rule_based.filters import ALIVE, dead_ends
 from tests.heuristics.test_pipeline import OPEN, board_of, leftward
 
 VALUES = {"up": 0.5, "down": 0.9, "left": 0.1, "right": 0.8}
@@ -28,7 +28,7 @@ def close(view: View) -> bool:
 
 
 def decide(*rules: object) -> Decision:
-    return own_rules.ruled(VALUES, board_of(OPEN), rules, ALIVE)  # type: ignore[arg-type]
+    return policy_rules.ruled(VALUES, board_of(OPEN), rules, ALIVE)  # type: ignore[arg-type]
 
 
 def test_without_objection_the_policy_decides() -> None:
@@ -58,14 +58,14 @@ def test_a_tree_looks_at_the_networks_values() -> None:
     decision = decide(When(close, [leftward * 2]))
     assert decision.move == "left"
     assert "close?" in [reason.rule for reason in decision.reasons]
-    far = own_rules.ruled(
+    far = policy_rules.ruled(
         VALUES | {"down": 9.0}, board_of(OPEN), [When(close, [leftward * 2])], ALIVE
     )
     assert far.move == "down"
 
 
 FILE = """
-from battlesnake_gym.see import masks
+from battlesnake_gym.mdp import masks
 from battlesnake_heuristics import Filter, as_mask
 
 
@@ -85,8 +85,8 @@ def test_the_rules_of_a_file_are_a_training_mask_too(tmp_path: Path) -> None:
 
     file = tmp_path / "my_rules.py"
     file.write_text(FILE)
-    (rule,) = own_rules.load(file)
-    assert own_rules.load(str(file)) == (rule,)
+    (rule,) = policy_rules.load(file)
+    assert policy_rules.load(str(file)) == (rule,)
     games = VectorBattlesnake(3, 2, 7, 7, action_mask="forbidden+not-down")
     _, infos = games.reset(seed=1)
     for _ in range(20):
@@ -115,6 +115,6 @@ def test_a_file_without_rules_is_refused(tmp_path: Path, text: str, message: str
     file = tmp_path / "none.py"
     file.write_text(text)
     with pytest.raises(ValueError, match=message):
-        own_rules.load(file)
+        policy_rules.load(file)
     with pytest.raises(ValueError, match=r"rules names .*absent\.py, which is no file"):
-        own_rules.load(tmp_path / "absent.py")
+        policy_rules.load(tmp_path / "absent.py")

@@ -8,9 +8,9 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.see import masks
-from battlesnake_heuristics.handwritten import own_rules
-from battlesnake_heuristics.handwritten.pack_heuristics import seen, take
+from battlesnake_gym.mdp import masks
+from battlesnake_heuristics.rule_based import policy_rules
+from battlesnake_heuristics.rule_based.starter_pack_heuristics import seen, take
 
 OLD = """
 import numpy as np
@@ -81,7 +81,7 @@ def test_it_plays_rules_and_masks(old: Path, monkeypatch: pytest.MonkeyPatch) ->
         decision = snakes.make("mine", seed=3)(board)
         assert decision.move == "up"
         values = {"up": 0.1, "down": 0.9, "left": 0.2, "right": 0.5}
-        ruled = own_rules.ruled(values, board, rules)
+        ruled = policy_rules.ruled(values, board, rules)
         assert ruled.move == "up"
         assert "Hit wall" in [reason.note for reason in ruled.reasons]
         mask = masks.action_mask(board.game, board, board.you.id, "mine")

@@ -5,8 +5,8 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules.state import MOVES
-from battlesnake_heuristics.handwritten.filters import ALIVE, SAFE, bodies, dead_ends, walls
-from battlesnake_heuristics.handwritten.pipeline import (
+from battlesnake_heuristics.rule_based.filters import ALIVE, SAFE, bodies, dead_ends, walls
+from battlesnake_heuristics.rule_based.pipeline import (
     Filter,
     Pipeline,
     Preference,
@@ -15,7 +15,7 @@ from battlesnake_heuristics.handwritten.pipeline import (
     filtered,
     mask,
 )
-from battlesnake_heuristics.handwritten.view import View
+from battlesnake_heuristics.rule_based.view import View
 
 OPEN = ". . . . .\n. . . . .\n. . A < <\n. . . . .\n. . . . ."
 CORNER = ". . .\n. . .\nA < <"  # only up lives

@@ -1,7 +1,7 @@
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision, Strategy
-from battlesnake_heuristics.playing import duel_shares, duel_table
+from battlesnake_heuristics.round_robin import duel_shares, duel_table
 
 
 def forward(move: str) -> Strategy:

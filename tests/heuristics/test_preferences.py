@@ -1,9 +1,9 @@
 import pytest
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_heuristics.handwritten import preferences
-from battlesnake_heuristics.handwritten.pipeline import Preference
-from battlesnake_heuristics.handwritten.view import View
+from battlesnake_heuristics.rule_based import preferences
+from battlesnake_heuristics.rule_based.pipeline import Preference
+from battlesnake_heuristics.rule_based.view import View
 
 
 def liked(rule: Preference, text: str, you: str = "a") -> tuple[list[str], dict[str, float]]:

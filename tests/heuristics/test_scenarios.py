@@ -5,9 +5,9 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
-from battlesnake_heuristics.judge.scenarios import (
+from battlesnake_heuristics.analysis.scenarios import (
     SHIPPED,
     Scenario,
     ScenarioError,

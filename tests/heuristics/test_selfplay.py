@@ -10,7 +10,7 @@ pytest.importorskip("battlesnake_heuristics.search._search")
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_heuristics.search.search import Weights, inputs
-from battlesnake_heuristics.search.selfplay import (
+from battlesnake_heuristics.search.self_play import (
     AT_RANDOM,
     IN_VAIN,
     SEARCHED,

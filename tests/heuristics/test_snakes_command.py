@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_heuristics.named import NAMED
-from battlesnake_heuristics.snakes_command import main
+from battlesnake_heuristics.builtin_snakes import NAMED
+from battlesnake_heuristics.commands.snakes_command import main
 from tests.processes import COMMAND, run
 
 

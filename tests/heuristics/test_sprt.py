@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from battlesnake_heuristics.judge.sprt import (
+from battlesnake_heuristics.rating.sprt import (
     OUTCOMES,
     Sprt,
     _tilted,

@@ -4,7 +4,7 @@ import pytest
 
 from battlesnake_gym.boards.board import Board, BoardError
 from battlesnake_gym.rules.state import MOVES
-from battlesnake_heuristics.handwritten.view import View
+from battlesnake_heuristics.rule_based.view import View
 
 
 def seen(text: str, you: str = "a") -> View:

@@ -14,11 +14,11 @@ from typing import Any
 
 import ray
 
+from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
+from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 from battlesnake_rl.mabs.dqn import apex
 from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
 from battlesnake_rl.mabs.dqn.replay_shard import ReplayShard
-from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
-from battlesnake_rl.mabs.train import BattlesnakeLauncher
 
 COUNTS = os.environ.get("COUNTS", "")
 

@@ -3,8 +3,8 @@
 import os
 import signal
 
-from battlesnake_rl.launcher.cluster.ray_node import RayNode
-from battlesnake_rl.launcher.launch.job import say
+from sagemaker_rl.cluster.ray_node import RayNode
+from sagemaker_rl.job.job_environment import say
 
 PORT = 6379
 """Of the head, in a network namespace of its own."""

@@ -14,14 +14,14 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 @pytest.fixture
 def game(ray_with_games: None) -> Any:
-    from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
+    from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
 
     return BattlesnakeMultiAgentEnv(SMALL | {"num_snakes": 3, "width": 7, "height": 7})
 
 
 def test_a_model_config_given_whole_keeps_what_it_leaves_out() -> None:
-    from battlesnake_rl.launcher.launch.hyperparameters import override_config
     from battlesnake_rl.mabs.algorithms import configure
+    from sagemaker_rl.job.hyperparameters import override_config
 
     config = configure("DQN", {})
     before = dict(config.model_config)
@@ -56,7 +56,7 @@ def test_a_game_as_rllib_sees_it(game: Any) -> None:
 
 
 def test_a_whole_game_is_cut_at_max_turns(ray_with_games: None) -> None:
-    from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
+    from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
 
     game = BattlesnakeMultiAgentEnv(SMALL | {"num_snakes": 2, "width": 11, "height": 11,
                                              "max_turns": 1})  # fmt: skip
@@ -94,9 +94,9 @@ def test_rllib_trains_on_it(ray_with_games: None, name: str, action_mask: str) -
 def test_one_policy_for_each_snake_is_a_setting(
     ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.launcher.runs import checkpoints
-    from battlesnake_rl.mabs.policy import policies
-    from battlesnake_rl.mabs.train import main
+    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.mabs.policy import policy_loader
+    from sagemaker_rl.runs import checkpoints
 
     command = [
         *("--experiment", "hill-ppo", "--num-agents", "2", "--map-size", "5", "--num-workers", "0"),
@@ -108,7 +108,9 @@ def test_one_policy_for_each_snake_is_a_setting(
     modules = newest / "learner_group" / "learner" / "rl_module"
     assert sorted(p.name for p in modules.iterdir() if p.is_dir()) == ["snake_0", "snake_1"]
     boards = np.zeros((1, 10, 5, 5), np.uint8)
-    assert policies.load(run_folder / "hill-ppo" / "model" / "policy.onnx")[0](boards).shape == (
+    assert policy_loader.load(run_folder / "hill-ppo" / "model" / "policy.onnx")[0](
+        boards
+    ).shape == (
         1,
         4,
     )

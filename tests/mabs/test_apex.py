@@ -65,18 +65,18 @@ def test_lost_runners_are_asked_now_and_then(
     small_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each question may last a second, and there are many steps in one."""
-    from battlesnake_rl.mabs.dqn import batched
+    from battlesnake_rl.mabs.base import batched_algorithm
 
     algorithm = small_config("APEX").env_runners(num_env_runners=2).build_algo()
     try:
         now = 0.0
-        monkeypatch.setattr(batched, "time", SimpleNamespace(monotonic=lambda: now))
+        monkeypatch.setattr(batched_algorithm, "time", SimpleNamespace(monotonic=lambda: now))
         group = algorithm.env_runner_group
         probe = group.probe_unhealthy_env_runners
         group.probe_unhealthy_env_runners = MagicMock(return_value=[])
         group._worker_manager.set_actor_state(2, healthy=False)
         asked = []
-        for now in (0.0, 1.0, batched.ASK_AGAIN_SECONDS):  # noqa: B007
+        for now in (0.0, 1.0, batched_algorithm.ASK_AGAIN_SECONDS):  # noqa: B007
             assert algorithm.restore_env_runners(group) == []
             asked.append(group.probe_unhealthy_env_runners.call_count)
         assert asked == [1, 1, 2]

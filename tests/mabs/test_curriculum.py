@@ -15,7 +15,7 @@ CURRICULUM = {"width": 7, "height": 7, "curriculum": [[0, 3], [200, 5], [400, 7]
 
 
 def test_which_boards_when() -> None:
-    from battlesnake_rl.mabs.play.environment import board_sizes, side_at
+    from battlesnake_rl.mabs.envs.env_factory import board_sizes, side_at
 
     assert [side_at(CURRICULUM, steps) for steps in (0, 199, 200, 399, 400, 10**6)] == [
         *(3, 3, 5, 5, 7, 7)
@@ -30,14 +30,14 @@ def test_which_boards_when() -> None:
     [[[0, 8]], [[5, 3]], [[0, 5], [-1, 7]], [[0, 5], [9, "7"]], [[0]], 7, [0, 7], [[0.0, 5]]],
 )
 def test_an_impossible_curriculum_is_refused(curriculum: Any) -> None:
-    from battlesnake_rl.mabs.play.environment import make_vector
+    from battlesnake_rl.mabs.envs.env_factory import make_vector
 
     with pytest.raises(ValueError, match="curriculum must be a list of"):
         make_vector(2, {"width": 7, "height": 7, "curriculum": curriculum})
 
 
 def test_small_boards_look_as_the_live_snake_will_see_them() -> None:
-    from battlesnake_rl.mabs.play.environment import make_vector
+    from battlesnake_rl.mabs.envs.env_factory import make_vector
 
     vector = make_vector(3, SMALL | CURRICULUM, side=5)
     seen, infos = vector.reset(seed=4)
@@ -76,12 +76,12 @@ def test_only_our_algorithms_have_one() -> None:
 def test_the_pack_s_sizes_come_in_turn(
     small_config: Any, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from battlesnake_rl.launcher.runs.training_run import restore
     from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.play import map_sizes
+    from battlesnake_rl.mabs.envs import board_size_schedule
+    from sagemaker_rl.runs.training_run import restore
 
-    monkeypatch.setattr(map_sizes, "side_after", (7, 11, 19, 7).__getitem__)
-    config = small_config("DQN", iterate_map_size=True, observation=map_sizes.OBSERVATION)
+    monkeypatch.setattr(board_size_schedule, "side_after", (7, 11, 19, 7).__getitem__)
+    config = small_config("DQN", iterate_map_size=True, observation=board_size_schedule.OBSERVATION)
     if name != "DQN":
         config = algorithms.configure(name, config.env_config)
         config.training(train_batch_size_per_learner=256, minibatch_size=128, num_epochs=1)
@@ -102,7 +102,7 @@ def test_the_pack_s_sizes_come_in_turn(
 
 
 def test_the_pack_s_sizes_need_a_view_of_one_size() -> None:
-    from battlesnake_rl.mabs.play.environment import board_sizes, make_vector
+    from battlesnake_rl.mabs.envs.env_factory import board_sizes, make_vector
 
     with pytest.raises(ValueError, match=r"observation of one size, such as max-.*, got planes"):
         make_vector(1, {"iterate_map_size": True, "observation": "planes"})
@@ -114,21 +114,21 @@ def test_the_pack_s_sizes_need_a_view_of_one_size() -> None:
 
 def test_rewards_are_cut_to_their_sign_as_in_the_pack() -> None:
     from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.play import rllib_settings
+    from battlesnake_rl.mabs.base import supported_settings
 
     cut = {"num_snakes": 1, "rewards": {"another_turn": 0.01}, "clip_rewards": True}
     env = algorithms.make_multi_agent_env(cut)
     env.reset(seed=1)
     assert env.step({"snake_0": 0})[1] == {"snake_0": 1}
     with pytest.raises(ValueError, match=r"env_config\.clip_rewards is not used \(set reward"):
-        rllib_settings.check(algorithms.configure("DQN", cut))
+        supported_settings.check(algorithms.configure("DQN", cut))
 
 
 def test_the_policy_plays_all_of_its_boards(ray_session: None, tmp_path: Path) -> None:
     from battlesnake_gym.boards.board import Board
-    from battlesnake_rl.mabs.train import main
+    from battlesnake_rl.mabs.battlesnake_launcher import main
     from battlesnake_server.onnx_policy import Policy
-    from battlesnake_server.strategies import PolicySnake
+    from battlesnake_server.strategy_loader import PolicySnake
 
     settings = [
         *("--algorithm", "DQN"),

@@ -105,7 +105,7 @@ def test_in_games_that_the_search_leads_its_best_move_is_played(made: Any) -> No
 
 @pytest.mark.parametrize("way", range(8))
 def test_labels_turn_with_their_boards(made: Any, way: int) -> None:
-    from battlesnake_rl.mabs.policy import symmetry
+    from battlesnake_rl.mabs.policy import symmetry_transforms
 
     with built(made()) as algorithm:
         (labels,) = algorithm.env_runner.sample()
@@ -126,7 +126,7 @@ def test_labels_turn_with_their_boards(made: Any, way: int) -> None:
             "actions": labels.worse.argmin(-1),
         }
         mask = {"mask": labels.action_mask}
-        wanted = symmetry.turned(columns | mask, way, "mask", learner._observation)
+        wanted = symmetry_transforms.turned(columns | mask, way, "mask", learner._observation)
     np.testing.assert_array_equal(batch["obs"], wanted["obs"])
     np.testing.assert_array_equal(batch["action_mask"], wanted["mask"])
     worse = batch["worse"].numpy()
@@ -188,7 +188,7 @@ def test_runners_go_on_asking_while_the_learner_learns(made: Any) -> None:
 def test_the_learner_waits_for_the_first_fragment_alone(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("battlesnake_rl.mabs.dqn.batched.WAIT_SECONDS", 60)
+    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm.WAIT_SECONDS", 60)
     with built(made().env_runners(num_env_runners=2)) as algorithm:
         group = algorithm.env_runner_group
         slow = group.healthy_worker_ids()[0]
@@ -204,7 +204,7 @@ def test_the_learner_waits_for_the_first_fragment_alone(
 def test_an_iteration_waits_for_a_slow_runner_and_says_so(
     made: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("battlesnake_rl.mabs.dqn.batched.WAIT_SECONDS", 0.001)
+    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm.WAIT_SECONDS", 0.001)
     config = made().env_runners(num_env_runners=1, sample_timeout_s=0.01)
     with built(config) as algorithm:
         algorithm.env_runner_group.foreach_env_runner_async(lambda _: time.sleep(1), tag="slow")

@@ -9,17 +9,20 @@ import pytest
 pytest.importorskip("ray", reason="needs the extra rllib")
 
 from battlesnake_gym.config import EnvConfig
-from battlesnake_rl.launcher.launch import hyperparameters
 from battlesnake_rl.mabs import algorithms
-from battlesnake_rl.mabs.play.environment import (
+from battlesnake_rl.mabs.battlesnake_launcher import (
+    BattlesnakeHyperparameters,
+    BattlesnakeLauncher,
+)
+from battlesnake_rl.mabs.envs.env_factory import (
     DEFAULTS,
     env_options,
     head_plane,
     make_vector,
     whole,
 )
-from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
-from battlesnake_rl.mabs.train import BattlesnakeHyperparameters, BattlesnakeLauncher
+from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
+from sagemaker_rl.job import hyperparameters
 from tests.env_options import BASE, CASES, seen
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]

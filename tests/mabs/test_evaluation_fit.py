@@ -12,7 +12,7 @@ pytest.importorskip("battlesnake_heuristics.search._search")
 pytestmark = [pytest.mark.rllib, pytest.mark.usefixtures("one_thread")]
 
 from battlesnake_heuristics.search.evaluation import INPUTS
-from battlesnake_heuristics.search.selfplay import AT_RANDOM, IN_VAIN, ROW, SEARCHED, GamesRows
+from battlesnake_heuristics.search.self_play import AT_RANDOM, IN_VAIN, ROW, SEARCHED, GamesRows
 from battlesnake_rl.mabs.exit.evaluation_fit import (
     Model,
     Samples,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import ending
+from tests import run_summary
 from tests.algorithms import built
-from tests.progress import rows
-from tests.sagemaker_rl import first_page
-from tests.sagemaker_rl.doctored import doctor, mark_whole
+from tests.progress_csv import rows
+from tests.sagemaker_rl import tensorboard_cards
+from tests.sagemaker_rl.malicious_checkpoints import doctor, mark_whole
 
 pytest.importorskip("battlesnake_heuristics.search._search")
 
@@ -32,7 +32,7 @@ SMALL = [
 
 
 def train(runs: Path, *arguments: str) -> int:
-    from battlesnake_rl.mabs.train import main
+    from battlesnake_rl.mabs.battlesnake_launcher import main
 
     return main([*SMALL, "--runs", str(runs), *arguments])
 
@@ -62,12 +62,12 @@ def test_a_run_leaves_curves_checkpoints_and_an_evaluation(trained: Path) -> Non
     evaluation = Evaluation.load(trained / "model" / "champion.evaluation")
     assert evaluation.facts["command"] == "train --algorithm EXIT"
     assert [11, 11] in evaluation.facts["trained_for"]["sizes"]
-    assert first_page.check(trained / "tensorboard")
+    assert tensorboard_cards.check(trained / "tensorboard")
 
 
 def test_it_ends_with_five_lines(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(trained.parent, "--num-iters", "3") == 0
-    told = ending.told(capsys.readouterr().out, trained)
+    told = run_summary.told(capsys.readouterr().out, trained)
     assert told["result"].startswith("done: EXIT, 3 iterations and ")
     assert told["model"] == f"{trained}/model/champion.evaluation"
     assert told["next"] == f"battlesnake-gym runs {trained}"
@@ -92,18 +92,18 @@ def test_a_doctored_checkpoint_runs_nothing(
 
 
 def test_it_is_no_policy_and_says_so(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from battlesnake_rl.mabs import export
-    from battlesnake_rl.mabs.policy.policies import load
+    from battlesnake_rl.mabs.policy import checkpoint_export
+    from battlesnake_rl.mabs.policy.policy_loader import load
 
     with pytest.raises(SystemExit):
-        export.main([str(trained), "-o", str(trained / "policy.onnx")])
+        checkpoint_export.main([str(trained), "-o", str(trained / "policy.onnx")])
     assert "trains an evaluation for the search" in capsys.readouterr().err
     with pytest.raises(ValueError, match=r"model/champion\.evaluation"):
         load(trained)
 
 
 def test_without_a_champion_there_is_nothing_to_export(trained: Path, tmp_path: Path) -> None:
-    from battlesnake_rl.mabs.train import BattlesnakeLauncher
+    from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 
     newest = sorted((trained / "checkpoints").iterdir())[-1]
     checkpoint = tmp_path / "checkpoint"
@@ -117,7 +117,7 @@ def test_without_a_champion_there_is_nothing_to_export(trained: Path, tmp_path: 
 def test_each_champions_games_are_labelled_by_themselves() -> None:
     import numpy as np
 
-    from battlesnake_heuristics.search.selfplay import SearchPlayer, SelfPlaySetup, play_games
+    from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySetup, play_games
     from battlesnake_rl.mabs.exit.evaluation_fit import labelled
     from battlesnake_rl.mabs.exit.exit import SearchedGames, _labelled
 
@@ -193,11 +193,11 @@ def test_without_matches_every_network_takes_over_and_games_grow_deep(
     ray_with_games: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from battlesnake_heuristics.search.evaluation import Evaluation
-    from battlesnake_heuristics.search.selfplay import SelfPlaySetup
-    from battlesnake_rl.mabs.exit import exit, exit_games
+    from battlesnake_heuristics.search.self_play import SelfPlaySetup
+    from battlesnake_rl.mabs.exit import exit, exit_self_play
 
     quick = ((0.5, SelfPlaySetup(7, 7)), (0.5, SelfPlaySetup(7, 7, 3)))
-    for module in (exit, exit_games):
+    for module in (exit, exit_self_play):
         monkeypatch.setattr(module, "MIX", quick)
     monkeypatch.setattr(exit, "POSITIONS", (30,))
     monkeypatch.setattr(exit, "DEEP_POSITIONS", (31,))

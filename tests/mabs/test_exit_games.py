@@ -14,9 +14,9 @@ pytestmark = pytest.mark.rllib
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import Evaluation
-from battlesnake_heuristics.search.selfplay import SearchPlayer, SelfPlaySetup, play_game
+from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySetup, play_game
 from battlesnake_rl.mabs.exit.evaluation_fit import Model
-from battlesnake_rl.mabs.exit.exit_games import SearchOpponents, play_pair, trained_for
+from battlesnake_rl.mabs.exit.exit_self_play import SearchOpponents, play_pair, trained_for
 
 
 def untrained() -> Evaluation:

@@ -11,8 +11,8 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 def configured(*arguments: str) -> tuple[str, Any]:
     """The run's name and what the command would train, without training it."""
-    from battlesnake_rl.launcher.launch import hyperparameters
-    from battlesnake_rl.mabs.train import BattlesnakeLauncher
+    from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
+    from sagemaker_rl.job import hyperparameters
 
     launcher = BattlesnakeLauncher()
     parser = argparse.ArgumentParser(allow_abbrev=False)
@@ -27,7 +27,7 @@ def configured(*arguments: str) -> tuple[str, Any]:
 
 def test_every_file_is_an_experiment() -> None:
     from battlesnake_rl.mabs import experiments
-    from battlesnake_rl.mabs.play.environment import make_vector
+    from battlesnake_rl.mabs.envs.env_factory import make_vector
 
     names = experiments.names()
     assert len(names) >= 9
@@ -72,7 +72,7 @@ def test_flags_win_over_the_experiment() -> None:
 def test_an_unknown_experiment_is_refused(
     name: str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.mabs.train import main
+    from battlesnake_rl.mabs.battlesnake_launcher import main
 
     assert main(["--experiment", name, "--num-iters", "1"]) == 2
     assert line in capsys.readouterr().err
@@ -89,7 +89,7 @@ def settings(config: Any) -> dict[str, str]:
 
 
 def test_with_nothing_named_it_trains_by_the_default_experiment() -> None:
-    from battlesnake_rl.mabs.train import DEFAULT_EXPERIMENT, BattlesnakeLauncher
+    from battlesnake_rl.mabs.battlesnake_launcher import DEFAULT_EXPERIMENT, BattlesnakeLauncher
 
     (name, plain), (_, named) = configured(), configured("--experiment", DEFAULT_EXPERIMENT)
     assert settings(plain) == settings(named)
@@ -121,7 +121,7 @@ def test_with_nothing_named_it_trains_by_the_default_experiment() -> None:
 def test_what_is_given_decides_what_is_trained(
     given: dict[str, Any], before: dict[str, Any], algorithm: str | None, line: str
 ) -> None:
-    from battlesnake_rl.mabs.train import BattlesnakeLauncher
+    from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 
     presets, said = BattlesnakeLauncher().presets(given, before)
     assert presets.get("algorithm") == algorithm

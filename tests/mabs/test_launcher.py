@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests import ending
+from tests import run_summary
 from tests.processes import COMMAND, run
-from tests.progress import rows
-from tests.sagemaker_rl import first_page
-from tests.sagemaker_rl.doctored import doctor, mark_whole
+from tests.progress_csv import rows
+from tests.sagemaker_rl import tensorboard_cards
+from tests.sagemaker_rl.malicious_checkpoints import doctor, mark_whole
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -41,7 +41,7 @@ SMALL = [
 
 
 def train(runs: Path, *arguments: str) -> int:
-    from battlesnake_rl.mabs.train import main
+    from battlesnake_rl.mabs.battlesnake_launcher import main
 
     return main([*SMALL, "--runs", str(runs), *arguments])
 
@@ -64,7 +64,7 @@ def test_a_run_leaves_curves_checkpoints_and_a_policy(trained: Path) -> None:
         assert values[0] > 0
     assert all(float(row["episode_len_mean"]) > 0 for row in table)
     assert "Snake_was_eaten" in table[0]
-    curves = first_page.check(trained / "tensorboard")
+    curves = tensorboard_cards.check(trained / "tensorboard")
     assert {"reward", "length", "longest_snake", "hit_a_wall", "loss_of_q_values"} <= set(curves)
     checkpoints = sorted(path.name for path in (trained / "checkpoints").iterdir())
     assert checkpoints == ["checkpoint_000002", "checkpoint_000004"]
@@ -77,7 +77,7 @@ def test_a_finished_run_is_not_trained_again_and_ends_with_five_lines(
     before = rows(trained)
     assert train(trained.parent, "--num-iters", "4") == 0
     assert rows(trained) == before
-    told = ending.told(capsys.readouterr().out, trained)
+    told = run_summary.told(capsys.readouterr().out, trained)
     assert told["result"].startswith("done: DQN-5x5-2, 4 iterations and ")
     assert told["strength"].startswith("not measured")
     assert told["model"] == f"{trained}/model/policy.onnx"
@@ -85,8 +85,8 @@ def test_a_finished_run_is_not_trained_again_and_ends_with_five_lines(
 
 
 def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
-    from battlesnake_gym.records.replay import Replay
-    from battlesnake_server.runs.folder import Run
+    from battlesnake_gym.replays.replay import Replay
+    from battlesnake_server.runs.run_view import Run
 
     run = Run(trained)
     assert run.state == "done"
@@ -120,7 +120,7 @@ def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
 def test_a_run_is_resumed_as_what_it_is_and_the_command_says_so(
     trained: Path, capsys: pytest.CaptureFixture[str], words: list[str], line: str
 ) -> None:
-    from battlesnake_rl.mabs.train import main
+    from battlesnake_rl.mabs.battlesnake_launcher import main
 
     assert main(["--check", "--num-iters", "5", "--runs", str(trained.parent), *words]) == 0
     assert line in capsys.readouterr().out
@@ -132,7 +132,7 @@ def test_policy_equals_the_network(trained: Path) -> None:
     from ray.rllib.core.rl_module.rl_module import RLModule
     from torch.testing import assert_close
 
-    from battlesnake_rl.mabs.policy.policies import load_network
+    from battlesnake_rl.mabs.policy.policy_loader import load_network
 
     onnx = trained / "model" / "policy.onnx"
     metadata = json.loads(onnx.with_suffix(".json").read_text())
@@ -172,10 +172,10 @@ def test_a_doctored_checkpoint_runs_nothing(trained: Path, tmp_path: Path) -> No
     checkpoint = copy / "checkpoints" / "checkpoint_000004"
     for path in checkpoint.rglob("class_and_ctor_args.pkl"):
         doctor(path, ran)
-    from battlesnake_rl.mabs import export
+    from battlesnake_rl.mabs.policy import checkpoint_export
 
     onnx = tmp_path / "policy.onnx"
-    assert export.main([str(checkpoint), "-o", str(onnx)]) == 0
+    assert checkpoint_export.main([str(checkpoint), "-o", str(onnx)]) == 0
     assert onnx.read_bytes() == (trained / "model" / "policy.onnx").read_bytes()
     assert train(tmp_path, "--num-iters", "5") == 0
     doctor(next(checkpoint.rglob("default_policy/module_state.pkl")), ran)
@@ -204,21 +204,21 @@ def test_a_resumed_checkpoint_that_holds_a_program_is_refused_unless_trusted(
 def test_a_policy_with_a_flipped_bit_is_refused_by_every_loader(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.mabs import evaluate
-    from battlesnake_rl.mabs.policy import policies
+    from battlesnake_rl.commands import evaluate_command
+    from battlesnake_rl.mabs.policy import policy_loader
     from battlesnake_server.commands import arena_command as command
 
     path = tmp_path / "policy.onnx"
     for suffix in (".onnx", ".json"):
         shutil.copy((trained / "model" / "policy.onnx").with_suffix(suffix), tmp_path)
-    policies.load(path)
+    policy_loader.load(path)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     with pytest.raises(ValueError, match="sha256"):
-        policies.load(path)
+        policy_loader.load(path)
     with pytest.raises(SystemExit):
-        evaluate.main([str(path), "--games", "1"])
+        evaluate_command.main([str(path), "--games", "1"])
     assert "export the policy again" in capsys.readouterr().err
     assert command.main([str(path), "hungry"]) == 2
     assert "export the policy again" in capsys.readouterr().err
@@ -227,22 +227,28 @@ def test_a_policy_with_a_flipped_bit_is_refused_by_every_loader(
 def test_command_export_evaluate_and_plot(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.mabs import evaluate, export, plot
+    from battlesnake_rl.commands import evaluate_command, runs_plot_command
+    from battlesnake_rl.mabs.policy import checkpoint_export
 
     target = tmp_path / "snake.onnx"
-    assert export.main([str(trained), "-o", str(target)]) == 0
+    assert checkpoint_export.main([str(trained), "-o", str(target)]) == 0
     assert target.read_bytes() == (trained / "model" / "policy.onnx").read_bytes()
 
     answers = []
     for policy in (target, trained):
-        assert evaluate.main([str(policy), "--opponents", "random", "--games", "12"]) == 0
+        assert evaluate_command.main([str(policy), "--opponents", "random", "--games", "12"]) == 0
         answers.append(capsys.readouterr().out.partition(":")[2])
     assert "12 games" in answers[0]
     assert answers[0] == answers[1], "torch and onnx play the same games"
 
     for suffix in ("svg", "png"):
         picture = tmp_path / f"curves.{suffix}"
-        assert plot.main([str(trained), str(trained), "-o", str(picture), "--x", "env_steps"]) == 0
+        assert (
+            runs_plot_command.main(
+                [str(trained), str(trained), "-o", str(picture), "--x", "env_steps"]
+            )
+            == 0
+        )
         assert picture.stat().st_size > 5_000
 
 
@@ -321,9 +327,9 @@ def test_cpu_minutes_end_a_training_and_count_over_all_its_parts(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from battlesnake_rl.launcher import ray_launcher
-    from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError
-    from battlesnake_rl.launcher.runs import training_run
+    from sagemaker_rl import ray_launcher
+    from sagemaker_rl.job.hyperparameters import HyperparameterError
+    from sagemaker_rl.runs import training_run
 
     assert train(run_folder, "--cpu-minutes", "0") == 2
     assert "cpu_minutes must be more than 0, got 0" in capsys.readouterr().err
@@ -391,8 +397,10 @@ def test_sigterm_to_the_whole_group_delivers_what_was_trained(
     out, err = command.communicate()
     assert command.returncode == 143, err
     (run,) = run_folder.iterdir()
-    assert ending.told(out, run)["result"].startswith("stopped; the same command resumes from ")
-    assert first_page.check(run / "tensorboard")
+    assert run_summary.told(out, run)["result"].startswith(
+        "stopped; the same command resumes from "
+    )
+    assert tensorboard_cards.check(run / "tensorboard")
     assert list((run / "checkpoints").iterdir())
     assert delivered is None or (run / "model" / delivered).is_file()
 
@@ -400,7 +408,7 @@ def test_sigterm_to_the_whole_group_delivers_what_was_trained(
 def test_one_process_a_run_and_ctrl_c_twice_is_as_good_as_once(
     command: subprocess.Popen[str], run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.launcher.runs import checkpoints
+    from sagemaker_rl.runs import checkpoints
 
     run = run_folder / "DQN-5x5-2"
     while not ((run / "progress.csv").is_file() and rows(run)):
@@ -433,7 +441,7 @@ def test_a_full_disk_ends_a_run_with_one_line_and_a_whole_checkpoint(
     trained: Path, tmp_path: Path
 ) -> None:
     """In a file system of its own, with room for two checkpoints and a half."""
-    from battlesnake_rl.launcher.runs import checkpoints
+    from sagemaker_rl.runs import checkpoints
 
     own = ["unshare", "--user", "--map-root-user", "--mount"]
     if run(*own, "true").returncode:

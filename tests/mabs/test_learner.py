@@ -16,7 +16,7 @@ COUNT = 64
 
 
 def test_what_a_gpu_computes_is_read_once_it_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    from battlesnake_rl.mabs.dqn.learner import coming
+    from battlesnake_rl.mabs.dqn.dqn_learner import coming
 
     gpu = MagicMock()
     gpu.tensor.device.type = "cuda"
@@ -55,7 +55,7 @@ def batch_and_outputs() -> tuple[dict[str, Any], dict[str, Any]]:
 def test_the_loss_is_rllibs(double_q: bool, loss: str) -> None:
     from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 
-    from battlesnake_rl.mabs.dqn.learner import SnakeDQNLearner
+    from battlesnake_rl.mabs.dqn.dqn_learner import SnakeDQNLearner
 
     config = SimpleNamespace(double_q=double_q, td_error_loss_fn=loss, gamma=0.9, num_atoms=1)
     batch, outputs = batch_and_outputs()
@@ -108,7 +108,7 @@ def test_a_report_has_all_that_rllibs_learner_tells(
     from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 
     from battlesnake_rl.mabs.dqn.dqn import DQNConfig
-    from battlesnake_rl.mabs.dqn.learner import SnakeDQNLearner
+    from battlesnake_rl.mabs.dqn.dqn_learner import SnakeDQNLearner
 
     # Nobody may train with RLlib's in our loop, but here it says what an update tells.
     monkeypatch.setattr(DQNConfig, "_check_classes", lambda config: None)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from battlesnake_gym.mdp import observations
 from battlesnake_gym.rules import Snake, State
-from battlesnake_gym.see import observations
 
 torch = pytest.importorskip("torch", reason="needs the extra rllib")
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -90,7 +90,7 @@ def test_several_networks_over_the_same_boards_say_what_each_says_alone(module: 
 
 @pytest.mark.parametrize("observation", ["planes", "facing", {"name": "planes", "frames": 2}])
 def test_the_head_plane_is_brightest_at_the_own_head(observation: Any) -> None:
-    from battlesnake_rl.mabs.play.environment import head_plane
+    from battlesnake_rl.mabs.envs.env_factory import head_plane
 
     body = [(x if y % 2 else 6 - x, y) for y in range(6) for x in range(7)]
     state = State(turn=3, width=7, height=7, snakes=[Snake("a", body), Snake("b", [(3, 6)])])
@@ -102,7 +102,7 @@ def test_the_head_plane_is_brightest_at_the_own_head(observation: Any) -> None:
 
 
 def test_heads_that_no_plane_tells_apart_have_no_glimpse() -> None:
-    from battlesnake_rl.mabs.play.environment import head_plane
+    from battlesnake_rl.mabs.envs.env_factory import head_plane
 
     assert head_plane({"observation": "flat-51s"}) is None
 

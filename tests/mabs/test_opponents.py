@@ -23,8 +23,8 @@ def seated(
     Those of ``past`` are functions from boards to values.
     """
     from battlesnake_gym.env.past_selves import PastSelves
-    from battlesnake_rl.mabs.play.environment import make_vector
-    from battlesnake_rl.mabs.play.opponents import Opponents
+    from battlesnake_rl.mabs.envs.env_factory import make_vector
+    from battlesnake_rl.mabs.envs.training_opponents import Opponents
 
     selves = PastSelves(lambda function: function)
     for function in past:
@@ -91,7 +91,7 @@ def test_everybody_makes_its_own_moves() -> None:
     ],
 )
 def test_impossible_opponents_are_refused(shares: Any, words: str) -> None:
-    from battlesnake_rl.mabs.play.environment import make_vector
+    from battlesnake_rl.mabs.envs.env_factory import make_vector
 
     with pytest.raises(ValueError, match=words):
         make_vector(1, SMALL | {"opponents": shares})
@@ -199,7 +199,7 @@ def test_a_frozen_policy_plays_by_its_values(frozen: Callable[..., str]) -> None
 
 
 def test_a_list_of_opponents_shares_the_seats_evenly_and_policies_see_their_own() -> None:
-    from battlesnake_rl.mabs.play.environment import whole
+    from battlesnake_rl.mabs.envs.env_factory import whole
 
     pytest.importorskip("onnxruntime", reason="needs the extra server")
     shares = whole({"opponents": ["shipped", "past"]})["opponents"]
@@ -221,7 +221,7 @@ def test_a_policy_for_other_games_is_refused(
 
 @pytest.fixture
 def runner(small_config: Any) -> Any:
-    from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
+    from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
 
     config = small_config("DQN", num_snakes=3, opponents=SHARES)
     one = BatchedEnvRunner(config=config, worker_index=0, num_workers=0)
@@ -252,9 +252,9 @@ def test_nothing_is_learned_from_opponents(runner: Any) -> None:
 def test_past_selves_play_by_the_weights_of_then_and_survive_a_checkpoint(
     small_config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
-    from battlesnake_rl.mabs.dqn import batched
+    from battlesnake_rl.mabs.base import batched_algorithm
 
-    monkeypatch.setattr(batched, "PAST_SELF_EVERY", 200)
+    monkeypatch.setattr(batched_algorithm, "PAST_SELF_EVERY", 200)
     config = small_config(algorithm, num_snakes=3, opponents=SHARES)
     one = config.build_algo()
     for _ in range(3):
@@ -285,7 +285,7 @@ def values_of_runners(algorithm: Any) -> list[dict[str, Any]]:
     def ask(runner: Any) -> dict[str, Any]:
         import copy
 
-        from battlesnake_rl.mabs.dqn.runner import q_values
+        from battlesnake_rl.mabs.base.batched_env_runner import q_values
 
         module = copy.deepcopy(runner.module)
         shape = (5, *module["default_policy"].observation_space.shape)

@@ -115,7 +115,7 @@ def test_no_forbidden_move_is_made_or_wished_for(ppo: Any) -> None:
 @pytest.mark.parametrize("way", range(8))
 def test_a_turned_board_is_played_as_it_lies(ppo: Any, way: int) -> None:
     """A snake that plays by what it sees makes, in the game, the moves that it would unturned."""
-    from battlesnake_rl.mabs.policy import symmetry
+    from battlesnake_rl.mabs.policy import symmetry_transforms
 
     with built(ppo(observation="reach", action_mask="forbidden")) as algorithm:
         runner = algorithm.env_runner
@@ -126,7 +126,7 @@ def test_a_turned_board_is_played_as_it_lies(ppo: Any, way: int) -> None:
         ways = np.full(len(seen), way)
         frames, masks, moves, _, actions, acting = runner._decide(values, ways, ways < 0)
         np.testing.assert_array_equal(acting, seen)
-        turned = symmetry.turned(
+        turned = symmetry_transforms.turned(
             {"obs": observations, "new_obs": observations, "actions": actions[seen], "mask": mask},
             way,
             "mask",
@@ -151,7 +151,7 @@ def test_it_learns_in_seconds_to_turn_to_where_it_is_rewarded(ppo: Any) -> None:
 
 
 def test_the_policy_that_is_exported_is_the_mean(ppo: Any) -> None:
-    from battlesnake_rl.mabs.policy.policies import played_weights
+    from battlesnake_rl.mabs.policy.policy_loader import played_weights
 
     with built(ppo()) as algorithm:
         for _ in range(3):
@@ -200,7 +200,7 @@ def test_training_goes_on_where_it_was(ppo: Any, tmp_path: Path) -> None:
 
 
 def test_a_past_self_sits_in_a_game_until_it_is_over(ppo: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("battlesnake_rl.mabs.dqn.batched.PAST_SELF_EVERY", 50)
+    monkeypatch.setattr("battlesnake_rl.mabs.base.batched_algorithm.PAST_SELF_EVERY", 50)
     with built(ppo(opponents={"past": 0.5})) as algorithm:
         runner = algorithm.env_runner
         seats: list[tuple[Any, Any]] = []

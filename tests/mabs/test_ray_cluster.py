@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from battlesnake_rl.launcher.runs import checkpoints
+from sagemaker_rl.runs import checkpoints
 from tests.mabs.one_node import PORT
 from tests.sagemaker_rl import instances
 from tests.sagemaker_rl.instances import Instance, Network, until
@@ -229,7 +229,7 @@ def check_curve(rows: list[dict[str, float]]) -> None:
 
 def check_resumes(cluster: Cluster) -> None:
     """The last checkpoint is whole; training goes on from it on what is left of the cluster."""
-    from battlesnake_rl.mabs.policy.policies import load_network
+    from battlesnake_rl.mabs.policy.policy_loader import load_network
 
     before = cluster.curve()
     folder = cluster.trainer.folder / "checkpoints"

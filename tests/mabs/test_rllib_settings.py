@@ -37,7 +37,7 @@ OWN = {"DQN": 5, "APEX": 7, "PPO": 10, "DISTIL": 9}
 @pytest.mark.parametrize("name", ["DQN", "APEX", "PPO", "DISTIL"])
 def test_every_field_is_honoured_or_refused(name: str) -> None:
     from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.play.rllib_settings import HONOURED, KEPT, fields, public_name
+    from battlesnake_rl.mabs.base.supported_settings import HONOURED, KEPT, fields, public_name
 
     counts = dict.fromkeys(("honoured", "refused", "kept by RLlib", "ours"), 0)
     plain = algorithms.configure(name, {})
@@ -237,7 +237,7 @@ def _narrow() -> type:
 
 
 def test_every_honoured_field_is_read(trained: Trained) -> None:
-    from battlesnake_rl.mabs.play.rllib_settings import HONOURED
+    from battlesnake_rl.mabs.base.supported_settings import HONOURED
 
     unread = HONOURED - trained.heard.read
     assert unread <= ELSEWHERE, unread - ELSEWHERE

@@ -10,13 +10,13 @@ pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 @pytest.fixture
 def runner(small_config: Any) -> Any:
-    from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
+    from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
 
     return BatchedEnvRunner(config=small_config("DQN"), worker_index=0, num_workers=0)
 
 
 def test_moves_are_the_best_allowed_or_any_allowed(ray_session: None) -> None:
-    from battlesnake_rl.mabs.dqn.runner import choose_moves
+    from battlesnake_rl.mabs.base.batched_env_runner import choose_moves
 
     random = np.random.default_rng(0)
     q_values = random.normal(size=(3000, 2, 4)).astype(np.float32)
@@ -52,8 +52,8 @@ def test_counters_and_statistics_agree_with_the_fragments(runner: Any) -> None:
 
 
 def test_statistics_equal_a_count_by_hand(ray_session: None) -> None:
-    from battlesnake_rl.mabs.play.environment import make_vector
-    from battlesnake_rl.mabs.play.game_metrics import GameStatistics, average_games
+    from battlesnake_rl.mabs.base.game_metrics import GameStatistics, average_games
+    from battlesnake_rl.mabs.envs.env_factory import make_vector
 
     vector = make_vector(3, {"num_snakes": 2, "width": 5, "height": 5, "action_mask": "none"})
     statistics = GameStatistics(3, 2)
@@ -92,7 +92,7 @@ def test_statistics_equal_a_count_by_hand(ray_session: None) -> None:
 
 
 def test_few_games_are_averaged_with_those_of_iterations_before(ray_session: None) -> None:
-    from battlesnake_rl.mabs.play.game_metrics import RecentGames
+    from battlesnake_rl.mabs.base.game_metrics import RecentGames
 
     recent = RecentGames(enough=10)
     most: list[float] = []

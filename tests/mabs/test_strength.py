@@ -12,15 +12,15 @@ import pytest
 pytest.importorskip("ray", reason="needs the extra rllib")
 pytest.importorskip("battlesnake_heuristics.search._search")
 
-from battlesnake_heuristics.judge import ladder
-from battlesnake_heuristics.judge.ladder import Placement
-from battlesnake_heuristics.judge.match import start_seed
-from battlesnake_rl.mabs.measure import matches, strength
-from battlesnake_rl.mabs.measure.strength import Measurement, Record, Strength
-from battlesnake_rl.mabs.play.environment import DEFAULTS
+from battlesnake_heuristics.rating import ladder
+from battlesnake_heuristics.rating.ladder import Placement
+from battlesnake_heuristics.rating.match import start_seed
+from battlesnake_rl.mabs.envs.env_factory import DEFAULTS
+from battlesnake_rl.mabs.strength import batched_games, ladder_evaluator
+from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, Record, Strength
 from tests.algorithms import built
 from tests.mabs.conftest import SMALL
-from tests.progress import rows
+from tests.progress_csv import rows
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -35,8 +35,8 @@ def upwards(boards: Any) -> Any:
 
 
 def test_who_walks_into_the_wall_loses_and_who_may_not_beats_a_snake_that_may() -> None:
-    assert matches.play_pairs(upwards, UNMASKED, ["safe-random"] * 3, seed=1) == [0, 0, 0]
-    masked = matches.play_pairs(upwards, DEFAULTS, ["random"] * 6, seed=1)
+    assert batched_games.play_pairs(upwards, UNMASKED, ["safe-random"] * 3, seed=1) == [0, 0, 0]
+    masked = batched_games.play_pairs(upwards, DEFAULTS, ["random"] * 6, seed=1)
     assert sum(masked) >= 20  # of 24
 
 
@@ -46,27 +46,30 @@ def test_a_pair_is_one_start_from_both_seats(monkeypatch: pytest.MonkeyPatch) ->
     def play(values: Any, env_config: Any, opponents: Any, own: Any, seed: int, **more: Any) -> Any:
         seen.update(opponents=opponents, own=own.tolist(), config=env_config, **more)
         won = np.array([True, False, False, True])
-        return matches.PlayedGames(won, np.array([False, True, False, False]), np.zeros(4))
+        return batched_games.PlayedGames(won, np.array([False, True, False, False]), np.zeros(4))
 
-    monkeypatch.setattr(matches, "play", play)
-    assert matches.play_pairs(upwards, UNMASKED, ["hungry", "tree"], seed=3, first=5) == [3, 2]
+    monkeypatch.setattr(batched_games, "play", play)
+    assert batched_games.play_pairs(upwards, UNMASKED, ["hungry", "tree"], seed=3, first=5) == [
+        3,
+        2,
+    ]
     assert seen["opponents"] == [("hungry",), ("hungry",), ("tree",), ("tree",)]
     assert seen["own"] == [0, 1, 0, 1]
     first, again, other, _ = seen["starts"]
     assert first == again != other
-    assert first == matches.start_of(UNMASKED, start_seed(3, 5))
+    assert first == batched_games.start_of(UNMASKED, start_seed(3, 5))
     # Games last as long as the ladder's, whatever training cuts them at.
     assert seen["config"]["max_turns"] == 1000
 
 
 def test_the_same_seed_places_at_the_same_elo_and_games_end_it() -> None:
-    first, _ = strength.place(upwards, UNMASKED, seed=2, games=6)
-    again, _ = strength.place(upwards, UNMASKED, seed=2, games=6)
+    first, _ = ladder_evaluator.place(upwards, UNMASKED, seed=2, games=6)
+    again, _ = ladder_evaluator.place(upwards, UNMASKED, seed=2, games=6)
     assert first == again
     assert first.games == 6
     assert first.beyond == "below"
-    longer, _ = strength.place(upwards, UNMASKED, seed=2, cpu_seconds=0.0)
-    assert longer.games == 2 * strength.PAIRS_AT_ONCE
+    longer, _ = ladder_evaluator.place(upwards, UNMASKED, seed=2, cpu_seconds=0.0)
+    assert longer.games == 2 * ladder_evaluator.PAIRS_AT_ONCE
 
 
 def test_a_placement_begins_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,10 +79,10 @@ def test_a_placement_begins_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch)
         met.extend(rungs)
         return [2] * len(rungs)
 
-    monkeypatch.setattr(strength, "play_pairs", play_pairs)
+    monkeypatch.setattr(ladder_evaluator, "play_pairs", play_pairs)
     for around, nearest in ((500.0, "safe-random"), (1700.0, "minimax-2026@400")):
         met.clear()
-        strength.place(upwards, DEFAULTS, seed=1, games=2, around=around)
+        ladder_evaluator.place(upwards, DEFAULTS, seed=1, games=2, around=around)
         assert met == [nearest]
 
 
@@ -93,7 +96,7 @@ class Bench:
         self.seconds = 100.0
         self.worth: dict[float, float] = {}
         self.asked: list[dict[str, Any]] = []
-        monkeypatch.setattr(strength, "place", self.place)
+        monkeypatch.setattr(ladder_evaluator, "place", self.place)
         self.strength = Strength(DEFAULTS, lambda: self.seconds, share=share, seed=4)
 
     def place(self, values: Any, env_config: Any, **told: Any) -> tuple[Placement, float]:
@@ -124,7 +127,7 @@ def test_games_take_their_share_of_the_cpu_time_and_no_more(
     assert shares[5] == 0  # nothing, as long as it is not worth it
     # They become longer, and not ever more of them.
     lengths = [asked["cpu_seconds"] for asked in bench.asked]
-    assert lengths[0] >= strength.LEAST_SECONDS
+    assert lengths[0] >= ladder_evaluator.LEAST_SECONDS
     assert lengths[-1] > 8 * lengths[0]
     assert len(lengths) < 25
     # Each is begun where the last one ended, and plays other games.
@@ -143,7 +146,7 @@ def test_the_end_spends_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     # The strongest so far and the last play the same games for as long.
     again, last = bench.asked[before:]
     assert again["seed"] == last["seed"]
-    assert again["cpu_seconds"] == last["cpu_seconds"] > strength.LEAST_SECONDS
+    assert again["cpu_seconds"] == last["cpu_seconds"] > ladder_evaluator.LEAST_SECONDS
 
 
 @pytest.mark.parametrize(("seconds", "spent"), [(50.0, 2.5), (100.0, 25.0), (400.0, 60.0)])
@@ -182,7 +185,7 @@ def test_no_share_no_games_and_no_measurement_no_table(monkeypatch: pytest.Monke
     assert "not measured" in bench.strength.record.table()
     for wrong in (-0.1, 0.6, True, "much"):
         with pytest.raises(ValueError, match=r"ladder_share must be between 0 .* and 0\.5"):
-            strength.check_share(wrong)
+            ladder_evaluator.check_share(wrong)
 
 
 def test_the_best_is_kept_by_the_lower_end_through_a_checkpoint(
@@ -233,10 +236,10 @@ def test_win_rates_and_their_intervals() -> None:
 
 
 def test_all_that_is_reported_has_a_column() -> None:
-    numbers = set(strength.CSV_COLUMNS.values())
+    numbers = set(ladder_evaluator.CSV_COLUMNS.values())
     measured = Measurement(1.0, 1, 0, 2, 2, "", {"hungry": [0, 0, 1, 0, 0]})
     record = Record([measured], 0, 60.0, 3.0)
-    from battlesnake_rl.launcher.runs.curves import flatten
+    from sagemaker_rl.runs.curves import flatten
 
     assert {name for name, _ in flatten(record.results())} <= numbers
 
@@ -244,7 +247,7 @@ def test_all_that_is_reported_has_a_column() -> None:
 @pytest.fixture
 def exact_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of all processes looks whenever it is asked, not once a second."""
-    monkeypatch.setattr("battlesnake_rl.mabs.measure.cpu_time.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("battlesnake_rl.mabs.strength.cpu_clock.LOOK_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("exact_clock")
@@ -253,7 +256,7 @@ def test_the_clock_counts_what_was_started() -> None:
     import sys
     import time
 
-    from battlesnake_rl.mabs.measure.cpu_time import FamilyClock
+    from battlesnake_rl.mabs.strength.cpu_clock import FamilyClock
 
     clock = FamilyClock()
     before, own = clock(), time.process_time()
@@ -276,29 +279,31 @@ def test_the_clock_counts_what_was_started() -> None:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every iteration has time for two pairs of games, which seem to cost nothing."""
-    place = strength.place
+    place = ladder_evaluator.place
 
     def place_for_nothing(*words: Any, **told: Any) -> tuple[Placement, float]:
         return place(*words, **(told | {"games": 4}))[0], 0.0
 
-    monkeypatch.setattr(strength, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(strength, "place", place_for_nothing)
+    monkeypatch.setattr(ladder_evaluator, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(ladder_evaluator, "place", place_for_nothing)
 
 
 def test_dqn_tells_its_elo_and_exports_its_best(
     at_once: None, small_config: Any, tmp_path: Path
 ) -> None:
-    from battlesnake_rl.launcher.runs import checkpoints
-    from battlesnake_rl.mabs.export import export_checkpoint
-    from battlesnake_rl.mabs.policy import policies
-    from battlesnake_rl.mabs.train import BattlesnakeLauncher
+    from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
+    from battlesnake_rl.mabs.policy import policy_loader
+    from battlesnake_rl.mabs.policy.checkpoint_export import export_checkpoint
+    from sagemaker_rl.runs import checkpoints
 
     config = small_config("DQN", action_mask="none")
     with built(config) as algorithm:
         results = algorithm.train()
         assert results["elo_low"] < results["elo"] < results["elo_high"]
         assert results["elo_games"] == 4
-        assert set(results["win_rate"]) <= {rung.name for rung in strength.quick_rungs().rungs}
+        assert set(results["win_rate"]) <= {
+            rung.name for rung in ladder_evaluator.quick_rungs().rungs
+        }
         played = algorithm.strength.best_weights
         boards = np.random.default_rng(0).integers(256, size=(3, 10, 5, 5), dtype=np.uint8)
         expected = algorithm._player(played)(boards)
@@ -310,15 +315,15 @@ def test_dqn_tells_its_elo_and_exports_its_best(
         facts = {"identity": BattlesnakeLauncher().identity(algorithm.config),
                  "env_config": algorithm.config.env_config}  # fmt: skip
         kept = checkpoints.save(algorithm, tmp_path, facts)
-    best, _ = policies.load(kept)
+    best, _ = policy_loader.load(kept)
     np.testing.assert_allclose(best(boards), expected, rtol=1e-5)
-    last = policies.values_of(policies.load_network(kept, last=True))
+    last = policy_loader.values_of(policy_loader.load_network(kept, last=True))
     assert not np.allclose(last(boards), expected, rtol=1e-5)
     metadata = {}
     for last_one in (False, True):
         target = export_checkpoint(kept, tmp_path / f"{last_one}.onnx", last_one)
         metadata[last_one] = json.loads(target.with_suffix(".json").read_text())["strength"]
-        same = np.allclose(policies.load(target)[0](boards), expected, rtol=1e-4)
+        same = np.allclose(policy_loader.load(target)[0](boards), expected, rtol=1e-4)
         assert same != last_one
     assert metadata[False]["elo"] == 5000
     assert metadata[True] is None
@@ -329,15 +334,15 @@ def test_dqn_tells_its_elo_and_exports_its_best(
         assert again.train()["elo_best"] == 5000
         again.save_to_path(str(tmp_path / "again"))
         np.testing.assert_array_equal(
-            policies.read_best(tmp_path / "again")["advantage.weight"],  # type: ignore[index]
+            policy_loader.read_best(tmp_path / "again")["advantage.weight"],  # type: ignore[index]
             played["advantage.weight"],
         )
 
 
 def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_path: Path) -> None:
-    from battlesnake_rl.launcher.runs import checkpoints
-    from battlesnake_rl.mabs.policy import policies
-    from battlesnake_rl.mabs.train import BattlesnakeLauncher
+    from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
+    from battlesnake_rl.mabs.policy import policy_loader
+    from sagemaker_rl.runs import checkpoints
 
     with built(small_config("DQN")) as algorithm:
         algorithm.train()
@@ -345,10 +350,10 @@ def test_damaged_best_weights_are_told_of(at_once: None, small_config: Any, tmp_
         kept = checkpoints.save(algorithm, tmp_path, facts)
     np.savez(kept / "best.npz", strange=np.zeros(3))
     with pytest.raises(checkpoints.CheckpointError, match="do not fit"):
-        policies.load_network(kept)
+        policy_loader.load_network(kept)
     (kept / "best.npz").write_bytes(b"PK nonsense")
     with pytest.raises(checkpoints.CheckpointError, match="do not fit"):
-        policies.load_network(kept)
+        policy_loader.load_network(kept)
 
 
 @pytest.mark.slow
@@ -358,7 +363,7 @@ def test_the_other_algorithms_tell_theirs(
     at_once: None, ray_with_games: None, small_config: Any, name: str, tmp_path: Path
 ) -> None:
     from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.policy import policies
+    from battlesnake_rl.mabs.policy import policy_loader
 
     if name == "APEX":
         config = small_config(name)
@@ -376,7 +381,7 @@ def test_the_other_algorithms_tell_theirs(
         algorithm.conclude(results)
         assert results["elo_cpu_minutes"] > 0
         algorithm.save_to_path(str(tmp_path / "kept"))
-        assert policies.read_best(tmp_path / "kept")
+        assert policy_loader.read_best(tmp_path / "kept")
 
 
 @pytest.mark.usefixtures("exact_clock")
@@ -387,7 +392,7 @@ def test_the_command_writes_it_everywhere_and_ends_with_a_table(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from battlesnake_rl.mabs import evaluate
+    from battlesnake_rl.commands import evaluate_command
     from tests.mabs.test_launcher import train
 
     assert train(run_folder, "--num-iters", "2") == 0
@@ -415,19 +420,19 @@ def test_the_command_writes_it_everywhere_and_ends_with_a_table(
     assert train(run_folder, "--num-iters", "2") == 0
     assert capsys.readouterr().out.endswith(table)
 
-    assert evaluate.main([str(run), "--games", "4", "--json"]) == 0
+    assert evaluate_command.main([str(run), "--games", "4", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["games"] == 4
     assert told["low"] < told["elo"] < told["high"]
     assert sum(rung["games"] for rung in told["rungs"]) == 4
-    assert evaluate.main([str(run), "--games", "4"]) == 0
+    assert evaluate_command.main([str(run), "--games", "4"]) == 0
     assert "in 4 duels" in capsys.readouterr().out
-    assert evaluate.main([str(run), "--opponents", "random", "--games", "4", "--json"]) == 0
+    assert evaluate_command.main([str(run), "--opponents", "random", "--games", "4", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["wins"] + told["draws"] + told["losses"] == 4
     assert told["opponents"] == ["random"]
     for wrong in ("nobody", "hungry@5"):
         with pytest.raises(SystemExit):
-            evaluate.main([str(run), "--opponents", wrong])
+            evaluate_command.main([str(run), "--opponents", wrong])
         assert wrong.split("@")[0] in capsys.readouterr().err
     shutil.rmtree(run)

@@ -8,13 +8,13 @@ import pytest
 pytest.importorskip("ray", reason="needs the extra rllib")
 
 from battlesnake_gym.rules import MOVES
-from battlesnake_rl.mabs.play.environment import DEFAULTS, make_vector
-from battlesnake_rl.mabs.policy import symmetry
+from battlesnake_rl.mabs.envs.env_factory import DEFAULTS, make_vector
+from battlesnake_rl.mabs.policy import symmetry_transforms
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
 
-@pytest.mark.parametrize("way", range(symmetry.WAYS))
+@pytest.mark.parametrize("way", range(symmetry_transforms.WAYS))
 def test_to_turn_and_to_move_is_to_move_and_to_turn(way: int) -> None:
     """Heads of snakes that go on, seen in another way, go where the turned move says."""
     vector = make_vector(40, DEFAULTS | {"num_snakes": 2})
@@ -28,7 +28,7 @@ def test_to_turn_and_to_move_is_to_move_and_to_turn(way: int) -> None:
         "obs": before[alive], "new_obs": after[alive], "actions": actions[alive].astype(np.int64),
         "new_action_mask": mask[alive], "rewards": np.zeros(alive.sum()),
     }  # fmt: skip
-    turned = symmetry.turned(columns, way, "new_action_mask", vector.observation)
+    turned = symmetry_transforms.turned(columns, way, "new_action_mask", vector.observation)
     steps = {"up": (1, 0), "down": (-1, 0), "left": (0, -1), "right": (0, 1)}
     for seen, then, action in zip(
         turned["obs"][:, own], turned["new_obs"][:, own], turned["actions"], strict=True
@@ -40,17 +40,20 @@ def test_to_turn_and_to_move_is_to_move_and_to_turn(way: int) -> None:
         mask[alive], turned["new_action_mask"], range(10**6), strict=False
     ):
         move = action % 4
-        assert then[move] == allowed[symmetry.ACTIONS[way, move]]
+        assert then[move] == allowed[symmetry_transforms.ACTIONS[way, move]]
 
 
 def test_there_are_eight() -> None:
     board = np.arange(9).reshape(3, 3)
-    ways = {symmetry.turned_boards(board, way).tobytes() for way in range(symmetry.WAYS)}
-    assert len(ways) == symmetry.WAYS
-    assert len({tuple(row) for row in symmetry.ACTIONS}) == symmetry.WAYS
+    ways = {
+        symmetry_transforms.turned_boards(board, way).tobytes()
+        for way in range(symmetry_transforms.WAYS)
+    }
+    assert len(ways) == symmetry_transforms.WAYS
+    assert len({tuple(row) for row in symmetry_transforms.ACTIONS}) == symmetry_transforms.WAYS
 
 
-@pytest.mark.parametrize("way", range(symmetry.WAYS))
+@pytest.mark.parametrize("way", range(symmetry_transforms.WAYS))
 def test_planes_about_moves_are_about_the_turned_moves(way: int) -> None:
     """Cells that one moves to at first are the head's neighbours in that direction."""
     vector = make_vector(
@@ -59,7 +62,7 @@ def test_planes_about_moves_are_about_the_turned_moves(way: int) -> None:
     frames, _ = vector.reset(seed=5)
     for _ in range(6):
         frames, *_ = vector.step(np.full((20, 2), 3, np.uint8))
-    turned = symmetry.turned_frames(frames, way, vector.observation)
+    turned = symmetry_transforms.turned_frames(frames, way, vector.observation)
     steps = {"up": (1, 0), "down": (-1, 0), "left": (0, -1), "right": (0, 1)}
     names = list(vector.observation.planes)
     found = 0

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from battlesnake_rl.mabs.dqn.transitions import Turns, build_fragment
-from battlesnake_rl.mabs.play.environment import make_vector
+from battlesnake_rl.mabs.dqn.n_step_transitions import Turns, build_fragment
+from battlesnake_rl.mabs.envs.env_factory import make_vector
 
 GAMMA = 0.9
 

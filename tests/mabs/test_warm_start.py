@@ -25,10 +25,10 @@ def exported(ray_with_games: None, tmp_path: Path) -> Callable[..., Path]:
 
     from battlesnake_gym import policy_file
     from battlesnake_rl.mabs import algorithms
-    from battlesnake_rl.mabs.play.environment import make_vector
+    from battlesnake_rl.mabs.envs.env_factory import make_vector
     from battlesnake_rl.mabs.policy.actor_critic import PolicyNetwork
     from battlesnake_rl.mabs.policy.q_network import DuelingQNetwork, build, network_settings
-    from battlesnake_rl.policy_export import write_onnx
+    from battlesnake_rl.onnx_export import write_onnx
 
     def make(algorithm: str = "DQN", **games: Any) -> Path:
         config = algorithms.configure(algorithm, GAMES | games)
@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_refused_before_anything_starts(
     words: list[str],
     message: str,
 ) -> None:
-    from battlesnake_rl.mabs.train import main
+    from battlesnake_rl.mabs.battlesnake_launcher import main
 
     status = main([*TINY, "--start-from", str(exported() / "policy.onnx"), *words])
     assert status == (2 if message else 0)
@@ -100,7 +100,7 @@ def test_what_does_not_fit_is_refused_before_anything_starts(
 
 
 def test_expert_iteration_begins_with_no_policy(capsys: pytest.CaptureFixture[str]) -> None:
-    from battlesnake_rl.mabs.train import main
+    from battlesnake_rl.mabs.battlesnake_launcher import main
 
     wanted = ["--algorithm", "EXIT", "--start-from", "policy.onnx", "--num-iters", "1", "--check"]
     assert main(wanted) == 2
@@ -127,7 +127,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
 def test_a_job_goes_on_from_the_policy_in_its_channel(
     exported: Callable[..., Path], job: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from battlesnake_rl.mabs import train as launcher
+    from battlesnake_rl.mabs import battlesnake_launcher as launcher
     from battlesnake_rl.mabs.policy import warm_start
 
     begun = []
@@ -148,7 +148,7 @@ def test_a_job_goes_on_from_the_policy_in_its_channel(
 def test_data_that_nobody_reads_end_a_job_with_the_reason(
     ray_with_games: None, job: Callable[..., Path], tmp_path: Path
 ) -> None:
-    from battlesnake_rl.mabs.train import main
+    from battlesnake_rl.mabs.battlesnake_launcher import main
 
     failure = job(training=tmp_path)
     assert main(TINY) == 2
@@ -161,8 +161,8 @@ def test_data_that_nobody_reads_end_a_job_with_the_reason(
 def test_opponents_come_from_a_channel(
     exported: Callable[..., Path], job: Callable[..., Path], tmp_path: Path
 ) -> None:
-    from battlesnake_rl.mabs.train import main
-    from battlesnake_server.commands.pack import main as pack
+    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_server.commands.pack_command import main as pack
 
     folder = exported().rename(tmp_path / "brought")
     (folder / "policy.onnx").rename(folder / "strong.onnx")
@@ -179,8 +179,8 @@ def test_opponents_come_from_a_channel(
 
 
 def test_bundles_take_seats(small_config: Any, tmp_path: Path) -> None:
-    from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
-    from battlesnake_server.commands.pack import main as pack
+    from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
+    from battlesnake_server.commands.pack_command import main as pack
 
     bundle = tmp_path / "mine.zip"
     assert pack(["--snake", "hungry", "-o", str(bundle)]) == 0

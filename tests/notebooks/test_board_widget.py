@@ -7,7 +7,7 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.snakes import Decision, Reason
 
 pytest.importorskip("ipywidgets", reason="needs the extra notebooks")

@@ -19,7 +19,7 @@ Plan = Callable[..., Any]
 @pytest.fixture
 def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plan:
     """From arguments to what would be run."""
-    from battlesnake_rl.procgen.train_procgen import ProcgenLauncher
+    from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     def make(*arguments: str) -> Any:
         planned: list[Any] = []
@@ -160,7 +160,7 @@ def test_old_names_are_refused_with_those_of_today(tmp_path: Path) -> None:
 def test_parts_of_gpus_are_counted_before_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.procgen.train_procgen import ProcgenLauncher
+    from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
@@ -231,7 +231,7 @@ def test_missing_experiments(tmp_path: Path) -> None:
 def test_impossible_plans(
     arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.procgen.train_procgen import ProcgenLauncher
+    from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     assert ProcgenLauncher.train_main(list(arguments)) == 2
     assert message in capsys.readouterr().err
@@ -242,7 +242,7 @@ def test_a_machine_without_the_games(
 ) -> None:
     import sys
 
-    from battlesnake_rl.procgen.train_procgen import ProcgenLauncher
+    from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     monkeypatch.setitem(sys.modules, "envpool", None)
     assert ProcgenLauncher.train_main(["--runs", str(tmp_path)]) == 2

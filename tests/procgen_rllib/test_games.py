@@ -2,7 +2,7 @@
 
 import pytest
 
-from battlesnake_rl.procgen.env_config import held_out
+from battlesnake_rl.procgen.procgen_env_config import held_out
 from battlesnake_rl.procgen.procgen_games import GAMES, normalized_score
 
 

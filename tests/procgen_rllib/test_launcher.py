@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests import ending
-from tests.progress import rows
-from tests.sagemaker_rl import first_page
+from tests import run_summary
+from tests.progress_csv import rows
+from tests.sagemaker_rl import tensorboard_cards
 
 pytestmark = [
     pytest.mark.rllib,
@@ -27,7 +27,7 @@ SMALL = [
 
 
 def train(runs: Path, *arguments: str) -> int:
-    from battlesnake_rl.procgen.train_procgen import ProcgenLauncher
+    from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     return ProcgenLauncher.train_main([*arguments, "--runs", str(runs)])
 
@@ -58,16 +58,16 @@ def test_it_ends_with_five_lines(trained: Path, capsys: pytest.CaptureFixture[st
     game = json.dumps({"env_name": "bossfight", "num_levels": 3})
     again = [*SMALL, "--hyperparameter", f"env_config={game}", "--timesteps", "700"]
     assert train(trained.parent, *again) == 0
-    told = ending.told(capsys.readouterr().out, trained)
+    told = run_summary.told(capsys.readouterr().out, trained)
     assert told["result"].startswith("done: starter-example-bossfight, 3 iterations and ")
     checkpoint = f"{trained}/checkpoints/checkpoint_000003"
     assert told["model"].startswith(checkpoint)
     assert told["next"] == f"battlesnake-gym procgen rollout {checkpoint}"
-    assert first_page.check(trained / "tensorboard") == ["length", "reward", "turns_played"]
+    assert tensorboard_cards.check(trained / "tensorboard") == ["length", "reward", "turns_played"]
 
 
 def test_the_network_learns(trained: Path) -> None:
-    from battlesnake_rl.procgen.rollout import MODULE
+    from battlesnake_rl.commands.procgen_rollout_command import MODULE
 
     first, last = (
         sorted((trained / "checkpoints").glob("checkpoint_*"))[i] / MODULE for i in (0, -1)
@@ -91,9 +91,9 @@ def test_a_rollout_builds_the_network_itself_and_reads_but_weights(
 ) -> None:
     import shutil
 
-    from battlesnake_rl.launcher.runs.checkpoints import CheckpointError
-    from battlesnake_rl.procgen.rollout import MODULE, load_policy
-    from tests.sagemaker_rl.doctored import doctor
+    from battlesnake_rl.commands.procgen_rollout_command import MODULE, load_policy
+    from sagemaker_rl.runs.checkpoints import CheckpointError
+    from tests.sagemaker_rl.malicious_checkpoints import doctor
 
     last = sorted((trained / "checkpoints").glob("checkpoint_*"))[-1]
     copy, ran = tmp_path / "copy", tmp_path / "ran"
@@ -118,7 +118,7 @@ def test_callbacks_of_users(trained: Path) -> None:
 
 
 def test_rollouts(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from battlesnake_rl.procgen.rollout import main
+    from battlesnake_rl.commands.procgen_rollout_command import main
 
     out = tmp_path / "rollouts.npz"
     arguments = [str(trained), "--run", "PPO", "--env", "procgen_env_wrapper"]
@@ -151,7 +151,7 @@ def check_replay(saved: Any) -> None:
 
 
 def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from battlesnake_rl.procgen.rollout import main
+    from battlesnake_rl.commands.procgen_rollout_command import main
 
     arguments = ["--levels", "training", "held-out", "all", "--episodes", "4"]
     assert main([str(trained), *arguments]) == 0
@@ -177,7 +177,7 @@ def test_generalization_gap(trained: Path, capsys: pytest.CaptureFixture[str]) -
 def test_rollouts_that_are_refused(
     trained: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.procgen.rollout import main
+    from battlesnake_rl.commands.procgen_rollout_command import main
 
     assert main([str(trained), *arguments]) == 2
     assert message in capsys.readouterr().err
@@ -186,7 +186,7 @@ def test_rollouts_that_are_refused(
 def test_an_algorithm_of_users(
     ray_session: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.procgen.rollout import main
+    from battlesnake_rl.commands.procgen_rollout_command import main
 
     arguments = ["-f", "random-agent", "--env-name", "bossfight", "--num-iters", "2"]
     arguments += ["--rl.training.config.train_batch_size_per_learner", "600"]

@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_there() -> None:
-    from battlesnake_rl.procgen.train_procgen import MODELS
+    from battlesnake_rl.procgen.procgen_launcher import MODELS
 
     assert plugins.find("models", "impala_cnn", MODELS).__name__ == "ImpalaModule"
     assert plugins.find("models", "my_vision_network").__name__ == "MyVisionNetwork"
@@ -52,7 +52,7 @@ def test_a_class_travels_without_its_file(folder: Path, monkeypatch: pytest.Monk
 
 
 def test_missing_names() -> None:
-    from battlesnake_rl.procgen.train_procgen import MODELS
+    from battlesnake_rl.procgen.procgen_launcher import MODELS
 
     with pytest.raises(
         ValueError,

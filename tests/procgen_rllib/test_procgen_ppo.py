@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.procgen_rllib.test_launcher import train
-from tests.progress import rows
+from tests.progress_csv import rows
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -21,7 +21,7 @@ SMALL = {"patch": 4, "channels": [16, 32], "blocks": 1, "bfloat16": False}
 
 def configured(**settings: Any) -> Any:
     """A validated configuration on three levels of a game whose episodes are short."""
-    from battlesnake_rl.procgen.train_procgen import ProcgenHyperparameters, configure
+    from battlesnake_rl.procgen.procgen_launcher import ProcgenHyperparameters, configure
 
     config = configure(
         ProcgenHyperparameters(
@@ -99,7 +99,7 @@ def normalized(rewards: np.ndarray, ends: np.ndarray, clip: float) -> np.ndarray
 
 
 def test_rewards_are_normalized_as_by_another_library() -> None:
-    from battlesnake_rl.procgen.reward_scale import RewardNormalizer
+    from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
 
     rewards, ends = rewards_and_ends(games=6, turns=60)
     expected = normalized(rewards, ends, clip=1.5)
@@ -116,7 +116,7 @@ def test_rewards_are_normalized_as_by_another_library() -> None:
 
 
 def test_a_normalizer_goes_on_where_it_was() -> None:
-    from battlesnake_rl.procgen.reward_scale import RewardNormalizer
+    from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
 
     rewards, ends = rewards_and_ends(games=3, turns=20)
     ends[9] = True  # all games begin anew, as they do where a run is resumed
@@ -203,7 +203,7 @@ def ends_of(rollout: Any) -> Any:
 
 def expected_rewards(rewards: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
     """As the games are scaled together, in two rollouts of two games."""
-    from battlesnake_rl.procgen.reward_scale import RewardNormalizer
+    from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
 
     normalizer = RewardNormalizer(GAMMA, 1.5)
     acted = ~np.vstack([np.zeros_like(ends[:1]), ends[:-1]])
@@ -276,7 +276,7 @@ def test_what_pays_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_run_goes_on_where_it_was(ray_session: None, tmp_path: Path, workers: int) -> None:
-    from battlesnake_rl.launcher.runs import checkpoints
+    from sagemaker_rl.runs import checkpoints
 
     arguments = [
         *("-f", "easy-small", "--env-name", "bossfight", "--seed", "3"),
@@ -313,7 +313,7 @@ def test_runners_share_the_games(runners: int, each: int) -> None:
 
 @pytest.mark.parametrize(("cpus", "gpus", "runners"), [(4, 0, 0), (16, 0, 8), (16, 1, 0)])
 def test_beside_the_learners_gpu_its_own_process_plays(cpus: int, gpus: int, runners: int) -> None:
-    from battlesnake_rl.procgen.train_procgen import ProcgenLauncher
+    from battlesnake_rl.procgen.procgen_launcher import ProcgenLauncher
 
     config = configured(num_gpus_per_learner=gpus)
     assert ProcgenLauncher().default_workers(config, cpus) == runners

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 @pytest.mark.parametrize("kind", ["mp4", "gif"])
 def test_videos(kind: str, tmp_path: Path) -> None:
-    from battlesnake_rl.procgen.rollout import write_video
+    from battlesnake_rl.commands.procgen_rollout_command import write_video
 
     games = VectorProcgen(1, {"env_name": "bigfish"})
     frames = [games.reset(seed=1)[0][0]]

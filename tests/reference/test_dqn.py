@@ -18,10 +18,10 @@ from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_PREDS, QF_TAR
 from torch import nn
 
 from battlesnake_gym import VectorBattlesnake
-from battlesnake_rl.mabs.dqn import replay_buffer, transitions
-from battlesnake_rl.mabs.dqn.learner import SnakeDQNLearner
-from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
-from battlesnake_rl.mabs.play.environment import head_plane
+from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
+from battlesnake_rl.mabs.dqn import n_step_transitions, replay_buffer
+from battlesnake_rl.mabs.dqn.dqn_learner import SnakeDQNLearner
+from battlesnake_rl.mabs.envs.env_factory import head_plane
 from battlesnake_rl.mabs.policy import q_network
 from reference import dqn
 
@@ -44,9 +44,9 @@ def turns() -> dqn.Turns:
     return dqn.Player(games, dqn.QNetwork(games), SETTINGS).play()
 
 
-def as_fast(turns: dqn.Turns) -> transitions.Turns:
+def as_fast(turns: dqn.Turns) -> n_step_transitions.Turns:
     """The same turns, as the fast runner would hand them on."""
-    return transitions.Turns(
+    return n_step_transitions.Turns(
         turns.frames, turns.action_mask, turns.q_values, turns.actions.astype(np.uint8),
         turns.rewards, turns.acted, turns.terminated, turns.truncated,
     )  # fmt: skip
@@ -64,7 +64,7 @@ def test_the_n_step_returns_are_the_fast_ones(turns: dqn.Turns) -> None:
     assert turns.truncated.any()
     for n in (1, N_STEP, 100):
         ours = dqn.n_step_returns(turns, n, GAMMA)
-        fast = transitions.n_step_returns(as_fast(turns), n, GAMMA)
+        fast = n_step_transitions.n_step_returns(as_fast(turns), n, GAMMA)
         for mine, theirs in zip(list[Any](ours), list[Any](fast), strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-6)
 
@@ -72,7 +72,7 @@ def test_the_n_step_returns_are_the_fast_ones(turns: dqn.Turns) -> None:
 def test_transitions_and_their_first_errors_are_the_fast_ones(turns: dqn.Turns) -> None:
     turns.action_mask[1:][turns.terminated] = False  # who is out may have no move left
     batch, errors = dqn.transitions(turns, N_STEP, GAMMA)
-    fast = transitions.build_fragment(as_fast(turns), n_step=N_STEP, gamma=GAMMA)
+    fast = n_step_transitions.build_fragment(as_fast(turns), n_step=N_STEP, gamma=GAMMA)
     # The fast one has a row for each frame, in the order of the frames.
     starts = np.flatnonzero(fast.n_step)
     assert len(errors) == len(starts) > 100
@@ -164,7 +164,7 @@ def test_priorities_draws_and_weights_are_the_fast_ones(turns: dqn.Turns) -> Non
     """The same transitions lie in other slots: the fast replay has rows that start none."""
     settings = replace(SETTINGS, capacity=5_000)
     batch, errors = dqn.transitions(turns, N_STEP, GAMMA)
-    fragment = transitions.build_fragment(as_fast(turns), n_step=N_STEP, gamma=GAMMA)
+    fragment = n_step_transitions.build_fragment(as_fast(turns), n_step=N_STEP, gamma=GAMMA)
     ours = dqn.Replay(settings)
     ours.add(batch, errors)
     fast = replay_buffer.ReplayBuffer(

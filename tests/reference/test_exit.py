@@ -16,7 +16,7 @@ pytestmark = pytest.mark.rllib
 from battlesnake_gym.boards.board import Board
 from battlesnake_heuristics.search.evaluation import Evaluation, shipped
 from battlesnake_heuristics.search.search import Search
-from battlesnake_heuristics.search.selfplay import (
+from battlesnake_heuristics.search.self_play import (
     AT_RANDOM,
     IN_VAIN,
     SEARCHED,
@@ -25,7 +25,7 @@ from battlesnake_heuristics.search.selfplay import (
     SelfPlaySetup,
     play_games,
 )
-from battlesnake_rl.mabs.exit import evaluation_fit, exit_games
+from battlesnake_rl.mabs.exit import evaluation_fit, exit_self_play
 from battlesnake_rl.mabs.exit.evaluation_fit import Model, Samples, labelled
 from battlesnake_rl.mabs.exit.exit import ExitSettings
 from reference import exit
@@ -83,7 +83,7 @@ def test_the_fit_is_that_of_the_fast_one(games: GamesRows) -> None:
 
 def test_both_are_set_alike() -> None:
     settings = ExitSettings()
-    assert exit.POSITIONS == exit_games.POSITIONS
+    assert exit.POSITIONS == exit_self_play.POSITIONS
     assert exit.LAMBDA == evaluation_fit.LAMBDA
     assert (settings.in_memory, settings.match_pairs) == (exit.IN_MEMORY, exit.PAIRS)
     assert settings.match_positions == exit.POSITIONS_IN_MATCH

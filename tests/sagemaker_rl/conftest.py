@@ -18,7 +18,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The SDK's session with an account on this machine."""
     for package in ("sagemaker_training", "moto.server", "sagemaker"):
         pytest.importorskip(package, reason="needs the extras sagemaker and sagemaker-local")
-    from battlesnake_rl.launcher.rehearsal.session import RehearsalSession
+    from sagemaker_rl.simulator.simulated_session import RehearsalSession
 
     one = RehearsalSession(tmp_path_factory.mktemp("jobs"))
     yield one
@@ -59,7 +59,7 @@ def training(session: Any) -> Callable[..., Any]:
     import sagemaker
     from sagemaker.rl import RLEstimator
 
-    from battlesnake_rl.launcher.launch.job_files import OURS, cleaned
+    from sagemaker_rl.job.source_files import OURS, cleaned
 
     root = Path(__file__).parents[2]
     account = f"{session.account_id()}.dkr.ecr.{session.boto_region_name}.amazonaws.com"

@@ -25,10 +25,10 @@ from sagemaker.train import model_trainer
 from sagemaker.train.defaults import TrainDefaults
 from sagemaker.train.model_trainer import ModelTrainer
 
-from battlesnake_rl.launcher.launch import preflight
-from battlesnake_rl.launcher.launch.job_files import OURS, START, bucket_and_key
-from battlesnake_rl.launcher.rehearsal.local import REGION
-from battlesnake_rl.launcher.rehearsal.session import IMAGE, ROLE, RehearsalSession
+from sagemaker_rl.job import preflight
+from sagemaker_rl.job.source_files import OURS, START, bucket_and_key
+from sagemaker_rl.simulator.local_job import REGION
+from sagemaker_rl.simulator.simulated_session import IMAGE, ROLE, RehearsalSession
 
 ROOT = Path(__file__).parents[2]
 

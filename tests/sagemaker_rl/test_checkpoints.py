@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from battlesnake_rl.launcher.runs import checkpoints
-from battlesnake_rl.launcher.runs.checkpoints import CheckpointError
-from tests.sagemaker_rl.doctored import doctor
+from sagemaker_rl.runs import checkpoints
+from sagemaker_rl.runs.checkpoints import CheckpointError
+from tests.sagemaker_rl.malicious_checkpoints import doctor
 
 
 class Algorithm:

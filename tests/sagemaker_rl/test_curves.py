@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-curves = pytest.importorskip("battlesnake_rl.launcher.runs.curves", reason="needs the extra rllib")
-from battlesnake_rl.launcher.runs import run_folder  # noqa: E402
-from tests.sagemaker_rl import first_page  # noqa: E402
+curves = pytest.importorskip("sagemaker_rl.runs.curves", reason="needs the extra rllib")
+from battlesnake_gym.common import run_dir  # noqa: E402
+from tests.sagemaker_rl import tensorboard_cards  # noqa: E402
 
 PLAYED = {"num_env_steps_sampled_lifetime": 800}
 COLUMNS = {"training_iteration": "training_iteration", "reward": "env_runners/mean"}
@@ -24,12 +24,12 @@ def test_rows_after_the_checkpoint_are_dropped_and_written_again(tmp_path: Path)
     for iteration in (1, 2, 3):
         first.add(results(iteration, iteration / 2))
     first.close()
-    with (tmp_path / run_folder.CSV_FILE).open("a") as file:
+    with (tmp_path / run_dir.CSV_FILE).open("a") as file:
         file.write("4")  # killed in the middle of a row
     second = curves.Curves(tmp_path, COLUMNS, 2)
     second.add(results(3, None))
     second.close()
-    table = run_folder.read_progress(tmp_path / run_folder.CSV_FILE)
+    table = run_dir.read_progress(tmp_path / run_dir.CSV_FILE)
     assert [row["training_iteration"] for row in table] == [1, 2, 3]
     assert [row["reward"] for row in table[:2]] == [0.5, 1.0]
     assert math.isnan(table[2]["reward"])
@@ -58,7 +58,7 @@ def test_tensorboard_opens_with_the_named_curves_alone(tmp_path: Path) -> None:
         "curves/reward", "progress/turns_played",
         "rllib/learners/loss", "rllib/training_iteration",
     ]  # fmt: skip
-    assert first_page.check(tmp_path / "tensorboard") == ["reward"]
+    assert tensorboard_cards.check(tmp_path / "tensorboard") == ["reward"]
     assert [event.step for event in board.Scalars("curves/reward")] == [1, 2]
     (image, _) = board.Images("game/against_itself")
     assert (image.width, image.height, image.encoded_image_string) == (30, 276, gif)
@@ -104,7 +104,7 @@ def test_where_no_game_is_filmed_tensorboard_opens_with_the_turns_too(tmp_path: 
     run = curves.Curves(tmp_path, COLUMNS, 0, named={"reward": "env_runners/mean"})
     run.add({"training_iteration": 1, "env_runners": {"mean": 0.5, "max": 1.0} | PLAYED})
     run.close()
-    assert first_page.check(tmp_path / "tensorboard") == ["reward", "turns_played"]
+    assert tensorboard_cards.check(tmp_path / "tensorboard") == ["reward", "turns_played"]
 
 
 def test_what_is_uploaded_is_copied_now_and_then(

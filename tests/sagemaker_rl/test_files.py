@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from battlesnake_gym.engine import engine
-from battlesnake_rl.launcher.launch.job_files import (
+from sagemaker_rl.job.source_files import (
     OURS,
     bucket_and_key,
     cleaned,
@@ -19,7 +19,7 @@ from battlesnake_rl.launcher.launch.job_files import (
     is_wanted,
     together,
 )
-from battlesnake_rl.launcher.rehearsal.local import pack
+from sagemaker_rl.simulator.local_job import pack
 from tests.processes import run
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +77,7 @@ def test_nothing_compiled_is_left_by_the_questions_before(
     estimator: Callable[..., Any], tmp_path: Path
 ) -> None:
     """``preflight`` runs the script in the copies."""
-    from battlesnake_rl.launcher.launch import preflight
+    from sagemaker_rl.job import preflight
 
     estimator("import helping\n", "WORD = 1\n")  # writes the folders
     sources = cleaned(source_dir=tmp_path / "source", dependencies=[tmp_path / "helping"])

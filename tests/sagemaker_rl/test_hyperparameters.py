@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from battlesnake_rl.launcher.launch.hyperparameters import (
+from sagemaker_rl.job.hyperparameters import (
     HyperparameterError,
     add_flags,
     collect,

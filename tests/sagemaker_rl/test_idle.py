@@ -15,11 +15,11 @@ import pytest
 import torch
 from ray.rllib.algorithms.ppo import PPOConfig
 
-from battlesnake_rl.launcher.cluster.membership import own_address
-from battlesnake_rl.launcher.cluster.ray_node import RayNode, free_port, own_token
-from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError
-from battlesnake_rl.launcher.launch.idle import Group, Use, shown
-from battlesnake_rl.launcher.ray_launcher import SageMakerRayLauncher
+from sagemaker_rl.cluster.membership import own_address
+from sagemaker_rl.cluster.ray_node import RayNode, free_port, own_token
+from sagemaker_rl.job.hyperparameters import HyperparameterError
+from sagemaker_rl.job.utilization import Group, Use, shown
+from sagemaker_rl.ray_launcher import SageMakerRayLauncher
 
 pytestmark = pytest.mark.rllib
 
@@ -33,8 +33,8 @@ def check(
     """The status and the output of ``--check`` in a job of these instances."""
 
     def run(script: str, instance: str, count: int, **values: Any) -> tuple[int, str]:
-        from battlesnake_rl.mabs import train
-        from battlesnake_rl.procgen import train_procgen
+        from battlesnake_rl.mabs import battlesnake_launcher
+        from battlesnake_rl.procgen import procgen_launcher
 
         hosts = [f"algo-{number + 1}" for number in range(count)]
         group = {"instance_group_name": "all", "instance_type": instance, "hosts": hosts}
@@ -46,7 +46,7 @@ def check(
             monkeypatch.setenv(name, json.dumps(value))
         monkeypatch.setenv("SM_CURRENT_HOST", "algo-1")
         monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
-        status = (train if script == "mabs" else train_procgen).main(["--check"])
+        status = (battlesnake_launcher if script == "mabs" else procgen_launcher).main(["--check"])
         said = capsys.readouterr()
         return status, said.out + said.err
 

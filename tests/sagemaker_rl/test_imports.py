@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_rl.launcher.launch.job_files import OURS, together
+from sagemaker_rl.job.source_files import OURS, together
 from tests import processes
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ def run(script: str, tmp_path: Path, *path: str) -> tuple[str, str]:
 @pytest.mark.parametrize("script", ["train-mabs.py", "train-procgen.py"])
 def test_a_job_without_our_packages(script: str, tmp_path: Path) -> None:
     failure, log = run(script, tmp_path)
-    assert failure.startswith("No module named 'battlesnake_rl.launcher' (")
+    assert failure.startswith("No module named 'sagemaker_rl' (")
     assert "dependencies=['rllib_common/sagemaker_rl', " in failure
     assert log == failure + "\n"
 
@@ -78,6 +78,6 @@ def test_a_job_finds_all_names_in_what_was_copied_flat(tmp_path: Path) -> None:
     done = processes.run(*words, cwd=sources, env=environment)
     assert done.returncode == 0, done.stderr
     name, *places = done.stdout.split()
-    assert name == "battlesnake_rl.launcher.ray_launcher"
+    assert name == "sagemaker_rl.ray_launcher"
     assert len(places) == 4
     assert all(place.startswith(sources) for place in places), places

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError
-from battlesnake_rl.launcher.launch.job import (
+from sagemaker_rl.job.hyperparameters import HyperparameterError
+from sagemaker_rl.job.job_environment import (
     METRIC_DEFINITIONS,
     METRICS,
     Job,

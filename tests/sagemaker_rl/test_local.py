@@ -12,12 +12,8 @@ from typing import Any
 
 import pytest
 
-from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError
-from battlesnake_rl.launcher.rehearsal.local import (
-    Instance,
-    LocalJob,
-    read_hyperparameters,
-)
+from sagemaker_rl.job.hyperparameters import HyperparameterError
+from sagemaker_rl.simulator.local_job import Instance, LocalJob, read_hyperparameters
 from tests import processes
 from tests.sagemaker_rl.test_clusters import SMALL
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from battlesnake_rl.launcher.cluster.membership import ClusterHyperparameters, Membership
-from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError
+from sagemaker_rl.cluster.membership import ClusterHyperparameters, Membership
+from sagemaker_rl.job.hyperparameters import HyperparameterError
 
 TWO_JOBS: dict[str, Any] = {
     "rl_num_instances_secondary": 2,

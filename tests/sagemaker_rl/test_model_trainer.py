@@ -15,8 +15,8 @@ import pytest
 
 pytest.importorskip("botocore", reason="needs the extra sagemaker")
 
-from battlesnake_rl.launcher.launch import preflight
-from battlesnake_rl.launcher.launch.job import channel_names, check_channels
+from sagemaker_rl.job import preflight
+from sagemaker_rl.job.job_environment import channel_names, check_channels
 from tests.processes import run
 from tests.sagemaker_rl.conftest import IMAGE
 

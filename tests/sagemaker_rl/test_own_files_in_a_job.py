@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from battlesnake_gym.common import own_files
+from battlesnake_gym.common import extensions
 from tests.mabs.test_own_files import FILE
 
 pytestmark = [pytest.mark.rllib, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def test_a_job_trains_with_what_it_brings(training: Callable[..., Any], tmp_path: Path) -> None:
-    from battlesnake_rl.launcher.launch.job_files import fetch
+    from sagemaker_rl.job.source_files import fetch
 
     mine = tmp_path / "my_files"
     mine.mkdir()
@@ -22,7 +22,7 @@ def test_a_job_trains_with_what_it_brings(training: Callable[..., Any], tmp_path
     estimator = training(
         mine,
         base_job_name="own",
-        environment={own_files.VARIABLE: "my_files/mine.py"},
+        environment={extensions.VARIABLE: "my_files/mine.py"},
         hyperparameters={
             "network": "my_files/mine.py:Net",
             "algorithm": "my_files/mine.py:OwnDQN",

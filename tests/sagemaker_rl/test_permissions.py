@@ -10,18 +10,18 @@ import pytest
 pytest.importorskip("moto", reason="needs the extra sagemaker-local")
 pytest.importorskip("cfnlint", reason="needs the extra dev")
 
-from battlesnake_rl.launcher.launch import preflight
-from battlesnake_rl.launcher.launch.job import METRIC_DEFINITIONS
 from battlesnake_server.aws import publish, snake_stack
-from battlesnake_server.aws.lambda_rehearsal import RehearsedAccount
-from battlesnake_server.commands import pack
-from tests.sagemaker_rl.recorded import allowed, recording
+from battlesnake_server.aws.lambda_simulator import RehearsedAccount
+from battlesnake_server.commands import pack_command
+from sagemaker_rl.job import preflight
+from sagemaker_rl.job.job_environment import METRIC_DEFINITIONS
+from tests.sagemaker_rl.recorded_aws_calls import allowed, recording
 
 SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path
 
-from battlesnake_rl.launcher.cluster.membership import Bucket, ClusterRun
+from sagemaker_rl.cluster.membership import Bucket, ClusterRun
 
 if "--check" in sys.argv:
     sys.exit(0)
@@ -47,7 +47,7 @@ def calls() -> Iterator[set[str]]:
 @pytest.fixture(scope="module")
 def session(calls: set[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The account as the stacks leave it: with a role, an image, a network and a bucket."""
-    from battlesnake_rl.launcher.rehearsal.session import RehearsalSession
+    from sagemaker_rl.simulator.simulated_session import RehearsalSession
 
     one = RehearsalSession(tmp_path_factory.mktemp("jobs"))
     one.default_bucket()
@@ -129,7 +129,7 @@ def test_every_call_is_allowed_and_every_right_is_used(
     tuner.stop_tuning_job()
 
     bundle = tmp_path / "snake.zip"
-    assert pack.main(["--snake", "hungry", "-o", str(bundle)]) == 0
+    assert pack_command.main(["--snake", "hungry", "-o", str(bundle)]) == 0
     with RehearsedAccount() as account:
         notebook_s = set(calls)
         account.deploy(snake_stack.parser().parse_args([str(bundle)]))

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("botocore", reason="needs the extra sagemaker")
 
-from battlesnake_rl.launcher.launch import preflight
+from sagemaker_rl.job import preflight
 from tests.sagemaker_rl.conftest import IMAGE
 
 SCRIPT = """

@@ -11,12 +11,12 @@ import torch
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.tune.registry import register_env
 
-from battlesnake_rl.launcher.launch.hyperparameters import HyperparameterError
-from battlesnake_rl.launcher.launch.job import Job
-from battlesnake_rl.launcher.launch.resources import check_cpus, check_gpus
-from battlesnake_rl.launcher.ray_launcher import SageMakerRayLauncher, deliver, without_cluster
-from battlesnake_rl.launcher.runs.run_folder import LOCK_FILE, RUN_FILE
-from battlesnake_rl.launcher.runs.training_run import TrainingRun
+from battlesnake_gym.common.run_dir import LOCK_FILE, RUN_FILE
+from sagemaker_rl.job.hyperparameters import HyperparameterError
+from sagemaker_rl.job.job_environment import Job
+from sagemaker_rl.job.resources import check_cpus, check_gpus
+from sagemaker_rl.ray_launcher import SageMakerRayLauncher, deliver, without_cluster
+from sagemaker_rl.runs.training_run import TrainingRun
 from tests.processes import run
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
@@ -178,8 +178,8 @@ def test_gpus_that_are_paid_for_must_work(
 
 RAY_UNDER_A_SIGNAL = """
 import os, signal
-from battlesnake_rl.launcher.ray_launcher import started_ray
-from battlesnake_rl.launcher.launch.stopping import stop_signals
+from sagemaker_rl.ray_launcher import started_ray
+from sagemaker_rl.job.stop_signals import stop_signals
 
 with stop_signals() as caught, started_ray(num_cpus=1):
     os.kill(os.getpid(), signal.SIGTERM)

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.rllib
 
 RULES = """
 from battlesnake_gym import snakes
-from battlesnake_heuristics.handwritten.filters import SAFE
-from battlesnake_heuristics.handwritten.pipeline import Pipeline
+from battlesnake_heuristics.rule_based.filters import SAFE
+from battlesnake_heuristics.rule_based.pipeline import Pipeline
 
 snakes.register("mine", lambda seed: Pipeline(*SAFE, seed=seed))
 """
@@ -35,8 +35,8 @@ MATCH = ["my_rules.py", "hungry", "--size=7", "--milliseconds=5", "--max-turns=4
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
     """Its address, and the second node; this folder has a file of rules, theirs have not."""
-    from battlesnake_rl.launcher.cluster.membership import own_address
-    from battlesnake_rl.launcher.cluster.ray_node import RayNode, free_port, own_token
+    from sagemaker_rl.cluster.membership import own_address
+    from sagemaker_rl.cluster.ray_node import RayNode, free_port, own_token
 
     host, port = own_address(socket.gethostname()), free_port()
     with own_token(), ExitStack() as nodes:

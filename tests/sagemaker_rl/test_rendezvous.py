@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from battlesnake_rl.launcher.cluster import rendezvous
-from battlesnake_rl.launcher.cluster.membership import (
+from sagemaker_rl.cluster import rendezvous
+from sagemaker_rl.cluster.membership import (
     Bucket,
     BucketError,
     ClusterRun,
@@ -18,15 +18,8 @@ from battlesnake_rl.launcher.cluster.membership import (
     HostNames,
     Membership,
 )
-from battlesnake_rl.launcher.cluster.ray_node import free_port
-from battlesnake_rl.launcher.cluster.rendezvous import (
-    ClusterError,
-    Joined,
-    Link,
-    LinkError,
-    Master,
-    join,
-)
+from sagemaker_rl.cluster.ray_node import free_port
+from sagemaker_rl.cluster.rendezvous import ClusterError, Joined, Link, LinkError, Master, join
 from tests.processes import PATIENCE, until
 
 RAY = "10.0.0.1:6379"

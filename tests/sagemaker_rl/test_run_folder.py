@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_rl.launcher.runs import run_folder
-from battlesnake_rl.launcher.runs.run_folder import LockedError
+from battlesnake_gym.common import run_dir
+from battlesnake_gym.common.run_dir import LockedError
 from tests.processes import running
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from battlesnake_rl.launcher.runs import run_folder
+from sagemaker_rl.runs import run_folder
 with run_folder.hold(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -28,9 +28,9 @@ def test_a_held_folder_names_its_owner_until_the_owner_is_killed(tmp_path: Path)
         assert owner.stdout is not None
         assert owner.stdout.readline() == "held\n"
         words = f"{run} is being written by process {owner.pid} on .* since 20.*another --name"
-        with pytest.raises(LockedError, match=words), run_folder.hold(run):
+        with pytest.raises(LockedError, match=words), run_dir.hold(run):
             raise AssertionError("it is held")
-    with run_folder.hold(run):
-        assert f"process {os.getpid()} on" in (run / run_folder.LOCK_FILE).read_text()
-    with run_folder.hold(run):
+    with run_dir.hold(run):
+        assert f"process {os.getpid()} on" in (run / run_dir.LOCK_FILE).read_text()
+    with run_dir.hold(run):
         pass

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-curves = pytest.importorskip("battlesnake_rl.launcher.runs.curves", reason="needs the extra rllib")
+curves = pytest.importorskip("sagemaker_rl.runs.curves", reason="needs the extra rllib")
 pytest.importorskip("tensorboard", reason="needs the extra rllib")
 from tests.processes import free_port, served  # noqa: E402
-from tests.sagemaker_rl import first_page  # noqa: E402
+from tests.sagemaker_rl import tensorboard_cards  # noqa: E402
 from tests.server.browser import Browser, browser  # noqa: E402
 
 __all__ = ["browser"]
@@ -51,8 +51,8 @@ def test_it_opens_with_the_named_curves(filmed: bool, tmp_path: Path, browser: B
         if filmed:
             run.add_film(GIF, iteration)
     run.close()
-    expected = first_page.cards(tmp_path / "tensorboard")
-    assert first_page.check(tmp_path / "tensorboard")
+    expected = tensorboard_cards.cards(tmp_path / "tensorboard")
+    assert tensorboard_cards.check(tmp_path / "tensorboard")
     with tensorboard(tmp_path / "tensorboard") as address:
         browser.look(1280, 5000)  # cards are drawn where they are seen
         browser.open(address)

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from battlesnake_rl.launcher.launch.job import Job
-from battlesnake_rl.launcher.launch.stopping import Caught
-from battlesnake_rl.launcher.runs import run_folder, training_run
+from battlesnake_gym.common import run_dir
+from sagemaker_rl.job.job_environment import Job
+from sagemaker_rl.job.stop_signals import Caught
+from sagemaker_rl.runs import training_run
 
 pytestmark = pytest.mark.rllib
 
@@ -96,7 +97,7 @@ def test_the_last_iteration_is_concluded_unless_a_signal_ends_it(
     )
     run.train(caught)
     assert concluded == ([3] if last == 2000 else [])
-    assert [row["elo"] for row in run_folder.read_progress(tmp_path / "progress.csv")] == [
+    assert [row["elo"] for row in run_dir.read_progress(tmp_path / "progress.csv")] == [
         1000,
         1000,
         last,

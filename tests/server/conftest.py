@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from battlesnake_gym.boards.board import Board
+from battlesnake_gym.mdp import observations
 from battlesnake_gym.rules import MOVES, Game
-from battlesnake_gym.see import observations
 from tests.processes import COMMAND, free_port, served
 from tests.server.browser import browser as browser
 from tests.server.browser import quiet as quiet

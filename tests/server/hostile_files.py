@@ -20,9 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from battlesnake_gym import policy_file
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.search.evaluation import Evaluation
-from battlesnake_server.arena import league_file
+from battlesnake_server.arena import league_config
 from battlesnake_server.bundle import Bundle
 
 MEMORY = 300 << 20
@@ -34,7 +34,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "policy": lambda path: policy_file.check(b"", path.read_bytes(), path),
     "replay": Replay.load,
     "replay.gz": Replay.load,
-    "league": league_file.load,
+    "league": league_config.load,
 }
 """What opens a file; of a policy the card, which speaks of an empty network."""
 

@@ -16,8 +16,8 @@ from typing import Any
 from flask import Flask, Response, abort, jsonify, request
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Replay
-from battlesnake_gym.records.shown_rules import MODES
+from battlesnake_gym.replays.replay import Replay
+from battlesnake_gym.replays.rule_inference import MODES
 from battlesnake_gym.rules import MOVES, Game, default_move
 from battlesnake_gym.rules.state import Point, Snake
 

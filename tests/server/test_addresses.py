@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from battlesnake_server.addresses import (
+from battlesnake_server.address_policy import (
     LINK_LOCAL,
     LOOPBACK,
     PRIVATE,
@@ -27,7 +27,7 @@ from battlesnake_server.addresses import (
 )
 from battlesnake_server.arena.players import Answer, HttpPlayer, open_client
 from tests.processes import COMMAND, run
-from tests.server import zoo
+from tests.server import misbehaving_snakes
 
 BODY = {"game": {"id": "a"}, "turn": 0}
 
@@ -130,7 +130,7 @@ def test_a_name_is_judged_by_the_address_that_is_connected_to(
 
 
 def test_allowed_classes_are_reached() -> None:
-    with zoo.snake(zoo.Recorder()) as url:
+    with misbehaving_snakes.snake(misbehaving_snakes.Recorder()) as url:
         port = url.rpartition(":")[2]
         assert ask(url).problem == "address"
         assert ask(url, Reach(frozenset({PUBLIC, PRIVATE}))).problem == "address"
@@ -144,7 +144,9 @@ def test_allowed_classes_are_reached() -> None:
 def test_no_redirect_leads_to_another_host_or_port(status: str, redirects: bool) -> None:
     with inner() as (port, came):
         there = f"Location: http://127.0.0.1:{port}/admin"
-        with zoo.snake(zoo.says(zoo.http(zoo.GOOD, status, there))) as url:
+        with misbehaving_snakes.snake(
+            misbehaving_snakes.says(misbehaving_snakes.http(misbehaving_snakes.GOOD, status, there))
+        ) as url:
             answer = ask(url, Reach().naming(url), redirects=redirects)
         assert (answer.move, answer.problem) == (None, "redirect")
     assert not came
@@ -163,11 +165,11 @@ def test_a_tournament_sends_nothing_inwards_and_says_why(tmp_path: Path) -> None
     def turns(connection: Any, head: bytes, body: bytes) -> bool:
         seen.append(head.split(b"\r\n")[0])
         there = f"Location: http://127.0.0.1:{port}/"
-        moved = zoo.http(b"", "307 Temporary Redirect", there)
-        connection.sendall(moved if len(seen) > 1 else zoo.http(b"{}"))
+        moved = misbehaving_snakes.http(b"", "307 Temporary Redirect", there)
+        connection.sendall(moved if len(seen) > 1 else misbehaving_snakes.http(b"{}"))
         return True
 
-    with inner() as (port, came), zoo.snake(turns) as url:
+    with inner() as (port, came), misbehaving_snakes.snake(turns) as url:
         done = arena(tmp_path, f"stranger={url}", "hungry", "--json", "--follow-redirects")
         assert done.returncode == 0, done.stderr
         (line,) = [line for line in json.loads(done.stdout) if line["snake"] == "stranger"]

@@ -13,17 +13,17 @@ from PIL import Image
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.cli import export_command
+from battlesnake_gym.commands import game_export_command
 from battlesnake_gym.draw import animation, drawing
 from battlesnake_gym.draw.shapes import Text
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
-from battlesnake_heuristics.judge import game_analysis, mistakes, scenarios
-from battlesnake_heuristics.judge.game_analysis import Analysis, path_of
-from battlesnake_server.commands import analyse
-from battlesnake_server.replays import analyses, film, what_if
-from battlesnake_server.replays.analyses import Analyses
-from battlesnake_server.web import watch
+from battlesnake_heuristics.analysis import game_analysis, mistakes, scenarios
+from battlesnake_heuristics.analysis.game_analysis import Analysis, path_of
+from battlesnake_server.commands import game_analyze_command
+from battlesnake_server.replay_viewer import analysis_queue, frame_stream, what_if
+from battlesnake_server.replay_viewer.analysis_queue import Analyses
+from battlesnake_server.web import replay_pages
 from tests.heuristics.test_analysis import played
 from tests.processes import COMMAND, running, until
 
@@ -42,8 +42,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Analyses think little, and those in the background are not put last on a busy machine."""
     monkeypatch.setattr(mistakes, "GLANCE", 1)
     monkeypatch.setattr(mistakes, "GAMES", 2)
-    monkeypatch.setattr(analyses, "MILLISECONDS", 1.0)
-    monkeypatch.setattr(analyses, "LITTLE", 0)
+    monkeypatch.setattr(analysis_queue, "MILLISECONDS", 1.0)
+    monkeypatch.setattr(analysis_queue, "LITTLE", 0)
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_film_of_an_analysed_game_has_the_bar_of_chances(game: Path, tmp_path: Path) -> None:
     def colours(name: str) -> int:
         """How many there are below the list of the snakes when the game begins."""
-        assert export_command.main([str(game), "-o", str(tmp_path / name)]) == 0
+        assert game_export_command.main([str(game), "-o", str(tmp_path / name)]) == 0
         with Image.open(tmp_path / name) as film:
             top = int((drawing.MARGIN + 0.85 + 2 * drawing.ROW) * animation.CELL)
             bar = film.convert("RGB").crop((film.width * 2 // 3 + 9, top, film.width - 20, top + 8))
@@ -73,12 +73,12 @@ def test_the_bar_says_about_where_nothing_is_proved() -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_the_command_tells_and_keeps(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert analyse.main([str(game), "--milliseconds", "1"]) == 0
+    assert game_analyze_command.main([str(game), "--milliseconds", "1"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("12 turns, 1 ms a snake: ")
     assert f"kept as {path_of(game)}" in out
     assert Analysis.load(path_of(game)).complete
-    assert analyse.main([str(game), "--milliseconds", "1", "--json"]) == 0
+    assert game_analyze_command.main([str(game), "--milliseconds", "1", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["turns"], told["milliseconds"]) == (12, 1)
     found = Analysis.load(path_of(game)).marks
@@ -110,7 +110,7 @@ def test_a_terminated_command_keeps_what_it_found(tmp_path: Path) -> None:
 def test_what_is_no_game_is_refused(
     argument: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert analyse.main([argument]) == 2
+    assert game_analyze_command.main([argument]) == 2
     assert words in capsys.readouterr().err
 
 
@@ -146,12 +146,12 @@ def test_closing_stops_the_process(tmp_path: Path) -> None:
 
 
 def test_who_may_only_look_starts_nothing(game: Path) -> None:
-    client = watch.create_app([game.parent], token="secret").test_client()
+    client = replay_pages.create_app([game.parent], token="secret").test_client()
     assert 'data-may="false"' in client.get("/replay/game.jsonl.gz").text
     assert client.post("/analysis/game.jsonl.gz", json={}).status_code == 403
     assert client.get("/?token=secret").status_code == 302
     assert 'data-may="true"' in client.get("/replay/game.jsonl.gz").text
-    allowed = watch.create_app([game.parent])
+    allowed = replay_pages.create_app([game.parent])
     refused = allowed.test_client().post("/analysis/game.jsonl.gz", data="{}")
     assert (refused.status_code, "application/json" in refused.get_json()["error"]) == (400, True)
     assert allowed.test_client().get("/analysis/none.jsonl").status_code == 404
@@ -189,7 +189,7 @@ def test_what_cannot_be_played_is_told(groups: str, words: str) -> None:
 
 
 def test_a_position_becomes_a_scenario(game: Path) -> None:
-    client = watch.create_app([game.parent]).test_client()
+    client = replay_pages.create_app([game.parent]).test_client()
     answer = client.get("/turn/4/scenario/game.jsonl.gz?you=snake_1")
     assert answer.headers["Content-Disposition"] == "attachment; filename=turn-4.txt"
     (made,) = scenarios.from_text(answer.text)
@@ -208,11 +208,11 @@ def test_a_position_becomes_a_scenario(game: Path) -> None:
 
 
 def test_a_long_game_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(film, "FIRST_PIECE", 600)
-    monkeypatch.setattr(film, "PIECE", 900)
+    monkeypatch.setattr(frame_stream, "FIRST_PIECE", 600)
+    monkeypatch.setattr(frame_stream, "PIECE", 900)
     replay = finished()
     replay.save(tmp_path / "game.jsonl.gz")
-    client = watch.create_app([tmp_path]).test_client()
+    client = replay_pages.create_app([tmp_path]).test_client()
     frames: list[Any] = []
     more, pieces = True, 0
     while more:
@@ -233,12 +233,12 @@ def test_a_long_game_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_what_is_damaged_later_is_told_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(film, "FIRST_PIECE", 1000)
+    monkeypatch.setattr(frame_stream, "FIRST_PIECE", 1000)
     lines = finished().to_lines()
     lines[-1]["end"]["turn"] += 1
     path = tmp_path / "game.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    client = watch.create_app([tmp_path]).test_client()
+    client = replay_pages.create_app([tmp_path]).test_client()
     first = client.get("/data/game.jsonl").get_json()
     assert first["more"] is True
     answer = client.get(f"/data/game.jsonl?since={len(first['frames'])}")
@@ -246,7 +246,7 @@ def test_what_is_damaged_later_is_told_later(
 
 
 def test_pages_and_scripts_are_compressed_for_who_understands_it(game: Path) -> None:
-    client = watch.create_app([game.parent]).test_client()
+    client = replay_pages.create_app([game.parent]).test_client()
     for address in ("/static/player.js", "/replay/game.jsonl.gz", "/static/look.css"):
         with client.get(address) as plain:
             assert "Content-Encoding" not in plain.headers

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
-from battlesnake_heuristics.judge import game_analysis, scenarios
-from battlesnake_heuristics.judge.analysis import Choice, Judgement, Line
-from battlesnake_heuristics.judge.game_analysis import Analysis, Seen, hash_of, path_of
-from battlesnake_heuristics.judge.mistakes import Mark, outcome
-from battlesnake_server.replays import analyses
-from battlesnake_server.web import watch
+from battlesnake_heuristics.analysis import game_analysis, scenarios
+from battlesnake_heuristics.analysis.game_analysis import Analysis, Seen, hash_of, path_of
+from battlesnake_heuristics.analysis.mistakes import Mark, outcome
+from battlesnake_heuristics.analysis.position_analysis import Choice, Judgement, Line
+from battlesnake_server.replay_viewer import analysis_queue
+from battlesnake_server.web import replay_pages
 from tests.heuristics.test_analysis import played
 from tests.processes import fetch
 from tests.server import web_site
@@ -62,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(folder: Path) -> Iterator[str]:
-    app = watch.create_app([folder])
+    app = replay_pages.create_app([folder])
     with web_site.serving(app) as address:
         yield address
     app.extensions["analyses"].close()
@@ -139,8 +139,8 @@ def test_what_if_leaves_the_game_and_comes_back(page: Browser, folder: Path, sit
 def test_a_game_is_analysed_by_a_button(
     browser: Browser, site: str, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
-    monkeypatch.setattr(analyses, "MILLISECONDS", 1.0)
-    monkeypatch.setattr(analyses, "LITTLE", 0)
+    monkeypatch.setattr(analysis_queue, "MILLISECONDS", 1.0)
+    monkeypatch.setattr(analysis_queue, "LITTLE", 0)
     browser.look()
     browser.open(f"{site}/replay/unknown.jsonl", "!document.getElementById('analyse').hidden")
     browser.run("document.getElementById('analyse').click()")

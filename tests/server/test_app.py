@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_server.live.app import create_app, from_environment
-from battlesnake_server.live.sparing import Sparing
-from tests.junk import JUNK, Place, places, replaced
+from battlesnake_server.live.log_rate_limit import Sparing
+from tests.json_strategies import JUNK, Place, places, replaced
 
 Body = dict[str, Any]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_server.commands import arena_command
 from tests.processes import COMMAND, free_port, run
-from tests.server import zoo
+from tests.server import misbehaving_snakes
 
 
 @pytest.fixture
@@ -118,7 +118,9 @@ def test_a_policy_is_refused_on_boards_it_does_not_play(
 def test_something_else_at_the_url_is_refused(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with zoo.snake(zoo.says(zoo.http(b"<html>"))) as url:
+    with misbehaving_snakes.snake(
+        misbehaving_snakes.says(misbehaving_snakes.http(b"<html>"))
+    ) as url:
         assert arena_command.main([url, database]) == 2
     assert "is the snake running?" in capsys.readouterr().err
 

@@ -24,7 +24,7 @@ import pytest
 from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
-from battlesnake_server.http.threads import STEPS_BACK
+from battlesnake_server.http.thread_pool import STEPS_BACK
 from tests.processes import fetch
 
 PATIENCE = 0.7

@@ -22,9 +22,9 @@ from botocore.exceptions import ClientError
 
 from battlesnake_server import bundle
 from battlesnake_server.aws import layer, publish, snake_stack
-from battlesnake_server.aws.lambda_rehearsal import RehearsedAccount
+from battlesnake_server.aws.lambda_simulator import RehearsedAccount
 from battlesnake_server.aws.stacks import Account, StackError
-from battlesnake_server.commands import deploy, undeploy
+from battlesnake_server.commands import aws_deploy_command, aws_undeploy_command
 from tests.processes import fetch_json, run
 
 ROOT = Path(__file__).parents[2]
@@ -90,14 +90,14 @@ def test_a_snake_is_made_published_changed_and_taken_away(
     account.play(make("left", color="#010203", author="jane"))
     assert fetch_json(f"{url}/move", body)["move"] == "left", "what is deployed last plays"
 
-    assert undeploy.undeploy(account.account, "battlesnake") == []
+    assert aws_undeploy_command.undeploy(account.account, "battlesnake") == []
     assert not any(left(account.session).values())
 
 
 def test_what_is_kept_is_told(account: RehearsedAccount, make: Any) -> None:
     account.session.client("s3").create_bucket(Bucket="of-mine")
     account.deploy(options(make("up"), "--name", "second", "--bucket", "of-mine"))
-    (kept,) = undeploy.undeploy(account.account, "second")
+    (kept,) = aws_undeploy_command.undeploy(account.account, "second")
     assert "of-mine, which you named" in kept
     assert left(account.session)["buckets"] == ["of-mine"]
 
@@ -122,7 +122,7 @@ def test_a_link_fills_the_form_in_and_makes_nothing(
 
 
 def test_the_command_rehearses(make: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert deploy.main([str(make("up")), "--rehearse"]) == 0
+    assert aws_deploy_command.main([str(make("up")), "--rehearse"]) == 0
     said = capsys.readouterr().out
     assert '"move":"up"' in said
     assert said.endswith("rehearsed: the stack battlesnake is gone\n")
@@ -140,13 +140,13 @@ def test_what_cannot_be_is_refused_first(
         ([path, "--layer", "nowhere.zip"], "nowhere.zip is not there"),
         ([path, "--everything", "https://x.org", "--rehearse"], "cannot be rehearsed"),
     ):
-        assert deploy.main(words) == 2
+        assert aws_deploy_command.main(words) == 2
         assert message in capsys.readouterr().err
 
 
 def test_stacks_and_buckets_that_are_not_there(account: RehearsedAccount) -> None:
     with pytest.raises(StackError, match="there is no stack 'battlesnake' in us-east-1"):
-        undeploy.undeploy(account.account, "battlesnake")
+        aws_undeploy_command.undeploy(account.account, "battlesnake")
     with pytest.raises(StackError, match="the bucket nobody-s is not there"):
         account.account.open_bucket("nobody-s", make=False)
 

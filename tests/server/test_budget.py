@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from battlesnake_server.live.budget import REMEMBERED, Overruns, RoundTrip, budget, margin
+from battlesnake_server.live.time_budget import REMEMBERED, Overruns, RoundTrip, budget, margin
 
 
 @pytest.mark.parametrize("timeout", [0.02, 0.1, 0.5, 2.0, 15.0])

@@ -19,11 +19,11 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import SHIPPED as EVALUATION
 from battlesnake_server import bundle
-from battlesnake_server.arena import league_file
+from battlesnake_server.arena import league_config
 from battlesnake_server.arena.players import LocalPlayer
 from battlesnake_server.arena.tournament import (
     Entrant,
@@ -34,10 +34,10 @@ from battlesnake_server.arena.tournament import (
     schedule,
 )
 from battlesnake_server.bundle import Bundle, BundleError
-from battlesnake_server.commands import pack
+from battlesnake_server.commands import pack_command
 from battlesnake_server.live.app import create_app
 from battlesnake_server.live.sessions import _seed
-from battlesnake_server.strategies import CAREFUL, SHIPPED, PolicyFactory, strategy_factory
+from battlesnake_server.strategy_loader import CAREFUL, SHIPPED, PolicyFactory, strategy_factory
 from battlesnake_server.web.roster import Roster
 from tests.processes import COMMAND, free_port, run, served
 from tests.server.test_hostile_files import zipped
@@ -47,9 +47,9 @@ from tests.server.test_serve import Engine
 RULES = '''
 from battlesnake_gym import snakes
 from battlesnake_heuristics import SAFE, Filter, Pipeline, When
-from battlesnake_heuristics.handwritten import filters
-from battlesnake_heuristics.handwritten.conditions import hungry
-from battlesnake_heuristics.handwritten.preferences import food, space
+from battlesnake_heuristics.rule_based import filters
+from battlesnake_heuristics.rule_based.conditions import hungry
+from battlesnake_heuristics.rule_based.preferences import food, space
 
 
 @Filter
@@ -84,7 +84,7 @@ def make(tmp_path: Path) -> Callable[..., Path]:
 
     def run(*arguments: str | Path) -> Path:
         path = tmp_path / "snake.zip"
-        assert pack.main([*map(str, arguments), "-o", str(path)]) == 0
+        assert pack_command.main([*map(str, arguments), "-o", str(path)]) == 0
         return path
 
     return run
@@ -146,7 +146,7 @@ def in_a_league(path: Path, folder: Path, count: int) -> Iterator[tuple[Replay, 
         "boards": [{"width": 11, "height": 11, "max_turns": 300}],
         "timeout": 10_000,
     }
-    plan = league_file.read(told, folder)
+    plan = league_config.read(told, folder)
     sources = {member.name: member.source for member in plan.members}
     setup = plan.setup(plan.boards[0], ["mine", "other"], sources)
     for fixture in schedule(2, 2, count, plan.seed):
@@ -372,7 +372,7 @@ def test_what_does_not_play_is_not_packed(
 ) -> None:
     rules.write_text(source)
     target = tmp_path / "snake.zip"
-    assert pack.main([str(rules), *options, "-o", str(target)]) == 2
+    assert pack_command.main([str(rules), *options, "-o", str(target)]) == 2
     assert re.search(message, capsys.readouterr().err)
     assert list(tmp_path.iterdir()) == [rules]
 

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym import snakes
-from battlesnake_heuristics.handwritten import filters
-from battlesnake_heuristics.judge.match import Conditions, play_pair
-from battlesnake_heuristics.judge.sprt import OUTCOMES
-from battlesnake_server.commands import check_command
+from battlesnake_heuristics.rating.match import Conditions, play_pair
+from battlesnake_heuristics.rating.sprt import OUTCOMES
+from battlesnake_heuristics.rule_based import filters
+from battlesnake_server.commands import snakes_check_command
 
 GOOD = """
 import time
 from battlesnake_gym import snakes
-from battlesnake_heuristics.handwritten.conditions import hungry
-from battlesnake_heuristics.handwritten.filters import *
-from battlesnake_heuristics.handwritten.pipeline import Decision, Pipeline, When
-from battlesnake_heuristics.handwritten.preferences import *
+from battlesnake_heuristics.rule_based.conditions import hungry
+from battlesnake_heuristics.rule_based.filters import *
+from battlesnake_heuristics.rule_based.pipeline import Decision, Pipeline, When
+from battlesnake_heuristics.rule_based.preferences import *
 
 RULES = [walls, neck, starvation, bodies, head_to_heads, dead_ends,
          When(hungry, [food], [space, distance])]
@@ -71,7 +71,7 @@ def test_a_planted_regression_is_refused(
     if new == FLOOD:
         worse = worse.replace("[space, distance]", "[crowd, distance]")
     words = [written(tmp_path, "new", worse), "--against", written(tmp_path, "old", GOOD)]
-    assert check_command.main(words) == 1
+    assert snakes_check_command.main(words) == 1
     assert "REFUSED: " in capsys.readouterr().out
 
 
@@ -79,13 +79,15 @@ def test_a_change_that_does_no_harm_is_fit_and_advice_names_rules(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mine.py"
-    check_command.write_template(path)
-    assert check_command.main([str(path)]) == 0
+    snakes_check_command.write_template(path)
+    assert snakes_check_command.main([str(path)]) == 0
     assert "- bait: left, not up; try filters.dead_ends" in capsys.readouterr().out
     better = path.read_text().replace("filters.neck,", "filters.neck, filters.bodies,")
-    assert check_command.main([written(tmp_path, "new", better), "--against", str(path)]) == 0
+    assert (
+        snakes_check_command.main([written(tmp_path, "new", better), "--against", str(path)]) == 0
+    )
     with pytest.raises(ValueError, match="is there already"):
-        check_command.write_template(path)
+        snakes_check_command.write_template(path)
 
 
 EDITS = 6
@@ -108,13 +110,13 @@ def with_tools(path: Path, rand: random.Random, capsys: pytest.CaptureFixture[st
     tried: set[str] = set()
     for edit in range(EDITS):
         old = written(path.parent, f"{path.stem}_{edit}", path.read_text())
-        check_command.main([old])
+        snakes_check_command.main([old])
         advised = [*re.findall(r"filters\.\w+", capsys.readouterr().out), *rand.sample(EDITED, 9)]
         rule = next(one for one in advised if one not in tried)
         tried.add(rule)
         place = 2 if rule.startswith("filters") else rand.randrange(2, 9)
         new = written(path.parent, f"{path.stem}_{edit}_new", edited(path, rule, place))
-        fit = check_command.main([new, "--against", old]) == 0
+        fit = snakes_check_command.main([new, "--against", old]) == 0
         share = re.search(r"(\d+)% of the points in", capsys.readouterr().out)
         if fit and share and int(share[1]) > 50:
             path.write_text(Path(new).read_text())
@@ -135,7 +137,7 @@ def test_edits_by_the_tools_are_150_elo_better(
     for seed in range(5):
         guided, alone = tmp_path / f"guided_{seed}.py", tmp_path / f"alone_{seed}.py"
         for path in (guided, alone):
-            check_command.write_template(path)
+            snakes_check_command.write_template(path)
         with_tools(guided, random.Random(seed), capsys)
         without(alone, random.Random(seed))
         one, two = snakes.factory(str(guided)), snakes.factory(str(alone))

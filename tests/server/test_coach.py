@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Replay
-from battlesnake_heuristics.judge import coaching, scenarios
-from battlesnake_heuristics.judge.coaching import lesson
-from battlesnake_heuristics.judge.scenarios import Scenario
-from battlesnake_server.commands import coach
-from battlesnake_server.web import puzzles
+from battlesnake_gym.replays.replay import Replay
+from battlesnake_heuristics.analysis import loss_analysis, scenarios
+from battlesnake_heuristics.analysis.loss_analysis import lesson
+from battlesnake_heuristics.analysis.scenarios import Scenario
+from battlesnake_server.commands import game_coach_command
+from battlesnake_server.web import puzzle_pages
 from tests.heuristics.test_mistakes import POCKET, lost
 from tests.server import web_site
 from tests.server.browser import Browser
@@ -37,7 +37,7 @@ def test_the_better_move_is_advised_whatever_fewer_games_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where two moves cost about as much, more games than these have decided."""
-    monkeypatch.setattr(coaching, "by_move", lambda *_: dict.fromkeys(("left", "right"), 0.0))
+    monkeypatch.setattr(loss_analysis, "by_move", lambda *_: dict.fromkeys(("left", "right"), 0.0))
     told = lesson(lost(), "a")
     assert told is not None
     assert told.mark is not None
@@ -49,7 +49,7 @@ def test_the_coach_tells_keeps_and_asks_again(
 ) -> None:
     target = tmp_path / "kept.txt"
     arguments = [str(game), "--snake", "mine", "--output", str(target)]
-    status = coach.main([*arguments, "--strategy", "cautious"])
+    status = game_coach_command.main([*arguments, "--strategy", "cautious"])
     out = capsys.readouterr().out
     assert "lost.jsonl: mine bit itself, trapped before on turn 3" in out
     assert "The move that lost it was on turn 0" in out
@@ -59,7 +59,7 @@ def test_the_coach_tells_keeps_and_asks_again(
     assert kept.allowed == ("right",)
     assert kept.board.you.name == "mine"
     assert status == (0 if "1 of 1 mastered" in out else 1)
-    assert coach.main([*arguments, "--strategy", "champion", "--json"]) == 0
+    assert game_coach_command.main([*arguments, "--strategy", "champion", "--json"]) == 0
     told = capsys.readouterr()
     (found,) = json.loads(told.out)
     assert (found["turn"], found["died"], found["played"]) == (0, 3, "left")
@@ -79,9 +79,9 @@ def test_reasons_are_asked_for_again_where_none_are_kept(
         "--output",
         str(tmp_path / "k.txt"),
     ]
-    assert coach.main([*arguments, "--strategy", "hungry"]) in (0, 1)
+    assert game_coach_command.main([*arguments, "--strategy", "hungry"]) in (0, 1)
     assert "What its rules say now:" in capsys.readouterr().out
-    assert coach.main(arguments) == 1
+    assert game_coach_command.main(arguments) == 1
     assert "'mine' is not a snake that can be asked again" in capsys.readouterr().out
 
 
@@ -90,7 +90,9 @@ def test_a_folder_is_told_by_kinds_of_death(
 ) -> None:
     lost().save(tmp_path / "again.jsonl")
     Replay(Board.from_text("A . B")).save(tmp_path / "others.jsonl")
-    coach.main([str(tmp_path), "--snake", "mine", "--output", str(tmp_path / "kept.txt")])
+    game_coach_command.main(
+        [str(tmp_path), "--snake", "mine", "--output", str(tmp_path / "kept.txt")]
+    )
     told = capsys.readouterr()
     assert "bit itself, trapped before      2" in told.out
     assert "skipped: no snake is called 'mine'; give a name or id of 'a'" in told.err
@@ -101,10 +103,10 @@ def test_a_name_that_no_game_has_is_refused(
     game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Status 0 says that the snake masters all, which no one has seen here."""
-    assert coach.main([str(tmp_path), "--snake", "minne"]) == 2
+    assert game_coach_command.main([str(tmp_path), "--snake", "minne"]) == 2
     assert "unknown snake 'minne'; did you mean mine?" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
-    assert coach.main([str(tmp_path / "empty"), "--snake", "mine"]) == 2
+    assert game_coach_command.main([str(tmp_path / "empty"), "--snake", "mine"]) == 2
     assert "holds no recorded game" in capsys.readouterr().err
 
 
@@ -115,19 +117,19 @@ def test_puzzles_are_found_in_games(
     game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "puzzles.txt"
-    assert puzzles.main([str(game.parent), "--output", str(out)]) == 0
+    assert puzzle_pages.main([str(game.parent), "--output", str(out)]) == 0
     (made,) = scenarios.load(out)  # the other positions have none that saves, or several
     assert made.allowed == ("right",)
     assert made.note.startswith("grade ")
     assert f"1 puzzles kept as {out}" in capsys.readouterr().out
-    assert puzzles.main([str(tmp_path / "nothing")]) == 2
+    assert puzzle_pages.main([str(tmp_path / "nothing")]) == 2
 
 
 def test_puzzles_are_solved_in_the_browser(quiet: Browser) -> None:
     board = Board.from_text(POCKET)
     board.you_id = "a"
     made = [Scenario(f"number {i} </script>", board, ("right",), "grade 2 of 3") for i in (1, 2)]
-    with web_site.serving(puzzles.create_app(made)) as site:
+    with web_site.serving(puzzle_pages.create_app(made)) as site:
         quiet.open(site, "document.querySelectorAll('#board .snake').length === 2")
         assert quiet.text("#name") == "number 1 </script>"
         assert quiet.text("#task") == "One move saves mine. Which?"

@@ -15,7 +15,7 @@ import pytest
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
 from battlesnake_server import bundle, codeclash
-from battlesnake_server.commands import pack
+from battlesnake_server.commands import pack_command
 from tests.processes import free_port, run, served
 from tests.server.test_bundle import LOOKS, RULES, recorded
 
@@ -51,7 +51,7 @@ def test_it_plays_the_moves_that_the_snake_plays_here(which: str, tmp_path: Path
     path.write_text(RULES)
     words = [str(path)] if which == "mine" else ["--snake", "champion", "--positions", "300"]
     folder = tmp_path / "packed"
-    assert pack.main([*words, *LOOKS, "--for", "codeclash", "-o", str(folder)]) == 0
+    assert pack_command.main([*words, *LOOKS, "--for", "codeclash", "-o", str(folder)]) == 0
     bodies = recorded(60)
     asked: list[tuple[str, str, Any]] = [("GET", "/", None), ("HEAD", "/", None)]
     asked += [("POST", f"/{what}", bodies[0]) for what in ("start", "end")]
@@ -90,7 +90,7 @@ def test_what_does_not_play_there_is_refused(
     monkeypatch.setattr(codeclash, "START", 1.0 if "sleep" in rules else 60.0)
     path = tmp_path / "my_rules.py"
     path.write_text(rules)
-    assert pack.main([str(path), "--for", "codeclash", "-o", str(tmp_path / "packed")]) == 2
+    assert pack_command.main([str(path), "--for", "codeclash", "-o", str(tmp_path / "packed")]) == 2
     assert why in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [path]
 
@@ -99,7 +99,7 @@ def test_a_policy_and_a_folder_that_is_there_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--for", "codeclash", "-o", str(tmp_path)]
-    assert pack.main(["--policy", "shipped", *words]) == 2
+    assert pack_command.main(["--policy", "shipped", *words]) == 2
     assert "onnxruntime" in capsys.readouterr().err
-    assert pack.main(["--snake", "hungry", *words]) == 2
+    assert pack_command.main(["--snake", "hungry", *words]) == 2
     assert "is there already" in capsys.readouterr().err

@@ -23,12 +23,12 @@ from battlesnake_server.arena.database import (
     load_games,
     open_database,
 )
-from battlesnake_server.arena.league_file import read
-from battlesnake_server.arena.standing_league import League, bench, end_season, notes, seasons
+from battlesnake_server.arena.league import League, bench, end_season, notes, seasons
+from battlesnake_server.arena.league_config import read
 from battlesnake_server.arena.tournament import Setup
 from battlesnake_server.web import create_app
+from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
-from battlesnake_server.web.timeline import Broadcast
 from tests.processes import free_port, until
 from tests.server.fast_league import FastClock, play_here
 

@@ -14,9 +14,9 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
 from battlesnake_heuristics.search.evaluation import shipped
 from battlesnake_heuristics.search.search import Search
-from battlesnake_server import strategies
+from battlesnake_server import strategy_loader
 from battlesnake_server.onnx_policy import Policy
-from battlesnake_server.strategies import SHIPPED, STRONGEST, strategy_factory
+from battlesnake_server.strategy_loader import SHIPPED, STRONGEST, strategy_factory
 from tests.processes import run
 
 ELSEWHERES = {
@@ -60,7 +60,7 @@ def test_a_named_snake_plays_all_else_and_the_log_says_why(
     board = Board.new(width, height, 2, game=game)
     board.you_id = "snake_0"
     snake = strategy_factory(policy="shipped")(0)
-    with caplog.at_level(logging.WARNING, "battlesnake_server.strategies"):
+    with caplog.at_level(logging.WARNING, "battlesnake_server.strategy_loader"):
         for _ in range(2):
             decision = snake(board, 0.4)
             assert decision.move in board.safe_moves()
@@ -75,7 +75,7 @@ def test_it_is_careful_unless_other_filters_are_named(
 ) -> None:
     training = {"env_config": {"ruleset": "standard", "map": "standard"}}
     path = make_policy([4.0, 3.0, 2.0, 1.0], sizes=[(5, 5)], changes={"training": training})
-    monkeypatch.setattr(strategies, "SHIPPED", path)
+    monkeypatch.setattr(strategy_loader, "SHIPPED", path)
     board = Board.from_text("""
     . B < < .
     . . . . .
@@ -109,12 +109,12 @@ def test_it_needs_neither_a_compiler_nor_a_training_library() -> None:
     script = """
 import sys
 sys.modules["battlesnake_heuristics.search._search"] = None
-import battlesnake_server.commands.serve, battlesnake_server.commands.arena_command
+import battlesnake_server.commands.serve_command, battlesnake_server.commands.arena_command
 import battlesnake_server.commands.runs_command, battlesnake_server.runs.report
 import battlesnake_server.web.runs_page
 from battlesnake_gym.boards.board import Board
 from battlesnake_server.live.app import create_app
-from battlesnake_server.strategies import STRONGEST
+from battlesnake_server.strategy_loader import STRONGEST
 client = create_app({"POLICY": "shipped"}).test_client()
 for side in (9, 11):
     body = Board.new(side, side, 2).to_api("snake_0")

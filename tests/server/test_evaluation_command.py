@@ -9,9 +9,9 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game
-from battlesnake_server.commands import evaluation_command
+from battlesnake_server.commands import game_eval_command
 
 pytest.importorskip("battlesnake_heuristics.search._search")
 
@@ -26,17 +26,17 @@ def game(tmp_path: Path) -> Path:
 
 
 def test_a_position_of_a_game(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert evaluation_command.main([str(game), "--turn", "5", "--inputs", "3"]) == 0
+    assert game_eval_command.main([str(game), "--turn", "5", "--inputs", "3"]) == 0
     head, _, title, *rows = capsys.readouterr().out.splitlines()
     assert head.startswith("turn 5, ")
     assert title.split() == ["worth", "now", "usual", "input"]
     assert len(rows) == 3
-    assert evaluation_command.main([str(game), "--turn", "5", "--json"]) == 0
+    assert game_eval_command.main([str(game), "--turn", "5", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert abs(found["inputs"][0]["worth"]) >= abs(found["inputs"][-1]["worth"])
     assert f"{found['chance']:.0%}" in head
 
 
 def test_a_turn_without_a_rival_is_refused(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert evaluation_command.main([str(game), "--turn", "100000"]) == 2
+    assert game_eval_command.main([str(game), "--turn", "100000"]) == 2
     assert "--turn 100000: it has no rival then; give one from 0 to " in capsys.readouterr().err

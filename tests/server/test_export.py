@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.cli import cli
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.cli import main
+from battlesnake_gym.replays.replay import Replay
 from tests.server.browser import Browser, browser
 
 __all__ = ["browser"]
@@ -29,7 +29,7 @@ def game(tmp_path: Path) -> Path:
 def test_pictures_and_films(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for ending in ("gif", "png", "svg"):
         target = game.with_suffix(f".{ending}")
-        assert cli.main(["game", "export", str(game), "-o", str(target), "--cell", "10"]) == 0
+        assert main.main(["game", "export", str(game), "-o", str(target), "--cell", "10"]) == 0
         assert f"wrote {target} (4 turns, " in capsys.readouterr().out
     with Image.open(game.with_suffix(".gif")) as film:
         assert getattr(film, "n_frames", 0) == 5
@@ -40,14 +40,14 @@ def test_pictures_and_films(game: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_picture_of_one_turn(game: Path) -> None:
     target = game.with_suffix(".svg")
-    assert cli.main(["game", "export", str(game), "-o", str(target), "--turn", "2"]) == 0
+    assert main.main(["game", "export", str(game), "-o", str(target), "--turn", "2"]) == 0
     assert "turn 2<" in target.read_text()
 
 
 def test_the_page_plays_by_itself(game: Path, browser: Browser) -> None:
     target = game.with_suffix(".html")
     assert (
-        cli.main(["game", "export", str(game), "-o", str(target), "--turns-per-second", "50"]) == 0
+        main.main(["game", "export", str(game), "-o", str(target), "--turns-per-second", "50"]) == 0
     )
     browser.open(target.as_uri(), "document.getElementById('shown').textContent === 'turn 4'")
     assert browser.text("#snakes li").startswith("</script><b>: length 3")
@@ -55,7 +55,7 @@ def test_the_page_plays_by_itself(game: Path, browser: Browser) -> None:
 
 
 def test_a_game_is_no_policy(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["game", "export", str(game)]) == 2
+    assert main.main(["game", "export", str(game)]) == 2
     assert "name it with -o game.gif" in capsys.readouterr().err
 
 
@@ -63,5 +63,5 @@ def test_a_film_without_its_library(
     game: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "imageio_ffmpeg", None)
-    assert cli.main(["game", "export", str(game), "-o", str(game.with_suffix(".mp4"))]) == 2
+    assert main.main(["game", "export", str(game), "-o", str(game.with_suffix(".mp4"))]) == 2
     assert "pip install '.[video]'" in capsys.readouterr().err

@@ -6,8 +6,8 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game, Snake, State
-from battlesnake_server.live.budget import margin
 from battlesnake_server.live.fallback import is_ordinary, safe_move
+from battlesnake_server.live.time_budget import margin
 
 
 def board_of(picture: str) -> Board:

@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import Game
-from battlesnake_server.live import showcase
+from battlesnake_server.live import featured_game
 from battlesnake_server.live.app import create_app
 from tests.server.browser import Browser, browser, quiet
 from tests.server.web_site import serving
@@ -73,7 +73,7 @@ def test_the_game_that_is_on_is_shown_and_its_thoughts_when_it_is_over() -> None
 
 
 def test_a_page_keeps_so_much_and_no_larger_boards(monkeypatch: Any) -> None:
-    monkeypatch.setattr(showcase, "LARGEST", 6000)
+    monkeypatch.setattr(featured_game, "LARGEST", 6000)
     client = create_app({"SNAKE": "hungry"}).test_client()
     played(client, 12)
     assert 1 <= len(shown(client)["game"]["frames"]) < 12

@@ -13,12 +13,12 @@ import yaml
 
 from battlesnake_server.commands import gauntlet_command
 from tests.processes import COMMAND, free_port, running, until
-from tests.server import zoo
+from tests.server import misbehaving_snakes
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "rival.py").write_text(zoo.PROGRAM)
+    (tmp_path / "rival.py").write_text(misbehaving_snakes.PROGRAM)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -69,7 +69,7 @@ def test_the_snake_has_the_cpu_time_of_its_rivals(capfd: pytest.CaptureFixture[s
 def test_by_the_clock_urls_play_too_and_lost_moves_are_said(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    with zoo.snake(zoo.says(zoo.http(b"{}"))) as url:
+    with misbehaving_snakes.snake(misbehaving_snakes.says(misbehaving_snakes.http(b"{}"))) as url:
         write({"ours": "hungry", "mute": url}, {"snakes": 2, "max_turns": 4})
         assert gauntlet_command.main(["rivals.yaml", "--games=2"]) == 0
         shown = capfd.readouterr().out

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from battlesnake_server.http import page_server
-from battlesnake_server.http.hub import Limits
+from battlesnake_server.http.connection_table import Limits
 from battlesnake_server.http.page_server import PageServer
 from tests.processes import PATIENCE, until
 from tests.server.test_page_server import ask

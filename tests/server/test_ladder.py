@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_heuristics.judge.ladder import NAMES
+from battlesnake_heuristics.rating.ladder import NAMES
 from battlesnake_server.commands import ladder_command
 from tests.processes import COMMAND, run, running
 

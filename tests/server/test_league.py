@@ -19,19 +19,19 @@ from sqlalchemy import select
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
-from battlesnake_gym.cli import cli
-from battlesnake_server.addresses import Reach
+from battlesnake_gym.cli import main
+from battlesnake_server.address_policy import Reach
 from battlesnake_server.arena.database import LeagueSnake, StoredGame, load_games, open_database
-from battlesnake_server.arena.league_file import EXAMPLE, LeaguePlan, Member, load, read
-from battlesnake_server.arena.programs import Programs
+from battlesnake_server.arena.league import REMEMBERED, League, bench, match, seasons
+from battlesnake_server.arena.league_config import EXAMPLE, LeaguePlan, Member, load, read
+from battlesnake_server.arena.program_supervisor import Programs
 from battlesnake_server.arena.ratings import Ratings
-from battlesnake_server.arena.standing_league import REMEMBERED, League, bench, match, seasons
 from battlesnake_server.commands.league_command import LeaguePlayers, read_token
 from battlesnake_server.web import create_app
+from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
-from battlesnake_server.web.timeline import Broadcast
 from tests.processes import below, command_of, run, running, until, until_gone
-from tests.server import zoo
+from tests.server import misbehaving_snakes
 from tests.server.fast_league import BEGIN, FastClock, play_here
 from tests.server.test_arena_together import stored
 
@@ -51,7 +51,7 @@ def games_of(engine: Engine, tournament: int) -> list[StoredGame]:
 
 
 def test_the_example_is_a_league(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["league", "--example"]) == 0
+    assert main.main(["league", "--example"]) == 0
     file = tmp_path / "league.yaml"
     file.write_text(capsys.readouterr().out)
     plan = load(file)
@@ -98,7 +98,7 @@ def test_a_mistake_in_it_is_told_in_one_line(
     Path("league.yaml").write_text(
         yaml.safe_dump({"name": "A", "snakes": {"a": "hungry", "b": "random"}} | change)
     )
-    assert cli.main(["league", "league.yaml"]) == 2
+    assert main.main(["league", "league.yaml"]) == 2
     assert not Path("arena.sqlite").exists()
     err = capsys.readouterr().err
     assert told in err
@@ -135,13 +135,13 @@ def test_a_day_of_a_league_with_a_snake_that_is_sick_and_a_kill_every_hour(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = FastClock()
-    well = zoo.Recorder()
+    well = misbehaving_snakes.Recorder()
 
     def sometimes(connection: Any, head: bytes, body: bytes) -> bool | None:
         return None if 6 <= clock.hours < 9 else well(connection, head, body)
 
     engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
-    with zoo.snake(sometimes) as url, Programs({}) as programs:
+    with misbehaving_snakes.snake(sometimes) as url, Programs({}) as programs:
         plan = plan_of(
             {"h": "hungry", "c": "cautious", "s": "straight", "far": url},
             season_days=1, games_per_hour=4, health_minutes=30,
@@ -184,9 +184,13 @@ def test_who_loses_moves_rests_and_who_is_benched_does_not_play(tmp_path: Path) 
     engine = open_database(f"sqlite:///{tmp_path / 'arena.sqlite'}")
 
     def asked_for_moves(connection: Any, head: bytes, body: bytes) -> bool | None:
-        return zoo.Recorder()(connection, head, body) if head.startswith(b"GET") else None
+        return (
+            misbehaving_snakes.Recorder()(connection, head, body)
+            if head.startswith(b"GET")
+            else None
+        )
 
-    with zoo.snake(asked_for_moves) as url, Programs({}) as programs:
+    with misbehaving_snakes.snake(asked_for_moves) as url, Programs({}) as programs:
         plan = plan_of({"h": "hungry", "c": "cautious", "mute": url}, games_per_hour=60)
         players = LeaguePlayers(plan, programs, Reach())
         league = League(plan, players.sources, engine, players.ailments, clock=clock)
@@ -214,7 +218,7 @@ def test_who_loses_moves_rests_and_who_is_benched_does_not_play(tmp_path: Path) 
 
 
 def test_a_league_that_is_killed_leaves_nothing_behind_and_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "snake.py").write_text(zoo.PROGRAM)
+    (tmp_path / "snake.py").write_text(misbehaving_snakes.PROGRAM)
     (tmp_path / "league.yaml").write_text(
         yaml.safe_dump(
             {
@@ -252,7 +256,7 @@ def test_a_league_that_is_killed_leaves_nothing_behind_and_goes_on(tmp_path: Pat
 
 
 def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
-    (tmp_path / "snake.py").write_text(zoo.PROGRAM)
+    (tmp_path / "snake.py").write_text(misbehaving_snakes.PROGRAM)
     with Programs(
         {"mine": f"{sys.executable} {tmp_path / 'snake.py'} 0 nobody {{port}}"}
     ) as programs:
@@ -262,7 +266,7 @@ def test_a_program_that_ends_is_started_again(tmp_path: Path) -> None:
         (snake,) = [
             number
             for number, words in below(os.getpid()).items()
-            if "snake.py" in words and "battlesnake_server.arena.programs" not in words
+            if "snake.py" in words and "battlesnake_server.arena.program_supervisor" not in words
         ]
         os.kill(snake, signal.SIGKILL)
         until(lambda: not command_of(snake))

@@ -13,16 +13,16 @@ import pytest
 from flask import Flask, request
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records import limits
-from battlesnake_gym.records.json_lines import ReplayError
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays import limits
+from battlesnake_gym.replays.json_lines import ReplayError
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules.state import OFFSETS, Game
-from battlesnake_heuristics.judge import mistakes
-from battlesnake_server.addresses import Reach
-from battlesnake_server.commands import analyse, coach
-from battlesnake_server.replays import fetched_games, game_addresses
-from battlesnake_server.replays.game_addresses import ARENA, OLD, engines
-from battlesnake_server.web import pages, watch
+from battlesnake_heuristics.analysis import mistakes
+from battlesnake_server.address_policy import Reach
+from battlesnake_server.commands import game_analyze_command, game_coach_command
+from battlesnake_server.replay_viewer import game_fetcher, game_urls
+from battlesnake_server.replay_viewer.game_urls import ARENA, OLD, engines
+from battlesnake_server.web import pages, replay_pages
 from tests.server import web_site
 from tests.server.live_platform import TOKEN, Kept, Platform, played
 
@@ -90,15 +90,15 @@ def platform() -> Platform:
 @pytest.fixture
 def site(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The stand-in in the place of the arena, and of the old engine one that has nothing."""
-    monkeypatch.setenv(fetched_games.TOKEN, TOKEN)
+    monkeypatch.setenv(game_fetcher.TOKEN, TOKEN)
     with web_site.serving(platform.app) as address:
-        monkeypatch.setattr(game_addresses, "ARENA", f"{address}/api")
-        monkeypatch.setattr(game_addresses, "OLD", f"{address}/old")
+        monkeypatch.setattr(game_urls, "ARENA", f"{address}/api")
+        monkeypatch.setattr(game_urls, "OLD", f"{address}/old")
         yield address
 
 
 def fetch(source: str, **options: Any) -> Replay:
-    return fetched_games.fetch(source, REACH, **options)
+    return game_fetcher.fetch(source, REACH, **options)
 
 
 REACH = Reach(frozenset({"loopback"}))
@@ -148,8 +148,8 @@ def alone(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Platfor
     """A platform in the place of the arena with this game, and the game's id."""
     platform = Platform(kept)
     with web_site.serving(platform.app) as address:
-        monkeypatch.setattr(game_addresses, "ARENA", f"{address}/api")
-        monkeypatch.setattr(game_addresses, "OLD", f"{address}/old")
+        monkeypatch.setattr(game_urls, "ARENA", f"{address}/api")
+        monkeypatch.setattr(game_urls, "OLD", f"{address}/old")
         yield platform, kept.replay.game.id
 
 
@@ -164,7 +164,7 @@ def test_rules_are_not_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(ReplayError, match="not 'constrictor', as no snake grows unfed"):
             fetch(game_id, ruleset="constrictor")
         cut.mode, cut.says = "Constrictor", ("details",)
-        monkeypatch.setenv(fetched_games.TOKEN, TOKEN)
+        monkeypatch.setenv(game_fetcher.TOKEN, TOKEN)
         with pytest.raises(ReplayError, match="not 'constrictor', as no snake grows unfed"):
             fetch(game_id)
         for options, words in [
@@ -176,14 +176,14 @@ def test_rules_are_not_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
                 fetch(game_id, **options)
     path = tmp_path / "own.jsonl"
     short.save(path)
-    assert analyse.main([str(path), "--ruleset", "solo"]) == 2
+    assert game_analyze_command.main([str(path), "--ruleset", "solo"]) == 2
 
 
 def test_a_game_that_is_played_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = Kept(played("Standard", 7, 4, 3), "Standard", status="running", shown=3)
-    monkeypatch.setattr(fetched_games, "PAUSE", 0.01)
+    monkeypatch.setattr(game_fetcher, "PAUSE", 0.01)
     with alone(kept, monkeypatch) as (_, game_id):
         with pytest.raises(ReplayError, match="still being played"):
             fetch(game_id)
@@ -193,9 +193,9 @@ def test_a_game_that_is_played_is_waited_for(
 
 def test_a_game_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with alone(Kept(played("Standard", 7, 4, 3), "Standard"), monkeypatch) as (_, game_id):
-        path = fetched_games.found(game_id, REACH, tmp_path)
+        path = game_fetcher.found(game_id, REACH, tmp_path)
     assert path == tmp_path / f"{game_id}.jsonl.gz"
-    assert fetched_games.found(game_id, REACH, tmp_path) == path
+    assert game_fetcher.found(game_id, REACH, tmp_path) == path
 
 
 def test_a_failed_game_is_read_as_far_as_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,10 +286,10 @@ def test_an_endless_game_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_token_goes_to_the_arena_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(fetched_games.TOKEN, TOKEN)
-    assert fetched_games._token(f"{ARENA}/games/x") == {"Authorization": f"Bearer {TOKEN}"}
+    monkeypatch.setenv(game_fetcher.TOKEN, TOKEN)
+    assert game_fetcher._token(f"{ARENA}/games/x") == {"Authorization": f"Bearer {TOKEN}"}
     for address in (f"{OLD}/games/x", "https://arena.battlesnake.com/apikeys", "http://a.b/api/"):
-        assert fetched_games._token(address) == {}
+        assert game_fetcher._token(address) == {}
 
 
 # --- where games are shown -----------------------------------------------------------------------
@@ -298,7 +298,7 @@ def test_the_token_goes_to_the_arena_alone(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.usefixtures("site")
 def test_pages_fetch_a_game(platform: Platform, tmp_path: Path) -> None:
     game_id = next(iter(platform.games))
-    client = watch.create_app([tmp_path], reach=REACH).test_client()
+    client = replay_pages.create_app([tmp_path], reach=REACH).test_client()
     assert "data-fetch" in client.get("/").text
     answer = client.post("/fetch", json={"game": game_id})
     assert answer.get_json()["page"] == f"/replay/{game_id}.jsonl.gz"
@@ -306,10 +306,10 @@ def test_pages_fetch_a_game(platform: Platform, tmp_path: Path) -> None:
     for source in (ID, "x", str(tmp_path), ""):
         assert client.post("/fetch", json={"game": source}).status_code == 400
     assert client.post("/fetch", data={"game": game_id}).status_code == 400
-    closed = watch.create_app([tmp_path], "secret").test_client()
+    closed = replay_pages.create_app([tmp_path], "secret").test_client()
     assert "data-fetch" not in closed.get("/").text
     assert closed.post("/fetch", json={"game": game_id}).status_code == 403
-    near = watch.create_app([tmp_path]).test_client()
+    near = replay_pages.create_app([tmp_path]).test_client()
     assert "loopback address" in near.post("/fetch", json={"game": ID}).get_json()["error"]
 
 
@@ -323,7 +323,7 @@ def test_commands_fetch_a_game(
     game_id = next(iter(platform.games))
     page = f"https://arena.battlesnake.com/games/{game_id}"
     near = ["--allow-addresses", "loopback"]
-    assert analyse.main([page, "--milliseconds", "1", *near]) == 0
+    assert game_analyze_command.main([page, "--milliseconds", "1", *near]) == 0
     assert (tmp_path / f"{game_id}.jsonl.gz").exists()
     shown: list[str] = []
 
@@ -333,7 +333,7 @@ def test_commands_fetch_a_game(
         return 0
 
     monkeypatch.setattr(pages, "show", show)
-    assert watch.main([page, "--port", "0", *near]) == 0
+    assert replay_pages.main([page, "--port", "0", *near]) == 0
     assert shown == [f"replay/{game_id}.jsonl.gz"]
 
 
@@ -348,7 +348,7 @@ def test_the_coach_reads_the_last_games_of_a_ladder_snake(
     monkeypatch.setattr(platform, "ladder", {ID: name})
     near = ["--allow-addresses", "loopback"]
     began = time.process_time()
-    assert coach.main(["--snake", name, "--last", "20", *near]) in (0, 1)
+    assert game_coach_command.main(["--snake", name, "--last", "20", *near]) in (0, 1)
     assert time.process_time() - began < 60
     out = capsys.readouterr().out
     assert out.startswith(f"{name}: 1 games, out in 1\ntime a move: half within ")
@@ -357,12 +357,12 @@ def test_the_coach_reads_the_last_games_of_a_ladder_snake(
                for turn in kept.replay.turns)  # fmt: skip
     assert f"late moves: {late}" in out
     assert "wins given away" in out
-    monkeypatch.delenv(fetched_games.TOKEN)
-    assert coach.main(["--snake", name, "--last", "20", *near]) == 2
+    monkeypatch.delenv(game_fetcher.TOKEN)
+    assert game_coach_command.main(["--snake", name, "--last", "20", *near]) == 2
     assert "set BATTLESNAKE_TOKEN" in capsys.readouterr().err
-    assert coach.main(["--snake", "nobody", "--last", "2", *near]) == 2
-    assert coach.main(["--last", "2"]) == 2
+    assert game_coach_command.main(["--snake", "nobody", "--last", "2", *near]) == 2
+    assert game_coach_command.main(["--last", "2"]) == 2
     page = f"https://arena.battlesnake.com/games/{kept.replay.game.id}"
     began = time.process_time()
-    assert coach.main([page, *near]) in (0, 1)
+    assert game_coach_command.main([page, *near]) in (0, 1)
     assert time.process_time() - began < 60

@@ -16,9 +16,9 @@ pytest.importorskip("mcp", reason="needs the extra mcp")
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.server.mcpserver.exceptions import ToolError
 
-from battlesnake_server.commands import mcp_command
+from battlesnake_server.commands import snakes_mcp_command
 
-MOST = mcp_command.LONGEST_ANSWER
+MOST = snakes_mcp_command.LONGEST_ANSWER
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> str:
@@ -82,7 +82,7 @@ def test_nothing_beyond_the_folder_is_touched(
     (tmp_path / "there.py").touch()
 
     async def ask() -> None:
-        async with Client(mcp_command.workbench(tmp_path.resolve())) as client:
+        async with Client(snakes_mcp_command.workbench(tmp_path.resolve())) as client:
             with pytest.raises(ToolError, match=message):
                 await call(client, tool, **arguments)
 
@@ -102,12 +102,12 @@ def test_nothing_beyond_the_folder_is_touched(
 def test_a_snake_is_held_within_limits(
     line: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_command, "SECONDS", 4)
+    monkeypatch.setattr(snakes_mcp_command, "SECONDS", 4)
     monkeypatch.setenv("SECRET", "a token")
     (tmp_path / "mine.py").write_text(f"import os, time\n{line}\n")
 
     async def ask() -> None:
-        async with Client(mcp_command.workbench(tmp_path.resolve())) as client:
+        async with Client(snakes_mcp_command.workbench(tmp_path.resolve())) as client:
             assert said in await call(client, "check", file="mine.py")
 
     anyio.run(ask)

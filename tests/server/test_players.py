@@ -14,7 +14,7 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision
-from battlesnake_server.addresses import LOOPBACK, Reach
+from battlesnake_server.address_policy import LOOPBACK, Reach
 from battlesnake_server.arena.players import (
     LONGEST_LOOK,
     LONGEST_SHOUT,
@@ -25,10 +25,10 @@ from battlesnake_server.arena.players import (
     parse_looks,
     parse_move,
 )
-from battlesnake_server.live.budget import budget
 from battlesnake_server.live.fallback import LATE
+from battlesnake_server.live.time_budget import budget
 from tests.processes import free_port
-from tests.server import zoo
+from tests.server import misbehaving_snakes
 
 TIMEOUT = 0.3
 """Seconds that a snake gets that shall be too late."""
@@ -36,7 +36,7 @@ TIMEOUT = 0.3
 PATIENT = 60.0
 """Seconds that one gets that shall not be, however busy the machine is."""
 
-NEVER = zoo.NEVER / 2
+NEVER = misbehaving_snakes.NEVER / 2
 """Seconds in which nobody has waited for a snake that does not answer."""
 
 HERE = Reach(frozenset({LOOPBACK}))
@@ -54,40 +54,46 @@ def ask(
     return asyncio.run(talk())
 
 
-def ask_once(behaviour: zoo.Behaviour, timeout: float = PATIENT) -> Answer:
-    with zoo.snake(behaviour) as url:
+def ask_once(behaviour: misbehaving_snakes.Behaviour, timeout: float = PATIENT) -> Answer:
+    with misbehaving_snakes.snake(behaviour) as url:
         return ask(url, timeout=timeout)[0]
 
 
 def test_a_good_answer_counts() -> None:
-    answer = ask_once(zoo.says(zoo.http(zoo.GOOD)))
+    answer = ask_once(misbehaving_snakes.says(misbehaving_snakes.http(misbehaving_snakes.GOOD)))
     assert (answer.move, answer.shout, answer.problem) == ("left", "hello", "")
     assert 0 < answer.milliseconds < 1000 * PATIENT
 
 
-def bad_status(status: str) -> zoo.Behaviour:
-    return zoo.says(zoo.http(zoo.GOOD, status))
+def bad_status(status: str) -> misbehaving_snakes.Behaviour:
+    return misbehaving_snakes.says(misbehaving_snakes.http(misbehaving_snakes.GOOD, status))
 
 
-def bad_body(body: bytes) -> zoo.Behaviour:
-    return zoo.says(zoo.http(body))
+def bad_body(body: bytes) -> misbehaving_snakes.Behaviour:
+    return misbehaving_snakes.says(misbehaving_snakes.http(body))
 
 
 ZOO = {
-    "hangs": (zoo.hangs, "timeout"),
-    "drips its head": (zoo.drips, "timeout"),
-    "drips its body": (zoo.drips_body, "timeout"),
-    "closes": (zoo.closes, "connection"),
-    "floods": (zoo.floods, "connection"),
-    "floods its head": (zoo.floods_head, "connection"),
-    "circles": (zoo.circles, "redirect"),
-    "redirects nowhere": (zoo.says(zoo.http(b"", "302 Found", "Location: ftp://x/")), "redirect"),
-    "talks nonsense": (zoo.says(b"hello\r\n\r\n"), "connection"),
-    "binary": (zoo.says(bytes(range(256))), "connection"),
-    "short body": (zoo.says(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}"), "timeout"),
+    "hangs": (misbehaving_snakes.hangs, "timeout"),
+    "drips its head": (misbehaving_snakes.drips, "timeout"),
+    "drips its body": (misbehaving_snakes.drips_body, "timeout"),
+    "closes": (misbehaving_snakes.closes, "connection"),
+    "floods": (misbehaving_snakes.floods, "connection"),
+    "floods its head": (misbehaving_snakes.floods_head, "connection"),
+    "circles": (misbehaving_snakes.circles, "redirect"),
+    "redirects nowhere": (
+        misbehaving_snakes.says(misbehaving_snakes.http(b"", "302 Found", "Location: ftp://x/")),
+        "redirect",
+    ),
+    "talks nonsense": (misbehaving_snakes.says(b"hello\r\n\r\n"), "connection"),
+    "binary": (misbehaving_snakes.says(bytes(range(256))), "connection"),
+    "short body": (
+        misbehaving_snakes.says(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}"),
+        "timeout",
+    ),
     "500": (bad_status("500 Internal Server Error"), "status"),
     "201": (bad_status("201 Created"), "status"),
-    "204": (zoo.says(b"HTTP/1.1 204 No Content\r\n\r\n"), "status"),
+    "204": (misbehaving_snakes.says(b"HTTP/1.1 204 No Content\r\n\r\n"), "status"),
     "empty": (bad_body(b""), "answer"),
     "no JSON": (bad_body(b"left"), "answer"),
     "no move": (bad_body(b"{}"), "answer"),
@@ -103,7 +109,9 @@ ZOO = {
     "long number": (bad_body(b"9" * 5000), "answer"),
     "deep": (bad_body(b"[" * 60_000), "answer"),
     "zip bomb": (
-        zoo.says(zoo.http(gzip.compress(b" " * 10**7), "200 OK", "Content-Encoding: gzip")),
+        misbehaving_snakes.says(
+            misbehaving_snakes.http(gzip.compress(b" " * 10**7), "200 OK", "Content-Encoding: gzip")
+        ),
         "answer",
     ),
 }
@@ -126,8 +134,8 @@ def test_nobody_listens() -> None:
 
 
 def test_connections_are_kept_and_paths_appended() -> None:
-    recorder = zoo.Recorder()
-    with zoo.snake(recorder) as url:
+    recorder = misbehaving_snakes.Recorder()
+    with misbehaving_snakes.snake(recorder) as url:
         answers = ask(f"{url}/base/path/?token=a%20b", times=5)
     assert [answer.move for answer in answers] == ["left"] * 5
     assert {request[0] for request in recorder.requests} == {
@@ -137,7 +145,7 @@ def test_connections_are_kept_and_paths_appended() -> None:
 
 
 def test_answers_are_not_held_back_by_the_network() -> None:
-    with zoo.snake(zoo.Recorder()) as url:
+    with misbehaving_snakes.snake(misbehaving_snakes.Recorder()) as url:
         # One suffices: with Nagle's algorithm all would take 40 ms.
         assert any(answer.milliseconds < 20 for _ in range(50) for answer in ask(url, times=20))
 
@@ -149,17 +157,19 @@ def test_a_redirect_on_the_same_host_is_followed_where_that_is_allowed() -> None
         seen.append(head.split(b"\r\n")[0])
         there = b"/there" in seen[-1]
         connection.sendall(
-            zoo.http(zoo.GOOD) if there else zoo.http(b"", "302 Found", "Location: /there")
+            misbehaving_snakes.http(misbehaving_snakes.GOOD)
+            if there
+            else misbehaving_snakes.http(b"", "302 Found", "Location: /there")
         )
         return True
 
-    with zoo.snake(moved) as url:
+    with misbehaving_snakes.snake(moved) as url:
         assert ask(url)[0].problem == "redirect"
         assert seen == [b"POST /move HTTP/1.1"]
         seen.clear()
         assert ask(url, redirects=True)[0].move == "left"
     assert seen == [b"POST /move HTTP/1.1", b"GET /there HTTP/1.1"]
-    with zoo.snake(zoo.circles) as url:
+    with misbehaving_snakes.snake(misbehaving_snakes.circles) as url:
         assert ask(url, redirects=True)[0].problem == "redirect"
 
 
@@ -172,7 +182,7 @@ def test_start_end_and_introduce_never_raise() -> None:
             return await player.introduce()
 
     for behaviour, _ in ZOO.values():
-        with zoo.snake(behaviour) as url:
+        with misbehaving_snakes.snake(behaviour) as url:
             assert asyncio.run(talk(url)) == {}
 
 
@@ -183,7 +193,9 @@ def test_the_looks_are_read_whatever_the_status() -> None:
         async with open_client(HERE) as client:
             return await HttpPlayer(url, PATIENT, client).introduce()
 
-    with zoo.snake(zoo.says(zoo.http(looks, "404 Not Found"))) as url:
+    with misbehaving_snakes.snake(
+        misbehaving_snakes.says(misbehaving_snakes.http(looks, "404 Not Found"))
+    ) as url:
         assert asyncio.run(introduce(url)) == {"color": "#fff", "tail": "bolt"}
 
 
@@ -281,7 +293,7 @@ def test_a_machine_too_busy_to_give_up_in_time_costs_no_snake_its_life(
         time.sleep(0.02)
         return Decision("up")
 
-    monkeypatch.setattr("battlesnake_server.live.thinker.Thinker.decide", standstill)
+    monkeypatch.setattr("battlesnake_server.live.move_runner.Thinker.decide", standstill)
     answer = local(lambda board, seconds=None: Decision("up"), 0.01)
     assert answer.move in ("left", "right")
     assert answer.problem == "timeout"

@@ -10,7 +10,7 @@ import pytest
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_server.onnx_policy import Policy, PolicyError
-from battlesnake_server.strategies import PolicySnake, strategy_factory
+from battlesnake_server.strategy_loader import PolicySnake, strategy_factory
 
 MakePolicy = Callable[..., Path]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_server.live.processor import given_cores
+from battlesnake_server.live.cpu_quota import given_cores
 
 BOUND = given_cores(Path("/nowhere"), Path("/nowhere"), {})
 

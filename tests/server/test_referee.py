@@ -15,13 +15,13 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Decision
-from battlesnake_server.addresses import LOOPBACK, Reach
+from battlesnake_server.address_policy import LOOPBACK, Reach
 from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, open_client
 from battlesnake_server.arena.referee import GameRecord, play
-from tests.server import zoo
+from tests.server import misbehaving_snakes
 
 Table = Sequence[str | Callable[..., Decision]]
 
@@ -73,14 +73,14 @@ def circling(board: Board, seconds: float | None = None) -> Decision:
     return Decision((board.safe_moves() or ["up"])[0])
 
 
-def duel() -> tuple[zoo.Recorder, zoo.Recorder, GameRecord]:
+def duel() -> tuple[misbehaving_snakes.Recorder, misbehaving_snakes.Recorder, GameRecord]:
     """One snake that runs into the wall, one that survives it."""
-    doomed, survivor = zoo.Recorder(always("up")), zoo.Recorder(safe)
-    with zoo.snake(doomed) as first, zoo.snake(survivor) as second:
+    doomed, survivor = misbehaving_snakes.Recorder(always("up")), misbehaving_snakes.Recorder(safe)
+    with misbehaving_snakes.snake(doomed) as first, misbehaving_snakes.snake(survivor) as second:
         return doomed, survivor, referee([f"{first}/one", f"{second}/two?k=v"])
 
 
-def lines(recorder: zoo.Recorder) -> list[str]:
+def lines(recorder: misbehaving_snakes.Recorder) -> list[str]:
     return [line for line, _, _ in recorder.requests]
 
 
@@ -150,9 +150,9 @@ def test_the_dead_leave_the_board_but_stay_you() -> None:
 
 
 def test_the_map_moves_on_once_more_before_the_end() -> None:
-    with zoo.snake(zoo.Recorder(always("up"))) as first:
-        survivor = zoo.Recorder(safe)
-        with zoo.snake(survivor) as second:
+    with misbehaving_snakes.snake(misbehaving_snakes.Recorder(always("up"))) as first:
+        survivor = misbehaving_snakes.Recorder(safe)
+        with misbehaving_snakes.snake(survivor) as second:
             full = Settings(food_spawn_chance=100)
             referee([first, second], game_of(settings=full))
     before, after = survivor.told("move")[-1], survivor.told("end")[0]
@@ -161,8 +161,8 @@ def test_the_map_moves_on_once_more_before_the_end() -> None:
 
 
 def test_a_solo_game_ends_with_its_snake() -> None:
-    recorder = zoo.Recorder(always("left"))
-    with zoo.snake(recorder) as url:
+    recorder = misbehaving_snakes.Recorder(always("left"))
+    with misbehaving_snakes.snake(recorder) as url:
         record = referee([url])
     assert record.winner is None
     assert record.finished
@@ -171,8 +171,8 @@ def test_a_solo_game_ends_with_its_snake() -> None:
 
 
 def test_the_reported_ruleset_is_the_one_that_is_played() -> None:
-    recorder = zoo.Recorder(always("up"))
-    with zoo.snake(recorder) as url:
+    recorder = misbehaving_snakes.Recorder(always("up"))
+    with misbehaving_snakes.snake(recorder) as url:
         referee([url], game_of(ruleset="squad"))
     assert recorder.told("move")[0]["game"]["ruleset"]["name"] == "standard"
 
@@ -185,9 +185,9 @@ def test_latency_is_the_previous_call_and_moves_are_asked_at_once() -> None:
         time.sleep(0.1)
         return safe(body)
 
-    recorders = [zoo.Recorder(slow) for _ in range(3)]
+    recorders = [misbehaving_snakes.Recorder(slow) for _ in range(3)]
     with contextlib.ExitStack() as stack:
-        urls = [stack.enter_context(zoo.snake(recorder)) for recorder in recorders]
+        urls = [stack.enter_context(misbehaving_snakes.snake(recorder)) for recorder in recorders]
         referee(urls, max_turns=5)
     latencies = [int(body["you"]["latency"]) for body in recorders[0].told("move")]
     assert latencies[0] == 0
@@ -198,23 +198,25 @@ def test_latency_is_the_previous_call_and_moves_are_asked_at_once() -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        zoo.hangs,
-        zoo.closes,
-        zoo.floods,
-        zoo.drips_body,
-        zoo.circles,
-        zoo.says(zoo.http(b'{"move": "UP"}')),
-        zoo.says(zoo.http(zoo.GOOD, "500 Internal Server Error")),
+        misbehaving_snakes.hangs,
+        misbehaving_snakes.closes,
+        misbehaving_snakes.floods,
+        misbehaving_snakes.drips_body,
+        misbehaving_snakes.circles,
+        misbehaving_snakes.says(misbehaving_snakes.http(b'{"move": "UP"}')),
+        misbehaving_snakes.says(
+            misbehaving_snakes.http(misbehaving_snakes.GOOD, "500 Internal Server Error")
+        ),
     ],
 )
-def test_a_bad_snake_goes_up_and_harms_only_itself(bad: zoo.Behaviour) -> None:
-    good = zoo.Recorder(safe)
-    with zoo.snake(bad) as first, zoo.snake(good) as second:
+def test_a_bad_snake_goes_up_and_harms_only_itself(bad: misbehaving_snakes.Behaviour) -> None:
+    good = misbehaving_snakes.Recorder(safe)
+    with misbehaving_snakes.snake(bad) as first, misbehaving_snakes.snake(good) as second:
         record = referee([first, second, circling], None, 19, 19, hurried=first, max_turns=3)
     ids = [snake.id for snake in record.first.snakes]
     assert [turn.moves.get(ids[0], "up") for turn in record.turns] == ["up"] * 3
     assert sum(record.seats[0].problems.values()) == len(record.seats[0].latencies) > 0
-    assert max(record.seats[0].latencies) < 1000 * zoo.NEVER / 2
+    assert max(record.seats[0].latencies) < 1000 * misbehaving_snakes.NEVER / 2
     assert not record.seats[1].problems
     assert not record.seats[2].problems
 
@@ -229,7 +231,7 @@ def test_the_last_valid_move_is_repeated() -> None:
         asked.append("left" if head["x"] > 9 else "right")
         return next(answers).replace(b"%s", asked[-1].encode())
 
-    with zoo.snake(zoo.Recorder(move)) as url:
+    with misbehaving_snakes.snake(misbehaving_snakes.Recorder(move)) as url:
         record = referee([url, circling], game_of(seed=3), 19, 19, max_turns=5)
     you = record.first.snakes[0].id
     moves = [turn.moves[you] for turn in record.turns]
@@ -238,8 +240,8 @@ def test_the_last_valid_move_is_repeated() -> None:
 
 
 def test_a_game_can_be_cut_short() -> None:
-    recorder = zoo.Recorder(safe)
-    with zoo.snake(recorder) as url:
+    recorder = misbehaving_snakes.Recorder(safe)
+    with misbehaving_snakes.snake(recorder) as url:
         record = referee([url, circling], max_turns=3)
     assert (len(record.turns), record.finished, record.winner) == (3, False, None)
     assert [body["turn"] for body in recorder.told("end")] == [3]

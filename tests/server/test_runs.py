@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_gym.cli import cli
-from battlesnake_rl.launcher.runs import run_folder
-from battlesnake_rl.launcher.runs.run_folder import CSV_FILE, Progress
+from battlesnake_gym.cli import main
+from battlesnake_gym.common import run_dir
+from battlesnake_gym.common.run_dir import CSV_FILE, Progress
 from battlesnake_server.runs import charts, report
-from battlesnake_server.runs.folder import Run, Runs, differing
+from battlesnake_server.runs.run_view import Run, Runs, differing
 from battlesnake_server.web import runs_page as pages
 from tests.server import training_runs
 
@@ -35,8 +35,8 @@ def folder(tmp_path: Path) -> Path:
 def test_the_table_tells_how_runs_stand_and_what_differs(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with run_folder.hold(training_runs.make(folder, "on", 6, "running", lr=2e-4)):
-        assert cli.main(["runs", str(folder)]) == 0
+    with run_dir.hold(training_runs.make(folder, "on", 6, "running", lr=2e-4)):
+        assert main.main(["runs", str(folder)]) == 0
     out = capsys.readouterr().out
     lines = {line.split()[0]: line for line in out.splitlines()[1:6]}
     assert re.search(
@@ -53,7 +53,7 @@ def test_the_table_tells_how_runs_stand_and_what_differs(
 
 
 def test_the_table_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["runs", str(folder / "done"), "--json"]) == 0
+    assert main.main(["runs", str(folder / "done"), "--json"]) == 0
     (told,) = json.loads(capsys.readouterr().out)
     assert told["run"] == "done"
     assert told["state"] == "done"
@@ -74,9 +74,9 @@ def test_the_strength_is_that_of_the_weights_that_are_kept(tmp_path: Path) -> No
 
 
 def test_no_runs_and_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["runs", str(tmp_path)]) == 2
+    assert main.main(["runs", str(tmp_path)]) == 2
     assert "has no runs; `battlesnake-gym train --minutes 3`" in capsys.readouterr().err
-    assert cli.main(["runs", str(tmp_path / "none")]) == 2
+    assert main.main(["runs", str(tmp_path / "none")]) == 2
     assert "there is no folder" in capsys.readouterr().err
 
 
@@ -84,12 +84,12 @@ def test_a_look_is_no_reason_for_a_training_to_be_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = training_runs.make(tmp_path, "on", 1, "running")
-    assert not run_folder.is_held(run)
-    with run_folder.hold(run):
-        assert run_folder.is_held(run)
-        assert run_folder.is_held(run)
-    looking = (run / run_folder.LOCK_FILE).open()
-    assert run_folder._lock(looking, fcntl.LOCK_SH)
+    assert not run_dir.is_held(run)
+    with run_dir.hold(run):
+        assert run_dir.is_held(run)
+        assert run_dir.is_held(run)
+    looking = (run / run_dir.LOCK_FILE).open()
+    assert run_dir._lock(looking, fcntl.LOCK_SH)
     waited: list[float] = []
 
     def look_away(seconds: float) -> None:
@@ -97,7 +97,7 @@ def test_a_look_is_no_reason_for_a_training_to_be_refused(
         looking.close()
 
     monkeypatch.setattr("time.sleep", look_away)
-    with run_folder.hold(run):
+    with run_dir.hold(run):
         assert len(waited) == 1
 
 
@@ -191,7 +191,7 @@ def test_causes_of_death_fill_their_chart(folder: Path) -> None:
 
 
 def test_reports_of_runs_with_and_without_games_or_curves(folder: Path) -> None:
-    assert cli.main(["runs", str(folder), "--report"]) == 0
+    assert main.main(["runs", str(folder), "--report"]) == 0
     whole = (folder / "done" / "report.html").read_text()
     assert "after iteration 18" in whole
     assert "<b>1060 Elo</b>" in whole

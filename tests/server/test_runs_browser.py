@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from battlesnake_server.runs import report
-from battlesnake_server.runs.folder import Runs
+from battlesnake_server.runs.run_view import Runs
 from battlesnake_server.web import runs_page as pages
 from tests.server import training_runs, web_site
 from tests.server.browser import Browser

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_heuristics.judge.scenarios import SHIPPED, load
-from battlesnake_server.commands.scenarios_command import main
-from tests.server import zoo
+from battlesnake_heuristics.analysis.scenarios import SHIPPED, load
+from battlesnake_server.commands.game_scenarios_command import main
+from tests.server import misbehaving_snakes
 
 TWO = """\
 scenario: corner
@@ -50,8 +50,8 @@ def test_the_shipped_scenarios_are_the_default(capsys: pytest.CaptureFixture[str
 
 
 def test_a_url_is_asked_in_games_of_their_own(two: str, capsys: pytest.CaptureFixture[str]) -> None:
-    snake = zoo.Recorder(lambda body: b'{"move": "up"}')
-    with zoo.snake(snake) as url:
+    snake = misbehaving_snakes.Recorder(lambda body: b'{"move": "up"}')
+    with misbehaving_snakes.snake(snake) as url:
         assert main([two, "--url", f"{url}/base"]) == 1
     assert "1 of 2 scenarios passed" in capsys.readouterr().out
     asked = [
@@ -68,14 +68,20 @@ def test_a_url_is_asked_in_games_of_their_own(two: str, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize(
     ("answers", "problem"),
-    [(zoo.drips_body, "timeout"), (zoo.says(zoo.http(b'{"move": "north"}')), "answer")],
+    [
+        (misbehaving_snakes.drips_body, "timeout"),
+        (misbehaving_snakes.says(misbehaving_snakes.http(b'{"move": "north"}')), "answer"),
+    ],
 )
 def test_no_or_a_broken_answer_fails(
-    answers: zoo.Behaviour, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    answers: misbehaving_snakes.Behaviour,
+    problem: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "quick.txt"
     path.write_text(TWO.replace("allowed: up\n", "allowed: up\ntimeout=100\n"))
-    with zoo.snake(answers) as url:
+    with misbehaving_snakes.snake(answers) as url:
         assert main([str(path), "--url", url]) == 1
     out = capsys.readouterr().out
     assert "no move, not up" in out

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES, Game
-from battlesnake_server.commands import serve as module
+from battlesnake_server.commands import serve_command as module
 from tests.processes import COMMAND, PATIENCE, fetch, free_port, until, wait_for
 
 
@@ -292,7 +292,7 @@ def test_more_searches_than_there_is_time_for_are_all_answered(serve: Callable[.
 SLOW_FOR_ITS_KIND = """
 import sys, time
 from battlesnake_gym import snakes
-from battlesnake_heuristics.handwritten.pipeline import Pipeline, Preference
+from battlesnake_heuristics.rule_based.pipeline import Pipeline, Preference
 from battlesnake_server.commands import serve
 
 @Preference

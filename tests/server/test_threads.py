@@ -6,7 +6,7 @@ import functools
 import gc
 import threading
 
-from battlesnake_server.http.threads import Threads
+from battlesnake_server.http.thread_pool import Threads
 
 
 def test_work_goes_to_the_thread_that_was_busy_last() -> None:

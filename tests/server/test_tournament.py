@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Replay
-from battlesnake_heuristics.judge.match import start_seed
+from battlesnake_gym.replays.replay import Replay
+from battlesnake_heuristics.rating.match import start_seed
 from battlesnake_server.arena import tournament
 from battlesnake_server.arena.tournament import Fixture, Setup, entrants, play_all, schedule
-from battlesnake_server.web.timeline import Broadcast
+from battlesnake_server.web.live_games import Broadcast
 from tests.processes import until
 
 

@@ -23,14 +23,14 @@ from flask.testing import FlaskClient
 from PIL import Image
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records import official_form
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.replays import official_format
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Settings
 from battlesnake_gym.snakes import Decision, Reason
 from battlesnake_server.http.page_server import PageServer
-from battlesnake_server.replays import film
-from battlesnake_server.replays.library import Library
-from battlesnake_server.web import watch
+from battlesnake_server.replay_viewer import frame_stream
+from battlesnake_server.replay_viewer.replay_library import Library
+from battlesnake_server.web import replay_pages
 from tests.battlesnake_gym import hostile_replays
 from tests.processes import fetch, fetch_json, running
 from tests.server import web_site
@@ -81,7 +81,7 @@ def story() -> Replay:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("games")
     story().save(root / "deep" / "story.jsonl.gz")
-    official_form.save(story().boards(), root / "official.jsonl")
+    official_format.save(story().boards(), root / "official.jsonl")
     (root / "damaged.jsonl").write_text('{"replay": 1}\n')
     (root / "notes.txt").write_text("no game")
     return root
@@ -89,7 +89,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def client(folder: Path) -> FlaskClient:
-    return watch.create_app([folder]).test_client()
+    return replay_pages.create_app([folder]).test_client()
 
 
 # --- addresses ----------------------------------------------------------------------------------
@@ -170,9 +170,9 @@ def test_addresses_that_lead_nowhere(
 
 
 def test_games_arrive_and_change_while_it_runs(tmp_path: Path) -> None:
-    client = watch.create_app([tmp_path]).test_client()
+    client = replay_pages.create_app([tmp_path]).test_client()
     assert "No recorded games here yet" in client.get("/").text
-    for number in range(watch.PER_PAGE + 1):
+    for number in range(replay_pages.PER_PAGE + 1):
         Replay(Board.from_text(f"turn={number}\nA . B")).save(tmp_path / f"{number:02}.jsonl")
         os.utime(tmp_path / f"{number:02}.jsonl", (number, number))
     first, second = client.get("/").text, client.get("/?page=2").text
@@ -191,11 +191,11 @@ def test_who_looks_from_elsewhere_needs_a_token(
 ) -> None:
     monkeypatch.setattr(PageServer, "wait", lambda server: None)
     for option in ("--host=0.0.0.0", "--allow-host=games.lan"):
-        assert watch.main([str(folder), option, "--port=0", "--no-browser"]) == 0
+        assert replay_pages.main([str(folder), option, "--port=0", "--no-browser"]) == 0
         told = capsys.readouterr().out.splitlines()
         assert "/?token=" in told[1]
         assert told[1].endswith("have games analysed; everyone else may look")
-    assert watch.main([str(folder), "--port=0", "--no-browser"]) == 0
+    assert replay_pages.main([str(folder), "--port=0", "--no-browser"]) == 0
     assert "token" not in capsys.readouterr().out
 
 
@@ -223,14 +223,14 @@ def test_a_single_game_opens_at_once(
     monkeypatch.setattr("webbrowser.open", opened.append)
 
     monkeypatch.setattr(PageServer, "wait", lambda server: None)
-    assert watch.main([str(folder / "official.jsonl"), "--port=0"]) == 0
+    assert replay_pages.main([str(folder / "official.jsonl"), "--port=0"]) == 0
     assert opened[0].endswith("/replay/official.jsonl")
     assert opened[0] in capsys.readouterr().out
 
 
 def test_what_is_no_game_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "any.py").write_text("print(1)")
-    assert watch.main([str(tmp_path / "any.py"), "--port=0", "--no-browser"]) == 2
+    assert replay_pages.main([str(tmp_path / "any.py"), "--port=0", "--no-browser"]) == 2
     assert "any.py, line 1 is not JSON" in capsys.readouterr().err
 
 
@@ -254,7 +254,7 @@ def test_files_of_strangers_mark_their_own_cards_in_one_gigabyte(tmp_path: Path)
         page, unread = "", True
         while unread:  # on a busy machine the list may come in pieces
             page = html.unescape(fetch(address))
-            unread = watch.UNREAD in page
+            unread = replay_pages.UNREAD in page
         assert page.count('class="game damaged"') == len(told)
         assert page.count('<a class="game"') == 1
         for name, words in told.items():
@@ -276,7 +276,7 @@ def test_files_of_strangers_mark_their_own_cards_in_one_gigabyte(tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def site(folder: Path) -> Iterator[str]:
-    with web_site.serving(watch.create_app([folder])) as address:
+    with web_site.serving(replay_pages.create_app([folder])) as address:
         yield address
 
 
@@ -398,8 +398,8 @@ def test_an_address_leads_to_its_turn_however_slow_the_pieces(
         replay.append({"a": ["right", "down", "left", "up"][replay.last.turn % 4]})
     replay.save(tmp_path / "long.jsonl")
     for name, most in (("FIRST_PIECE", 2000), ("PIECE", 100 * turns)):
-        monkeypatch.setattr(film, name, most)
-    app, slow = watch.create_app([tmp_path]), [0.0]
+        monkeypatch.setattr(frame_stream, name, most)
+    app, slow = replay_pages.create_app([tmp_path]), [0.0]
     app.before_request(lambda: time.sleep(slow[0]) if "since" in request.args else None)
     with web_site.serving(app) as address:
         for milliseconds in (0, 100, 200, 400, 800):

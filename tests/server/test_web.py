@@ -20,19 +20,19 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session, selectinload
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Replay
-from battlesnake_heuristics.judge import scenarios
+from battlesnake_gym.replays.replay import Replay
+from battlesnake_heuristics.analysis import scenarios
 from battlesnake_server.arena.database import StoredGame, Tournament
 from battlesnake_server.arena.results import summarise, to_json
 from battlesnake_server.arena.tournament import Result, play_all
 from battlesnake_server.http.page_server import LARGEST_REQUEST
-from battlesnake_server.web import board_matches, human
+from battlesnake_server.web import game_manager, keyboard_player
 from battlesnake_server.web.games_page import PER_PAGE
-from battlesnake_server.web.lab import EXAMPLE
-from battlesnake_server.web.timeline import KEPT_AFTER_THE_END, Broadcast
-from tests.junk import JUNK, places, replaced
+from battlesnake_server.web.live_games import KEPT_AFTER_THE_END, Broadcast
+from battlesnake_server.web.position_editor import EXAMPLE
+from tests.json_strategies import JUNK, places, replaced
 from tests.processes import COMMAND, below, fetch, free_port, running, until, until_gone
-from tests.server import web_site, zoo
+from tests.server import misbehaving_snakes, web_site
 from tests.server.test_database import a_game
 from tests.server.web_site import Pages
 
@@ -394,7 +394,7 @@ def test_with_a_pace_the_game_goes_on_by_itself(empty: Pages) -> None:
 
 
 def test_who_is_gone_goes_straight_on(empty: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(human, "PATIENCE", 0.05)
+    monkeypatch.setattr(keyboard_player, "PATIENCE", 0.05)
     wish = {"snakes": ["straight"], "human": "Ann", "width": 7, "height": 7}
     game = wait_until_over(empty.client, empty.client.post("/play", json=wish).get_json()["game"])
     assert game["deaths"][0]["cause"]
@@ -460,8 +460,8 @@ def begin(pages: Pages, visitor: str = "127.0.0.1", **change: Any) -> tuple[int,
 
 
 def test_the_hall_is_full_at_some_time_and_for_one_visitor_sooner(empty: Pages) -> None:
-    answers = [begin(empty, f"192.0.2.{i // board_matches.MOST_GAMES_EACH}") for i in range(7)]
-    assert [status for status, _ in answers] == [201] * board_matches.MOST_GAMES + [503]
+    answers = [begin(empty, f"192.0.2.{i // game_manager.MOST_GAMES_EACH}") for i in range(7)]
+    assert [status for status, _ in answers] == [201] * game_manager.MOST_GAMES + [503]
     assert "6 games are being played; stop one or wait" in answers[-1][1]["error"]
     stop(empty, answers[0][1]["game"])
     status, sent = begin(empty, "192.0.2.1")
@@ -486,7 +486,7 @@ def test_a_game_is_stopped(empty: Pages, wish: dict[str, Any]) -> None:
     game_id = begin(empty, **wish)[1]["game"]
     assert 'id="stop"' in empty.client.get(f"/game/{game_id}").text
     game = stop(empty, game_id)
-    assert len(game["frames"]) < board_matches.USUAL_TURNS
+    assert len(game["frames"]) < game_manager.USUAL_TURNS
     assert not game["deaths"], "nobody died: it was stopped"
     assert 'id="stop"' not in empty.client.get(f"/game/{game_id}").text
     assert empty.client.post(f"/game/{game_id}/stop", json={}).get_json() == {"stopped": False}
@@ -504,7 +504,7 @@ def test_games_end_after_so_many_turns_and_so_long(
     }
     game = wait_until_over(empty.client, begin(empty, **wish)[1]["game"])
     assert len(game["frames"]) == 4
-    monkeypatch.setattr(board_matches, "LONGEST_SECONDS", -1)
+    monkeypatch.setattr(game_manager, "LONGEST_SECONDS", -1)
     wish = {"human": None, "snakes": ["hungry", "cautious"], "timeout": 5000}
     assert len(wait_until_over(empty.client, begin(empty, **wish)[1]["game"])["frames"]) == 1
 
@@ -516,8 +516,8 @@ def test_invited_snakes_and_allowed_urls_play(
         tmp_path, f"mine={policy_file}", f"far={cautious}", games=0, allow_urls=True
     )
     assert '<option value="mine">' in pages.client.get("/play").text
-    inner = zoo.Recorder()
-    with zoo.snake(inner) as typed:
+    inner = misbehaving_snakes.Recorder()
+    with misbehaving_snakes.snake(inner) as typed:
         wish = {
             **WISH,
             "snakes": ["mine", "far", typed],

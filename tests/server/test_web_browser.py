@@ -13,10 +13,10 @@ import pytest
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.draw import looks
-from battlesnake_gym.records.replay import Replay, Turn
+from battlesnake_gym.draw import customization
+from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.rules import Game
-from battlesnake_heuristics.judge import scenarios
+from battlesnake_heuristics.analysis import scenarios
 from tests.processes import fetch_json
 from tests.server import web_site
 from tests.server.browser import Browser
@@ -318,7 +318,7 @@ def test_snakes_that_bring_one_colour_are_told_apart_everywhere(
     for snake, head in zip(board.snakes, ("shades", "bendr", "no-such"), strict=True):
         snake.customizations = {"color": "#888888", "head": head, "tail": "bolt"}
     pages.broadcast.announce("grey", board.copy())
-    expected = looks.colours(board.snakes)
+    expected = customization.colours(board.snakes)
     assert len(set(expected)) == 3
     quiet.open(f"{site}/live")
     card = "a[href$='/game/grey']"  # others' games may be on too
@@ -336,8 +336,10 @@ def test_snakes_that_bring_one_colour_are_told_apart_everywhere(
         "[...document.querySelectorAll('#board .snake')]"
         ".map(snake => snake.querySelectorAll('.part').length)"
     )
-    tails = [len(looks.TAILS["bolt"]) * (len(set(snake.body)) > 1) for snake in board.snakes]
-    heads = [len(looks.head(name)) for name in ("shades", "bendr", "default")]
+    tails = [
+        len(customization.TAILS["bolt"]) * (len(set(snake.body)) > 1) for snake in board.snakes
+    ]
+    heads = [len(customization.head(name)) for name in ("shades", "bendr", "default")]
     assert drawn == [head + tail for head, tail in zip(heads, tails, strict=True)]
     pages.broadcast.announce("grey", None)
 

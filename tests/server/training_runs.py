@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Replay
+from battlesnake_gym.common import run_dir
+from battlesnake_gym.common.run_dir import CSV_FILE, GAMES, RunFile
+from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import MOVES, Game
 from battlesnake_gym.snakes import Decision
-from battlesnake_rl.launcher.runs import run_folder
-from battlesnake_rl.launcher.runs.run_folder import CSV_FILE, GAMES, RunFile
 
 COLUMNS = (
     *("training_iteration", "time_total_s", "env_steps", "episode_reward_mean"),
@@ -61,7 +61,7 @@ def make(
     run = folder / name
     run.mkdir(parents=True)
     (run / CSV_FILE).write_text(",".join(COLUMNS) + "\r\n")
-    (run / run_folder.LOCK_FILE).touch()
+    (run / run_dir.LOCK_FILE).touch()
     append(run, *range(1, iterations + 1))
     now = time.time()
     RunFile(
@@ -72,7 +72,7 @@ def make(
         versions={"battlesnake-gym": "0.1.0"},
     ).save(run)  # fmt: skip
     for iteration in games:
-        played(iteration).save(run_folder.game_path(run / GAMES, iteration))
+        played(iteration).save(run_dir.game_path(run / GAMES, iteration))
     return run
 
 

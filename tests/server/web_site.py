@@ -13,15 +13,15 @@ from flask.testing import FlaskClient
 from sqlalchemy.engine import Engine
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Turn
+from battlesnake_gym.replays.replay import Turn
 from battlesnake_server.arena.database import open_database
 from battlesnake_server.arena.tournament import Setup
 from battlesnake_server.commands.arena_command import begin, run
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.web import create_app
+from battlesnake_server.web.arena_site import THREADS
+from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
-from battlesnake_server.web.site import THREADS
-from battlesnake_server.web.timeline import Broadcast
 
 SETUP = Setup(("hungry", "cautious", "NAME<b>=straight"), 2, 7, 7, timeout=2000, max_turns=80)
 GAMES = 2

@@ -22,13 +22,13 @@ from PIL import Image, ImageSequence
 
 from battlesnake_gym import snakes
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.draw import looks
-from battlesnake_gym.engine.packing import pack
+from battlesnake_gym.draw import customization
+from battlesnake_gym.engine.state_words import pack
 from battlesnake_gym.rules import MOVES, Game
-from battlesnake_heuristics.judge import calibration
+from battlesnake_heuristics.analysis import win_probability
 from battlesnake_heuristics.search.evaluation import shipped
 from battlesnake_heuristics.search.search import Search
-from battlesnake_server import strategies
+from battlesnake_server import strategy_loader
 from tests.server import web_site
 from tests.server.browser import Browser, browser, quiet
 
@@ -181,7 +181,9 @@ def test_named_rivals_and_the_policy_play_as_in_python(browser: Browser, page: s
     """Rules pick among their best moves; the policy, though rounded, mostly picks the same."""
     browser.open(page)
     names = ["hungry", "cautious", "hunter", "territory"]
-    policy = strategies.strategy_factory(policy=str(strategies.SHIPPED), filters=["head_to_heads"])
+    policy = strategy_loader.strategy_factory(
+        policy=str(strategy_loader.SHIPPED), filters=["head_to_heads"]
+    )
     asked = same = 0
     for seat_of_policy in range(4):
         seed = seat_of_policy + 1
@@ -336,7 +338,7 @@ def test_the_bar_is_the_champions_view_and_the_path_its_plan(quiet: Browser, pag
     for snake in board.snakes:
         board.you_id = snake.id
         values[snake.id] = max(judge(board).scores.values())
-    shares = calibration.chances(values, board.turn, learned=True)
+    shares = win_probability.chances(values, board.turn, learned=True)
     percents = [f"about {round(100 * share)} %" for share in shares.values()]
     quiet.wait(f"document.getElementById('chances').ariaLabel.includes('You {percents[0]}, '"
                f"+ 'Champion (gentle) {percents[1]}')")  # fmt: skip
@@ -419,7 +421,7 @@ def test_the_colour_blind_tell_the_snakes_apart(eyes: str) -> None:
         left = np.clip(np.array(MACHADO[eyes]) @ parts**2.2, 0, 1) ** (1 / 2.2)
         seen.append("#" + "".join(f"{round(255 * part):02x}" for part in left))
     for one, other in itertools.combinations(seen, 2):
-        assert looks._distance(one, other) > 1.5 * looks.NEAR
+        assert customization._distance(one, other) > 1.5 * customization.NEAR
 
 
 def blundered(seed: int) -> tuple[str, int] | None:
@@ -440,7 +442,9 @@ def blundered(seed: int) -> tuple[str, int] | None:
             seen = {name: decision.scores for name, decision in snakes.decide(board, judge).items()}
             rival = max(seen["1"].values())
             left = {
-                move: calibration.chances({"0": score, "1": rival}, board.turn, learned=True)["0"]
+                move: win_probability.chances({"0": score, "1": rival}, board.turn, learned=True)[
+                    "0"
+                ]
                 for move, score in seen["0"].items()
             }
             worst = min(left, key=left.__getitem__)

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from battlesnake_gym import snakes
-from battlesnake_gym.draw.looks import HEADS, TAILS
+from battlesnake_gym.draw.customization import HEADS, TAILS
+from battlesnake_gym.mdp.observations import get
 from battlesnake_gym.rules import MAPS
-from battlesnake_gym.see.observations import get
 from tests.server.browser import Browser, browser
 from tests.site.test_play_page import HERE, files_served
-from tests.test_house import MODULES
+from tests.test_architecture import MODULES
 
 __all__ = ["browser"]
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.rllib, pytest.mark.timeout(3600)]
 
 PACKAGES = (
     *("battlesnake_gym", "battlesnake_heuristics", "battlesnake_server"),
-    *("battlesnake_rl.launcher", "battlesnake_rl.mabs", "battlesnake_rl.policy_export"),
+    *("sagemaker_rl", "battlesnake_rl.mabs", "battlesnake_rl.onnx_export"),
     "battlesnake_rl.procgen",
 )
 

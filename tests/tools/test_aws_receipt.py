@@ -53,7 +53,7 @@ def test_it_cannot_cost_more_than_two_dollars(tool: Any) -> None:
 def test_another_account_is_refused(
     tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_server.aws.lambda_rehearsal import RehearsedAccount
+    from battlesnake_server.aws.lambda_simulator import RehearsedAccount
 
     with RehearsedAccount() as one:
         monkeypatch.setattr(tool, "account", lambda: one.account)

@@ -18,7 +18,7 @@ NOTEBOOK = "notebooks/2_policy_training.ipynb"
 
 @pytest.mark.rllib
 def test_the_pages_train_as_the_demonstration_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    from battlesnake_rl.mabs.train import DEFAULT_EXPERIMENT
+    from battlesnake_rl.mabs.battlesnake_launcher import DEFAULT_EXPERIMENT
 
     monkeypatch.syspath_prepend(ROOT / "tools")
     import demo

@@ -12,9 +12,9 @@ import pytest
 
 import battlesnake_gym
 from battlesnake_gym.policy_file import PolicyError
-from battlesnake_rl.policy_export import export
+from battlesnake_rl.onnx_export import export
 from battlesnake_server.onnx_policy import Policy
-from battlesnake_server.strategies import strategy_factory
+from battlesnake_server.strategy_loader import strategy_factory
 
 pytestmark = [pytest.mark.rllib, pytest.mark.filterwarnings("default")]
 
@@ -62,17 +62,17 @@ def test_a_torch_module(tmp_path: Path) -> None:
 def test_it_is_evaluated_served_and_sent_to_the_arena(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.mabs import evaluate
+    from battlesnake_rl.commands import evaluate_command
     from battlesnake_server.commands import arena_command as command
 
     rules = tmp_path / "my_rules.py"
     rules.write_text(
-        "from battlesnake_heuristics.handwritten.filters import dead_ends\nrules = [dead_ends]\n"
+        "from battlesnake_heuristics.rule_based.filters import dead_ends\nrules = [dead_ends]\n"
     )
     path = export(torch_network(), "planes", (7, 7), tmp_path / "policy.onnx")
     for more in ([], ["--rules", str(rules)]):
         against = ["--opponents", "safe-random", "--games", "4", "--json"]
-        assert evaluate.main([str(path), *against, *more]) == 0
+        assert evaluate_command.main([str(path), *against, *more]) == 0
         told = json.loads(capsys.readouterr().out)
         assert told["wins"] + told["draws"] + told["losses"] == 4
     board = battlesnake_gym.Board.new(7, 7, 2)
@@ -199,8 +199,8 @@ def test_playing_needs_no_torch() -> None:
     import subprocess
 
     code = (
-        "import sys, battlesnake_server.live.app, battlesnake_heuristics.handwritten.own_rules;"
-        "import battlesnake_rl.policy_export;"
+        "import sys, battlesnake_server.live.app, battlesnake_heuristics.rule_based.policy_rules;"
+        "import battlesnake_rl.onnx_export;"
         "sys.exit('torch' in sys.modules or 'ray' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from battlesnake_gym.cli.cli import COMMANDS
+from battlesnake_gym.cli.main import COMMANDS
 from tests.mabs.test_launcher import SMALL
 from tests.processes import fetch_json, free_port, run, served
 from tests.wheel.conftest import ROOT, Environment

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.common import own_files
+from battlesnake_gym.common import extensions
 from battlesnake_gym.rules import Game
 from tests.mabs.test_launcher import SMALL
 from tests.mabs.test_own_files import EXPERIMENT, FILE
@@ -61,7 +61,7 @@ class Workplace:
 
     @property
     def variables(self) -> dict[str, str]:
-        named = {own_files.VARIABLE: str(self.folder / "mine.py"), "PYTHONUNBUFFERED": "1"}
+        named = {extensions.VARIABLE: str(self.folder / "mine.py"), "PYTHONUNBUFFERED": "1"}
         return self.environment.variables | named
 
     def run(self, *words: str | Path) -> str:

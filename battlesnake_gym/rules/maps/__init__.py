@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from battlesnake_gym.common import own_files
+from battlesnake_gym.common import extensions
 
 from .arcade import ARCADE_MAZE
 from .base import Map
@@ -62,7 +62,7 @@ def register_map(board_map: Map) -> None:
 
 def known_maps() -> dict[str, Map]:
     """`MAPS`, with those of your own files and packages."""
-    own_files.load()
+    extensions.load()
     return MAPS
 
 

@@ -15,17 +15,17 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-from battlesnake_gym.common import own_files
-from battlesnake_gym.common.nearest import unknown
-from battlesnake_gym.env.learned import PAST
+from battlesnake_gym.common import extensions
+from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.env.seated_policy import PAST
+from battlesnake_rl.mabs.base.batched_algorithm import BatchedConfig
+from battlesnake_rl.mabs.base.ladder_evaluation import Measured, RLlibPPOConfig
 from battlesnake_rl.mabs.distil.distil import DISTILConfig
 from battlesnake_rl.mabs.dqn.apex import APEXConfig
-from battlesnake_rl.mabs.dqn.batched import BatchedConfig
 from battlesnake_rl.mabs.dqn.dqn import DQNConfig
-from battlesnake_rl.mabs.measure.measured import Measured, RLlibPPOConfig
-from battlesnake_rl.mabs.play.environment import ENV_NAME, head_plane, whole
-from battlesnake_rl.mabs.play.map_sizes import iterate
-from battlesnake_rl.mabs.play.multi_agent_env import BattlesnakeMultiAgentEnv
+from battlesnake_rl.mabs.envs.board_size_schedule import iterate
+from battlesnake_rl.mabs.envs.env_factory import ENV_NAME, head_plane, whole
+from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
 from battlesnake_rl.mabs.policy.q_network import TRUNK
 from battlesnake_rl.mabs.ppo.ppo import PPOConfig
@@ -171,7 +171,7 @@ def _begin(name: str) -> AlgorithmConfig:
         )
     if ".py:" not in name:
         raise ValueError(f"{unknown('algorithm', name, ALGORITHMS)}; or give FILE.py:NAME")
-    own: Any = own_files.named(name, "algorithm")
+    own: Any = extensions.named(name, "algorithm")
     if hasattr(own, "get_default_config"):
         config = own.get_default_config()
         config.algo_class = own
@@ -199,7 +199,7 @@ def take_network(config: AlgorithmConfig, reference: str) -> None:
             f"network needs PPO, DISTIL, DQN or APEX, got {config.algo_class.__name__}, whose "
             "network has a value head; for that give rl_module_spec in Python"
         )
-    own_files.named(reference, "network")
+    extensions.named(reference, "network")
     file, _, name = reference.rpartition(":")
     path = f"{Path(file).resolve()}:{name}"  # in whatever folder a process runs
     settings: Any = config  # of ours and RLlib's at once

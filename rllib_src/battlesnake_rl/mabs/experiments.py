@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from battlesnake_gym.common.nearest import unknown
+from battlesnake_gym.common.suggestions import unknown
 
 FOLDER = Path(__file__).with_name("experiment_files")
 

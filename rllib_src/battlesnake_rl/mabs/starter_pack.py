@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from battlesnake_rl.launcher.launch.hyperparameters import (
-    CONFIG_PREFIX,
-    RENAMED,
-    HyperparameterError,
-)
-from battlesnake_rl.mabs.play.map_sizes import OBSERVATION
+from battlesnake_rl.mabs.envs.board_size_schedule import OBSERVATION
+from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, RENAMED, HyperparameterError
 
 ADDITIONAL = "additional_configs"
 """A dictionary of RLlib's settings."""

@@ -17,9 +17,9 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-from battlesnake_rl.procgen.env_config import complete
+from battlesnake_rl.procgen.procgen_env_config import complete
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
-from battlesnake_rl.procgen.procgen_playing import acting, play, score
+from battlesnake_rl.procgen.procgen_episodes import acting, play, score
 
 DEFAULTS: dict[str, Any] = {"env_config": {"num_levels": 0, "start_level": 0}, "explore": True}
 """What ``evaluation_config`` begins as: all levels, and actions drawn as in training."""

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from battlesnake_rl.procgen.env_config import complete
+from battlesnake_rl.procgen.procgen_env_config import complete
 from battlesnake_rl.procgen.procgen_games import GAMES
 from battlesnake_rl.procgen.providers import (
     FRAME_SHAPE,

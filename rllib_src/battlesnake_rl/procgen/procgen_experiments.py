@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from battlesnake_gym.common.nearest import unknown
-from battlesnake_rl.launcher.launch.hyperparameters import CONFIG_PREFIX, RENAMED
+from battlesnake_gym.common.suggestions import unknown
 from battlesnake_rl.procgen.kit.plugins import NO_PREPROCESSORS
+from sagemaker_rl.job.hyperparameters import CONFIG_PREFIX, RENAMED
 
 FOLDER = Path(__file__).with_name("experiment_files")
 

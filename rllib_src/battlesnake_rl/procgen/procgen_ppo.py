@@ -22,10 +22,9 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis import ValueFunctionAPI
 from torch import Tensor
 
-from battlesnake_rl.mabs.dqn.batched import Loop
-from battlesnake_rl.mabs.dqn.runner import Stepped
-from battlesnake_rl.mabs.measure.strength import SHARE
-from battlesnake_rl.mabs.play.episodes import CREATED, END, START, STEP, Callbacks
+from battlesnake_rl.mabs.base.batched_algorithm import Loop
+from battlesnake_rl.mabs.base.batched_env_runner import Stepped
+from battlesnake_rl.mabs.base.rllib_episodes import CREATED, END, START, STEP, Callbacks
 from battlesnake_rl.mabs.ppo.ppo import (
     ADVANTAGES,
     TARGETS,
@@ -34,9 +33,10 @@ from battlesnake_rl.mabs.ppo.ppo import (
     PPORunner,
     Rollout,
 )
+from battlesnake_rl.mabs.strength.ladder_evaluator import SHARE
 from battlesnake_rl.procgen.impala_network import ImpalaModule
 from battlesnake_rl.procgen.procgen_environment import VectorProcgen
-from battlesnake_rl.procgen.reward_scale import RewardNormalizer
+from battlesnake_rl.procgen.reward_normalizer import RewardNormalizer
 
 _STATE = "reward_normalization"
 """Under this key a learner's state has that of its `RewardNormalizer`."""

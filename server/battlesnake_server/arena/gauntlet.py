@@ -21,10 +21,10 @@ import numpy as np
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Strategy
-from battlesnake_heuristics.judge.match import cpu_clock
-from battlesnake_heuristics.judge.sprt import share_interval
+from battlesnake_heuristics.rating.match import cpu_clock
+from battlesnake_heuristics.rating.sprt import share_interval
 from battlesnake_server.arena.database import StoredGame
-from battlesnake_server.arena.league_file import BoardPlan, LeaguePlan
+from battlesnake_server.arena.league_config import BoardPlan, LeaguePlan
 from battlesnake_server.arena.players import (
     Answer,
     Body,

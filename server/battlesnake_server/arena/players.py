@@ -23,13 +23,13 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import plain
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason, Strategy
-from battlesnake_server.addresses import AddressError, Reach
-from battlesnake_server.live import reasons
+from battlesnake_server.address_policy import AddressError, Reach
+from battlesnake_server.live import decision_json
 from battlesnake_server.live.fallback import FALLBACK, LATE, safe_move
 from battlesnake_server.live.live_metrics import Metrics
+from battlesnake_server.live.move_runner import Thinker
 from battlesnake_server.live.sessions import Session
-from battlesnake_server.live.thinker import Thinker
-from battlesnake_server.strategies import is_quick
+from battlesnake_server.strategy_loader import is_quick
 
 Body = Mapping[str, Any]
 """A request body of the API."""
@@ -60,7 +60,7 @@ class Answer:
     The problems are ``timeout``, ``connection``, ``address`` (not allowed), ``redirect`` (nor
     that), ``status`` and ``answer``. ``move`` is then None, or what the fallback chose.
     ``milliseconds`` is how long it took. A strategy in this process also gives its ``decision``,
-    as does a snake elsewhere that gives its reasons (`battlesnake_server.live.reasons`).
+    as does a snake elsewhere that gives its reasons (`battlesnake_server.live.decision_json`).
     """
 
     move: str | None
@@ -139,7 +139,7 @@ class HttpPlayer:
             status, content = await self._request("POST", self._path("move"), body)
             if status == 200:
                 move, shout = parse_move(content)
-                decision = reasons.read(content)
+                decision = decision_json.read(content)
             else:
                 problem = "status"
         except AnswerError:
@@ -302,7 +302,7 @@ async def _read_all(content: aiohttp.StreamReader) -> bytes:
 class LocalPlayer:
     """A strategy in this process, under the guard of a live snake.
 
-    Where the strategy is late or broken the guard (`battlesnake_server.live.thinker`) has the
+    Where the strategy is late or broken the guard (`battlesnake_server.live.move_runner`) has the
     fallback answer; the answer's problem says so.
     """
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from battlesnake_gym import rules
 from battlesnake_gym.boards import board_json
 from battlesnake_gym.boards.board import Board
-from battlesnake_gym.records.replay import Turn
+from battlesnake_gym.replays.replay import Turn
 from battlesnake_gym.rules import Game, Snake, State
 from battlesnake_server.arena.players import Answer, Body, Player
 

@@ -22,13 +22,13 @@ from typing import Any
 
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.common.extras import load_module
-from battlesnake_gym.records.replay import Replay, Turn
+from battlesnake_gym.replays.replay import Replay, Turn
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Factory
-from battlesnake_heuristics.judge import game_queue
-from battlesnake_heuristics.judge.game_queue import PATIENCE, Pool, answers, masked
-from battlesnake_heuristics.judge.match import Conditions, play_game, side_of_seats, start_seed
-from battlesnake_server.addresses import Reach
+from battlesnake_heuristics.rating import process_pool
+from battlesnake_heuristics.rating.match import Conditions, play_game, side_of_seats, start_seed
+from battlesnake_heuristics.rating.process_pool import PATIENCE, Pool, answers, masked
+from battlesnake_server.address_policy import Reach
 from battlesnake_server.arena.players import HttpPlayer, LocalPlayer, Player, open_client
 from battlesnake_server.arena.referee import (
     GameRecord,
@@ -40,7 +40,7 @@ from battlesnake_server.arena.referee import (
     winner_of,
 )
 from battlesnake_server.bundle import looks_of
-from battlesnake_server.strategies import split_rules, strategy_factory
+from battlesnake_server.strategy_loader import split_rules, strategy_factory
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,7 @@ def ray_pool(address: str, setup: Setup) -> Pool:
 
     Raises ``OSError`` where there is no cluster, `MissingExtraError` where Ray is not installed.
     """
-    module = load_module("battlesnake_rl.launcher.cluster.ray_pool", "rllib")
+    module = load_module("sagemaker_rl.cluster.ray_pool", "rllib")
     pool: Pool = module.RayPool(address, files_of(entrants(setup.snakes)))
     return pool
 
@@ -322,11 +322,11 @@ def play_in_pool(setup: Setup, fixture: Fixture, replays: Path | None = None) ->
     """
     announce = None if _channel is None else _announce_here
     with masked(signal.SIGTERM):
-        game_queue.busy = True
+        process_pool.busy = True
         try:
             return play_fixture(setup, fixture, replays, announce)
         finally:
-            game_queue.busy = False
+            process_pool.busy = False
 
 
 def _announce_here(game_id: str, news: Board | Turn | None) -> None:

@@ -34,10 +34,10 @@ from battlesnake_gym.common.command_line import (
 )
 from battlesnake_gym.rules import Game, Settings
 from battlesnake_gym.snakes import Searcher
-from battlesnake_heuristics.judge.game_queue import Pool
-from battlesnake_heuristics.judge.sprt import Sprt
-from battlesnake_server import addresses
-from battlesnake_server.arena import arena_match, played_again
+from battlesnake_heuristics.rating.process_pool import Pool
+from battlesnake_heuristics.rating.sprt import Sprt
+from battlesnake_server import address_policy
+from battlesnake_server.arena import result_verification, sprt_match
 from battlesnake_server.arena.database import (
     DEFAULT_URL,
     Tournament,
@@ -61,7 +61,7 @@ from battlesnake_server.arena.tournament import (
 from battlesnake_server.onnx_policy import Policy
 
 if TYPE_CHECKING:
-    from battlesnake_server.web.site import Site
+    from battlesnake_server.web.arena_site import Site
 
 
 DEFAULT_REPLAYS = Path("replays")
@@ -138,12 +138,12 @@ def interruptible() -> Iterator[None]:
 
 def _open_site(arguments: argparse.Namespace, engine: Engine) -> Site:
     """Begin to show the pages; they need Flask, which the tournaments alone do not."""
+    from battlesnake_server.web.arena_site import Site
     from battlesnake_server.web.roster import Roster
-    from battlesnake_server.web.site import Site
 
     invited = [*arguments.snakes, *arguments.invite]
     roster = Roster(
-        invited, allow_urls=arguments.allow_urls, reach=addresses.from_options(arguments)
+        invited, allow_urls=arguments.allow_urls, reach=address_policy.from_options(arguments)
     )
     return Site(
         engine, roster, arguments.replays, arguments.host, arguments.port, arguments.allow_host
@@ -207,8 +207,8 @@ def _play_alone(
             show(engine, tournament, arguments.json)
         else:
             played = patiently(engine, lambda session: load_games(session, tournament))
-            as_json = json.dumps(arena_match.to_json(played, setup, sprt), indent=2) + "\n"
-            sys.stdout.write(as_json if arguments.json else arena_match.text(played, setup, sprt))
+            as_json = json.dumps(sprt_match.to_json(played, setup, sprt), indent=2) + "\n"
+            sys.stdout.write(as_json if arguments.json else sprt_match.text(played, setup, sprt))
     return 0
 
 
@@ -233,7 +233,7 @@ def check(setup: Setup) -> None:
             f"--per-game must be between 1 and the number of snakes ({len(setup.snakes)}), "
             f"got {setup.per_game}"
         )
-    arena_match.check(setup)
+    sprt_match.check(setup)
     if setup.timeout < 1:
         raise ValueError(f"--timeout must be 1 ms or more, got {setup.timeout}; try 500")
     game = Game(setup.ruleset, setup.map, setup.settings, setup.seed or 1)
@@ -266,17 +266,17 @@ def run(
     if replays is not None:
         replays.mkdir(parents=True, exist_ok=True)
     stored = patiently(engine, lambda session: load_games(session, tournament))
-    total, score = games, arena_match.Score()
+    total, score = games, sprt_match.Score()
     if sprt is None:
         assert games is not None
         done = {game.number for game in stored}
         total = games * math.comb(len(setup.snakes), setup.per_game)
         playing = play_all(setup, games, jobs, done, replays, announce, pool)
     else:
-        score = arena_match.Score.of(stored)
-        if arena_match.is_over(score, sprt, games):
+        score = sprt_match.Score.of(stored)
+        if sprt_match.is_over(score, sprt, games):
             return
-        fixtures = arena_match.fixtures_of(setup, games, score)
+        fixtures = sprt_match.fixtures_of(setup, games, score)
         playing = play_fixtures(setup, fixtures, jobs, replays, announce, pool)
     with (
         contextlib.closing(playing) as results,
@@ -284,13 +284,13 @@ def run(
     ):
         for result in results:
             if pool is not None:
-                played_again.check(setup, result)
+                result_verification.check(setup, result)
             game = store(engine, result, tournament, setup)
             bar.update()
             if sprt is not None:
                 score.add(game)
-                arena_match.tell(score, sprt, bar, setup)
-                if arena_match.is_over(score, sprt, games):
+                sprt_match.tell(score, sprt, bar, setup)
+                if sprt_match.is_over(score, sprt, games):
                     return
 
 
@@ -340,7 +340,7 @@ def _setup(arguments: argparse.Namespace) -> Setup:
         seed=arguments.seed,
         timeout=DEFAULT_TIMEOUT if arguments.timeout is None else arguments.timeout,
         max_turns=arguments.max_turns,
-        reach=addresses.from_options(arguments),
+        reach=address_policy.from_options(arguments),
         positions=arguments.positions,
         milliseconds=arguments.milliseconds,
         sides=arguments.sprt is not None,
@@ -409,9 +409,9 @@ def parser() -> Parser:
         default=usual.hazard_damage_per_turn)  # fmt: skip
     add("--shrink-every-n-turns", type=positive, default=usual.shrink_every_n_turns, help="royale")
     add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
-    addresses.add_page_options(parser, DEFAULT_PORT)
+    address_policy.add_page_options(parser, DEFAULT_PORT)
     add("--invite", action="append", default=[], metavar="SNAKE",
         help="a URL, a name or a policy.onnx that people may play against")  # fmt: skip
     add("--allow-urls", action="store_true", help="let people play against any URL they give")
-    addresses.add_options(parser)
+    address_policy.add_options(parser)
     return parser

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tqdm import tqdm
 
 from battlesnake_gym.common.command_line import Parser, positive, refuse, writable
-from battlesnake_server import addresses
+from battlesnake_server import address_policy
 from battlesnake_server.arena.database import (
     DEFAULT_URL,
     StoredGame,
@@ -28,8 +28,8 @@ from battlesnake_server.arena.gauntlet import (
     summary,
     table,
 )
-from battlesnake_server.arena.league_file import LeaguePlan, load
-from battlesnake_server.arena.programs import Programs
+from battlesnake_server.arena.league_config import LeaguePlan, load
+from battlesnake_server.arena.program_supervisor import Programs
 from battlesnake_server.arena.results import store
 from battlesnake_server.arena.tournament import Entrant, open_players, play_fixture, schedule
 from battlesnake_server.commands.arena_command import begin, first_line, interruptible
@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     commands = {member.name: member.command for member in plan.members if member.command}
     try:
         with interruptible(), Programs(commands) as programs, hold(engine):
-            players = LeaguePlayers(plan, programs, addresses.from_options(arguments))
+            players = LeaguePlayers(plan, programs, address_policy.from_options(arguments))
             try:
                 meet(players, plan)
             except ConnectionError as error:
@@ -167,5 +167,5 @@ def parser() -> Parser:
     add("--replays", type=writable, default=None, metavar="DIR", help="keep a replay of every game")
     add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
     add("--json", action="store_true", help="print the results as JSON")
-    addresses.add_options(parser)
+    address_policy.add_options(parser)
     return parser

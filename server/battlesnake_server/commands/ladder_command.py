@@ -24,12 +24,11 @@ from battlesnake_gym.common.command_line import (
     seed,
     within,
 )
-from battlesnake_heuristics.judge.game_queue import Pool, answers
-from battlesnake_heuristics.judge.ladder import USUAL, Ladder, Placement, Placing, Rung, load
-from battlesnake_heuristics.judge.sprt import OUTCOMES
-from battlesnake_server import addresses
-from battlesnake_server.arena import played_again
-from battlesnake_server.arena.arena_match import Score, pace
+from battlesnake_heuristics.rating.ladder import USUAL, Ladder, Placement, Placing, Rung, load
+from battlesnake_heuristics.rating.process_pool import Pool, answers
+from battlesnake_heuristics.rating.sprt import OUTCOMES
+from battlesnake_server import address_policy
+from battlesnake_server.arena import result_verification
 from battlesnake_server.arena.database import (
     DEFAULT_URL,
     find_tournament,
@@ -39,6 +38,7 @@ from battlesnake_server.arena.database import (
     patiently,
 )
 from battlesnake_server.arena.results import row
+from battlesnake_server.arena.sprt_match import Score, pace
 from battlesnake_server.arena.tournament import (
     Fixture,
     Result,
@@ -102,7 +102,7 @@ def _setup(arguments: argparse.Namespace) -> Setup:
         timeout=arguments.timeout or arena_command.DEFAULT_TIMEOUT,
         max_turns=1000,
         sides=True,
-        reach=addresses.from_options(arguments),
+        reach=address_policy.from_options(arguments),
         **bounds,
     )
 
@@ -137,7 +137,7 @@ def _place(
                 ]
                 if arguments.address:
                     for result in results:
-                        played_again.check(met, result)
+                        result_verification.check(met, result)
                 score = meetings.store(rung, results)
                 placing.add(rung.name, score.outcome(fixtures[0].number))
                 bar.update(2)
@@ -278,5 +278,5 @@ def parser() -> Parser:
     add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
     add("--resume", action="store_true", help="go on with the games of the same command before")
     add("--json", action="store_true", help="print the result as JSON")
-    addresses.add_options(parser)
+    address_policy.add_options(parser)
     return parser

@@ -16,17 +16,17 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from battlesnake_gym.common.command_line import Parser, positive, refuse, writable
-from battlesnake_server import addresses
-from battlesnake_server.addresses import Reach
+from battlesnake_server import address_policy
+from battlesnake_server.address_policy import Reach
 from battlesnake_server.arena.database import (
     DEFAULT_URL,
     hold,
     open_database,
 )
-from battlesnake_server.arena.league_file import EXAMPLE, LeaguePlan, load
+from battlesnake_server.arena.league import League, say
+from battlesnake_server.arena.league_config import EXAMPLE, LeaguePlan, load
 from battlesnake_server.arena.players import check_answers
-from battlesnake_server.arena.programs import Programs
-from battlesnake_server.arena.standing_league import League, say
+from battlesnake_server.arena.program_supervisor import Programs
 from battlesnake_server.arena.tournament import Entrant, local_factory, open_pool, play_in_pool
 from battlesnake_server.commands.arena_command import (
     DEFAULT_PORT,
@@ -36,8 +36,8 @@ from battlesnake_server.commands.arena_command import (
     show,
 )
 from battlesnake_server.onnx_policy import Policy
+from battlesnake_server.web.arena_site import Site
 from battlesnake_server.web.roster import Roster
-from battlesnake_server.web.site import Site
 
 START_SECONDS = 20.0
 """How long a program that was started has until it answers."""
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     commands = {member.name: member.command for member in plan.members if member.command}
     try:
         with interruptible(), Programs(commands) as programs:
-            players = LeaguePlayers(plan, programs, addresses.from_options(arguments))
+            players = LeaguePlayers(plan, programs, address_policy.from_options(arguments))
             if arguments.check:
                 return tell_health(players)
             with hold(engine):
@@ -234,9 +234,9 @@ def parser() -> Parser:
     )
     add("--database", default=DEFAULT_URL, metavar="URL", help="where the results are kept")
     add("--json", action="store_true", help="print the season's table as JSON at the end")
-    addresses.add_page_options(parser, DEFAULT_PORT)
+    address_policy.add_page_options(parser, DEFAULT_PORT)
     add("--token-file", type=Path, default=None, metavar="FILE",
         help="the token that lets people do more than look, made if missing, the same after every "
         "start (default: a new one, where others can reach the pages)")  # fmt: skip
-    addresses.add_options(parser)
+    address_policy.add_options(parser)
     return parser

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from battlesnake_gym.common.command_line import Parser, add_json, columns, port, refuse, write_json
 from battlesnake_gym.common.extras import load_module
-from battlesnake_server.runs.folder import DIED, Run, Runs, differing, left, state
+from battlesnake_server.runs.run_view import DIED, Run, Runs, differing, left, state
 
 PROG = "battlesnake-gym runs"
 DEFAULT_PORT = 8793

@@ -1,6 +1,6 @@
 """The web server of the pages, in a thread beside whatever else the process does.
 
-An event loop holds the connections, a few threads answer (`battlesnake_server.http.connections`).
+An event loop holds the connections, a few threads answer (`battlesnake_server.http.http_protocol`).
 
 Only requests whose ``Host`` is an address, this machine or a name that the operator gave are
 answered: a page elsewhere whose name suddenly leads to this machine (DNS rebinding) gets nothing.
@@ -16,9 +16,9 @@ import socket
 import threading
 from collections.abc import Iterable
 
-from battlesnake_server.http.connections import serve
-from battlesnake_server.http.hub import TEXT, Answer, Hub, Limits, Request
-from battlesnake_server.http.wsgi import Application, Lane
+from battlesnake_server.http.connection_table import TEXT, Answer, Hub, Limits, Request
+from battlesnake_server.http.http_protocol import serve
+from battlesnake_server.http.wsgi_pool import Application, Lane
 
 REQUEST_SECONDS = 10.0
 """Longer than the live snake's: a person's network may be slow."""

@@ -11,7 +11,7 @@ The configuration, all of it optional; without a snake or a policy the one that 
 ``FILTERS``    names of move filters that overrule the policy, in order; the one that ships has
                those of a careful snake anyway
 ``RULES``      path of a file with rules over the policy, as
-               `battlesnake_heuristics.handwritten.own_rules` reads them
+               `battlesnake_heuristics.rule_based.policy_rules` reads them
 ``COLOR``      ``#rrggbb``; ``HEAD`` and ``TAIL`` name the looks, ``AUTHOR`` the player
 ``PONDER``     true lets a search think on one core while it waits for the next move; in the
                environment 1 or 0
@@ -36,7 +36,7 @@ from werkzeug.exceptions import HTTPException
 from battlesnake_server.bundle import looks_of
 from battlesnake_server.live import front_page, views
 from battlesnake_server.live.live_snake import LiveSnake
-from battlesnake_server.strategies import STRONGEST, strategy_factory
+from battlesnake_server.strategy_loader import STRONGEST, strategy_factory
 
 LARGEST_BODY = 1 << 18
 """Bytes of a request; the largest board that is played needs a fifth."""

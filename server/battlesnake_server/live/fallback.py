@@ -7,8 +7,8 @@ from dataclasses import replace
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision, Reason
-from battlesnake_heuristics.handwritten.filters import SAFE
-from battlesnake_heuristics.handwritten.pipeline import filtered
+from battlesnake_heuristics.rule_based.filters import SAFE
+from battlesnake_heuristics.rule_based.pipeline import filtered
 
 FALLBACK = "fallback"
 """The first reason of a decision that was made here."""

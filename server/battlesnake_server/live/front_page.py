@@ -9,9 +9,9 @@ from typing import Any
 
 from flask import Blueprint, Response, current_app, jsonify, render_template_string, request
 
-from battlesnake_gym.draw import looks
+from battlesnake_gym.draw import customization
 from battlesnake_server.live.live_metrics import Metrics
-from battlesnake_server.strategies import STRONGEST
+from battlesnake_server.strategy_loader import STRONGEST
 
 SERVER = Path(__file__).parents[1]
 
@@ -36,8 +36,8 @@ def page() -> Response:
     script = read("static/served.js").replace('import { BoardView } from "./board.js";\n', "")
     look = {
         "color": config["COLOR"],
-        "head": looks.to_json(looks.head(config["HEAD"])),
-        "tail": looks.to_json(looks.tail(config["TAIL"])),
+        "head": customization.to_json(customization.head(config["HEAD"])),
+        "tail": customization.to_json(customization.tail(config["TAIL"])),
     }
     text = render_template_string(
         read("templates/served.html"),

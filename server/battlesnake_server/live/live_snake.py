@@ -13,14 +13,14 @@ from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_gym.snakes import Decision, Factory
 from battlesnake_heuristics.search import search
 from battlesnake_heuristics.search.search import Search
-from battlesnake_server.http.hub import Client
+from battlesnake_server.http.connection_table import Client
 from battlesnake_server.live.fallback import is_ordinary
+from battlesnake_server.live.featured_game import Showcase
 from battlesnake_server.live.live_metrics import Metrics
+from battlesnake_server.live.move_runner import CORES, GIVEN, Thinker
 from battlesnake_server.live.ponderer import Ponderer
 from battlesnake_server.live.sessions import Key, Sessions
-from battlesnake_server.live.showcase import Showcase
-from battlesnake_server.live.thinker import CORES, GIVEN, Thinker
-from battlesnake_server.strategies import is_quick
+from battlesnake_server.strategy_loader import is_quick
 
 LONGEST_TIMEOUT = 10_000
 """Milliseconds; no engine waits for longer, and who says so only wants to keep us busy."""

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.snakes import Decision
 from battlesnake_heuristics.search.search import STOP, Search
-from battlesnake_server.http.threads import Threads, stand_back
-from battlesnake_server.live.budget import DEFAULT_TIMEOUT
+from battlesnake_server.http.thread_pool import Threads, stand_back
+from battlesnake_server.live.time_budget import DEFAULT_TIMEOUT
 
 LONGEST = 2.0
 """Of a game's timeouts: the others have answered by then, or no other move is asked for."""

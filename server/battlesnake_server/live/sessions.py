@@ -12,9 +12,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from battlesnake_gym.boards import json_fields
-from battlesnake_gym.boards.corpses import Corpses
+from battlesnake_gym.boards.elimination_tracker import Corpses
 from battlesnake_gym.snakes import Decision, Factory, Strategy
-from battlesnake_server.live.budget import RoundTrip
+from battlesnake_server.live.time_budget import RoundTrip
 
 Key = tuple[str, str]
 """Game id and snake id: one process may play several snakes of the same game."""

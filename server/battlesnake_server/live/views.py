@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from werkzeug.exceptions import BadRequest, HTTPException
 
 from battlesnake_gym.boards import json_fields
-from battlesnake_server.live import front_page, reasons
+from battlesnake_server.live import decision_json, front_page
 from battlesnake_server.live.live_snake import LiveSnake
 from battlesnake_server.live.sessions import Key
 
@@ -68,7 +68,7 @@ def move() -> Response:
         raise _refuse(str(error)) from error
     answer: dict[str, Any] = {"move": decision.move, "shout": decision.shout}
     if current_app.config["REASONS"]:
-        answer["decision"] = reasons.write(decision)
+        answer["decision"] = decision_json.write(decision)
     return jsonify(answer)
 
 

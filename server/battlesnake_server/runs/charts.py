@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from battlesnake_rl.launcher.runs.run_folder import ITERATION, smooth
-from battlesnake_server.runs.folder import DEATHS, Run
+from battlesnake_gym.common.run_dir import ITERATION, smooth
+from battlesnake_server.runs.run_view import DEATHS, Run
 
 WIDTH, HEIGHT = 1000, 400
 

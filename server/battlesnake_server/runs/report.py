@@ -8,11 +8,11 @@ from pathlib import Path
 import jinja2
 
 from battlesnake_gym.common.files import write_atomically
-from battlesnake_gym.records.replay import Replay
-from battlesnake_rl.launcher.runs.run_folder import REPORT
-from battlesnake_server.replays import small_player
+from battlesnake_gym.common.run_dir import REPORT
+from battlesnake_gym.replays.replay import Replay
+from battlesnake_server.replay_viewer import embedded_player
 from battlesnake_server.runs import charts
-from battlesnake_server.runs.folder import Run
+from battlesnake_server.runs.run_view import Run
 
 TURNS_PER_SECOND = 7
 NO_GAME = "this algorithm shows none, or the run ended before its first checkpoint"
@@ -29,7 +29,7 @@ def write(folder: Path) -> Path:
 def page(run: Run) -> str:
     """The report as text."""
     templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(small_player.SERVER / "templates"),
+        loader=jinja2.FileSystemLoader(embedded_player.SERVER / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -38,13 +38,13 @@ def page(run: Run) -> str:
     game = next((game for game in run.games() if game.path is not None), None)
     player = ""
     if game is not None and game.path is not None:
-        player = small_player.part(Replay.load(game.path), TURNS_PER_SECOND)
+        player = embedded_player.part(Replay.load(game.path), TURNS_PER_SECOND)
     ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.ended)) if run.ended else ""
     return templates.get_template("run_report.html").render(
         run=run,
         when=ended,
-        style=small_player.style(),
-        script=small_player.read("static/curves.js"),
+        style=embedded_player.style(),
+        script=embedded_player.read("static/curves.js"),
         charts=charts.charts([run]),
         deaths=charts.deaths(run),
         game=game,

@@ -3,7 +3,7 @@
 //   const analysis = new Analysis(player, panel);   // panel: the element with data-address
 //   analysis.tell(frame);                           // shows what is known of a turn
 //
-// replays/analyses.py answers with what is known; replays/what_if.py plays what was not played.
+// replay_viewer/analysis_queue.py answers with what is known; replay_viewer/what_if.py plays what was not played.
 
 import { element } from "./board.js";
 import { ARROWS, MOVES, html } from "./thoughts.js";

@@ -1,14 +1,14 @@
 // Draws a position into an <svg>. Knows nothing of replays, servers or controls.
 //
 //   const view = new BoardView(svg, {width, height, snakes: [{color, head, tail}, ...]});
-//   view.draw(frame);                       // a frame as server/battlesnake_server/frames.py writes it
+//   view.draw(frame);                       // a frame as server/battlesnake_server/replay_json.py writes it
 //   view.draw(frame, previous, 0.4);        // 40 % of the way from the previous frame
 //   view.select(2);                         // outline a snake, show the values of its moves
 //                                           // and the line that it expects
 //   view.cellAt(event)                      // [x, y] under a pointer, or null
 //
 // Colours of the board come from the custom properties of look.css (--cell, --food, ...), those of
-// snakes and the shapes of their heads and tails from the server (battlesnake_gym/draw/looks.py).
+// snakes and the shapes of their heads and tails from the server (battlesnake_gym/draw/customization.py).
 
 const SVG = "http://www.w3.org/2000/svg";
 const MARGIN = 0.18;

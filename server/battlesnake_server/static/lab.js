@@ -1,6 +1,6 @@
 // The lab: draw a position, ask a snake about it, keep it as a scenario.
 //
-// The position is held as server/battlesnake_server/web/lab.py describes it; what is sent is the body of a /move
+// The position is held as server/battlesnake_server/web/position_editor.py describes it; what is sent is the body of a /move
 // request. Every change draws the board anew and takes the last answer off it.
 
 import { BoardView, element } from "./board.js";

@@ -1,6 +1,6 @@
 // Plays a game: the board, the timeline, the controls and what each snake thought.
 //
-//   const player = new Player(game, turnAddress);  // a game as server/battlesnake_server/frames.py writes it
+//   const player = new Player(game, turnAddress);  // a game as server/battlesnake_server/replay_json.py writes it
 //   player.grow(update);                           // more frames of a game that is still on
 //   player.steer = (move) => ...;                  // arrow keys steer instead of stepping
 //   player.shown = (frame, atEnd) => ...;          // called for every turn that is shown

@@ -13,7 +13,7 @@ export function html(name, className, ...children) {
   return made;
 }
 
-/** The parts that show `next` (see server/battlesnake_server/frames.py): values, rules, the expected line. */
+/** The parts that show `next` (see server/battlesnake_server/replay_json.py): values, rules, the expected line. */
 export function thoughts(next, names) {
   const parts = [];
   if (Object.keys(next.scores).length) parts.push(scoreBars(next));

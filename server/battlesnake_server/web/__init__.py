@@ -7,22 +7,22 @@ from pathlib import Path
 from flask import Flask
 from sqlalchemy.engine import Engine
 
-from battlesnake_server.arena.league_file import LeaguePlan
+from battlesnake_server.arena.league_config import LeaguePlan
 from battlesnake_server.web import (
-    board_protocol,
+    engine_api,
     games_page,
-    lab,
     leaderboard,
     league_page,
     play_page,
+    position_editor,
+    replay_pages,
     snake_page,
-    watch,
 )
-from battlesnake_server.web.board_matches import Hall
 from battlesnake_server.web.context import Arena
+from battlesnake_server.web.game_manager import Hall
+from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.pages import application
 from battlesnake_server.web.roster import Roster
-from battlesnake_server.web.timeline import Broadcast
 
 
 def create_app(
@@ -39,11 +39,11 @@ def create_app(
     to it, and kept in the folder ``replays``, of which all games are shown. With a ``token`` only
     those who have it may do more than look. With a ``league`` there is a page about it.
     """
-    parts = [leaderboard, games_page, snake_page, play_page, lab, board_protocol]
+    parts = [leaderboard, games_page, snake_page, play_page, position_editor, engine_api]
     if league is not None:
         parts.append(league_page)
     app = application("Arena", *(part.blueprint for part in parts), token=token)
-    watch.mount(app, [replays])
+    replay_pages.mount(app, [replays])
     app.extensions["arena"] = Arena(
         database, roster, broadcast, Hall(database, broadcast, replays), league
     )

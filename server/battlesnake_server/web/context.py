@@ -8,10 +8,10 @@ from typing import cast
 from flask import current_app
 from sqlalchemy.engine import Engine
 
-from battlesnake_server.arena.league_file import LeaguePlan
-from battlesnake_server.web.board_matches import Hall
+from battlesnake_server.arena.league_config import LeaguePlan
+from battlesnake_server.web.game_manager import Hall
+from battlesnake_server.web.live_games import Broadcast
 from battlesnake_server.web.roster import Roster
-from battlesnake_server.web.timeline import Broadcast
 
 
 @dataclass(frozen=True, slots=True)

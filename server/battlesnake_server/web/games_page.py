@@ -11,18 +11,18 @@ from flask import Blueprint, Response, jsonify, render_template, request, url_fo
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session, selectinload
 
-from battlesnake_gym.draw.looks import PALETTE
-from battlesnake_gym.records.replay import ReplayError
-from battlesnake_server import frames
+from battlesnake_gym.draw.customization import PALETTE
+from battlesnake_gym.replays.replay import ReplayError
+from battlesnake_server import replay_json
 from battlesnake_server.arena.database import Seat, StoredGame
 from battlesnake_server.arena.results import ALIVE
-from battlesnake_server.replays import film, positions
-from battlesnake_server.replays.what_if import WhatIfBusyError
+from battlesnake_server.replay_viewer import frame_stream, position_formats
+from battlesnake_server.replay_viewer.what_if import WhatIfBusyError
 from battlesnake_server.web import pages
 from battlesnake_server.web.context import arena
 from battlesnake_server.web.leaderboard import ENDINGS, asked_tournament, tournaments
+from battlesnake_server.web.live_games import Course, recorded
 from battlesnake_server.web.pages import missing, number, refusal
-from battlesnake_server.web.timeline import Course, recorded
 
 PER_PAGE = 24
 WAIT = 20.0
@@ -174,7 +174,7 @@ def live_json() -> Response:
     """The last position of every game that is on."""
     return jsonify(
         [
-            {**frames.header(board), "frame": frames.frame(board),
+            {**replay_json.header(board), "frame": replay_json.frame(board),
              "page": url_for("games.show", game_id=game_id)}
             for game_id, course in arena().broadcast.running()
             for board in course.boards[-1:]
@@ -205,7 +205,7 @@ def data(game_id: str) -> Response:
     since = number("since", 0)
     try:
         path = None if arena().broadcast.find(game_id) else kept(game_id)
-        if path is not None and (piece := film.answer(path)) is not None:
+        if path is not None and (piece := frame_stream.answer(path)) is not None:
             return piece
         found = course(game_id)
     except MissingError as error:
@@ -227,14 +227,14 @@ def last(game_id: str) -> Response:
         board = course(game_id).boards[-1]
     except (MissingError, ReplayError) as error:
         return refusal(error, 404)
-    return jsonify({**frames.header(board), "frame": frames.frame(board)})
+    return jsonify({**replay_json.header(board), "frame": replay_json.frame(board)})
 
 
 @blueprint.get("/game/<game_id>/turn/<int:turn>/<form>")
 def position(game_id: str, turn: int, form: str) -> Response:
-    """One position, in the forms of `battlesnake_server.replays.positions.answer`."""
+    """One position, in the forms of `battlesnake_server.replay_viewer.position_formats.answer`."""
     try:
-        return positions.answer(course(game_id).at(turn), form)
+        return position_formats.answer(course(game_id).at(turn), form)
     except (MissingError, ValueError) as error:
         return refusal(error, 404)
     except WhatIfBusyError as error:

@@ -16,8 +16,8 @@ from sqlalchemy.orm import Session, selectinload
 
 from battlesnake_server.arena.database import StoredGame, Tournament
 from battlesnake_server.arena.results import ALIVE, History, StandingLine, Standings, to_json
-from battlesnake_server.web.board_matches import SETUP
 from battlesnake_server.web.context import arena
+from battlesnake_server.web.game_manager import SETUP
 from battlesnake_server.web.pages import number
 
 blueprint = Blueprint("leaderboard", __name__)

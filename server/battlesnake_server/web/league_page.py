@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 from battlesnake_gym.boards import json_fields
 from battlesnake_gym.boards.json_fields import BoardError, shown
 from battlesnake_server.arena.database import LeagueSnake
-from battlesnake_server.arena.league_file import LeaguePlan
+from battlesnake_server.arena.league import Season, bench, end_season, notes, seasons
+from battlesnake_server.arena.league_config import LeaguePlan
 from battlesnake_server.arena.results import StandingLine
-from battlesnake_server.arena.standing_league import Season, bench, end_season, notes, seasons
 from battlesnake_server.web.context import arena
 from battlesnake_server.web.leaderboard import standings
 from battlesnake_server.web.pages import body, refusal

@@ -20,8 +20,8 @@ from werkzeug.exceptions import HTTPException, NotFound
 
 from battlesnake_gym.boards.json_fields import BoardError
 from battlesnake_server.http.page_server import LARGEST_REQUEST, PageServer
-from battlesnake_server.replays.analyses import Analyses, BusyError
-from battlesnake_server.web import visitors
+from battlesnake_server.replay_viewer.analysis_queue import Analyses, BusyError
+from battlesnake_server.web import access_control
 
 LEAST = 1024
 """Bytes of an answer below which compressing is not worth it."""
@@ -57,7 +57,7 @@ def application(brand: str, *parts: Blueprint, token: str | None = None) -> Flas
         app.register_blueprint(part)
     app.context_processor(lambda: {"brand": brand, "navigation": _navigation()})
     app.register_error_handler(404, _not_found)
-    visitors.guard(app, token)
+    access_control.guard(app, token)
     app.after_request(_keep_to_this_server)
     app.after_request(_compress)
     return app
@@ -182,7 +182,7 @@ def show(
         with contextlib.suppress(KeyboardInterrupt):  # the end, from the first line on
             sys.stdout.write(f"{what} at {address}  (Ctrl+C ends)\n")
             if (token := app.config["TOKEN"]) is not None:
-                sys.stdout.write(visitors.invitation(address, token))
+                sys.stdout.write(access_control.invitation(address, token))
             sys.stdout.flush()
             if open_browser:
                 webbrowser.open(address)

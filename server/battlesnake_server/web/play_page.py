@@ -8,9 +8,9 @@ from battlesnake_gym import rules
 from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError, shown
 from battlesnake_gym.rules import MOVES
-from battlesnake_server import frames
-from battlesnake_server.web.board_matches import LONGEST, USUAL_TURNS, BoardBusyError, Wish
+from battlesnake_server import replay_json
 from battlesnake_server.web.context import arena
+from battlesnake_server.web.game_manager import LONGEST, USUAL_TURNS, BoardBusyError, Wish
 from battlesnake_server.web.pages import body, refusal
 
 blueprint = Blueprint("play", __name__)
@@ -61,7 +61,7 @@ def preview() -> Response:
     except ValueError as error:
         return refusal(error)
     board = Board.new(wish.width, wish.height, wish.labels, game=wish.game("preview"))
-    return jsonify({**frames.header(board), "frame": frames.frame(board)})
+    return jsonify({**replay_json.header(board), "frame": replay_json.frame(board)})
 
 
 @blueprint.post("/game/<game_id>/stop")

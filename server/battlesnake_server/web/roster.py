@@ -12,7 +12,7 @@ from battlesnake_gym.boards.board import Board
 from battlesnake_gym.boards.json_fields import BoardError, shown
 from battlesnake_gym.rules import MOVES
 from battlesnake_gym.snakes import Decision
-from battlesnake_server.addresses import Reach
+from battlesnake_server.address_policy import Reach
 from battlesnake_server.arena.players import converse
 from battlesnake_server.arena.tournament import Entrant, entrants, local_factory
 from battlesnake_server.bundle import Bundle

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, cast
 
 from flask import Blueprint, Flask, Response, abort, current_app, jsonify, render_template, request
 
-from battlesnake_server.addresses import listen
-from battlesnake_server.replays.library import Library
-from battlesnake_server.runs import charts, folder
-from battlesnake_server.runs.folder import Run, Runs, differing, left, state
-from battlesnake_server.web import pages, watch
+from battlesnake_server.address_policy import listen
+from battlesnake_server.replay_viewer.replay_library import Library
+from battlesnake_server.runs import charts, run_view
+from battlesnake_server.runs.run_view import Run, Runs, differing, left, state
+from battlesnake_server.web import pages, replay_pages
 
 MOST_CARDS = 12
 """Games of a run that are shown with a picture."""
@@ -30,14 +30,14 @@ blueprint = Blueprint("runs", __name__)
 class Shown(NamedTuple):
     """A game of a run, with what the list of games shows of it."""
 
-    game: folder.RecordedGame
-    card: watch.ReplayCard
+    game: run_view.RecordedGame
+    card: replay_pages.ReplayCard
 
 
 def create_app(runs: Runs) -> Flask:
     """The application over a folder of runs."""
     app = pages.application("Runs", blueprint)
-    watch.mount(app, [runs.folder])
+    replay_pages.mount(app, [runs.folder])
     app.extensions["runs"] = runs
     app.extensions["runs lock"] = threading.Lock()
     return app
@@ -93,11 +93,11 @@ def run_as_json(name: str) -> Response:
         return jsonify(run.to_json() | {"games": [game.iteration for game in run.games()]})
 
 
-def _cards(games: list[folder.RecordedGame]) -> list[Shown]:
+def _cards(games: list[run_view.RecordedGame]) -> list[Shown]:
     library = cast(Library, current_app.extensions["library"])
     entries = {entry.path: entry for entry in library.entries()}
     known = [game for game in games if game.path in entries][:MOST_CARDS]
-    cards = watch.cards([entries[game.path] for game in known if game.path is not None])
+    cards = replay_pages.cards([entries[game.path] for game in known if game.path is not None])
     return [Shown(game, card) for game, card in zip(known, cards, strict=True)]
 
 

@@ -34,10 +34,10 @@ from battlesnake_heuristics.search.search import (
     NOT_COMPILED,
     Search,
 )
-from battlesnake_rl.mabs.dqn.batched import Batched, BatchedConfig
-from battlesnake_rl.mabs.dqn.learner import QuietLearner
-from battlesnake_rl.mabs.play.environment import DEFAULTS, env_options
-from battlesnake_rl.mabs.policy import symmetry
+from battlesnake_rl.mabs.base.batched_algorithm import Batched, BatchedConfig
+from battlesnake_rl.mabs.dqn.dqn_learner import QuietLearner
+from battlesnake_rl.mabs.envs.env_factory import DEFAULTS, env_options
+from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK
 from battlesnake_rl.mabs.ppo.ppo import PPORunner
@@ -201,9 +201,11 @@ class DistilLearner(QuietLearner, TorchLearner):  # type: ignore[misc]
     def _update(self, batch: dict[str, NDArray[Any]]) -> None:
         """One step on one batch, its boards lying in one of the eight ways."""
         if self.config.symmetries:
-            way = int(self._random.integers(symmetry.WAYS))
-            back = np.argsort(symmetry.ACTIONS[way])
-            batch[Columns.OBS] = symmetry.turned_frames(batch[Columns.OBS], way, self._observation)
+            way = int(self._random.integers(symmetry_transforms.WAYS))
+            back = np.argsort(symmetry_transforms.ACTIONS[way])
+            batch[Columns.OBS] = symmetry_transforms.turned_frames(
+                batch[Columns.OBS], way, self._observation
+            )
             batch |= {name: batch[name][:, back] for name in (WORSE, ACTION_MASK)}
         tensors = {name: self._tensor(column) for name, column in batch.items()}
         outputs = self.module.forward_train({DEFAULT_MODULE_ID: tensors})[DEFAULT_MODULE_ID]

@@ -26,12 +26,12 @@ from ray.rllib.utils.metrics import (
     TIMERS,
 )
 
-from battlesnake_rl.mabs.dqn.batched import Batched, BatchedConfig
-from battlesnake_rl.mabs.dqn.learner import SnakeDQNLearner
+from battlesnake_rl.mabs.base import supported_settings
+from battlesnake_rl.mabs.base.batched_algorithm import Batched, BatchedConfig
+from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
+from battlesnake_rl.mabs.dqn.dqn_learner import SnakeDQNLearner
 from battlesnake_rl.mabs.dqn.replay_buffer import Batch, ReplayBuffer
-from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
-from battlesnake_rl.mabs.play import rllib_settings
-from battlesnake_rl.mabs.play.environment import env_options
+from battlesnake_rl.mabs.envs.env_factory import env_options
 from battlesnake_rl.mabs.policy.q_network import MODULE_APIS, NEW_ACTION_MASK, TRUNK, SnakeQModule
 
 REPLAY_STATE = "replay"
@@ -55,7 +55,7 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
     module_base = SnakeQModule
     module_apis = MODULE_APIS
     rllibs = rllib_dqn.DQNConfig
-    also_honoured = rllib_settings.DQNS
+    also_honoured = supported_settings.DQNS
     own: ClassVar[tuple[str, ...]] = ("epsilon_ladder", "reward_scale", "symmetries")
 
     def __init__(self, algo_class: type | None = None) -> None:

@@ -1,6 +1,6 @@
 """What expert iteration learns: labels of the search's games, and the network fitted to them.
 
-`labelled` makes samples of games of `battlesnake_heuristics.search.selfplay`, by TD(lambda) over
+`labelled` makes samples of games of `battlesnake_heuristics.search.self_play`, by TD(lambda) over
 the search's own values; `Model.fit` fits a network in floats, `Model.evaluation` rounds it to what
 the C code plays.
 """
@@ -32,8 +32,8 @@ from battlesnake_heuristics.search.evaluation import (
     WEIGHT_UNIT,
     Evaluation,
 )
-from battlesnake_heuristics.search.layers import FloatLayers, packed
-from battlesnake_heuristics.search.selfplay import AT_RANDOM, IN_VAIN, GamesRows
+from battlesnake_heuristics.search.quantization import FloatLayers, packed
+from battlesnake_heuristics.search.self_play import AT_RANDOM, IN_VAIN, GamesRows
 
 LAMBDA = 0.95
 ESTIMATE = 300_000

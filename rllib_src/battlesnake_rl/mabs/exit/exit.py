@@ -3,7 +3,7 @@
 Runners, one to a CPU, play fragments of games of the search in C against itself, earlier networks
 and other styles (`exit_games`). The learner labels them and fits the network that values positions
 (`evaluation_fit`); the candidate takes the champion's place when a match says that it is no weaker,
-decided sequentially (`battlesnake_heuristics.judge.sprt`). Runners play with the champion; while
+decided sequentially (`battlesnake_heuristics.rating.sprt`). Runners play with the champion; while
 the learner fits, they are busy with the next fragments.
 
 It is no RLlib algorithm, since there is neither an environment to step nor a module to learn: it
@@ -30,21 +30,22 @@ import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from battlesnake_gym.common.files import write_atomically
-from battlesnake_gym.records.replay import Replay
-from battlesnake_heuristics.judge import ladder
-from battlesnake_heuristics.judge.match import Conditions
-from battlesnake_heuristics.judge.sprt import Sprt, estimate
+from battlesnake_gym.replays.replay import Replay
+from battlesnake_heuristics.rating import ladder
+from battlesnake_heuristics.rating.match import Conditions
+from battlesnake_heuristics.rating.sprt import Sprt, estimate
 from battlesnake_heuristics.search.evaluation import Evaluation
 from battlesnake_heuristics.search.search import Search
-from battlesnake_heuristics.search.selfplay import (
+from battlesnake_heuristics.search.self_play import (
     AT_RANDOM,
     GamesRows,
     SearchPlayer,
     SelfPlaySetup,
     play_games,
 )
+from battlesnake_rl.mabs.envs.env_factory import DEFAULTS, ENV_NAME
 from battlesnake_rl.mabs.exit.evaluation_fit import Model, Samples, labelled, loss_in_whole_numbers
-from battlesnake_rl.mabs.exit.exit_games import (
+from battlesnake_rl.mabs.exit.exit_self_play import (
     DEEP_POSITIONS,
     MIX,
     POSITIONS,
@@ -54,9 +55,8 @@ from battlesnake_rl.mabs.exit.exit_games import (
     play_pair,
     trained_for,
 )
-from battlesnake_rl.mabs.measure import shown_game
-from battlesnake_rl.mabs.measure.strength import Measurement, Record, quick_rungs
-from battlesnake_rl.mabs.play.environment import DEFAULTS, ENV_NAME
+from battlesnake_rl.mabs.strength import sample_game
+from battlesnake_rl.mabs.strength.ladder_evaluator import Measurement, Record, quick_rungs
 
 CHAMPION = "champion.evaluation"
 MODEL, STATE = "model.pt", "state.json"
@@ -71,7 +71,7 @@ CPUS_OF_RUNNER = 0.5
 FRAGMENTS_AHEAD = 2
 """Fragments that a runner has been asked for at once."""
 RUNG_SECONDS = 1.5
-"""As `measure.strength` has it, for what is stronger: the search with 2,000 positions is met."""
+"""As `strength.ladder_evaluator` has it, for what is stronger: the search with 2,000 positions is met."""
 LEAST_LADDER_SECONDS = 5.0
 """CPU time that a placement is worth: with less its interval says nothing."""
 
@@ -354,7 +354,7 @@ class EXIT:
 
     def game(self) -> Replay:
         """A duel of the champion (or the hand-set weights) against itself, to look at."""
-        return shown_game.duel(self.champion, 1 + self.training_iteration)
+        return sample_game.duel(self.champion, 1 + self.training_iteration)
 
     def save_to_path(self, path: str) -> None:
         """Write a checkpoint into the folder ``path``."""

@@ -24,7 +24,7 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from battlesnake_gym.common import own_files
+from battlesnake_gym.common import extensions
 
 NETWORK = "network."
 """What the names of the network's weights begin with, in a module's state."""
@@ -90,7 +90,7 @@ def build(
     """
     if "network" not in settings:
         return kind(tuple(shape), actions, **settings)
-    own = own_files.named(settings["network"], "network")
+    own = extensions.named(settings["network"], "network")
     if not (isinstance(own, type) and issubclass(own, nn.Module)):
         raise ValueError(
             f"network {settings['network']} must be a class of torch.nn.Module that takes (shape, "

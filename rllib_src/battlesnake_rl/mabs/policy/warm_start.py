@@ -15,7 +15,7 @@ from torch import nn
 
 from battlesnake_gym import policy_file
 from battlesnake_gym.env.vector import VectorBattlesnake
-from battlesnake_rl.mabs.policy.policies import (
+from battlesnake_rl.mabs.policy.policy_loader import (
     Weights,
     find,
     load_network,

@@ -25,10 +25,10 @@ from ray.rllib.utils.schedules.scheduler import Scheduler
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from battlesnake_rl.mabs.dqn.batched import Batched, BatchedConfig
-from battlesnake_rl.mabs.dqn.learner import QuietLearner
-from battlesnake_rl.mabs.dqn.runner import BatchedEnvRunner
-from battlesnake_rl.mabs.policy import symmetry, warm_start
+from battlesnake_rl.mabs.base.batched_algorithm import Batched, BatchedConfig
+from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
+from battlesnake_rl.mabs.dqn.dqn_learner import QuietLearner
+from battlesnake_rl.mabs.policy import symmetry_transforms, warm_start
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, judged
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK, WithMean
 
@@ -115,7 +115,9 @@ class PPORunner(BatchedEnvRunner):
             truncateds=np.zeros(shape, np.bool_),
             weights_seq_no=self._weights_seq_no,
         )
-        ways = self._random.permutation(shape[1]) % (symmetry.WAYS if self.config.symmetries else 1)
+        ways = self._random.permutation(shape[1]) % (
+            symmetry_transforms.WAYS if self.config.symmetries else 1
+        )
         moves = []
         for t in range(num_turns):
             moves.append(self._decide(rollout.values[t], ways, epsilon > 0))
@@ -146,7 +148,9 @@ class PPORunner(BatchedEnvRunner):
         frames, mask, way = observations[seen], action_mask[seen], ways[np.nonzero(seen)[0]]
         for one in np.unique(way[way > 0]):
             rows = way == one
-            frames[rows] = symmetry.turned_frames(frames[rows], one, self.env.observation)  # type: ignore[union-attr]
+            frames[rows] = symmetry_transforms.turned_frames(
+                frames[rows], one, self.env.observation
+            )  # type: ignore[union-attr]
             mask[rows] = mask[rows][:, BACK[one]]
         logits, values[seen] = judged(self.module[DEFAULT_MODULE_ID], frames)
         acts = alive[seen]
@@ -171,7 +175,7 @@ class PPORunner(BatchedEnvRunner):
         return np.ones(self.env.num_games)
 
 
-BACK = np.argsort(symmetry.ACTIONS, axis=1)
+BACK = np.argsort(symmetry_transforms.ACTIONS, axis=1)
 """``BACK[way, action]`` is the move of the game that ``action`` is on the board turned so."""
 
 

@@ -22,7 +22,7 @@ from ray.rllib.algorithms.registry import ALGORITHMS, _get_algorithm_class
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModule
 
-from battlesnake_gym.common import own_files
+from battlesnake_gym.common import extensions
 
 EXAMPLES = Path(__file__).parents[1]
 
@@ -96,7 +96,7 @@ def _load(kind: str, path: Path) -> ModuleType:
     try:
         if path.is_file():
             _check(path)
-        module = own_files.module(path, kind)
+        module = extensions.module(path, kind)
     except Exception as error:
         why = error if isinstance(error, ValueError) else repr(error)
         raise ValueError(f"{path} cannot be imported: {why}") from error

@@ -1,0 +1,170 @@
+"""The Gymnasium environment ``battlesnake_gym:Battlesnake-v0``: one learner against named snakes.
+
+>>> import gymnasium
+>>> env = gymnasium.make("battlesnake_gym:Battlesnake-v0", opponents=[], width=7, height=7)
+>>> observation, info = env.reset(seed=1)
+>>> observation.shape, info["board"].you.id
+((10, 7, 7), 'snake_0')
+>>> observation, reward, terminated, truncated, info = env.step(info["action_mask"].argmax())
+>>> info["board"].turn
+1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Discrete
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.config import EnvConfig, Sizes
+from battlesnake_gym.env.seated_opponents import (
+    Opponent,
+    Rivals,
+    check_opponents,
+    check_past,
+    seat_count,
+)
+from battlesnake_gym.env.seated_policy import Chooses
+from battlesnake_gym.env.single_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
+from battlesnake_gym.rules import MOVES, State
+
+
+class BattlesnakeEnv(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
+    """One learner on a board with opponents that play by themselves.
+
+    ``opponents``: who else plays. Without ``num_snakes`` all of them do; with it, each game draws
+    ``num_snakes - 1`` from them (the same one may be drawn twice). Seats, the learner's too, are
+    dealt anew for each game. A policy is named by its file or its run, or as "shipped"; "past"
+    plays by what `remember` was given. Strategies are given the board without the seed, and no time
+    limit.
+
+    ``width``, ``height`` and ``options`` are the fields of `config.EnvConfig`; food comes from the
+    official engine's stream unless ``food="fast"`` is given. Alone, the game is ``solo``.
+
+    An episode ends (``terminated``) when the learner's snake is out or the game is over.
+
+    ``info``: ``action_mask`` int8 [4], 1 for allowed; ``board``, the `Board` with the learner as
+    ``you``; ``seat``; ``seed``, that of the game, which the learner is not meant to look into;
+    ``cause``, why the learner is out (one of `rules.CAUSES`, ``""`` while it lives).
+
+    ``render_mode``: "ansi" (text), "rgb_array" (uint8 [height, width, 3]), "human" (each position
+    is written to the terminal). Raises ``ValueError`` for arguments out of range.
+    """
+
+    metadata = {"render_modes": list(RENDER_MODES), "render_fps": RENDER_FPS}  # noqa: RUF012
+
+    def __init__(
+        self,
+        opponents: Sequence[Opponent] = ("hungry",),
+        width: Sizes = EnvConfig.width,
+        height: Sizes = EnvConfig.height,
+        *,
+        num_snakes: int | None = None,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        self.opponents = check_opponents(opponents)
+        self._draw = num_snakes is not None
+        seats = seat_count(self.opponents, num_snakes)
+        sizes = {"num_snakes": seats, "width": width, "height": height}
+        self._game = OneGame(sizes | options, render_mode, "opponents")
+        self._rivals = Rivals(self._game.vector)
+        self._rivals.get_ready(self.opponents)
+        self.render_mode = render_mode
+        self.observation = self._game.vector.observation
+        self.observation_space = self._game.vector.single_observation_space
+        self.action_space = Discrete(len(MOVES))
+        self.seat = 0
+
+    def remember(self, policy: Chooses) -> None:
+        """As `vector_env.BattlesnakeVectorEnv.remember`; ``env.unwrapped`` of `make` has it."""
+        check_past(self.opponents)
+        self._rivals.remember(policy)
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[npt.NDArray[np.uint8], dict[str, Any]]:
+        """Begin a game; returns the learner's observation and info.
+
+        ``seed`` decides this game and those that follow. ``options={"states": [...]}`` draws the
+        start from these positions (`State`, `Board` or the JSON of the API's /move); the learner
+        plays the board's ``you`` where it has a living one. The option holds for this game only.
+        """
+        super().reset(seed=seed)
+        self._deal(self._game.reset(self.np_random, options or {}))
+        return self._view()
+
+    def step(
+        self, action: int | np.integer[Any]
+    ) -> tuple[npt.NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+        """Play one turn: the learner takes ``action`` (index into `rules.MOVES`), opponents think.
+
+        Raises ``ValueError`` for any other action, ``ResetNeeded`` where no game is running,
+        ``ClosedEnvironmentError`` after `close`.
+        """
+        self._game.check_playing(self.seat)
+        actions = np.zeros(self._game.vector.num_snakes, np.uint8)
+        self._rivals.move(actions[None], self._game.infos["alive"])
+        actions[self.seat] = action_index(action, "action")
+        self._game.step(actions)
+        reward = float(self._game.rewards[0, self.seat])
+        terminated = bool(self._game.terminations[0, self.seat])
+        truncated = bool(self._game.truncations[0, self.seat])
+        observation, info = self._view()
+        return observation, reward, terminated, truncated, info
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """The learner's mask, bool [4], under the name that sb3-contrib asks for."""
+        masks: npt.NDArray[np.bool_] = self._game.mask(self.seat).astype(np.bool_)
+        return masks
+
+    def render(self) -> str | Frame | None:  # type: ignore[override]
+        """The position in the form of ``render_mode``."""
+        return self._game.render(self._game.board(self.seat))
+
+    def close(self) -> None:
+        """Refuse further work; closing twice does no harm."""
+        self._game.vector.close()
+
+    def _deal(self, start: State | None) -> None:
+        """Seat the learner and its opponents on the snakes that are alive."""
+        living = np.flatnonzero(self._game.infos["alive"][0]).tolist()
+        you = start.you_id if isinstance(start, Board) else None
+        ids = [] if start is None else [snake.id for snake in start.snakes]
+        if you in ids and ids.index(you) in living:
+            self.seat = ids.index(you)
+        else:
+            self.seat = int(self.np_random.choice(living))
+        living.remove(self.seat)
+        self._rivals.leave(np.ones(1, np.bool_))
+        for seat, opponent in zip(living, self._draw_opponents(), strict=False):
+            self._rivals.seat(0, seat, opponent, seed=int(self.np_random.integers(2**31)))
+
+    def _draw_opponents(self) -> list[Opponent]:
+        if not self.opponents:
+            return []
+        count = len(self.opponents)
+        drawn = (
+            self.np_random.integers(count, size=self._game.vector.num_snakes - 1)
+            if self._draw
+            else self.np_random.permutation(count)
+        )
+        return [self.opponents[i] for i in drawn]
+
+    def _view(self) -> tuple[npt.NDArray[np.uint8], dict[str, Any]]:
+        """What the learner is given after a reset or step; drawn too for a person who watches."""
+        board = self._game.board(self.seat)
+        if self.render_mode == "human":
+            self._game.render(board)
+        return self._game.observation(self.seat), {
+            "action_mask": self._game.mask(self.seat),
+            "board": board,
+            "seat": self.seat,
+            "seed": int(self._game.infos["seed"][0]),
+            "cause": self._game.cause(self.seat),
+        }

@@ -1,0 +1,192 @@
+"""The PettingZoo environment: all snakes of one game, each an agent.
+
+>>> from battlesnake_gym import parallel_env
+>>> env = parallel_env(num_snakes=2, width=7, height=7)
+>>> observations, infos = env.reset(seed=1)
+>>> env.agents
+['snake_0', 'snake_1']
+>>> actions = {agent: infos[agent]["action_mask"].argmax() for agent in env.agents}
+>>> observations, rewards, terminations, truncations, infos = env.step(actions)
+>>> env.board.turn
+1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Box, Discrete
+from pettingzoo import ParallelEnv  # type: ignore[import-untyped]
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.config import EnvConfig, Sizes
+from battlesnake_gym.env.seated_opponents import Opponent, Rivals, check_opponents, check_past
+from battlesnake_gym.env.seated_policy import Chooses
+from battlesnake_gym.env.single_game import RENDER_FPS, RENDER_MODES, Frame, OneGame, action_index
+from battlesnake_gym.rules import MOVES
+
+Observations = dict[str, npt.NDArray[np.uint8]]
+AgentInfos = dict[str, dict[str, Any]]
+
+
+class ParallelBattlesnake(ParallelEnv):  # type: ignore[misc]
+    """One game with an agent for every snake: ``snake_0``, ``snake_1``, ...
+
+    ``opponents`` play the last seats by themselves, as in `single.BattlesnakeEnv`, and are no
+    agents. The other arguments are the fields of `config.EnvConfig`; food comes from the official
+    engine's stream unless ``food="fast"`` is given.
+
+    An agent terminates when its snake is out or the game is over, and is in that step's
+    dictionaries for the last time. Its info: ``action_mask`` int8 [4], 1 for allowed; ``cause``,
+    why the snake is out, an index into `rules.CAUSES` (0 while it lives), and ``killer``, the
+    number of the agent that did it (maybe itself) or -1: numbers, so that trainers can stack them.
+
+    ``render_mode``: "ansi" (text), "rgb_array" (uint8 [height, width, 3]), "human" (each position
+    is written to the terminal). Raises ``ValueError`` for arguments out of range.
+    """
+
+    metadata = {  # noqa: RUF012
+        "name": "battlesnake_v0",
+        "render_modes": list(RENDER_MODES),
+        "render_fps": RENDER_FPS,
+        "is_parallelizable": True,
+    }
+
+    def __init__(
+        self,
+        num_snakes: Sizes = EnvConfig.num_snakes,
+        width: Sizes = EnvConfig.width,
+        height: Sizes = EnvConfig.height,
+        *,
+        opponents: Sequence[Opponent] = (),
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        sizes = {"num_snakes": num_snakes, "width": width, "height": height}
+        self.opponents = check_opponents(opponents)
+        self._game = OneGame(sizes | options, render_mode, "opponents")
+        self._rivals = Rivals(self._game.vector)
+        self._rivals.get_ready(self.opponents)
+        self.render_mode = render_mode
+        seats = self._game.vector.num_snakes
+        if len(opponents) >= seats:
+            raise ValueError(
+                f"opponents are {len(opponents)} of {seats} snakes; leave at least one seat to an "
+                "agent, or give a larger num_snakes"
+            )
+        self.possible_agents = [f"snake_{seat}" for seat in range(seats - len(opponents))]
+        self.agents: list[str] = []
+        self._random: np.random.Generator | None = None
+        space = self._game.vector.single_observation_space
+        self.observation_spaces = {
+            agent: Box(0, 255, space.shape, np.uint8) for agent in self.possible_agents
+        }
+        self.action_spaces: dict[str, Discrete[np.int64]] = {
+            agent: Discrete(len(MOVES)) for agent in self.possible_agents
+        }
+
+    @property
+    def board(self) -> Board:
+        """The position as a `Board`, without the seed that decides the food to come."""
+        return self._game.board()
+
+    def remember(self, policy: Chooses) -> None:
+        """As `vector_env.BattlesnakeVectorEnv.remember`."""
+        check_past(self.opponents)
+        self._rivals.remember(policy)
+
+    def observation_space(self, agent: str) -> Box:
+        """The space of the agent's observations."""
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> Discrete[np.int64]:
+        """The agent's four moves, indices into `rules.MOVES`."""
+        return self.action_spaces[agent]
+
+    def reset(
+        self, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[Observations, AgentInfos]:
+        """Begin a game; returns observations and infos of all its agents.
+
+        ``seed`` decides this game and those that follow. ``options={"states": [...]}``: positions
+        (`State`, `Board` or the JSON of the API's /move), from which the start is drawn. Other
+        options are ignored, as PettingZoo requires.
+        """
+        if seed is not None or self._random is None:
+            self._random = np.random.default_rng(seed)
+        states = (options or {}).get("states")
+        self._game.reset(self._random, {"states": states})
+        living = self._game.infos["alive"][0]
+        self._rivals.leave(np.ones(1, np.bool_))
+        for seat, opponent in enumerate(self.opponents, len(self.possible_agents)):
+            if living[seat]:
+                self._rivals.seat(0, seat, opponent, int(self._random.integers(2**31)))
+        self.agents = [a for a in self.possible_agents if living[self._seat(a)]]
+        if self.render_mode == "human":
+            self.render()
+        return self._observations(), self._infos()
+
+    def step(
+        self, actions: Mapping[str, int | np.integer[Any]]
+    ) -> tuple[Observations, dict[str, float], dict[str, bool], dict[str, bool], AgentInfos]:
+        """Play one turn: ``actions`` has an index into `rules.MOVES` for each of ``agents``.
+
+        Raises ``ValueError`` for a missing, unknown or finished agent and for any other action,
+        ``ResetNeeded`` where no game is running, ``ClosedEnvironmentError`` after `close`.
+        """
+        self._game.check_playing()
+        self._game.step(self._actions(actions))
+        if self.render_mode == "human":
+            self.render()
+        acted = self.agents
+        observations, infos = self._observations(), self._infos()
+        rewards = {agent: float(self._game.rewards[0, self._seat(agent)]) for agent in acted}
+        terminations = {
+            agent: bool(self._game.terminations[0, self._seat(agent)]) for agent in acted
+        }
+        truncations = {agent: bool(self._game.truncations[0, self._seat(agent)]) for agent in acted}
+        self.agents = [a for a in acted if not (terminations[a] or truncations[a])]
+        return observations, rewards, terminations, truncations, infos
+
+    def render(self) -> str | Frame | None:
+        """The position in the form of ``render_mode``."""
+        return self._game.render(self.board)
+
+    def close(self) -> None:
+        """Refuse further work; closing twice does no harm."""
+        self._game.vector.close()
+
+    def _actions(self, actions: Mapping[str, int | np.integer[Any]]) -> npt.NDArray[np.uint8]:
+        for agent in actions:
+            if agent not in self.agents:
+                raise ValueError(
+                    f"actions names {agent!r}, which is not in the game; "
+                    f"give actions for {', '.join(self.agents)}"
+                )
+        taken = np.zeros(self._game.vector.num_snakes, np.uint8)
+        self._rivals.move(taken[None], self._game.infos["alive"])
+        for agent in self.agents:
+            if agent not in actions:
+                raise ValueError(f"actions has none for {agent!r}; give one to every living agent")
+            taken[self._seat(agent)] = action_index(actions[agent], f"the action of {agent!r}")
+        return taken
+
+    def _seat(self, agent: str) -> int:
+        return self.possible_agents.index(agent)
+
+    def _observations(self) -> Observations:
+        return {agent: self._game.observation(self._seat(agent)) for agent in self.agents}
+
+    def _infos(self) -> AgentInfos:
+        infos: AgentInfos = {}
+        for agent in self.agents:
+            seat = self._seat(agent)
+            infos[agent] = {
+                "action_mask": self._game.mask(seat),
+                "cause": int(self._game.infos["cause"][0, seat]),
+                "killer": int(self._game.infos["killer"][0, seat]),
+            }
+        return infos

@@ -1,0 +1,211 @@
+"""Named snakes at the seats of a vector environment: who sits where, and their moves.
+
+The compiled engine plays the cheap ones for all games in one call (`snakes.IN_ENGINE`), and
+policies are asked for all their seats at once. All others are strategies in Python, asked board by
+board: some thousand times slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym import snakes
+from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
+from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.engine import engine
+from battlesnake_gym.env.past_selves import PastSelves
+from battlesnake_gym.env.seated_policy import PAST, Chooses, Learned
+from battlesnake_gym.mdp.observations import TURNED
+from battlesnake_gym.rules import MOVES
+from battlesnake_gym.snakes import Strategy
+
+if TYPE_CHECKING:
+    from battlesnake_gym.env.vector import VectorBattlesnake
+
+BEFORE = "safe-random"
+"""Who plays as `PAST` as long as there is none."""
+
+Opponent = str | Strategy
+"""A name that `snakes.make` knows (built afresh for every game), `PAST`, or a strategy (kept)."""
+
+RELATIVE: NDArray[np.uint8] = np.argsort(TURNED, axis=1).astype(np.uint8)
+"""``RELATIVE[facing, move]`` is the relative action by which a snake facing so makes that move."""
+
+
+class Rivals:
+    """The strategies that play seats of ``vector`` by themselves; none does before `seat`."""
+
+    def __init__(self, vector: VectorBattlesnake) -> None:
+        self._vector = vector
+        seats = vector.num_games, vector.num_snakes
+        self._codes = np.zeros(seats, np.uint8)
+        self._moves = np.zeros(seats, np.uint8)
+        self._strategies: dict[int, dict[int, Strategy]] = {}
+        self._learned: dict[str, Learned | None] = {}
+        self._learned_at: dict[str, NDArray[np.bool_]] = {}
+        self._past = PastSelves(_unchanged)
+        self._past_at = np.zeros(seats, np.int64)
+
+    def remember(self, chooses: Chooses) -> None:
+        """Let `PAST` play by ``chooses``, in some of the games that begin from now on."""
+        self._past.add(chooses)
+
+    def leave(self, games: NDArray[np.bool_]) -> None:
+        """Empty the seats of ``games`` (bool [N])."""
+        self._codes[games] = self._past_at[games] = 0
+        for seats in self._learned_at.values():
+            seats[games] = False
+        for game in [game for game in self._strategies if games[game]]:
+            del self._strategies[game]
+
+    def seat(self, game: int, seat: int, opponent: Opponent, seed: int) -> None:
+        """From now on ``opponent`` plays this seat; a name is built with ``seed``.
+
+        What the engine plays draws by the game's own seed instead. As long as nothing is
+        remembered, `PAST` is the snake `BEFORE`.
+        """
+        if opponent == PAST and len(self._past):
+            playing = set(np.unique(self._past_at[self._past_at > 0]).tolist())
+            self._past_at[game, seat] = self._past.draw(np.random.default_rng(seed), playing)
+            return
+        opponent = BEFORE if opponent == PAST else opponent
+        if code := engine_code(opponent, self._vector):
+            self._codes[game, seat] = code
+        elif isinstance(opponent, str) and self.learned(opponent):
+            self._learned_at[opponent][game, seat] = True
+        else:
+            strategy = snakes.make(opponent, seed) if isinstance(opponent, str) else opponent
+            self._strategies.setdefault(game, {})[seat] = strategy
+
+    def get_ready(self, opponents: Sequence[Opponent]) -> None:
+        """Load the policies among ``opponents`` now. Raises ``ValueError`` as `learned` does."""
+        for opponent in opponents:
+            if isinstance(opponent, str) and opponent != PAST:
+                self.learned(opponent)
+
+    def learned(self, name: str) -> Learned | None:
+        """The policy that plays as ``name``, ready for these games; None for other strategies.
+
+        Raises ``ValueError`` where it cannot play them.
+        """
+        if name not in self._learned:
+            policy = snakes.policy(name)
+            self._learned[name] = Learned(name, policy, self._vector) if policy else None
+            self._learned_at[name] = np.zeros_like(self._codes, np.bool_)
+        return self._learned[name]
+
+    def seat_in_engine(
+        self, games: NDArray[np.intp], seats: NDArray[np.intp], codes: NDArray[np.uint8]
+    ) -> None:
+        """As `seat`, for many seats that the engine plays (`snakes.engine_code`)."""
+        self._codes[games, seats] = codes
+
+    def move(self, actions: NDArray[np.uint8], alive: NDArray[np.bool_]) -> None:
+        """Fill the moves of the rivals in the seats ``alive`` (bool [N, S]) into ``actions``.
+
+        They are actions as `VectorBattlesnake.step` takes them, uint8 [N, S]: relative where the
+        observation is. Raises ``ValueError`` where a strategy answers something else than a move.
+        """
+        games = self._vector.games
+        played = alive & (self._codes > 0)
+        if played.any():
+            assert isinstance(games, engine.FastGames)
+            games.named_moves(self._codes, self._moves)
+            actions[played] = self._translated(self._moves, games.facing)[played]
+        for name, at in self._learned_at.items():
+            if (player := self._learned[name]) and (seats := alive & at).any():
+                moves = player.moves(seats)
+                actions[seats] = self._translated(moves, games.facing[seats])
+        for number in np.unique(self._past_at[alive & (self._past_at > 0)]).tolist():
+            seats = alive & (self._past_at == number)
+            seen, mask = self._vector.observations[seats], self._vector.allowed[seats]
+            actions[seats] = np.asarray(self._past.values(number, seen, mask))
+        for game, strategies in self._strategies.items():
+            living = [seat for seat in strategies if alive[game, seat]]
+            if living:
+                self._ask(game, living, actions)
+
+    def _ask(self, game: int, seats: list[int], actions: NDArray[np.uint8]) -> None:
+        games = self._vector.games
+        # The board does not know the seed, so no strategy can look up the food to come.
+        rules = replace(self._vector.game, seed=UNKNOWN_SEED)
+        board = Board.from_state(games.state(game), rules)
+        for seat in seats:
+            board.you_id = board.snakes[seat].id
+            move = _answer(self._strategies[game][seat], board)
+            actions[game, seat] = self._translated(np.uint8(move), games.facing[game, seat])
+
+    def _translated(self, moves: Any, facing: Any) -> Any:
+        return RELATIVE[facing, moves] if self._vector.observation.relative else moves
+
+
+def engine_code(opponent: Opponent, vector: VectorBattlesnake) -> int:
+    """The number by which the games' engine knows ``opponent``; 0 where it is asked in Python."""
+    if not isinstance(vector.games, engine.FastGames) or not isinstance(opponent, str):
+        return 0
+    return snakes.engine_code(opponent)
+
+
+def check_opponents(opponents: Sequence[Opponent]) -> tuple[Opponent, ...]:
+    """Return the opponents; raise ``ValueError`` where one is no strategy and no known name."""
+    if isinstance(opponents, str) or not isinstance(opponents, Sequence):
+        raise ValueError(f"opponents must be a list of names or strategies, got {opponents!r}")
+    for opponent in opponents:
+        if isinstance(opponent, str):
+            _check_name(opponent)
+        elif not callable(opponent):
+            raise ValueError(
+                f"opponents must be names or strategies (callables that take a board), "
+                f"got {opponent!r}"
+            )
+    return tuple(opponents)
+
+
+def seat_count(opponents: Sequence[Opponent], num_snakes: int | None) -> int:
+    """How many snakes play: ``num_snakes``, or (None) the learner and all of the opponents.
+
+    Raises ``ValueError`` where seats are left that no one could take.
+    """
+    if num_snakes is None:
+        return len(opponents) + 1
+    if num_snakes > 1 and not opponents:
+        raise ValueError(f"opponents is empty, so num_snakes must be 1, got {num_snakes}")
+    return num_snakes
+
+
+def check_past(opponents: Sequence[Opponent]) -> None:
+    """Raise ``ValueError`` where `PAST` is not among ``opponents``, so nothing is to remember."""
+    if PAST not in opponents:
+        raise ValueError(f"no opponent is {PAST!r}, so none would play what is remembered")
+
+
+def _check_name(name: str) -> None:
+    base = name.rpartition("@")[0] or name
+    if name == PAST:
+        return
+    if not snakes.file_of(base) and base not in snakes.names():
+        known = [PAST, snakes.SHIPPED, *snakes.names()]
+        raise ValueError(
+            f"opponents: {unknown('snake', name, known)}; or give a .onnx file, a run's folder "
+            "or a bundle"
+        )
+    if base != name or snakes.file_of(base):
+        snakes.make(name)  # "hungry@400" says itself that it does not search
+
+
+def _unchanged(chooses: Chooses) -> Chooses:
+    return chooses
+
+
+def _answer(strategy: Strategy, board: Board) -> int:
+    move = strategy(board).move
+    if move not in MOVES:
+        raise ValueError(
+            f"opponent {strategy!r} answered {move!r}; a move is one of {', '.join(MOVES)}"
+        )
+    return MOVES.index(move)

@@ -1,0 +1,525 @@
+"""What a snake sees: named encoders from a position to a stack of byte planes ``[C, H, W]``.
+
+Every encoder shows the board as one snake sees it ("own" is that snake). The definition is
+here, over a `State`, and serves one live snake; the engine's C code writes the same bytes for all
+games and snakes at once (``Games.observe``). Networks divide by 255.
+
+An encoder is two choices and a number:
+
+* *values*: which planes there are and what their bytes mean (``PLANES``, with or without
+  ``REACH_PLANES``, and ``STARTER_PLANES``);
+* *view*: where the board is in the planes (whole board in the middle of the buffer, own head
+  in the middle, or the same turned so that the snake faces up);
+* ``frames``: how many turns are stacked, newest first.
+
+``docs/observations.md`` describes every name, plane and value.
+
+>>> observation = get("planes")
+>>> observation.shape(11, 11)
+(10, 11, 11)
+>>> get({"name": "planes", "frames": 2}).shape(11, 11)
+(20, 11, 11)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import accumulate
+from operator import or_
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym.boards.grid import claims, grid
+from battlesnake_gym.common import extensions
+from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.rules.stages import default_move, living
+from battlesnake_gym.rules.state import MAX_HEALTH, MOVES, Point, Snake, State
+
+Bytes = NDArray[np.uint8]
+
+PLANES = (
+    "board",
+    "food",
+    "hazards",
+    "turn",
+    "health",
+    "length",
+    "own_body",
+    "other_bodies",
+    "longer_heads",
+    "shorter_heads",
+)
+"""The planes of "planes", "centred" and "facing", in order."""
+
+REACH_PLANES = ("own_reach", "other_reach", "up_reach", "down_reach", "left_reach", "right_reach")
+"""The planes that "reach" has after those of "planes", in order."""
+
+STARTER_PLANES = ("food", "own_snake", "other_snakes", "hazards", "health", "length", "turn")
+"""The planes of the starter pack's encoders, in order."""
+
+# What `PLANES` show on the cells of a body: one that is free after the next turn; one that is
+# blocked, plus 4 for each turn until it is free, and the most of these; the head.
+_LEAVING, _BLOCKED, _MOST_BLOCKED, _HEAD = 32, 128, 224, 255
+
+# What `REACH_PLANES` show on a cell: `_SOONEST` where it is reached on the coming turn, less for
+# each turn later.
+_SOONEST, _TURN_LATER, _LATEST = 255, 8, 15
+
+OUTSIDE = 255
+"""What the starter pack's encoders hold outside the board (the pack itself: -1)."""
+
+MAX_BORDERED = 21
+"""Side of the "max-bordered" planes: the largest board of the starter pack, 19, and its border."""
+
+# view -> number, and values -> number: what the C code is handed (engine/csrc/observe.h).
+_VIEWS = {"board": 0, "head": 1, "facing": 2}
+_VALUES = {"planes": 0, "51s": 1, "num": 2, "reach": 3}
+
+# name -> (values, view)
+_ENCODERS = {
+    "planes": ("planes", "board"),
+    "centred": ("planes", "head"),
+    "facing": ("planes", "facing"),
+    "reach": ("reach", "board"),
+    "flat-51s": ("51s", "board"),
+    "bordered-51s": ("51s", "board"),
+    "max-bordered-51s": ("51s", "board"),
+    "flat-num": ("num", "board"),
+    "bordered-num": ("num", "board"),
+    "max-bordered-num": ("num", "board"),
+}
+
+_PLANES_OF = {
+    "planes": PLANES,
+    "51s": STARTER_PLANES,
+    "num": STARTER_PLANES,
+    "reach": PLANES + REACH_PLANES,
+}
+
+NAMES = tuple(_ENCODERS)
+"""The encoders there are."""
+
+_MAX_FRAMES = 8
+
+Encode = Callable[[State, str], NDArray[np.uint8]]
+"""What the snake of this id, which lives, sees: uint8 [planes, rows, columns]."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """Your own encoder: see `register`."""
+
+    planes: tuple[str, ...]
+    encode: Encode
+    size: Callable[[int, int], tuple[int, int]]
+    version: int
+
+
+_own: dict[str, _Own] = {}
+
+
+def register(
+    name: str,
+    planes: Sequence[str],
+    encode: Encode,
+    *,
+    size: Callable[[int, int], tuple[int, int]] = lambda width, height: (height, width),
+    version: int = 1,
+) -> None:
+    """Register your own encoder as ``name``, wherever observations are named.
+
+    ``encode(state, snake_id)`` answers uint8 [len(planes), rows, columns] for a living snake;
+    ``size(width, height)`` gives (rows, columns) for a board. Planes smaller than an array are
+    centred in it. Actions are absolute. Give another ``version`` whenever its meaning changes:
+    policies name theirs, and others are refused.
+
+    The engine does not know it: it is asked for every living snake in every turn, in Python, which
+    takes some hundred times as long as one that is built in. Raises ``ValueError`` for the name of
+    one that is.
+    """
+    if name in _ENCODERS:
+        raise ValueError(f"the observation {name!r} is built in; give yours another name")
+    _own[name] = _Own(tuple(planes), encode, size, version)
+
+
+TURNED: NDArray[np.uint8] = np.array(
+    [[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 1, 0], [3, 2, 0, 1]], dtype=np.uint8
+)
+"""``TURNED[facing, relative]`` is the absolute action of a relative one (up: straight ahead)."""
+
+# How often to turn the board by a quarter, clockwise, so that a snake facing MOVES[i] faces up.
+_QUARTER_TURNS = (0, 2, 1, 3)
+
+
+DEFAULT = "planes"
+"""What a snake sees unless something else is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One encoder; build it with `get`.
+
+    ``name`` is one of `NAMES`; ``frames`` (1 to 8) the number of turns stacked.
+    """
+
+    name: str = DEFAULT
+    frames: int = 1
+
+    def __post_init__(self) -> None:
+        if type(self) is not Observation:
+            raise ValueError(
+                f"{type(self).__name__} is a subclass of Observation, which the engine would not "
+                "ask: it goes by names; register yours with observations.register"
+            )
+        if self.name not in _ENCODERS and self.name not in _own:
+            extensions.load()
+        if self.name not in _ENCODERS and self.name not in _own:
+            raise ValueError(unknown("observation", self.name, [*NAMES, *_own]))
+        if type(self.frames) is not int or not 1 <= self.frames <= _MAX_FRAMES:
+            raise ValueError(
+                f"frames must be an integer between 1 and {_MAX_FRAMES}, got {self.frames!r}"
+            )
+
+    @property
+    def planes(self) -> tuple[str, ...]:
+        """The names of the planes of one frame, in order."""
+        if not self.in_engine:
+            return _own[self.name].planes
+        return _PLANES_OF[self._values]
+
+    @property
+    def in_engine(self) -> bool:
+        """Whether the compiled engine knows it; your own are asked in Python."""
+        return self.name in _ENCODERS
+
+    @property
+    def relative(self) -> bool:
+        """Whether actions are relative to where the snake faces (see `absolute_actions`)."""
+        return self._view == "facing"
+
+    @property
+    def codes(self) -> tuple[int, int]:
+        """The numbers of (values, view) in the engine's C code.
+
+        Raises ``ValueError`` where the engine does not know it.
+        """
+        if not self.in_engine:
+            raise ValueError(f"the engine knows no observation {self.name!r}: it is your own")
+        return _VALUES[self._values], _VIEWS[self._view]
+
+    @property
+    def _values(self) -> str:
+        return _ENCODERS[self.name][0]
+
+    @property
+    def _view(self) -> str:
+        return _ENCODERS[self.name][1] if self.in_engine else "board"
+
+    def shape(self, width: int, height: int) -> tuple[int, int, int]:
+        """``(planes * frames, rows, columns)`` for boards of up to ``width`` x ``height`` cells.
+
+        Raises ``ValueError`` where a board does not fit ("max-bordered" ends at 19 x 19).
+        """
+        for field, value in (("width", width), ("height", height)):
+            if value < 1:
+                raise ValueError(f"{field} must be at least 1, got {value}")
+        rows, columns = height, width
+        if not self.in_engine:
+            rows, columns = _own[self.name].size(width, height)
+        elif self.name.startswith("bordered"):
+            rows, columns = height + 2, width + 2
+        elif self.name.startswith("max-bordered"):
+            if max(width, height) > MAX_BORDERED - 2:
+                raise ValueError(
+                    f"observation {self.name!r} holds boards of up to {MAX_BORDERED - 2} cells a "
+                    f"side, got {width} x {height}; use {self.name.removeprefix('max-')!r}"
+                )
+            rows = columns = MAX_BORDERED
+        elif self._view == "head":
+            rows, columns = 2 * height - 1, 2 * width - 1
+        elif self._view == "facing":
+            rows = columns = 2 * max(width, height) - 1
+        return len(self.planes) * self.frames, rows, columns
+
+    def space(self, width: int, height: int) -> gymnasium.spaces.Box:
+        """The Gymnasium space of one snake's observation."""
+        return gymnasium.spaces.Box(0, 255, self.shape(width, height), np.uint8)
+
+    def encode(self, state: State, snake_id: str, out: Bytes | None = None) -> Bytes:
+        """Return what ``snake_id`` sees in ``state``: uint8 of the shape that `shape` gives.
+
+        ``out`` is written and returned where given; it may be made for a larger board than this
+        one (``out = np.zeros(observation.shape(19, 19), np.uint8)``). With several frames it is
+        also the memory: what was in it moves back by one frame, so hand in the same array turn
+        after turn. Turn 0 and an array of zeros begin a new history. A dead snake sees zeros.
+
+        Raises ``ValueError`` where the snake is unknown or ``out`` does not fit.
+        """
+        snake = _find(state, snake_id)
+        shape = self.shape(state.width, state.height)
+        if out is None:
+            out = np.zeros(shape, np.uint8)
+        elif out.dtype != np.uint8 or out.ndim != 3 or out.shape[0] != shape[0]:
+            raise ValueError(
+                f"out must be a uint8 array of shape {shape} or more, "
+                f"got {out.dtype} of shape {out.shape}"
+            )
+        elif out.shape[1] < shape[1] or out.shape[2] < shape[2]:
+            raise ValueError(
+                f"out of shape {out.shape} is too small for a board of {state.width} x "
+                f"{state.height}; {self.name!r} needs {shape}"
+            )
+        elif self.relative and (out.shape[1] != out.shape[2] or out.shape[1] % 2 == 0):
+            raise ValueError(
+                f"planes that turn must be a square of odd side, got out of shape {out.shape}"
+            )
+        if not snake.alive:
+            out[:] = 0
+            return out
+        planes = len(self.planes)
+        out[planes:] = 0 if state.turn == 0 else out[:-planes].copy()
+        if self.in_engine:
+            board, outside = _VALUE_FUNCTIONS[self._values](state, snake)
+        else:
+            board, outside = self._own_planes(state, snake_id), np.zeros(planes, np.uint8)
+        out[:planes] = _place(self._view, board, outside, snake, out.shape[1:])
+        return out
+
+    def _own_planes(self, state: State, snake_id: str) -> Bytes:
+        """What the registered function shows, if it is what it said it would be."""
+        planes = np.asarray(_own[self.name].encode(state, snake_id))
+        wanted = (len(self.planes), *_own[self.name].size(state.width, state.height))
+        if planes.dtype != np.uint8 or planes.shape != wanted:
+            raise ValueError(
+                f"observation {self.name!r} must give uint8 of shape {wanted}, "
+                f"got {planes.dtype} of shape {planes.shape}"
+            )
+        return planes
+
+    def absolute_actions(
+        self, actions: NDArray[np.integer[Any]], facing: NDArray[np.integer[Any]]
+    ) -> NDArray[np.uint8]:
+        """Translate a network's actions into the game's.
+
+        ``facing`` (index into MOVES, same shape) is where each snake faces: `facing` for one
+        snake, ``Games.facing`` for a batch. Encoders without relative actions change nothing.
+        """
+        if not self.relative:
+            return actions.astype(np.uint8)
+        turned: NDArray[np.uint8] = TURNED[facing, actions]
+        return turned
+
+    def relative_mask(
+        self, mask: NDArray[np.bool_], facing: NDArray[np.integer[Any]]
+    ) -> NDArray[np.bool_]:
+        """Translate an action mask ``[..., 4]`` of the game's actions into the network's."""
+        if not self.relative:
+            return mask
+        return np.take_along_axis(mask, TURNED[facing].astype(np.intp), axis=-1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a policy file stores; `get` builds the encoder from it again."""
+        facts = {"name": self.name, "frames": self.frames, "planes": list(self.planes)}
+        return facts if self.in_engine else facts | {"version": _own[self.name].version}
+
+
+def get(observation: str | Mapping[str, Any] | Observation) -> Observation:
+    """Build an encoder from its name, from ``to_dict()``'s dictionary, or pass one through.
+
+    Raises ``ValueError`` for an unknown name or field, and where the dictionary names other
+    planes than this version writes (the policy was trained on something else).
+    """
+    if isinstance(observation, Observation):
+        return observation
+    if isinstance(observation, str):
+        return Observation(observation)
+    unknown = sorted(set(observation) - {"name", "frames", "planes", "version"})
+    if unknown:
+        raise ValueError(
+            f"unknown field of an observation: {unknown[0]!r}; "
+            "known are name, frames, planes, version"
+        )
+    found = Observation(observation.get("name", DEFAULT), observation.get("frames", 1))
+    planes = observation.get("planes", found.planes)
+    if tuple(planes) != found.planes:
+        raise ValueError(
+            f"observation {found.name!r} has the planes {', '.join(found.planes)}, "
+            f"got {', '.join(map(str, planes))}; it was stored by another version"
+        )
+    version = 1 if found.in_engine else _own[found.name].version
+    if observation.get("version", version) != version:
+        raise ValueError(
+            f"observation {found.name!r} is of version {version} here, got "
+            f"{observation['version']}: take the file that the policy was trained with"
+        )
+    return found
+
+
+def facing(state: State, snake_id: str) -> int:
+    """Where a snake faces, as an index into MOVES; up (0) while it has no neck yet.
+
+    That is the direction from its neck to its head, also across the edge of a wrapped board: the
+    move that the rules make for a snake without a valid answer.
+    """
+    return _facing(_find(state, snake_id))
+
+
+def _facing(snake: Snake) -> int:
+    return MOVES.index(default_move(snake.body))
+
+
+def _find(state: State, snake_id: str) -> Snake:
+    for snake in state.snakes:
+        if snake.id == snake_id:
+            return snake
+    known = ", ".join(repr(snake.id) for snake in state.snakes)
+    raise ValueError(f"unknown snake {snake_id!r}; on this board are {known or 'none'}")
+
+
+# -- values: planes of the board's own size, and what each plane holds outside of it ---------------
+
+
+def _planes(state: State, own: Snake) -> tuple[Bytes, Bytes]:
+    planes = dict.fromkeys(PLANES, 0) | {"board": 255}
+    planes |= {
+        "turn": min(255, state.turn // 8),
+        "health": (max(0, min(MAX_HEALTH, own.health)) + 3) // 4 * 10,
+        "length": min(255, 2 * own.length),
+    }
+    board = _constant_planes(state, planes)
+    outside = board[:, 0, 0].copy()
+    outside[PLANES.index("board")] = 0
+    view = dict(zip(PLANES, board, strict=True))
+
+    for x, y in state.food:
+        view["food"][y, x] = 255
+    _add_hazards(view["hazards"], state, 51)
+    for snake in living(state):
+        body = view["own_body" if snake is own else "other_bodies"]
+        for (x, y), turns in _turns_to_leave(snake).items():
+            body[y, x] = _LEAVING if turns == 1 else min(_MOST_BLOCKED, _BLOCKED + 4 * turns)
+        x, y = snake.head
+        body[y, x] = _HEAD
+        if snake is not own:
+            lead = snake.length - own.length
+            heads = view["longer_heads" if lead >= 0 else "shorter_heads"]
+            heads[y, x] = min(255, 128 + 8 * abs(lead))
+    return board, outside
+
+
+def _with_reach(state: State, own: Snake) -> tuple[Bytes, Bytes]:
+    board, outside = _planes(state, own)
+    return np.concatenate([board, _reach(state, own)]), np.pad(outside, (0, len(REACH_PLANES)))
+
+
+def _reach(state: State, own: Snake) -> Bytes:
+    """Who reaches which cells first, and when: all snakes spread at once, a cell a turn."""
+    shape = grid(state.width, state.height)
+    snakes = [own, *(snake for snake in living(state) if snake is not own)]
+    lengths = [snake.length for snake in snakes]
+    # Of each body, the cells of its first 0, 1, 2, ... segments.
+    bodies = [list(accumulate(map(shape.bit, snake.body), or_, initial=0)) for snake in snakes]
+
+    def taken(turns: int) -> int:
+        return reduce(or_, (body[max(0, len(body) - 1 - turns)] for body in bodies))
+
+    exits = [shape.spread(shape.bit(snake.head)) & ~taken(1) for snake in snakes]
+    planes = np.zeros((len(REACH_PLANES), state.height * state.width), np.uint8)
+    for turn, won in enumerate(claims(shape, exits, lengths, taken)):
+        planes[0][_cells(won[0])] = _reached_after(turn)
+        planes[1][_cells(reduce(or_, won[1:], 0))] = _reached_after(turn)
+    for move, plane in zip(MOVES, planes[2:], strict=True):
+        target = shape.step(own.head, move)
+        if not shape.bit(target) & exits[0]:
+            continue
+        fronts = [shape.bit(target), *exits[1:]]
+        for turn, won in enumerate(claims(shape, fronts, lengths, taken)):
+            plane[_cells(won[0])] = _reached_after(turn)
+    return planes.reshape(-1, state.height, state.width)
+
+
+def _reached_after(turns: int) -> int:
+    return max(_LATEST, _SOONEST - _TURN_LATER * turns)
+
+
+def _cells(bits: int) -> list[int]:
+    cells = []
+    while bits:
+        cells.append((bits & -bits).bit_length() - 1)
+        bits &= bits - 1
+    return cells
+
+
+def _starter_planes(state: State, own: Snake, numbered: bool) -> tuple[Bytes, Bytes]:
+    constants = dict.fromkeys(STARTER_PLANES, 0) | {
+        "health": max(0, min(MAX_HEALTH, own.health)) * 255 // MAX_HEALTH,
+        "length": min(250, 5 * own.length),
+        "turn": min(255, state.turn // 4),
+    }
+    board = _constant_planes(state, constants)
+    outside = board[:, 0, 0].copy()
+    outside[: STARTER_PLANES.index("health")] = OUTSIDE
+    view = dict(zip(STARTER_PLANES, board, strict=True))
+
+    for x, y in state.food:
+        view["food"][y, x] = 250
+    _add_hazards(view["hazards"], state, 50)
+    for snake in living(state):
+        plane = view["own_snake" if snake is own else "other_snakes"]
+        for position, (x, y) in reversed(list(enumerate(snake.body, start=1))):
+            if numbered:
+                plane[y, x] = min(250, 5 * position)
+            else:
+                plane[y, x] = 250 if position == 1 else max(plane[y, x], 50)
+    return board, outside
+
+
+_VALUE_FUNCTIONS: dict[str, Callable[[State, Snake], tuple[Bytes, Bytes]]] = {
+    "planes": _planes,
+    "reach": _with_reach,
+    "51s": lambda state, own: _starter_planes(state, own, numbered=False),
+    "num": lambda state, own: _starter_planes(state, own, numbered=True),
+}
+
+
+def _constant_planes(state: State, values: Mapping[str, int]) -> Bytes:
+    column = np.array(list(values.values()), np.uint8)[:, None, None]
+    return np.broadcast_to(column, (len(values), state.height, state.width)).copy()
+
+
+def _turns_to_leave(snake: Snake) -> dict[Point, int]:
+    """For each cell of a body, the turns until it is free if the snake does not eat."""
+    cells: dict[Point, int] = {}
+    for index, cell in enumerate(snake.body):
+        cells.setdefault(cell, snake.length - index)
+    return cells
+
+
+def _add_hazards(plane: Bytes, state: State, step: int) -> None:
+    """Add ``step`` for each layer up to five; hazards off the board are a map's memory."""
+    for x, y in state.hazards:
+        if 0 <= x < state.width and 0 <= y < state.height:
+            plane[y, x] = min(5 * step, int(plane[y, x]) + step)
+
+
+# -- views: where the board is in the planes -------------------------------------------------------
+
+
+def _place(view: str, board: Bytes, outside: Bytes, own: Snake, size: tuple[int, ...]) -> Bytes:
+    """Set the board into planes of ``size`` rows and columns, ``outside`` around it."""
+    height, width = board.shape[1:]
+    rows, columns = size
+    if view == "board":
+        top, left = (rows - height) // 2, (columns - width) // 2
+    else:
+        top, left = rows // 2 - own.head[1], columns // 2 - own.head[0]
+    placed = np.broadcast_to(outside[:, None, None], (len(board), rows, columns)).copy()
+    placed[:, top : top + height, left : left + width] = board
+    if view == "facing":
+        placed = np.rot90(placed, _QUARTER_TURNS[_facing(own)], axes=(1, 2))
+    return placed

@@ -1,0 +1,194 @@
+"""Games in the form of an engine, as board viewers are sent them: a frame for every turn.
+
+A frame lists the snakes, the dead ones with their ``Death`` and last body or not at all, the food
+and the hazards; it has no moves. They are found as for a file of the official command line
+(`replays.official_format`). Keys are read in lower case: engines write ``Frames`` and ``frames``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from battlesnake_gym.boards import board_json, json_fields
+from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
+from battlesnake_gym.boards.json_fields import BoardError
+from battlesnake_gym.replays import limits, official_format, rule_inference
+from battlesnake_gym.replays.json_lines import at_line
+from battlesnake_gym.replays.replay import Replay
+from battlesnake_gym.rules.state import Point, Snake, State
+
+
+@dataclass(slots=True)
+class Frames:
+    """The frames of one game, within `replays.limits` and without their JSON: `add` reads one.
+
+    ``positions`` have the living snakes alone. ``name`` is how errors call the game.
+    """
+
+    name: str
+    width: int
+    height: int
+    positions: list[State] = field(default_factory=list)
+    _heads: dict[str, Point] = field(default_factory=dict)
+    _said: list[dict[str, tuple[str, str]]] = field(default_factory=list)
+    _meter: limits.Meter = field(default_factory=limits.Meter)
+
+    def add(self, value: object) -> None:
+        """Read the next frame; raises `ReplayError` with its number for one that cannot be read."""
+        with at_line(self.name, len(self.positions) + 1):
+            frame = json_fields.mapping(value, "frame")
+            snakes = [
+                json_fields.mapping(snake, "snakes[]")
+                for snake in json_fields.items(frame, "snakes", "")
+            ]
+            position = self._position(frame, [snake for snake in snakes if not _is_out(snake)])
+            self._meter.count(position)
+            self.positions.append(position)
+            for snake in filter(_is_out, snakes):
+                if body := json_fields.points(snake, "body", "snakes[]"):
+                    self._heads.setdefault(str(snake.get("id")), body[0])
+            self._said.append(
+                {str(s.get("id")): (_text(s, "latency"), _text(s, "shout")) for s in snakes}
+            )
+
+    def _position(self, frame: Mapping[str, Any], living: list[Mapping[str, Any]]) -> State:
+        state = State(
+            turn=json_fields.integer(frame, "turn", ""),
+            width=self.width,
+            height=self.height,
+            snakes=[_snake(snake) for snake in living],
+            food=json_fields.points(frame, "food", ""),
+            hazards=json_fields.points(frame, "hazards", ""),
+        )
+        limits.check_start(state)
+        if self.positions and state.turn != self.positions[-1].turn + 1:
+            raise BoardError(f"turn must be {self.positions[-1].turn + 1}, got {state.turn}")
+        bodies = (snake.body for snake in state.snakes)
+        for cell in itertools.chain(state.food, state.hazards, *bodies):
+            if max(map(abs, cell)) > limits.FARTHEST:
+                raise BoardError(f"the cell {cell} lies more than {limits.FARTHEST} off the board")
+        return state
+
+    def replay(self, sent: Mapping[str, Any] | None, how: str = "") -> Replay:
+        """The whole game, by the rules of the API's ``game`` object ``sent``, which ``how`` names.
+
+        Without one they are found in the frames (`replays.rule_inference`). Raises `ReplayError` where
+        these do not show the rules, or contradict those that are given.
+        """
+        with at_line(self.name, 1):
+            if not self.positions:
+                raise BoardError("the game has no frames")
+            found = rule_inference.signs(self.positions)
+            head = sent if sent is not None else rule_inference.game_of(found, self.positions)
+            solo = len(self.positions[0].snakes) < 2
+            game = board_json.read_game({"id": self.name, **head}, UNKNOWN_SEED, solo)
+            rule_inference.check(game, found)
+            for key, number in dataclasses.asdict(game.settings).items():
+                limits.check_number(number, f"game.ruleset.settings.{key}")
+        if game.map == "snail_mode":
+            self.positions = list(rule_inference.with_waiting(self.positions))
+        info = {"fetched": self.name, "rules": how or "found in its frames"}
+        replay = Replay(board := Board.from_state(self.positions[0], game), info=info)
+        for number, (frame, said) in enumerate(
+            zip(self.positions[1:], self._said[1:], strict=True), 2
+        ):
+            with at_line(self.name, number):
+                turn = official_format.find_turn(board, frame, self._heads)
+                replay.append(
+                    turn.moves,
+                    after=turn.after,
+                    guessed=turn.guessed,
+                    **_answers({who: said[who] for who in turn.moves if who in said}, game.timeout),
+                )
+            board = turn.after
+        return replay
+
+
+def _answers(said: Mapping[str, tuple[str, str]], timeout: int) -> dict[str, dict[str, Any]]:
+    """What snakes said (latency and shout by id), as `Replay.append` takes it.
+
+    A move that was too late has the latency ``timeout``, or all of the time that there was.
+    """
+    times = {who: _milliseconds(latency) for who, (latency, _) in said.items()}
+    known = {who: time for who, time in times.items() if time is not None}
+    late = [who for who, (latency, _) in said.items()
+            if latency == "timeout" or known.get(who, 0) >= timeout]  # fmt: skip
+    return {
+        "latency": known,
+        "shouts": {who: shout for who, (_, shout) in said.items() if shout},
+        "problems": dict.fromkeys(late, "timeout"),
+    }
+
+
+def read_description(
+    answer: Mapping[str, Any], name: str
+) -> tuple[str, Frames, dict[str, Any] | None]:
+    """What ``GET /games/ID`` answers: the status, the game's `Frames` to fill, and its rules.
+
+    The rules are a ``game`` object of the API, None where the engine does not give them.
+    """
+    with at_line(name, 0):
+        sent = json_fields.child(answer, "game", "")
+        width, height = (json_fields.integer(sent, key, "game") for key in ("width", "height"))
+        status = json_fields.string(sent, "status", "game", "")
+        return status, Frames(name, width, height), _rules(sent)
+
+
+def _rules(sent: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The game as it is in a request of the API; settings are numbers written as text."""
+    ruleset = json_fields.child(sent, "ruleset", "game")
+    played = ruleset.get("name") or sent.get("rulesetname")
+    if not played:
+        return None
+    numbers = {
+        key: int(ruleset[key.lower()])
+        for key in ("foodSpawnChance", "minimumFood", "hazardDamagePerTurn", "shrinkEveryNTurns")
+        if str(ruleset.get(key.lower(), "")).lstrip("-").isdecimal()
+    }
+    settings: dict[str, Any] = {k: v for k, v in numbers.items() if k != "shrinkEveryNTurns"}
+    if "shrinkEveryNTurns" in numbers:
+        settings["royale"] = {"shrinkEveryNTurns": numbers["shrinkEveryNTurns"]}
+    return {
+        "id": json_fields.string(sent, "id", "game", ""),
+        "ruleset": {"name": played, "settings": settings},
+        "map": ruleset.get("map") or sent.get("map") or "standard",
+        "timeout": json_fields.integer(sent, "snaketimeout", "game", 500),
+        "source": json_fields.string(sent, "source", "game", ""),
+    }
+
+
+def _snake(value: Mapping[str, Any]) -> Snake:
+    looks = {"color": "color", "head": "headtype", "tail": "tailtype"}
+    snake = Snake(
+        id=json_fields.string(value, "id", "snakes[]"),
+        body=json_fields.points(value, "body", "snakes[]"),
+        health=limits.check_number(
+            json_fields.integer(value, "health", "snakes[]"), "snakes[].health"
+        ),
+        name=json_fields.string(value, "name", "snakes[]", ""),
+        latency=_text(value, "latency"),
+        shout=_text(value, "shout"),
+        customizations={k: str(value[theirs]) for k, theirs in looks.items() if value.get(theirs)},
+    )
+    if not snake.body:
+        raise BoardError(f"snakes[].body of {snake.id!r} is empty")
+    return snake
+
+
+def _is_out(snake: Mapping[str, Any]) -> bool:
+    return bool(snake.get("death") or snake.get("eliminatedcause"))
+
+
+def _text(value: Mapping[str, Any], key: str) -> str:
+    return str(value.get(key) or "")
+
+
+def _milliseconds(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

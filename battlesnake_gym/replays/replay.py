@@ -1,0 +1,548 @@
+"""Recorded games: every turn of one, from which boards, tests and environments can start.
+
+A `Replay` holds the game, the first position and the moves of each turn; all else follows by the
+rules. What does not follow is kept as well: positions that the seed does not give, and latencies,
+shouts and the reasons for decisions, which belong to no rule.
+
+>>> replay = Replay(Board.from_text("A . . . B"))
+>>> replay.append({"a": "right", "b": "left"}, shouts={"a": "hello"})
+>>> replay.append({"a": "right", "b": "left"})
+>>> print(replay.board(1))
+turn=1
+> A . B <
+A: id=a health=99
+B: id=b health=99
+>>> replay.deaths()
+[(2, 'a', 'head-collision'), (2, 'b', 'head-collision')]
+
+On disk a replay is JSON lines, compressed where the name ends in ``.gz``: a ``replay`` line with
+the game and the first position, a ``turn`` line for each turn, and an ``end`` line with how every
+snake fared, by which a damaged file is noticed. `Replay.load` reads the output files of the
+official command line too; `battlesnake_gym.replays.official_format` writes them.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+import math
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from battlesnake_gym import snakes
+from battlesnake_gym.boards import json_fields
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.json_fields import BoardError
+from battlesnake_gym.common.extras import load_module
+from battlesnake_gym.replays import limits, official_format
+from battlesnake_gym.replays.json_lines import ReplayError as ReplayError
+from battlesnake_gym.replays.json_lines import (
+    at_line,
+    read_lines,
+    told_when_too_large,
+    write_lines,
+)
+from battlesnake_gym.rules.state import CAUSES, Game, Point, Settings, Snake, State
+from battlesnake_gym.snakes import Decision, Reason, Strategy
+
+FORMAT = 1
+"""The version of the form, which is in the first line of a file."""
+
+SUFFIXES = (".jsonl", ".jsonl.gz")
+"""How the names of recorded games end."""
+
+
+def find_files(folder: Path) -> list[Path]:
+    """All files under ``folder`` that may hold recorded games, sorted."""
+    return sorted(path for path in folder.rglob("*") if path.name.endswith(SUFFIXES))
+
+
+@dataclass(slots=True)
+class Turn:
+    """What happened between one position and the next.
+
+    ``moves`` are the words that the living snakes sent, by snake id; an invalid word means straight
+    on. ``snakes``, ``food`` and ``hazards`` are those of the position after the turn, kept only
+    where the rules with the game's seed give others. ``guessed`` names the snakes whose move was
+    not recorded but found to fit. ``latency`` is in milliseconds. ``problems`` says of snakes why
+    the move is not their own (``timeout``, ``connection``, ...): they had none that counted.
+    """
+
+    moves: dict[str, str]
+    snakes: list[Snake] | None = None
+    food: list[Point] | None = None
+    hazards: list[Point] | None = None
+    guessed: list[str] = field(default_factory=list)
+    latency: dict[str, float] = field(default_factory=dict)
+    shouts: dict[str, str] = field(default_factory=dict)
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+
+    def play(self, board: Board) -> None:
+        """Play this turn on ``board``, in place."""
+        board.advance(self.moves)
+        if self.snakes is not None:
+            board.snakes = copy.deepcopy(self.snakes)
+        if self.food is not None:
+            board.food = self.food[:]
+        if self.hazards is not None:
+            board.hazards = self.hazards[:]
+        for snake in board.snakes:
+            if snake.id in self.moves:
+                snake.shout = self.shouts.get(snake.id, "")
+            if snake.id in self.latency:
+                snake.latency = f"{self.latency[snake.id]:.12g}"
+
+
+@dataclass(slots=True)
+class Replay:
+    """One recorded game: its first position and all its turns.
+
+    ``Replay(board)`` begins one, `append` records a turn. ``info`` is what the recorder adds
+    beside the game; anything that JSON holds.
+    """
+
+    first: Board
+    turns: list[Turn] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=dict)
+    _last: Board = field(init=False, compare=False, repr=False)
+    _meter: limits.Meter = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.first = Board.from_state(self.first, self.first.game)
+        self._last = self.first.copy()
+        self._meter = limits.Meter()
+        self._meter.note(self._last)
+        for turn in self.turns:
+            turn.play(self._last)
+            self._meter.note(self._last)
+
+    @property
+    def game(self) -> Game:
+        """What stays the same from the first turn to the last."""
+        return self.first.game
+
+    @property
+    def last(self) -> Board:
+        """The position after the last turn, as a board of its own."""
+        return self._last.copy()
+
+    def append(
+        self,
+        moves: Mapping[str, str],
+        *,
+        after: State | None = None,
+        guessed: list[str] | None = None,
+        latency: Mapping[str, float] | None = None,
+        shouts: Mapping[str, str] | None = None,
+        decisions: Mapping[str, Decision] | None = None,
+        problems: Mapping[str, str] | None = None,
+    ) -> None:
+        """Record a turn: the moves of all living snakes and what is known beside them.
+
+        ``after`` is the position that the turn led to, where chance or another engine may have made
+        it another one than the rules with this game's seed do; the differences are kept. Raises
+        `rules.RulesError` where a living snake has no move.
+        """
+        turn = Turn(
+            moves={snake.id: moves[snake.id] for snake in self._last.living if snake.id in moves},
+            guessed=list(guessed or ()),
+            latency=dict(latency or {}),
+            shouts=dict(shouts or {}),
+            decisions=dict(decisions or {}),
+            problems=dict(problems or {}),
+        )
+        board = self._last.copy()
+        turn.play(board)
+        if after is not None:
+            _keep_differences(turn, board, after)
+            board = self._last.copy()
+            turn.play(board)
+        self.turns.append(turn)
+        self._last = board
+        self._meter.note(board)
+
+    def boards(self) -> Iterator[Board]:
+        """All positions from the first to the last, each a board of its own."""
+        board = self.first.copy()
+        yield board.copy()
+        for turn in self.turns:
+            turn.play(board)
+            yield board.copy()
+
+    def board(self, turn: int) -> Board:
+        """The position of one turn; raises `ReplayError` for a turn that the game lacks."""
+        start, end = self.first.turn, self.first.turn + len(self.turns)
+        if not start <= turn <= end:
+            raise ReplayError(f"turn must be between {start} and {end}, got {turn}")
+        board = self.first.copy()
+        for played in self.turns[: turn - start]:
+            played.play(board)
+        return board
+
+    def snake_id(self, who: str) -> str:
+        """The id of the snake that has this id or, alone, this name; raises `ReplayError`."""
+        snakes = self.first.snakes
+        if any(snake.id == who for snake in snakes):
+            return who
+        named = [snake.id for snake in snakes if snake.name == who]
+        if len(named) == 1:
+            return named[0]
+        known = ", ".join(
+            f"{json_fields.shown(s.name or s.id)} ({json_fields.shown(s.id)})" for s in snakes
+        )
+        problem = "several snakes are called" if named else "no snake is called"
+        raise ReplayError(f"{problem} {json_fields.shown(who)}; give a name or id of {known}")
+
+    def deaths(self) -> list[tuple[int, str, str]]:
+        """Who went out when and why: turn, snake id, cause; the earliest first."""
+        found = [
+            (snake.eliminated_on, snake.id, snake.eliminated_cause)
+            for snake in self._last.snakes
+            if not snake.alive
+        ]
+        return sorted(found, key=lambda death: death[0])
+
+    # --- files --------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the replay to a file, whole or not at all; compressed for ``.gz``.
+
+        Warns where `load` would refuse it as too large (`battlesnake_gym.replays.limits`).
+        """
+        with told_when_too_large():
+            limits.check_position(self.first)
+            self._meter.check()
+        write_lines(path, self.to_lines())
+
+    def to_lines(self) -> list[dict[str, Any]]:
+        """The lines of the file, as JSON objects."""
+        head = {
+            "replay": FORMAT,
+            "game": dataclasses.asdict(self.game),
+            "first": _write_state(self.first),
+            "info": self.info,
+        }
+        numbered = enumerate(self.turns, self.first.turn + 1)
+        body = [{"turn": number, **_write_turn(turn)} for number, turn in numbered]
+        return [head, *body, {"end": _write_end(self._last)}]
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Replay:
+        """Read a replay, or an output file of the official command line.
+
+        Raises `ReplayError` with the file, the line and the field of what cannot be read, and
+        ``OSError`` where there is no such file.
+        """
+        replay, rest = Replay.begin(path)
+        deque(rest, maxlen=0)
+        return replay
+
+    @staticmethod
+    def fetch(source: str, *, ruleset: str = "", map: str = "") -> Replay:
+        """The game with this id or address, of arena.battlesnake.com, an engine or our arena.
+
+        ``ruleset`` and ``map`` are for a game whose engine does not say them and whose frames do
+        not show them. Needs the packages of the extra ``server``; raises `ReplayError` for what is
+        no game, cannot be fetched or is not over.
+        """
+        fetched_games = load_module("battlesnake_server.replay_viewer.game_fetcher", "server")
+        replay: Replay = fetched_games.fetch(source, ruleset=ruleset, board_map=map)
+        return replay
+
+    @staticmethod
+    def begin(path: str | os.PathLike[str]) -> tuple[Replay, Iterator[Turn]]:
+        """The game in a file as it began, and its turns: reading each adds it to the replay.
+
+        For large files, of which a part is enough. Errors are those of `load`, raised when what is
+        wrong comes to be read.
+        """
+        lines, name = read_lines(path), Path(path).name
+        head = next(lines)
+        if "replay" in head:
+            return Replay._begin_lines(itertools.chain([head], lines), name)
+        first, turns = official_format.read(head, lines, name)
+        replay = Replay(first)
+        return replay, replay._append_found(turns)
+
+    def _append_found(self, turns: Iterable[official_format.FoundTurn]) -> Iterator[Turn]:
+        for turn in turns:
+            self.append(turn.moves, after=turn.after, guessed=turn.guessed, latency=turn.latency)
+            yield self.turns[-1]
+
+    @staticmethod
+    def played(
+        board: Board,
+        strategies: Mapping[str, Strategy],
+        seconds: float | None = None,
+        max_turns: int = 1000,
+    ) -> Replay:
+        """The game from ``board`` on, as `snakes.play` plays it, with the reasons of all moves."""
+        replay = Replay(board)
+        for decisions in snakes.play(board.copy(), strategies, seconds, max_turns):
+            moves = {snake_id: decision.move for snake_id, decision in decisions.items()}
+            replay.append(moves, decisions=decisions)
+        return replay
+
+    @staticmethod
+    def _begin_lines(lines: Iterable[dict[str, Any]], name: str) -> tuple[Replay, Iterator[Turn]]:
+        numbered = enumerate(lines, 1)
+        with at_line(name, 1):
+            head = _only(next(numbered, (1, None))[1], "replay")
+            if head["replay"] != FORMAT:
+                raise BoardError(
+                    f"replay must be {FORMAT}, got {json_fields.shown(head['replay'])}"
+                )
+            state = _read_state(json_fields.child(head, "first", ""))
+            first = Board.from_state(state, _read_game(json_fields.child(head, "game", "")))
+            limits.check_position(first)
+            replay = Replay(first, info=dict(json_fields.child(head, "info", "")))
+            replay._meter.check()
+        return replay, replay._read_turns(numbered, name)
+
+    def _read_turns(
+        self, numbered: Iterator[tuple[int, dict[str, Any]]], name: str
+    ) -> Iterator[Turn]:
+        number, last = next(numbered, (1, None))
+        for following, line in numbered:
+            with at_line(name, number):
+                turn = _read_turn(last or {}, self._last.turn + 1)
+                turn.play(self._last)
+                self._meter.count(self._last)
+                self.turns.append(turn)
+            yield turn
+            number, last = following, line
+        with at_line(name, number):
+            if _only(last, "end")["end"] != _write_end(self._last):
+                raise BoardError(
+                    "end has another outcome than the turns above lead to; the file is damaged "
+                    "or was recorded under other rules"
+                )
+
+
+# --- between objects and JSON -------------------------------------------------------------------
+
+
+def _keep_differences(turn: Turn, board: Board, after: State) -> None:
+    """Note in ``turn`` what ``after`` shows and ``board``, by the rules, does not."""
+    known = [(s.id, s.body, s.health, s.eliminated_cause) for s in board.snakes]
+    if [(s.id, s.body, s.health, s.eliminated_cause) for s in after.snakes] != known:
+        turn.snakes = copy.deepcopy(after.snakes)
+    if after.food != board.food:
+        turn.food = after.food[:]
+    if after.hazards != board.hazards:
+        turn.hazards = after.hazards[:]
+
+
+def _write_state(state: Board) -> dict[str, Any]:
+    written: dict[str, Any] = _plain(dataclasses.asdict(state))
+    del written["game"], written["you_id"]
+    return written
+
+
+def _write_turn(turn: Turn) -> dict[str, Any]:
+    """The moves, and whatever else was recorded."""
+    usual = dataclasses.asdict(Turn(moves={}))
+    written = dataclasses.asdict(turn)
+    return {k: _plain(v) for k, v in written.items() if k == "moves" or v != usual[k]}
+
+
+def _write_end(board: Board) -> dict[str, Any]:
+    """How the game stands after the last turn."""
+    winner = board.winner
+    return {
+        "turn": board.turn,
+        "winner": winner.id if winner else None,
+        "snakes": [
+            {
+                "id": snake.id,
+                "length": snake.length,
+                "health": snake.health,
+                "cause": snake.eliminated_cause,
+                "by": snake.eliminated_by,
+                "on": snake.eliminated_on,
+            }
+            for snake in board.snakes
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """``value`` as strict JSON holds it: any number type, and infinite ones as text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, str | int):
+        return value
+    number = float(value)
+    return number if math.isfinite(number) else str(number)
+
+
+def _only(line: dict[str, Any] | None, key: str) -> dict[str, Any]:
+    if line is None or key not in line:
+        raise BoardError(f"the {key!r} line is missing here; the file is cut off or no replay")
+    return line
+
+
+def _read_game(game: Mapping[str, Any]) -> Game:
+    usual = Game()
+    settings = json_fields.child(game, "settings", "game")
+    names = [key.name for key in dataclasses.fields(Settings)]
+    path = "game.settings"
+    return Game(
+        ruleset=json_fields.string(game, "ruleset", "game", usual.ruleset),
+        map=json_fields.string(game, "map", "game", usual.map),
+        settings=Settings(**{key: _bounded(settings, key, path) for key in names}),
+        seed=json_fields.integer(game, "seed", "game"),
+        solo=game.get("solo") is True,
+        id=json_fields.string(game, "id", "game", ""),
+        timeout=json_fields.integer(game, "timeout", "game", usual.timeout),
+        source=json_fields.string(game, "source", "game", ""),
+    )
+
+
+def _read_state(first: Mapping[str, Any]) -> State:
+    memory = json_fields.child(first, "memory", "first")
+    state = State(
+        turn=json_fields.integer(first, "turn", "first"),
+        width=json_fields.integer(first, "width", "first"),
+        height=json_fields.integer(first, "height", "first"),
+        snakes=_read_snakes(first, "first"),
+        food=_read_cells(first, "food", "first"),
+        hazards=_read_cells(first, "hazards", "first"),
+        memory={key: _read_memory(memory, key) for key in memory},
+    )
+    limits.check_start(state)
+    return state
+
+
+def _read_memory(memory: Mapping[str, Any], key: str) -> Any:
+    """What a map remembers: a number or a list of cells."""
+    if isinstance(memory[key], list):
+        return _read_cells(memory, key, "first.memory")
+    return _bounded(memory, key, "first.memory")
+
+
+def _bounded(parent: Mapping[str, Any], key: str, path: str) -> int:
+    """A whole number that may be counted up to."""
+    return limits.check_number(json_fields.integer(parent, key, path), json_fields.join(path, key))
+
+
+def _read_snakes(parent: Mapping[str, Any], path: str) -> list[Snake]:
+    values = enumerate(json_fields.items(parent, "snakes", path))
+    place = json_fields.join(path, "snakes")
+    return [
+        _read_snake(json_fields.mapping(v, f"{place}[{i}]"), f"{place}[{i}]") for i, v in values
+    ]
+
+
+def _read_snake(value: Mapping[str, Any], path: str) -> Snake:
+    body = _read_cells(value, "body", path)
+    if not body:
+        raise BoardError(f"{path}.body is missing or empty; list its cells, head first")
+    cause = json_fields.string(value, "eliminated_cause", path, "")
+    if cause not in CAUSES:
+        known = ", ".join(CAUSES[1:])
+        raise BoardError(f"{path}.eliminated_cause must be empty or one of {known}, got {cause!r}")
+    return Snake(
+        id=json_fields.string(value, "id", path),
+        body=body,
+        health=_bounded(value, "health", path),
+        eliminated_cause=cause,
+        eliminated_by=json_fields.string(value, "eliminated_by", path, ""),
+        eliminated_on=json_fields.integer(value, "eliminated_on", path, 0),
+        name=json_fields.string(value, "name", path, ""),
+        latency=json_fields.string(value, "latency", path, ""),
+        shout=json_fields.string(value, "shout", path, ""),
+        customizations=_read_texts(value, "customizations", path),
+    )
+
+
+def _read_cells(parent: Mapping[str, Any], key: str, path: str) -> list[Point]:
+    cells = []
+    for i, value in enumerate(json_fields.items(parent, key, path)):
+        place = f"{json_fields.join(path, key)}[{i}]"
+        if not isinstance(value, list) or len(value) != 2:
+            raise BoardError(f"{place} must be a cell [x, y], got {json_fields.shown(value)}")
+        cell = dict(zip("xy", value, strict=True))
+        x, y = json_fields.integer(cell, "x", place), json_fields.integer(cell, "y", place)
+        if abs(x) > limits.FARTHEST or abs(y) > limits.FARTHEST:
+            raise BoardError(f"{place} lies more than {limits.FARTHEST} cells off the board")
+        cells.append((x, y))
+    return cells
+
+
+def _read_texts(parent: Mapping[str, Any], key: str, path: str) -> dict[str, str]:
+    place = json_fields.join(path, key)
+    texts = json_fields.child(parent, key, path)
+    return {name: json_fields.string(texts, name, place, "") for name in texts}
+
+
+def _read_numbers(parent: Mapping[str, Any], key: str, path: str) -> dict[str, float]:
+    """Numbers by name; infinite ones are written as text."""
+    numbers = {}
+    for name, value in json_fields.child(parent, key, path).items():
+        try:
+            numbers[name] = float(value)
+        except (TypeError, ValueError):
+            place = f"{json_fields.join(path, key)}.{name}"
+            raise BoardError(f"{place} must be a number, got {json_fields.shown(value)}") from None
+    return numbers
+
+
+def _read_turn(line: Mapping[str, Any], expected: int) -> Turn:
+    number = json_fields.integer(line, "turn", "")
+    if number != expected:
+        raise BoardError(f"turn must be {expected}, got {number}; lines are missing or misplaced")
+    decisions = json_fields.child(line, "decisions", "")
+    return Turn(
+        moves=_read_texts(line, "moves", ""),
+        snakes=_read_snakes(line, "") if "snakes" in line else None,
+        food=_read_cells(line, "food", "") if "food" in line else None,
+        hazards=_read_cells(line, "hazards", "") if "hazards" in line else None,
+        guessed=[str(name) for name in json_fields.items(line, "guessed", "")],
+        latency=_read_numbers(line, "latency", ""),
+        shouts=_read_texts(line, "shouts", ""),
+        decisions={
+            name: _read_decision(
+                json_fields.child(decisions, name, "decisions"), f"decisions.{name}"
+            )
+            for name in decisions
+        },
+        problems=_read_texts(line, "problems", ""),
+    )
+
+
+def _read_decision(value: Mapping[str, Any], path: str) -> Decision:
+    reasons = [
+        _read_reason(json_fields.mapping(item, f"{path}.reasons[{i}]"), f"{path}.reasons[{i}]")
+        for i, item in enumerate(json_fields.items(value, "reasons", path))
+    ]
+    return Decision(
+        move=json_fields.string(value, "move", path, ""),
+        reasons=tuple(reasons),
+        scores=_read_numbers(value, "scores", path),
+        shout=json_fields.string(value, "shout", path, ""),
+        line=_read_line(value, path),
+    )
+
+
+def _read_line(value: Mapping[str, Any], path: str) -> dict[str, tuple[str, ...]]:
+    place = json_fields.join(path, "line")
+    line = json_fields.child(value, "line", path)
+    return {name: tuple(map(str, json_fields.items(line, name, place))) for name in line}
+
+
+def _read_reason(value: Mapping[str, Any], path: str) -> Reason:
+    return Reason(
+        rule=json_fields.string(value, "rule", path, ""),
+        vetoed=tuple(str(move) for move in json_fields.items(value, "vetoed", path)),
+        scores=_read_numbers(value, "scores", path),
+        note=json_fields.string(value, "note", path, ""),
+    )

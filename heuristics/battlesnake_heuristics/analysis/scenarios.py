@@ -1,0 +1,184 @@
+"""Situations with their good moves: tests of a snake, written as pictures or as JSON.
+
+A text file holds scenarios one after the other; each begins with its name::
+
+    scenario: longer head
+    note: B is longer and can enter the cell between the heads.
+    allowed: up down
+    . . . . . . .
+    > > A . B < <
+    . . . . . . ^
+
+``allowed`` lists the moves that pass; below it is a board as `boards.board_text` reads it. The
+snake that moves is the one marked ``you``, else the first. A JSON file holds an object (or a list
+of them) with ``name``, ``note``, ``allowed`` (a list of moves) and ``board``: the body of a
+``/move`` request.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.replays.replay import Replay
+from battlesnake_gym.rules.state import MOVES
+from battlesnake_gym.snakes import Decision, Strategy
+
+SHIPPED = sorted((Path(__file__).parent / "scenario_files").glob("*.txt"))
+"""The files of this package: what every careful snake should know."""
+
+_KEYS = ("scenario", "note", "allowed")
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be read; the message names the file, the scenario and the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A board with its ``you``, and the moves that are right there."""
+
+    name: str
+    board: Board
+    allowed: tuple[str, ...]
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        unknown = set(self.allowed) - set(MOVES)
+        if unknown or not self.allowed:
+            got = ", ".join(self.allowed) or "none"
+            raise ScenarioError(
+                f"{self.name}: allowed must list some of {', '.join(MOVES)}, got {got}"
+            )
+        if self.board.you_id is None or not self.board.you.alive:
+            raise ScenarioError(f"{self.name}: board.you must be a living snake; mark one with you")
+
+    @classmethod
+    def from_replay(
+        cls,
+        replay: Replay,
+        turn: int,
+        snake_id: str,
+        allowed: Sequence[str],
+        name: str = "",
+        note: str = "",
+    ) -> Scenario:
+        """One turn of a recorded game as the snake with this id or name saw it.
+
+        Raises ``ValueError`` for a turn or snake that the game lacks.
+        """
+        board = replay.board(turn).copy()
+        board.you_id = replay.snake_id(snake_id)
+        return cls(name or f"turn {turn} of {snake_id}", board, tuple(allowed), note)
+
+    def ask(self, strategy: Strategy) -> Outcome:
+        """Let a strategy move on a copy of the board, within the time of the game."""
+        decision = strategy(self.board.copy(), self.board.game.timeout / 1000)
+        return Outcome(self, decision)
+
+    def to_text(self) -> str:
+        """The scenario as a text file holds it; reading it back gives an equal one."""
+        note = [f"note: {self.note}"] if self.note else []
+        head = [f"scenario: {self.name}", *note, f"allowed: {' '.join(self.allowed)}"]
+        return "\n".join([*head, str(self.board)]) + "\n"
+
+    def to_json(self) -> dict[str, Any]:
+        """The scenario as a JSON file holds it, the board as a ``/move`` request."""
+        board = self.board.to_api()
+        return {"name": self.name, "note": self.note, "allowed": list(self.allowed), "board": board}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a snake did in a scenario."""
+
+    scenario: Scenario
+    decision: Decision
+
+    @property
+    def passed(self) -> bool:
+        """Whether the move is one of the allowed."""
+        return self.decision.move in self.scenario.allowed
+
+
+def load(path: str | os.PathLike[str]) -> list[Scenario]:
+    """Read a file of scenarios, JSON where the name ends so, else text.
+
+    Raises `ScenarioError` naming what cannot be read, and ``OSError`` where there is no such file.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+        found = from_json(json.loads(text)) if file.suffix == ".json" else from_text(text)
+    except (ValueError, TypeError) as error:
+        raise ScenarioError(f"{file}: {error}") from error
+    if not found:
+        raise ScenarioError(f"{file}: no scenario in the file; begin one with 'scenario: NAME'")
+    return found
+
+
+def save(path: str | os.PathLike[str], scenarios: Iterable[Scenario]) -> None:
+    """Write a file of scenarios, JSON where the name ends so, else text."""
+    if Path(path).suffix == ".json":
+        text = json.dumps([scenario.to_json() for scenario in scenarios], indent=2) + "\n"
+    else:
+        text = "\n".join(scenario.to_text() for scenario in scenarios)
+    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def from_text(text: str) -> list[Scenario]:
+    """Read the scenarios of a text; raises `ScenarioError`."""
+    blocks: list[list[str]] = []
+    for line in text.splitlines():
+        if line.startswith("scenario:"):
+            blocks.append([])
+        if blocks:
+            blocks[-1].append(line)
+        elif line.strip():
+            raise ScenarioError(f"a file begins with 'scenario: NAME', got {line.strip()!r}")
+    return [_read_block(block) for block in blocks]
+
+
+def from_json(value: object) -> list[Scenario]:
+    """Read a scenario, or a list of them, from what ``json.loads`` gave; raises `ScenarioError`."""
+    return [_read_object(item) for item in (value if isinstance(value, list) else [value])]
+
+
+def _read_block(lines: list[str]) -> Scenario:
+    facts: dict[str, str] = {}
+    picture = []
+    for line in lines:
+        key, colon, rest = line.partition(":")
+        if colon and key in _KEYS:
+            facts[key] = rest.strip()
+        else:
+            picture.append(line)
+    name = facts["scenario"]
+    try:
+        board = Board.from_text("\n".join(picture))
+    except ValueError as error:
+        raise ScenarioError(f"{name}: {error}") from error
+    if board.you_id is None and board.snakes:
+        board.you_id = board.snakes[0].id
+    allowed = tuple(facts.get("allowed", "").split())
+    return Scenario(name, board, allowed, facts.get("note", ""))
+
+
+def _read_object(value: object) -> Scenario:
+    if not isinstance(value, Mapping):
+        raise ScenarioError(f"a scenario must be a JSON object, got {type(value).__name__}")
+    name = str(value.get("name", "unnamed"))
+    allowed = value.get("allowed")
+    if not isinstance(allowed, list) or not all(isinstance(move, str) for move in allowed):
+        raise ScenarioError(f"{name}: allowed must be a list of moves, got {allowed!r}")
+    try:
+        board = Board.from_api(value.get("board", {}))
+    except ValueError as error:
+        raise ScenarioError(f"{name}: {error}") from error
+    return Scenario(name, board, tuple(allowed), str(value.get("note", "")))

@@ -1,0 +1,64 @@
+"""``battlesnake-gym snakes``: who can play here."""
+
+from __future__ import annotations
+
+import sys
+
+from battlesnake_gym import snakes
+from battlesnake_gym.common import command_line
+from battlesnake_gym.common.suggestions import unknown
+from battlesnake_gym.rules import RULESETS
+from battlesnake_heuristics.round_robin import duel_shares, duel_table
+
+
+def main(argv: list[str] | None = None) -> int:
+    """List the named snakes, or let them duel; returns the exit status."""
+    options = parser().parse_args(argv)
+    chosen = options.names or snakes.names()
+    known = snakes.names()
+    files = [n for n in chosen if snakes.is_bundle(n) or n.endswith(".py")]
+    if strangers := [n for n in chosen if n not in (*known, *files)]:
+        return command_line.refuse(
+            "battlesnake-gym snakes",
+            unknown("snake", strangers[0], snakes.names(), "battlesnake-gym snakes"),
+        )
+    if options.duels and len(chosen) < 2:
+        return command_line.refuse("battlesnake-gym snakes", "--duels needs two snakes or more")
+    if options.duels:
+        shares = duel_shares(chosen, options.duels, options.ruleset)
+        if options.json:
+            command_line.write_json(shares)
+        else:
+            sys.stdout.write(duel_table(shares) + "\n")
+        return 0
+    about = {name: snakes.description(name) for name in chosen}
+    if options.json:
+        command_line.write_json([{"name": k, "description": v} for k, v in about.items()])
+        return 0
+    width = max(map(len, chosen))
+    for name, text in about.items():
+        shown = command_line.painted(f"{name:<{width}}", "bold", sys.stdout)
+        sys.stdout.write(f"{shown}  {text}\n")
+    return 0
+
+
+def parser() -> command_line.Parser:
+    """The command's options."""
+    parser = command_line.Parser(
+        prog="battlesnake-gym snakes",
+        description="List the named snakes. With --duels every pair plays, and a table shows each "
+        "row's share of the points against each column.",
+        epilog="example: battlesnake-gym snakes hungry cautious territory --duels 10",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these (default: all)")
+    parser.add_argument(
+        "--duels", type=command_line.positive, metavar="N", help="play N games a pair"
+    )
+    parser.add_argument(
+        "--ruleset",
+        choices=sorted(RULESETS),
+        default="standard",
+        help="of the duels",
+    )
+    command_line.add_json(parser)
+    return parser

@@ -1,0 +1,204 @@
+"""Games in this process by the clock of the CPU, and matches of two sides: which one is better?
+
+Two snakes of a game are a duel; of four, each side plays two, in seats by turns. Games come in
+pairs: the same start, then with seats exchanged. A side wins when the other has no snake left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from battlesnake_gym import snakes
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.replays.replay import Turn
+from battlesnake_gym.rules import Game, Settings
+from battlesnake_gym.snakes import Bounded, Decision, Factory, Searcher, Strategy
+from battlesnake_heuristics.rating import sprt
+from battlesnake_heuristics.search import search
+
+LONGEST_GAME = 1000
+"""Turns after which a game is a draw, unless another limit is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What games are like.
+
+    Each search among the snakes looks at ``positions`` positions a move, or thinks for
+    ``milliseconds`` of CPU time; with neither, for as long as it does without a clock.
+    Raises ``ValueError`` where both are given, or one is not above 0.
+    """
+
+    width: int = 11
+    height: int = 11
+    ruleset: str = "standard"
+    map: str = "standard"
+    settings: Settings = Settings()  # noqa: RUF009  (frozen)
+    max_turns: int = LONGEST_GAME
+    positions: int | None = None
+    milliseconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.positions is not None and self.milliseconds is not None:
+            raise ValueError("give positions or milliseconds a move, not both")
+        for name in ("positions", "milliseconds"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be above 0, got {value}")
+
+
+@dataclass(slots=True)
+class Played:
+    """A game that was played: its first and last position, and the turns between.
+
+    ``cpu`` holds, by seat, the CPU milliseconds of each move.
+    """
+
+    first: Board
+    last: Board
+    turns: list[Turn]
+    cpu: list[list[float]]
+
+
+def start_seed(seed: int, index: int) -> int:
+    """A seed of its own for each index: the rules' streams of neighbouring seeds overlap."""
+    digest = hashlib.sha256(f"{seed}/{index}".encode()).digest()
+    return int.from_bytes(digest[:8]) >> 1 or 1
+
+
+def side_of_seats(snakes: int, number: int) -> tuple[int, ...]:
+    """Which side (0 or 1) has which seat in the game ``number`` of a match; they sit by turns.
+
+    >>> side_of_seats(4, 0), side_of_seats(4, 1)
+    ((0, 1, 0, 1), (1, 0, 1, 0))
+    """
+    return tuple((seat + number) % 2 for seat in range(snakes))
+
+
+def points_of(sides: Sequence[int], out_on: Sequence[int | None]) -> float:
+    """The points of side 0: 1, 0, or 1/2; ``out_on`` is when each seat's snake died (None: alive).
+
+    The side that has a snake for longer wins.
+
+    >>> points_of((0, 1, 0, 1), (30, 50, 60, None)), points_of((0, 1), (50, 50))
+    (0.0, 0.5)
+    """
+    last = [-1.0, -1.0]
+    for side, turn in zip(sides, out_on, strict=True):
+        last[side] = max(last[side], float("inf") if turn is None else turn)
+    return 0.5 if last[0] == last[1] else float(last[0] > last[1])
+
+
+def play_game(
+    conditions: Conditions,
+    players: Sequence[Factory],
+    seed: int,
+    *,
+    names: Sequence[str] = (),
+    game_id: str = "",
+    sides: Sequence[int] = (),
+    reasons: bool = False,
+    tell: Callable[[Board | Turn], None] | None = None,
+) -> Played:
+    """Play one game from the start of ``seed`` with ``players`` in the seats.
+
+    ``names`` are what the snakes are called. Where ``sides`` are given (by seat), the game is over
+    as soon as one of them has lost all its snakes. With ``reasons`` the turns hold the decisions.
+    ``tell`` is called with the first position and every turn. What a strategy raises is raised.
+    """
+    board = _begin(conditions, len(players), seed, names, game_id)
+    played = Played(board.copy(), board, [], [[] for _ in players])
+    strategies = {
+        snake.id: _timed(bounded(make(seed + seat), conditions), played.cpu[seat])
+        for seat, (snake, make) in enumerate(zip(board.snakes, players, strict=True))
+    }
+    seconds = None if conditions.milliseconds is None else conditions.milliseconds / 1000
+    if tell is not None:
+        tell(board.copy())
+    with cpu_clock(seconds is not None):
+        for decisions in snakes.play(board, strategies, seconds, conditions.max_turns):
+            moves = {snake: decision.move for snake, decision in decisions.items()}
+            turn = Turn(moves, decisions=decisions if reasons else {})
+            played.turns.append(turn)
+            if tell is not None:
+                tell(turn)
+            if _has_lost(board, sides):
+                break
+    board.you_id = None
+    return played
+
+
+def bounded(strategy: Strategy, conditions: Conditions) -> Strategy:
+    """``strategy`` with the number of positions that the conditions give, if it searches."""
+    if conditions.positions is not None and isinstance(strategy, Searcher):
+        return Bounded(strategy, conditions.positions)
+    return strategy
+
+
+def _begin(
+    conditions: Conditions, count: int, seed: int, names: Sequence[str], game_id: str
+) -> Board:
+    game = Game(conditions.ruleset, conditions.map, conditions.settings, seed=seed, id=game_id)
+    seats = [str(seat) for seat in range(count)]
+    board = Board.new(conditions.width, conditions.height, seats, game=game)
+    for snake, name in zip(board.snakes, names, strict=False):
+        snake.name = name
+    return board
+
+
+def _has_lost(board: Board, sides: Sequence[int]) -> bool:
+    """Whether a side has no snake left; without ``sides`` none has."""
+    alive = {side for side, snake in zip(sides, board.snakes, strict=False) if snake.alive}
+    return bool(sides) and len(alive) < 2
+
+
+def _timed(strategy: Strategy, milliseconds: list[float]) -> Strategy:
+    """``strategy``, with the CPU time of each move added to ``milliseconds``."""
+
+    def decide(board: Board, seconds: float | None = None) -> Decision:
+        began = time.process_time()
+        decision = strategy(board, seconds)
+        milliseconds.append(round(1000 * (time.process_time() - began), 3))
+        return decision
+
+    return decide
+
+
+def play_pair(
+    conditions: Conditions,
+    one: Factory,
+    other: Factory,
+    seed: int,
+    index: int,
+    snakes: int = 2,
+) -> tuple[int, float]:
+    """Play the pair ``index`` of a match from ``seed``; ``snakes`` in a game, 2 or 4.
+
+    Returns its outcome for ``one`` (`sprt.OUTCOMES`) and the CPU seconds that it took.
+    """
+    began = time.process_time()
+    points = 0.0
+    for number in range(2):
+        sides = side_of_seats(snakes, number)
+        players = [(one, other)[side] for side in sides]
+        start = start_seed(seed, index)
+        last = play_game(conditions, players, start, sides=sides).last
+        points += points_of(sides, [None if s.alive else s.eliminated_on for s in last.snakes])
+    return sprt.pair_outcome(points), time.process_time() - began
+
+
+@contextmanager
+def cpu_clock(on: bool) -> Iterator[None]:
+    """Inside the block, seconds of all searches in this process are its CPU time (or the wall's).
+
+    So that other work on this machine decides no match.
+    """
+    was_on = search.use_cpu_clock(on)
+    try:
+        yield
+    finally:
+        search.use_cpu_clock(was_on)

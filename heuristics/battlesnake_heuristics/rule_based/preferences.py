@@ -1,0 +1,92 @@
+"""What speaks for a move. Scores run from 0 to 1, so that weights compare them."""
+
+from __future__ import annotations
+
+from battlesnake_gym.rules.state import Point
+from battlesnake_heuristics.rule_based.pipeline import Preference
+from battlesnake_heuristics.rule_based.view import View
+
+FADE = 0.9
+"""A goal one turn further away is worth this much of the nearer one."""
+
+
+@Preference
+def food(view: View, move: str) -> float:
+    """Nears food, best food that no rival reaches first."""
+    ours = view.food & view.first(move)
+    near = _nearness(view.turns_to(move, view.food))
+    return max(_nearness(view.turns_to(move, ours)), near / 2)
+
+
+@Preference
+def space(view: View, move: str) -> float:
+    """Keeps room to move."""
+    return view.room(move) / view.grid.everything.bit_count()
+
+
+@Preference
+def territory(view: View, move: str) -> float:
+    """Claims cells that it reaches before every rival."""
+    return view.first(move).bit_count() / view.grid.everything.bit_count()
+
+
+@Preference
+def centre(view: View, move: str) -> float:
+    """Seeks the middle of the board."""
+    middle = view.board.width // 2, view.board.height // 2
+    return _closeness(view, move, [middle])
+
+
+@Preference
+def edge(view: View, move: str) -> float:
+    """Hugs the walls."""
+    target = view.targets[move]
+    if target is None:
+        return 0.0
+    x, y = target
+    return FADE ** min(x, y, view.board.width - 1 - x, view.board.height - 1 - y)
+
+
+@Preference
+def straight(view: View, move: str) -> float:
+    """Goes on in the same direction."""
+    body = view.you.body
+    return float(len(body) > 1 and view.grid.step(body[1], move) == body[0] != body[1])
+
+
+@Preference
+def tail(view: View, move: str) -> float:
+    """Follows its own tail."""
+    return _nearness(view.turns_to(move, view.grid.bit(view.you.body[-1])))
+
+
+@Preference
+def hunt(view: View, move: str) -> float:
+    """Goes for the heads of shorter snakes."""
+    prey = [snake.head for snake in view.rivals if snake.length < view.you.length]
+    return _closeness(view, move, prey)
+
+
+@Preference
+def distance(view: View, move: str) -> float:
+    """Keeps away from the heads of snakes that are as long or longer."""
+    feared = [snake.head for snake in view.rivals if snake.length >= view.you.length]
+    return 1 - _closeness(view, move, feared)
+
+
+@Preference
+def unharmed(view: View, move: str) -> float:
+    """Stays out of hazards; each point costs a hundredth."""
+    target = view.targets[move]
+    return 0.0 if target is None else min(0, view.health_after(target) - view.you.health + 1) / 100
+
+
+def _nearness(turns: int | None) -> float:
+    return 0.0 if turns is None else FADE ** (turns - 1)
+
+
+def _closeness(view: View, move: str, goals: list[Point]) -> float:
+    target = view.targets[move]
+    if target is None or not goals:
+        return 0.0
+    return FADE ** min(view.grid.distance(target, goal) for goal in goals)

@@ -1,0 +1,100 @@
+"""A file with the starter pack's class ``MyBattlesnakeHeuristics`` plays, rules and masks here.
+
+Its methods are asked as the pack's endpoint asked them: of an array [rows, columns, 3] with row 0
+at the bottom (food 1; heads 5 and bodies 1, its own and all others'; -1 around the board), the
+number 0, the next turn, everybody's health and the request.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from battlesnake_gym import snakes
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.common import extensions
+from battlesnake_gym.mdp import masks
+from battlesnake_gym.rules.state import MOVES, Game, State
+from battlesnake_heuristics.rule_based.pipeline import Node, Pipeline, Verdict
+from battlesnake_heuristics.rule_based.view import View
+
+CLASS, BASE = "MyBattlesnakeHeuristics", "heuristics"  # the latter is a module beside its file
+
+
+class Heuristics:
+    """The decorators of the pack's class of this name, where its file is missing."""
+
+    @staticmethod
+    def negative_heuristics(rule: Any) -> Any:
+        """Mark a method that returns which of the four moves it allows."""
+        return lambda *given, **named: rule(*given, **named)
+
+    positive_heuristics = staticmethod(lambda rule: rule)
+
+
+@dataclass
+class PackRule:
+    """Takes the move that ``run`` makes of a policy's values or, alone, of random ones."""
+
+    heuristics: Any
+    name: str
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self._random = np.random.default_rng(self.seed)
+
+    def apply(self, view: View, verdict: Verdict) -> None:
+        """Keep that move alone; one that was ruled out before is passed over."""
+        values = [view.values[move] for move in MOVES] if view.values else self._random.random(4)
+        number, said = self.heuristics.run(*seen(view.board), action=np.array([values]))
+        left = [move for move in verdict.kept if move == MOVES[int(number)]] or verdict.kept
+        vetoed = tuple(move for move in verdict.kept if move not in left)
+        verdict.kept = left
+        verdict.reasons.append(snakes.Reason(self.name, vetoed, note=said.strip()))
+
+
+def seen(board: Board) -> tuple[Any, int, int, dict[int, int], dict[str, Any]]:
+    """What the methods are given, but for the policy's values: see the top of this file."""
+    border = max((21 - board.height) // 2, 1)
+    inside = np.zeros((board.height, board.width, 3))
+    for x, y in board.food:
+        inside[y, x, 0] = 1
+    for snake in board.living:
+        for x, y in reversed(snake.body):
+            inside[y, x, 1 if snake is board.you else 2] = 5 if (x, y) == snake.head else 1
+    array = np.pad(inside, ((border, border), (border, border), (0, 0)), constant_values=-1)
+    health = dict(enumerate([board.you.health, *(snake.health for snake in board.living)]))
+    return array, 0, board.turn + 1, health, board.to_api(board.you.id)
+
+
+def take(path: str | Path, name: str) -> list[Node]:
+    """Register the file's snake and the mask of its negative heuristics, both as ``name``.
+
+    Returns what may speak over a policy as ``rules``. Raises ``ValueError`` without the class.
+    """
+    path = Path(path).resolve()
+    sys.modules.pop(BASE, None)  # a folder of this name, or that of another file
+    if not path.with_name(f"{BASE}.py").exists():
+        vars(sys.modules.setdefault(BASE, ModuleType(BASE)))["Heuristics"] = Heuristics
+    sys.path.insert(0, str(path.parent))
+    try:
+        heuristics = extensions.named(f"{path}:{CLASS}", "the starter pack's heuristics")()
+    finally:
+        sys.path.remove(str(path.parent))
+        sys.modules.pop(BASE, None)
+    marked = {key: getattr(one, "__qualname__", "") for key, one in vars(type(heuristics)).items()}
+    rules = [getattr(heuristics, key) for key, made in marked.items() if "negative" in made]
+
+    def allows(game: Game, state: State, snake_id: str) -> list[bool]:
+        given = seen(Board.from_state(state, game, snake_id))
+        return [bool(move) for move in np.all([rule(*given) for rule in rules], axis=0)]
+
+    if rules:
+        masks.register(name, allows)
+    snakes.register(name, lambda seed: Pipeline(PackRule(heuristics, name, seed), seed=seed))
+    return [PackRule(heuristics, name)]

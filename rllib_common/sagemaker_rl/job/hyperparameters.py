@@ -1,0 +1,269 @@
+"""Hyperparameters: from flags and from SageMaker's ``SM_HPS``, typed, unknown names refused.
+
+Plain names (``num_agents``) are the fields of a dataclass. Dotted names reach into RLlib's
+configuration: ``rl.training.config.lr`` sets ``lr``,
+``rl.training.config.replay_buffer_config.capacity`` an entry of a dictionary in it.
+Values are JSON (``5e-5``, ``true``, ``[256, 256]``); what is not JSON is a string.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import json
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from battlesnake_gym.common.suggestions import nearest
+
+CONFIG_PREFIX = "rl.training.config."
+"""What follows it is a field of RLlib's configuration."""
+
+RENAMED = {
+    "num_sgd_iter": "num_epochs",
+    "sgd_minibatch_size": "minibatch_size",
+    "train_batch_size": "train_batch_size_per_learner",
+    "sample_batch_size": "rollout_fragment_length",
+    "num_workers": "num_env_runners",
+    "num_envs_per_worker": "num_envs_per_env_runner",
+    "num_gpus": "num_gpus_per_learner",
+    "num_gpus_per_worker": "num_gpus_per_env_runner",
+    "num_cpus_per_worker": "num_cpus_per_env_runner",
+    "num_cpus_for_driver": "num_cpus_for_main_process",
+    "ignore_worker_failures": "restart_failed_env_runners",
+    "timesteps_per_iteration": "min_sample_timesteps_per_iteration",
+    "lambda_": "lambda",
+}
+"""What fields of it were called years ago, as published examples still spell them."""
+
+H = TypeVar("H")
+
+
+class HyperparameterError(ValueError):
+    """A hyperparameter with an unknown name or an impossible value."""
+
+
+def option(default: Any, help_text: str, flag: str = "") -> Any:
+    """A field of a hyperparameter dataclass, with its line in ``--help``.
+
+    Its ``flag`` is its name with dashes, unless another is given.
+    """
+    return dataclasses.field(default=default, metadata={"help": help_text, "flag": flag})
+
+
+def add_flags(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
+    """Give ``parser`` a flag for every field, with dashes or, as SageMaker does, underscores."""
+    group = parser.add_argument_group(
+        "hyperparameters", "also read from the JSON object in the environment variable SM_HPS"
+    )
+    for field in dataclasses.fields(cls):
+        dashes = f"--{field.name.replace('_', '-')}"
+        shown = field.metadata["flag"] or dashes
+        add = functools.partial(group.add_argument, dest=f"hyperparameter.{field.name}",
+                                metavar="VALUE", default=argparse.SUPPRESS)  # fmt: skip
+        add(shown, help=_help(field).replace("%", "%%"))
+        for other in {dashes, f"--{field.name}"} - {shown}:
+            add(other, help=argparse.SUPPRESS)
+    group.add_argument(
+        "--hyperparameter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"any other, such as {CONFIG_PREFIX}lr=5e-5; may be repeated. "
+        f"--{CONFIG_PREFIX}lr 5e-5 means the same",
+    )
+
+
+def _help(field: dataclasses.Field[Any]) -> str:
+    text: str = field.metadata["help"]
+    return text if field.default in (None, False) else f"{text} (default: {field.default})"
+
+
+def own_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """``argv`` without SageMaker's.
+
+    ``sagemaker-training`` repeats all hyperparameters as flags, in a form that does not keep their
+    types (``True``, ``a=1,b=2``, nothing for null); ``SM_HPS`` has them as they were.
+    """
+    repeated = json.loads(environ.get("SM_USER_ARGS") or "[]")
+    return [] if list(argv) == [str(word) for word in repeated] else list(argv)
+
+
+def collect(
+    arguments: argparse.Namespace, rest: list[str], environ: Mapping[str, str]
+) -> dict[str, Any]:
+    """All hyperparameters given, flags over ``SM_HPS``; ``rest`` is what argparse did not know."""
+    try:
+        given = json.loads(environ.get("SM_HPS") or "{}")
+    except json.JSONDecodeError as error:
+        raise HyperparameterError(f"SM_HPS is not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise HyperparameterError(f"SM_HPS must be a JSON object, got {given!r}")
+    # SageMaker hands numbers on as strings where they were set as strings.
+    values = {
+        name: parse(value) if isinstance(value, str) else value for name, value in given.items()
+    }
+    values |= {
+        name.removeprefix("hyperparameter."): parse(text)
+        for name, text in vars(arguments).items()
+        if name.startswith("hyperparameter.")
+    }
+    values |= dict(_pair(text, "--hyperparameter") for text in arguments.hyperparameter)
+    return values | dict(_flags(rest))
+
+
+def parse(text: str) -> Any:
+    """The JSON value that ``text`` is, else ``text`` itself.
+
+    >>> parse("5e-5"), parse("1.0"), parse("true"), parse("DQN")
+    (5e-05, 1.0, True, 'DQN')
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def split(
+    values: Mapping[str, Any],
+    cls: type[H],
+    ignored: Iterable[str] = (),
+    config_fields: Iterable[str] = ("lr",),
+) -> tuple[H, dict[str, Any]]:
+    """The dataclass of plain hyperparameters, and the dotted ones without `CONFIG_PREFIX`.
+
+    ``config_fields`` are names in RLlib's configuration to suggest for an unknown one.
+
+    Raises:
+        HyperparameterError: an unknown name (the nearest known one is named) or a wrong type.
+    """
+    types_of = typing.get_type_hints(cls)
+    plain: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
+    for name, value in values.items():
+        if name.startswith(CONFIG_PREFIX):
+            overrides[name.removeprefix(CONFIG_PREFIX)] = value
+        elif name in types_of:
+            plain[name] = convert(name, value, types_of[name])
+            if isinstance(plain[name], int | float) and not 0 <= plain[name] < math.inf:
+                raise HyperparameterError(f"hyperparameter {name} must be 0 or more, got {value}")
+        elif name not in ignored:
+            raise unknown(name, [*types_of, *(CONFIG_PREFIX + field for field in config_fields)])
+    return cls(**plain), overrides
+
+
+def override_config(config: Any, overrides: Mapping[str, Any]) -> None:
+    """Set fields of RLlib's ``config`` by dotted names.
+
+    Raises:
+        HyperparameterError: as `split`.
+    """
+    known = {}
+    for key, value in config.to_dict().items():
+        # Some fields are properties, kept under their name with an underscore.
+        public = key.removeprefix("_")
+        if public == key or isinstance(getattr(type(config), public, None), property):
+            known[public] = value
+    changed = override(known, overrides)
+    if "model_config" in changed:  # one that was given whole leaves out what it does not change
+        config.rl_module(model_config=config.model_config | changed.pop("model_config"))
+    config.update_from_dict(changed)
+
+
+def override(config: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The changed top-level entries of ``config`` after setting each dotted name to its value.
+
+    A value must have the type of what it replaces, where that has one: an integer becomes a float
+    where a float was.
+
+    Raises:
+        HyperparameterError: as `split`.
+    """
+    changed: dict[str, Any] = {}
+    for name, value in overrides.items():
+        first, *path = name.split(".")
+        if first not in config:
+            raise unknown(CONFIG_PREFIX + first, [CONFIG_PREFIX + key for key in config])
+        node: dict[str, Any] = changed
+        node.setdefault(first, _copy(config[first]))
+        key = first
+        for part in path:
+            node, key = node[key], part
+            if not isinstance(node, dict) or key not in node:
+                known = (
+                    [f"{CONFIG_PREFIX}{name[: -len(part)]}{k}" for k in node]
+                    if isinstance(node, dict)
+                    else []
+                )
+                raise unknown(CONFIG_PREFIX + name, known)
+        node[key] = _like(CONFIG_PREFIX + name, value, node[key])
+    return changed
+
+
+def convert(name: str, value: Any, kind: Any) -> Any:
+    """``value`` as ``kind`` (int, float, bool, str, or one of them or None).
+
+    >>> convert("gamma", 1, float)
+    1.0
+    """
+    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    for one in (typing.get_origin(one) or one for one in kinds):
+        if one is type(None) and value is None:
+            return None
+        if one is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if one is int and isinstance(value, float) and value.is_integer():
+            return int(value)
+        if type(value) is (typing.get_origin(one) or one):
+            return value
+    wanted = " or ".join("null" if one is type(None) else str(one.__name__) for one in kinds)
+    raise HyperparameterError(f"hyperparameter {name} must be {wanted}, got {value!r}")
+
+
+def unknown(name: str, known: Iterable[str]) -> HyperparameterError:
+    """The error for an unknown name, with the nearest known one."""
+    close = nearest(name, sorted(known))
+    hint = f"did you mean {close}?" if close else "--help lists them"
+    return HyperparameterError(f"unknown hyperparameter {name}; {hint}")
+
+
+def _like(name: str, value: Any, default: Any) -> Any:
+    scalar = isinstance(default, bool | int | float | str)
+    if not scalar or isinstance(value, list | dict) or value is None:
+        # Schedules replace numbers, and null switches many settings off.
+        return value
+    kind: Any = type(default)
+    if kind is int:
+        # Where an integer was, a fraction may be meant as such ("auto" sizes, durations).
+        kind = int | float | str
+    return convert(name, value, kind if kind is not str else str | int | float | bool)
+
+
+def _copy(value: Any) -> Any:
+    return {key: _copy(entry) for key, entry in value.items()} if isinstance(value, dict) else value
+
+
+def _pair(text: str, flag: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise HyperparameterError(f"{flag} takes NAME=VALUE, got {text!r}")
+    return name, parse(value)
+
+
+def _flags(rest: list[str]) -> Iterable[tuple[str, Any]]:
+    """``--NAME VALUE`` and ``--NAME=VALUE``."""
+    words = iter(rest)
+    for word in words:
+        if not word.startswith("--"):
+            raise HyperparameterError(f"unexpected argument {word!r}")
+        if "=" in word:
+            yield _pair(word.removeprefix("--"), word)
+            continue
+        value = next(words, None)
+        if value is None:
+            raise HyperparameterError(f"{word} needs a value")
+        yield word.removeprefix("--"), parse(value)

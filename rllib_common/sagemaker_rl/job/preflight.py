@@ -1,0 +1,493 @@
+"""What can be known to be wrong with a training job before it is started and paid for.
+
+    preflight.check(estimator)
+    estimator.fit()
+
+or, with data channels, ``preflight.check(estimator, inputs)`` and ``estimator.fit(inputs)``,
+
+looks at the estimator, at the account that it is for, and asks the training script itself whether
+it can train with the hyperparameters. What the caller may not look at (roles are often closed to
+those who use them) is passed over.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ClientError, ParamValidationError
+
+from sagemaker_rl.job.hyperparameters import parse
+from sagemaker_rl.job.job_environment import gpus, say
+from sagemaker_rl.job.source_files import (
+    START,
+    bucket_and_key,
+    compiled_files,
+    with_compiled_parts,
+)
+
+DOCKERFILE = "deployment/training/Dockerfile"
+NO_SUCH_IMAGE = (
+    "RepositoryNotFoundException",
+    "ImageNotFoundException",
+    "ParamValidationError",
+)
+
+
+class PreflightError(ValueError):
+    """A job that cannot work; each line says what is wrong and what to do."""
+
+
+def check(estimator: Any, inputs: Any = None) -> None:
+    """Refuse a job that cannot work.
+
+    ``estimator`` is an ``RLEstimator`` of the SageMaker SDK 2 or a ``ModelTrainer`` of 3; its
+    session decides which account is checked. ``inputs`` are what ``fit`` (``train``) will be
+    given: channels and their addresses in S3. A ``HyperparameterTuner`` is checked with the first
+    value of every range. Takes some seconds, most of them for the training script to start.
+
+    Raises:
+        PreflightError: the job cannot work, for all the reasons that were found.
+    """
+    estimator, tuned = _with_first_values(as_estimator(estimator))
+    addresses = _addresses(inputs)
+    problems = [problem for look in CHECKS for problem in look(estimator)]
+    problems += [*_tuner(estimator, tuned), *_channels(estimator, addresses)]
+    problems += _script(estimator, addresses)
+    if problems:
+        raise PreflightError(
+            "\n".join(["this job cannot work:", *(f"- {one}" for one in problems)])
+        )
+
+
+def _instances(estimator: Any) -> Iterator[str]:
+    groups = _groups(estimator)
+    for group in groups:
+        count = group["count"]
+        if not isinstance(count, int) or count < 1:
+            of = f" of group {group['name']!r}" if group["name"] else ""
+            yield f"instance_count{of} must be at least 1, got {count!r}"
+    if len(groups) > 1 and not any(gpus(group["type"]) for group in groups):
+        yield (
+            "none of the instance_groups has a GPU, and without one it does not matter which "
+            "learns: give instance_type and instance_count instead, or one group with a GPU"
+        )
+    if estimator.use_spot_instances:
+        if estimator.max_wait is None or estimator.max_wait < estimator.max_run:
+            yield (
+                f"max_wait must be at least max_run ({estimator.max_run} seconds) with spot "
+                f"instances, got {estimator.max_wait!r}"
+            )
+        if not estimator.checkpoint_s3_uri:
+            yield (
+                "use_spot_instances needs checkpoint_s3_uri, or an interrupted job begins anew; "
+                "give a folder of its own in your bucket"
+            )
+
+
+def _groups(estimator: Any) -> list[dict[str, Any]]:
+    """Name, type and number of the instances of each group; of one group there is no name."""
+    if estimator.instance_groups:
+        return [
+            {
+                "name": group.instance_group_name,
+                "type": str(group.instance_type),
+                "count": group.instance_count,
+            }
+            for group in estimator.instance_groups
+        ]
+    return [{"name": "", "type": str(estimator.instance_type), "count": estimator.instance_count}]
+
+
+def _resources(groups: list[dict[str, Any]]) -> dict[str, Any]:
+    """What SageMaker would give the first instance of the job about all of them."""
+    hosts = [f"algo-{i + 1}" for i in range(sum(max(group["count"], 1) for group in groups))]
+    left = iter(hosts)
+    return {
+        "current_host": hosts[0],
+        "hosts": hosts,
+        "instance_groups": [
+            {
+                "instance_group_name": group["name"] or "homogeneousCluster",
+                "instance_type": group["type"],
+                "hosts": [next(left) for _ in range(max(group["count"], 1))],
+            }
+            for group in groups
+        ],
+    }
+
+
+def _sources(estimator: Any) -> Iterator[str]:
+    script = Path(estimator.source_dir or ".") / estimator.entry_point
+    if not script.is_file():
+        yield f"there is no {script}; entry_point is a file in source_dir"
+    elif getattr(estimator, "deaf", False):
+        command = START.format(script=script.name)
+        yield (
+            "a shell would run between SageMaker and the script, so that a job that is asked to "
+            f"stop delivers nothing; give SourceCode the command {command!r}"
+        )
+    for folder in estimator.dependencies:
+        if not Path(folder).is_dir():
+            yield f"there is no folder {folder}, which dependencies names"
+        elif str(folder).endswith(("/", os.sep)):
+            yield (
+                f"the dependency {folder} ends with a slash, so that the SDK packs what is in the "
+                f"folder and not the folder; write {str(folder).rstrip('/')}"
+            )
+    folders = [Path(folder) for folder in (estimator.source_dir or ".", *estimator.dependencies)]
+    if compiled := [path for folder in folders for path in compiled_files(folder)]:
+        yield (
+            f"the job would bring {compiled[0].name} along, which was compiled for this machine; "
+            "give the estimator **sagemaker_rl.job.source_files.cleaned(source_dir=..., "
+            "dependencies=...)"
+        )
+
+
+def _names(estimator: Any) -> Iterator[str]:
+    for name in estimator.given if isinstance(estimator, Trainer) else ():
+        if not re.fullmatch(r"\w+", name):
+            yield (
+                f"the hyperparameter {name} would end the job, since the SDK 3 exports each in a "
+                "shell; give RLlib's settings as additional_configs={NAME: VALUE}"
+            )
+
+
+def _image(estimator: Any) -> Iterator[str]:
+    session, uri = estimator.sagemaker_session, estimator.image_uri
+    build = f"build one from {DOCKERFILE} and push it (docs/sagemaker.md)"
+    if not uri:
+        yield f"image_uri is missing, and SageMaker's own RLlib images end at Ray 1.6; {build}"
+        return
+    match = re.fullmatch(r"(\d+)\.dkr\.ecr\.([\w-]+)\.amazonaws\.com[\w.]*/([^:@]+)(?::(.+))?", uri)
+    if match is None:
+        yield f"image_uri {uri} is not in ECR, from which SageMaker takes images; {build}"
+        return
+    account, region, repository, tag = match.groups()
+    if repository.startswith("sagemaker-rl"):
+        yield f"image_uri {uri} is one of SageMaker's own, which end at Ray 1.6; {build}"
+    elif region != session.boto_region_name:
+        yield (
+            f"image_uri {uri} is in {region}, but the job runs in {session.boto_region_name}; push "
+            "the image there too"
+        )
+    else:
+        image = {"imageTag": tag or "latest"}
+        code = _error(
+            session.boto_session.client("ecr").describe_images,
+            registryId=account,
+            repositoryName=repository,
+            imageIds=[image],
+        )
+        if code in NO_SUCH_IMAGE:
+            yield f"there is no image {uri}; {build}"
+
+
+def _role(estimator: Any) -> Iterator[str]:
+    arn = str(estimator.role)
+    name = arn.rpartition("/")[2]
+    hint = "give the role that notebooks and jobs run as, sagemaker.get_execution_role()"
+    if arn.startswith("arn:") and ":role/" not in arn:
+        yield f"role {arn} is not a role; {hint}"
+        return
+    try:
+        role = estimator.sagemaker_session.boto_session.client("iam").get_role(RoleName=name)
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "NoSuchEntity":
+            yield f"there is no role {name} in this account; {hint}"
+        return
+    trusted = json.dumps(role["Role"]["AssumeRolePolicyDocument"])
+    if "sagemaker.amazonaws.com" not in trusted:
+        yield (
+            f"SageMaker may not act as role {name}: its trust policy does not name "
+            f"sagemaker.amazonaws.com; {hint}"
+        )
+
+
+def _buckets(estimator: Any) -> Iterator[str]:
+    session = estimator.sagemaker_session
+    s3 = session.boto_session.client("s3")
+    region = session.boto_region_name
+    given = estimator.hyperparameters()
+    # That it is no address, the script says.
+    meeting = str(json.loads(given.get("s3_bucket", "null")) or "").removeprefix("s3://")
+    named = {
+        "output_path": estimator.output_path,
+        "code_location": estimator.code_location,
+        "checkpoint_s3_uri": estimator.checkpoint_s3_uri,
+        "hyperparameter s3_bucket": meeting and f"s3://{meeting}",
+    }
+    for place, uri in named.items():
+        if not uri:
+            continue
+        try:
+            bucket, _ = bucket_and_key(str(uri))
+            where = s3.head_bucket(Bucket=bucket).get("BucketRegion", region)
+        except ValueError as error:
+            yield f"{place}: {error}"
+            continue
+        except ParamValidationError:
+            yield f"{place}: {bucket} cannot be the name of a bucket; give s3://BUCKET/FOLDER"
+            continue
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code == "404":
+                yield f"{place}: there is no bucket {bucket}; make it in {region}, or name another"
+            elif code == "403":
+                yield f"{place}: the bucket {bucket} is closed to you; name one of your own"
+            continue
+        if where != region:
+            yield (
+                f"{place}: the bucket {bucket} is in {where}, but the job runs in {region}; name a "
+                f"bucket in {region}, such as {session.default_bucket()}"
+            )
+    aws_region = json.loads(given.get("aws_region", "null"))
+    if aws_region not in (None, region):
+        yield f"hyperparameter aws_region is {aws_region}, but the job runs in {region}; make it so"
+
+
+def _network(estimator: Any) -> Iterator[str]:
+    if "rl_cluster_type" not in estimator.hyperparameters():
+        return
+    if not estimator.subnets or not estimator.security_group_ids:
+        yield (
+            "two jobs that make one cluster must reach each other: give both the same subnets and "
+            "security_group_ids"
+        )
+        return
+    ec2 = estimator.sagemaker_session.boto_session.client("ec2")
+    try:
+        subnets = ec2.describe_subnets(SubnetIds=list(estimator.subnets))["Subnets"]
+        vpc = subnets[0]["VpcId"]
+        service = f"com.amazonaws.{estimator.sagemaker_session.boto_region_name}.s3"
+        filters = [
+            {"Name": "vpc-id", "Values": [vpc]},
+            {"Name": "service-name", "Values": [service]},
+        ]
+        endpoints = ec2.describe_vpc_endpoints(Filters=filters)["VpcEndpoints"]
+    except ClientError as error:
+        if "NotFound" in error.response["Error"]["Code"]:
+            yield f"subnets: {error.response['Error']['Message']}; name subnets of your VPC"
+        return
+    if not endpoints:
+        yield (
+            f"the VPC {vpc} has no endpoint for S3, so that jobs in it cannot read their code; "
+            f"make a gateway endpoint for {service} in it"
+        )
+
+
+def _addresses(inputs: Any) -> dict[str, str]:
+    """Channels and where their data are, as ``fit`` takes them."""
+    if inputs is None:
+        return {}
+    if isinstance(inputs, list):  # of version 3
+        return {one.channel_name: str(one.data_source) for one in inputs}
+    named = inputs if isinstance(inputs, Mapping) else {"training": inputs}
+    return {
+        name: str(
+            one.config["DataSource"]["S3DataSource"]["S3Uri"] if hasattr(one, "config") else one
+        )
+        for name, one in named.items()
+    }
+
+
+def _channels(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
+    s3 = estimator.sagemaker_session.boto_session.client("s3")
+    for name, address in addresses.items():
+        try:
+            bucket, key = bucket_and_key(address)
+            found = s3.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)["KeyCount"]
+        except ValueError as error:
+            yield f"channel {name!r}: {error}"
+        except ParamValidationError:
+            yield f"channel {name!r}: {bucket} cannot be the name of a bucket; give s3://BUCKET/..."
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "NoSuchBucket":
+                yield f"channel {name!r}: there is no bucket {bucket}"
+        else:
+            if not found:
+                yield f"channel {name!r}: there is nothing at {address}; name a file or a folder"
+
+
+def _with_first_values(given: Any) -> tuple[Any, Any]:
+    """The estimator, and the tuner that it is of, or None.
+
+    A tuner's has the first value of each range among its hyperparameters.
+    """
+    if not hasattr(given, "objective_metric_name"):
+        return given, None
+    estimator = copy.copy(given.estimator)
+    estimator._hyperparameters = dict(estimator._hyperparameters or {})
+    for ranges in given.hyperparameter_ranges().values():
+        for one in ranges:
+            first = one["Values"][0] if "Values" in one else one["MinValue"]
+            estimator._hyperparameters[one["Name"]] = parse(str(parse(first)))
+    return estimator, given
+
+
+def _tuner(estimator: Any, tuner: Any) -> Iterator[str]:
+    if tuner is None:
+        return
+    names = [one["Name"] for one in tuner.metric_definitions or estimator.metric_definitions or []]
+    if tuner.objective_metric_name not in names:
+        yield (
+            f"objective_metric_name is {tuner.objective_metric_name}, which is none of the "
+            f"metric_definitions: {', '.join(names) or 'there are none'}"
+        )
+    if estimator.checkpoint_s3_uri:
+        yield (
+            "a tuner's jobs would go on from each other's checkpoints; leave checkpoint_s3_uri, "
+            "and spot instances, out"
+        )
+
+
+def _script(estimator: Any, addresses: Mapping[str, str]) -> Iterator[str]:
+    """Ask the script, which knows its hyperparameters and its channels."""
+    script = Path(estimator.source_dir or ".") / estimator.entry_point
+    groups = _groups(estimator)
+    if not script.is_file() or not all(isinstance(group["count"], int) for group in groups):
+        return
+    given = {
+        name: json.loads(text)
+        for name, text in estimator.hyperparameters().items()
+        if not name.startswith("sagemaker_")
+    }
+    folders = [str(Path(folder).absolute().parent) for folder in estimator.dependencies]
+    resources = _resources(groups)
+    done = subprocess.run(
+        [sys.executable, script.name, "--check"],
+        cwd=script.parent,
+        env=os.environ
+        | {
+            "PYTHONPATH": with_compiled_parts(
+                os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
+            ),
+            "SM_HPS": json.dumps(given),
+            "SM_HOSTS": json.dumps(resources["hosts"]),
+            "SM_CURRENT_HOST": resources["current_host"],
+            "SM_RESOURCE_CONFIG": json.dumps(resources),
+            "SM_CHANNELS": json.dumps(sorted(addresses)),
+            # Or what it leaves in the folders would be packed.
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or [f"{script} ended with {done.returncode}"]
+        yield lines[-1]
+        return
+    for line in done.stdout.splitlines():
+        say(line)
+
+
+def _error(call: Callable[..., Any], **arguments: Any) -> str:
+    """The code of the error that a call ends with, or ""."""
+    try:
+        call(**arguments)
+    except ParamValidationError as error:
+        return type(error).__name__
+    except ClientError as error:
+        return str(error.response["Error"]["Code"])
+    return ""
+
+
+# `ModelTrainer` of the SDK 3, as the checks see it: both versions lead to the same request
+
+
+@dataclass
+class Trainer:
+    """What a `ModelTrainer` says of its job, under the names of version 2."""
+
+    source_dir: str
+    entry_point: str
+    image_uri: str | None
+    role: str
+    sagemaker_session: Any
+    instance_type: str | None
+    instance_count: int | None
+    instance_groups: list[Any] | None
+    use_spot_instances: bool
+    max_run: int | None
+    max_wait: int | None
+    checkpoint_s3_uri: str | None
+    output_path: str | None
+    subnets: list[str]
+    security_group_ids: list[str]
+    given: Mapping[str, Any]
+    deaf: bool
+    """Whether the script would not hear SIGTERM."""
+
+    dependencies: tuple[str, ...] = ()
+    code_location: None = None
+    metric_definitions: None = None
+
+    def hyperparameters(self) -> dict[str, str]:
+        """As the request has them: JSON, or text as it is."""
+        return {
+            name: value if isinstance(value, str) and _is_json(value) else json.dumps(value)
+            for name, value in self.given.items()
+        }
+
+
+def as_estimator(given: Any) -> Any:
+    """``given``, or what is like an estimator where it is a `ModelTrainer`."""
+    if not hasattr(given, "source_code") or not hasattr(given, "compute"):
+        return given
+    source, compute = given.source_code, given.compute
+    limits, network = given.stopping_condition, given.networking
+    words = shlex.split(getattr(source, "command", None) or "")
+    script = next((word for word in words if word.endswith(".py")), None)
+    return Trainer(
+        source_dir=str(source.source_dir or "."),
+        entry_point=script or str(source.entry_script),
+        image_uri=given.training_image,
+        role=str(given.role),
+        sagemaker_session=given.sagemaker_session,
+        instance_type=_of(compute, "instance_type"),
+        instance_count=_of(compute, "instance_count"),
+        instance_groups=_of(compute, "instance_groups"),
+        use_spot_instances=bool(_of(compute, "enable_managed_spot_training")),
+        max_run=_of(limits, "max_runtime_in_seconds"),
+        max_wait=_of(limits, "max_wait_time_in_seconds"),
+        checkpoint_s3_uri=_of(given.checkpoint_config, "s3_uri"),
+        output_path=_of(given.output_data_config, "s3_output_path"),
+        subnets=list(_of(network, "subnets") or ()),
+        security_group_ids=list(_of(network, "security_group_ids") or ()),
+        given=given.hyperparameters or {},
+        deaf=words[:1] != ["exec"],
+    )
+
+
+def _of(part: Any, name: str) -> Any:
+    """A field that is set; SDK 3 has something of its own for one that is not."""
+    value = getattr(part, name, None)
+    return None if type(value).__name__ == "Unassigned" else value
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+CHECKS: tuple[Callable[[Any], Iterator[str]], ...] = (
+    _instances,
+    _sources,
+    _names,
+    _image,
+    _role,
+    _buckets,
+    _network,
+)

@@ -1,0 +1,181 @@
+"""Curves of a run: ``progress.csv`` and TensorBoard, both going on where a resumed run left off.
+
+TensorBoard opens with the curves that an experiment names (the group ``curves``) and a game as a
+film (``game``), or, where no game is filmed, how much was played (``progress``); all other results
+are in the group ``rllib``, folded below. The hyperparameters are in its HPARAMS tab, and nowhere
+else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import math
+import shutil
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tensorboardX.event_file_writer import EventsWriter  # type: ignore[import-untyped]
+from tensorboardX.proto.event_pb2 import Event, SessionLog  # type: ignore[import-untyped]
+from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
+from tensorboardX.summary import hparams, scalar  # type: ignore[import-untyped]
+
+from battlesnake_gym.common.run_dir import CSV_FILE, ITERATION, read_progress
+
+MOST_NAMED = 12
+"""Curves on TensorBoard's first page: as many as it shows at once."""
+
+NAMED, GAME, PROGRESS, OTHERS = "curves", "game", "progress", "rllib"
+"""Groups in TensorBoard, which shows them by the alphabet and opens the first two."""
+
+PLAYED = "env_runners/num_env_steps_sampled_lifetime"
+"""The result in the group `PROGRESS`; where there is no `GAME`, it comes before `OTHERS`."""
+
+ELO, MEASURED_AT = "elo", "elo_cpu_minutes"
+"""Results of a run that plays the ladder: its strength, and the CPU minutes of training by then.
+TensorBoard shows one over the other in the group `PROGRESS`, with CPU seconds for steps."""
+
+CONFIG = "config/"
+"""What RLlib repeats of its configuration in each result."""
+
+COPY_SECONDS = 30.0
+"""How often TensorBoard's file goes where it is uploaded from."""
+
+
+def flatten(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """All numbers in nested ``results``, under their keys joined by slashes."""
+    for key, value in results.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}/")
+        elif not isinstance(value, bool | str):
+            try:
+                yield f"{prefix}{key}", float(value)
+            except (TypeError, ValueError):
+                continue
+
+
+class Curves:
+    """Writes one row, and one TensorBoard point for each number, an iteration.
+
+    ``columns`` maps the CSV's column names to keys of the results as `flatten` gives them; absent
+    numbers are left empty. Rows after iteration ``resumed_at`` are dropped at the start: they
+    belong to work that no checkpoint has. ``named`` maps what TensorBoard's first curves are
+    called, `MOST_NAMED` at most with that of `PLAYED`, to keys of the results, and ``settings`` are
+    the hyperparameters.
+    Where an ``intermediate`` folder is given, it gets a copy of TensorBoard's file every
+    `COPY_SECONDS`: ``sagemaker-training`` uploads what is closed there to S3 while the job runs.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        columns: Mapping[str, str],
+        resumed_at: int,
+        *,
+        named: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        intermediate: Path | None = None,
+    ) -> None:
+        self._tags = {PLAYED: f"{PROGRESS}/turns_played"} | {
+            key: f"{NAMED}/{name}" for name, key in (named or {}).items() if key != PLAYED
+        }
+        if len(self._tags) > MOST_NAMED:
+            raise ValueError(f"{len(self._tags)} curves are named, and {MOST_NAMED} may be")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._resumed_at = resumed_at
+        self._path = folder / CSV_FILE
+        self._columns = dict(columns)
+        rows = [row for row in read_progress(self._path) if row[ITERATION] <= resumed_at]
+        draft = self._path.with_suffix(".csv.unfinished")
+        with draft.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(self._columns)
+            writer.writerows(
+                [_text(row.get(name, math.nan)) for name in self._columns] for row in rows
+            )
+        draft.replace(self._path)
+        board = folder / "tensorboard"
+        if resumed_at == 0:
+            shutil.rmtree(board, ignore_errors=True)
+        board.mkdir(exist_ok=True)
+        # Files are named by the second; the suffix keeps those of quick restarts apart. Without
+        # tensorboardX's thread: where a disk is full it dies, and a writer waits for ever.
+        self._board = EventsWriter(str(board / "events"), f".{resumed_at}")
+        self._intermediate = intermediate and intermediate / board.name
+        self._copied = -math.inf
+        self._measured_at = math.nan
+        start = SessionLog(status=SessionLog.START)
+        self._write_event(resumed_at + 1, session_log=start)
+        for row in rows:  # TensorBoard forgets all later steps there, and these are no iterations
+            self._add_elo(row, later_than=resumed_at)
+        given = {name: _hparam(value) for name, value in (settings or {}).items()}
+        experiment, began, self._end = hparams(given, dict.fromkeys(self._tags.values(), 0.0))
+        for summary in (experiment, began):
+            self._write_event(resumed_at, summary=summary)
+
+    def add(self, results: Mapping[str, Any]) -> None:
+        """Append one iteration's results."""
+        numbers = dict(flatten(results))
+        with self._path.open("a", newline="") as file:
+            csv.writer(file).writerow(
+                _text(numbers.get(key, math.nan)) for key in self._columns.values()
+            )
+        for key, number in numbers.items():
+            if math.isfinite(number) and not key.startswith(CONFIG):
+                tag = self._tags.get(key, f"{OTHERS}/{key}")
+                self._write_event(int(numbers[ITERATION]), summary=scalar(tag, number))
+        self._add_elo(numbers)
+        self._board.flush()
+        if time.monotonic() - self._copied > COPY_SECONDS:
+            self._copy()
+
+    def _add_elo(self, numbers: Mapping[str, float], later_than: int = 0) -> None:
+        """Write a measurement once, at its CPU seconds, if these are ``later_than``."""
+        at = numbers.get(MEASURED_AT, math.nan)
+        if math.isfinite(at) and at != self._measured_at:
+            self._measured_at = at
+            if (seconds := round(60 * at)) > later_than:
+                tag = f"{PROGRESS}/{ELO}_over_cpu_seconds"
+                self._write_event(seconds, summary=scalar(tag, numbers[ELO]))
+
+    def add_film(self, gif: bytes, iteration: int) -> None:
+        """Show a game."""
+        width, height = struct.unpack("<HH", gif[6:10])
+        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
+        value = Summary.Value(tag=f"{GAME}/against_itself", image=image)
+        self._write_event(iteration, summary=Summary(value=[value]))
+        self._board.flush()
+
+    def _copy(self) -> None:
+        if self._intermediate is not None:
+            self._intermediate.mkdir(parents=True, exist_ok=True)
+            for path in (self._path.parent / self._intermediate.name).glob(f"*.{self._resumed_at}"):
+                shutil.copy(path, self._intermediate)
+            self._copied = time.monotonic()
+
+    def _write_event(self, step: int, **content: Any) -> None:
+        self._board.write_event(Event(wall_time=time.time(), step=step, **content))
+
+    def close(self) -> None:
+        """Close the TensorBoard file; what a full disk has no room for is lost."""
+        with contextlib.suppress(OSError):
+            self._write_event(0, summary=self._end)
+            self._board.close()
+            self._copy()
+
+
+def _hparam(value: Any) -> bool | float | str | None:
+    """As the HPARAMS tab takes it: what has parts, or has no end, as JSON."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return json.dumps(value, default=str)
+
+
+def _text(number: float) -> str:
+    return "" if math.isnan(number) else f"{number:.10g}"

@@ -1,0 +1,198 @@
+"""The SageMaker SDK rehearsed: its own session, with an account and jobs on this machine.
+
+    session = RehearsalSession("sagemaker-local")
+    estimator = RLEstimator(..., sagemaker_session=session)
+    estimator.fit()
+
+or, with the SDK 3, whose own waiting wants the log from CloudWatch::
+
+    trainer = ModelTrainer(..., sagemaker_session=session)
+    trainer.train(wait=False)
+    session.logs_for_job(session.newest_job, wait=True)
+
+Uploads, requests and metrics are the SDK's. S3, IAM, ECR, EC2 and CloudWatch are moto's, and jobs
+are processes of the real ``sagemaker-training`` (`simulator.training_jobs`). AWS is asked for nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+# Before the SDK is imported: the documentation says which version this is.
+os.environ.setdefault("SAGEMAKER_SUPPRESS_V2_WARNING", "1")
+
+import boto3
+
+try:  # the SDK 3
+    from sagemaker.core.exceptions import UnexpectedStatusException
+    from sagemaker.core.helper.session_helper import Session
+except ImportError:
+    from sagemaker.exceptions import UnexpectedStatusException
+    from sagemaker.session import Session
+
+from sagemaker_rl.simulator.local_job import REGION, aws
+from sagemaker_rl.simulator.training_jobs import FAILED, Services
+from sagemaker_rl.simulator.tuning_jobs import RehearsedSageMaker
+
+IMAGE = "battlesnake-training"
+"""The repository of the training image, as docs/sagemaker.md names it."""
+
+ROLE = "rehearsal"
+TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "sagemaker.amazonaws.com"},
+            "Action": "sts:AssumeRole",
+        }
+    ],
+}
+MANIFEST = {
+    "schemaVersion": 2,
+    "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
+    "config": {
+        "mediaType": "application/vnd.docker.container.image.v1+json",
+        "size": 1,
+        "digest": f"sha256:{0:064}",
+    },
+    "layers": [],
+}
+"""An image of nothing: jobs run in this Python environment."""
+
+
+class RehearsalSession(Session):  # type: ignore[misc]
+    """A ``sagemaker_session`` whose jobs run here and cost nothing.
+
+    The account is new in every Python process: it has a role, a training image and the default
+    VPC of each new account. What jobs leave on disk is under ``folder``, one folder a job.
+    """
+
+    def __init__(self, folder: str | Path = "sagemaker-local") -> None:
+        # They report that the telemetry is off, and each metric that an experiment does without.
+        for name in ("sagemaker.telemetry", "sagemaker.config", "sagemaker.analytics"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+        resources = ExitStack()
+        environment = resources.enter_context(aws())
+        account = _Account(
+            environment["AWS_ENDPOINT_URL"],
+            aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+            region_name=REGION,
+        )
+        services = Services(account.client("s3"), account.client("cloudwatch"), environment)
+        self._jobs = account.sagemaker = RehearsedSageMaker(Path(folder).absolute(), services)
+        resources.callback(self._jobs.kill_all)
+        self._resources = resources
+        atexit.register(self.close)
+        super().__init__(
+            boto_session=account,
+            sagemaker_client=self._jobs,
+            sagemaker_config={
+                "SchemaVersion": "1.0",
+                "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}},
+            },
+        )
+        _furnish(account)
+
+    def close(self) -> None:
+        """End all jobs and the account."""
+        self._resources.close()
+
+    @property
+    def newest_job(self) -> str:
+        """The name of the training job that was started last."""
+        return self._jobs.newest
+
+    def interrupt(self, job_name: str, after: str = "") -> None:
+        """Take a job's instances away and give it new ones, as happens on spot.
+
+        Waits for a line of the log with ``after`` in it, at most to the job's end.
+        """
+        job = self._jobs.job(job_name)
+        if not after or any(after in line for line in job.log(wait=True)):
+            job.interrupt()
+
+    def get_caller_identity_arn(self) -> str:
+        """The role that ``sagemaker.get_execution_role(session)`` finds."""
+        return str(self.boto_session.client("iam").get_role(RoleName=ROLE)["Role"]["Arn"])
+
+    def logs_for_job(
+        self,
+        job_name: str,
+        wait: bool = False,
+        poll: int = 10,
+        log_type: str = "All",
+        timeout: int | None = None,
+    ) -> dict[str, Any]:
+        """Print a job's log, to its end if ``wait``. The SDK's own looks every 30 seconds.
+
+        Raises:
+            UnexpectedStatusException: the job has failed.
+        """
+        sys.stdout.writelines(f"{line}\n" for line in self._jobs.job(job_name).log(wait))
+        description = self._jobs.describe_training_job(job_name)
+        if wait:
+            _refuse_failed(f"training job {job_name}", "TrainingJobStatus", description)
+        return description
+
+    def wait_for_tuning_job(self, job: str, poll: int = 5) -> dict[str, Any]:
+        """Print a line for each training job that a tuning job begins or ends, to its end.
+
+        The SDK's own draws dots.
+
+        Raises:
+            UnexpectedStatusException: no training job has reported the objective.
+        """
+        sys.stdout.writelines(f"{line}\n" for line in self._jobs.tuning_job(job).log(wait=True))
+        description = self._jobs.describe_hyper_parameter_tuning_job(job)
+        _refuse_failed(f"tuning job {job}", "HyperParameterTuningJobStatus", description)
+        return description
+
+
+def _refuse_failed(what: str, status: str, description: Mapping[str, Any]) -> None:
+    """Raise the SDK's own error where a job has failed."""
+    if description[status] == FAILED:
+        raise UnexpectedStatusException(
+            message=f"{what} has failed: {description['FailureReason']}",
+            allowed_statuses=["Completed", "Stopped"],
+            actual_status=FAILED,
+        )
+
+
+class _Account(boto3.Session):  # type: ignore[misc]
+    """boto3's session with every service at one address, and SageMaker in this process."""
+
+    sagemaker: Any = None
+
+    def __init__(self, url: str, **credentials: str) -> None:
+        super().__init__(**credentials)
+        self._url = url
+
+    def client(self, service_name: str, *args: Any, **options: Any) -> Any:
+        if service_name == "sagemaker" and self.sagemaker is not None:
+            return self.sagemaker
+        return super().client(service_name, *args, **options | {"endpoint_url": self._url})
+
+    def resource(self, service_name: str, *args: Any, **options: Any) -> Any:
+        return super().resource(service_name, *args, **options | {"endpoint_url": self._url})
+
+
+def _furnish(account: _Account) -> None:
+    """Make what a real account must have before its first job: role, image, S3 for its VPC."""
+    iam, ecr, ec2 = (account.client(name) for name in ("iam", "ecr", "ec2"))
+    if ROLE in [role["RoleName"] for role in iam.list_roles()["Roles"]]:
+        return  # by another session of this process
+    iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(TRUST))
+    ecr.create_repository(repositoryName=IMAGE)
+    ecr.put_image(repositoryName=IMAGE, imageTag="latest", imageManifest=json.dumps(MANIFEST))
+    (vpc,) = ec2.describe_vpcs()["Vpcs"]
+    ec2.create_vpc_endpoint(VpcId=vpc["VpcId"], ServiceName=f"com.amazonaws.{REGION}.s3")

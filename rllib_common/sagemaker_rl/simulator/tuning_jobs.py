@@ -1,0 +1,273 @@
+"""Tuning jobs rehearsed: training jobs one after the other, with values drawn from the ranges.
+
+SageMaker runs several at a time and learns from those before (its strategy Bayesian); here each is
+drawn at random, as its strategy Random does, since they share this machine.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from botocore.session import Session as Models
+from botocore.validate import validate_parameters
+
+from sagemaker_rl.simulator.training_jobs import (
+    COMPLETED,
+    FAILED,
+    IN_PROGRESS,
+    STOPPED,
+    Services,
+    TrainingJob,
+    TrainingJobs,
+    Work,
+    refusal,
+)
+
+STRATEGIES = ("Bayesian", "Random")
+OBJECTIVE = "_tuning_objective_metric"
+"""The hyperparameter that names the metric by which SageMaker compares the job."""
+
+COPIED = ("RoleArn", "InputDataConfig", "OutputDataConfig", "StoppingCondition", "Environment")
+"""What training jobs take from the definition as it is."""
+
+
+class TuningJob(Work):
+    """One tuning job: its request, and the training jobs that it has started."""
+
+    def __init__(self, request: Mapping[str, Any], training: TrainingJobs) -> None:
+        super().__init__(request["HyperParameterTuningJobName"], request)
+        self._config = request["HyperParameterTuningJobConfig"]
+        self._definition = request["TrainingJobDefinition"]
+        self._objective = self._config["HyperParameterTuningJobObjective"]
+        self._training = training
+        self._random = random.Random(self._config.get("RandomSeed"))
+        self._drawn: dict[str, dict[str, str]] = {}
+
+    def stop(self) -> None:
+        """End the training job that runs, and start no other."""
+        self._stop_asked = True
+        for job in self._jobs():
+            job.stop()
+
+    def describe(self) -> dict[str, Any]:
+        """What ``describe_hyper_parameter_tuning_job`` answers."""
+        statuses = [job.describe()["TrainingJobStatus"] for job in self._jobs()]
+        scores = self._scores()
+        description = {
+            **self._request,
+            "HyperParameterTuningJobArn": _arn(self.name),
+            "HyperParameterTuningJobStatus": self._status,
+            "CreationTime": self._created,
+            "LastModifiedTime": self._changed,
+            "TrainingJobStatusCounters": {
+                "Completed": statuses.count(COMPLETED),
+                "InProgress": statuses.count(IN_PROGRESS),
+                "RetryableError": 0,
+                "NonRetryableError": statuses.count(FAILED),
+                "Stopped": statuses.count(STOPPED),
+            },
+            "ObjectiveStatusCounters": {
+                "Succeeded": len(scores),
+                "Pending": statuses.count(IN_PROGRESS),
+                "Failed": len(statuses) - statuses.count(IN_PROGRESS) - len(scores),
+            },
+        }
+        if self._status != IN_PROGRESS:
+            description["HyperParameterTuningEndTime"] = self._changed
+        if self._failure:
+            description["FailureReason"] = self._failure
+        if scores:
+            best = sorted(scores, key=scores.__getitem__)
+            best_name = best[-1] if self._objective["Type"] == "Maximize" else best[0]
+            description["BestTrainingJob"] = self._summary(self._training.job(best_name))
+        return description
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """What ``list_training_jobs_for_hyper_parameter_tuning_job`` answers, the newest first."""
+        return [self._summary(job) for job in reversed(self._jobs())]
+
+    # What the service does in the background
+
+    def _run(self) -> None:
+        try:
+            for number in range(self._config["ResourceLimits"]["MaxNumberOfTrainingJobs"]):
+                if self._stop_asked:
+                    break
+                self._train(f"{self.name}-{number + 1:03d}-{secrets.token_hex(4)}")
+            status = STOPPED if self._stop_asked else COMPLETED
+            if status == COMPLETED and not self._scores():
+                status = FAILED
+                self._failure = f"No training job has reported {self._objective['MetricName']!r}"
+        except Exception as error:
+            status, self._failure = FAILED, f"InternalServerError: {error!r}"
+        self._end(status)
+
+    def _train(self, name: str) -> None:
+        values = dict(self._values())
+        self._drawn[name] = values
+        self._say(f"{name}: {', '.join(f'{one} {text}' for one, text in values.items())}")
+        self._training.create_training_job(**self._training_request(name, values))
+        job = self._training.job(name)
+        if self._stop_asked:
+            job.stop()
+        job.wait()
+        description = job.describe()
+        score = self._scores().get(name)
+        what = "nothing" if score is None else f"{score:.6g}"
+        why = f" ({description['FailureReason']})" if "FailureReason" in description else ""
+        status = description["TrainingJobStatus"]
+        self._say(f"{name}: {status}, {self._objective['MetricName']} {what}{why}")
+
+    def _training_request(self, name: str, values: Mapping[str, str]) -> dict[str, Any]:
+        definition = self._definition
+        specification = definition["AlgorithmSpecification"]
+        return {
+            "TrainingJobName": name,
+            "AlgorithmSpecification": specification,
+            "HyperParameters": {
+                **definition.get("StaticHyperParameters", {}),
+                **values,
+                OBJECTIVE: self._objective["MetricName"],
+            },
+            "ResourceConfig": definition.get("HyperParameterTuningResourceConfig")
+            or definition["ResourceConfig"],
+            **{part: definition[part] for part in COPIED if part in definition},
+        }
+
+    def _values(self) -> Iterator[tuple[str, str]]:
+        """A value for each range, as text: SageMaker knows nothing else."""
+        ranges = self._config["ParameterRanges"]
+        for one in ranges.get("ContinuousParameterRanges", []):
+            yield one["Name"], repr(_between(one, self._random.random()))
+        for one in ranges.get("IntegerParameterRanges", []):
+            yield one["Name"], str(round(_between(one, self._random.random())))
+        for one in ranges.get("CategoricalParameterRanges", []):
+            yield one["Name"], self._random.choice(one["Values"])
+
+    def _jobs(self) -> list[TrainingJob]:
+        return [self._training.job(name) for name in self._drawn if name in self._training]
+
+    def _scores(self) -> dict[str, float]:
+        """The objective's last value in each training job that is done and has one."""
+        described = ((job, job.describe()) for job in self._jobs())
+        return {
+            job.name: one["Value"]
+            for job, description in described
+            if description["TrainingJobStatus"] == COMPLETED
+            for one in description["FinalMetricDataList"]
+            if one["MetricName"] == self._objective["MetricName"]
+        }
+
+    def _summary(self, job: TrainingJob) -> dict[str, Any]:
+        description = job.describe()
+        names = ("TrainingJobName", "TrainingJobArn", "CreationTime", "TrainingJobStatus")
+        times = ("TrainingStartTime", "TrainingEndTime", "FailureReason")
+        summary = {name: description[name] for name in (*names, *times) if name in description}
+        summary["TunedHyperParameters"] = self._drawn[job.name]
+        if (score := self._scores().get(job.name)) is not None:
+            metric = {"Type": self._objective["Type"], "MetricName": self._objective["MetricName"]}
+            summary["FinalHyperParameterTuningJobObjectiveMetric"] = metric | {"Value": score}
+        return summary
+
+
+class RehearsedSageMaker(TrainingJobs):
+    """What the SDK asks of boto3's client ``sagemaker``: training jobs, and tuning jobs of them."""
+
+    def __init__(self, folder: Path, services: Services) -> None:
+        super().__init__(folder, services)
+        self._tuning: dict[str, TuningJob] = {}
+        models = Models().get_service_model("sagemaker")
+        self._tuning_shape = models.operation_model("CreateHyperParameterTuningJob").input_shape
+
+    def create_hyper_parameter_tuning_job(self, **request: Any) -> dict[str, str]:
+        """Start a tuning job.
+
+        Raises:
+            botocore.exceptions.ParamValidationError: the request is not a valid one.
+            ClientError: its objective is not among the metrics, or there was a job of this name.
+            ValueError: a rehearsal cannot do what the request asks for.
+        """
+        validate_parameters(request, self._tuning_shape)
+        _check(request)
+        name = request["HyperParameterTuningJobName"]
+        if name in self._tuning:
+            raise refusal("ResourceInUse", f"there is a tuning job {name} already; take another")
+        self._tuning[name] = TuningJob(request, self)
+        self._tuning[name].start()
+        return {"HyperParameterTuningJobArn": _arn(name)}
+
+    def describe_hyper_parameter_tuning_job(
+        self,
+        HyperParameterTuningJobName: str,  # noqa: N803
+    ) -> dict[str, Any]:
+        """All about a tuning job."""
+        return self.tuning_job(HyperParameterTuningJobName).describe()
+
+    def list_training_jobs_for_hyper_parameter_tuning_job(
+        self,
+        HyperParameterTuningJobName: str,  # noqa: N803
+        MaxResults: int = 100,  # noqa: N803
+    ) -> dict[str, Any]:
+        """Its training jobs."""
+        summaries = self.tuning_job(HyperParameterTuningJobName).summaries()
+        return {"TrainingJobSummaries": summaries[:MaxResults]}
+
+    def stop_hyper_parameter_tuning_job(self, HyperParameterTuningJobName: str) -> None:  # noqa: N803
+        """End it, and what it has started."""
+        self.tuning_job(HyperParameterTuningJobName).stop()
+
+    def tuning_job(self, name: str) -> TuningJob:
+        """The tuning job of this name; raises ``ClientError`` where there is none."""
+        if name not in self._tuning:
+            raise refusal("ValidationException", f"there is no tuning job {name}")
+        return self._tuning[name]
+
+
+def _check(request: Mapping[str, Any]) -> None:
+    """Raise for what AWS would refuse, and for what cannot be rehearsed."""
+    config = request["HyperParameterTuningJobConfig"]
+    definition = request.get("TrainingJobDefinition")
+    if definition is None:
+        raise ValueError("TrainingJobDefinitions cannot be rehearsed; give the tuner one estimator")
+    resources = definition.get("HyperParameterTuningResourceConfig", {})
+    for asked, what, hint in (
+        (request.get("WarmStartConfig"), "WarmStartConfig", "leave warm_start_config out"),
+        (request.get("Autotune"), "Autotune", "leave autotune out"),
+        (config["Strategy"] not in STRATEGIES, config["Strategy"], "take the strategy Random"),
+        (resources.get("InstanceConfigs"), "InstanceConfigs", "give instance_type"),
+        (
+            definition.get("CheckpointConfig"),
+            "checkpoint_s3_uri with a tuner",
+            "leave it out: jobs would go on from each other's checkpoints",
+        ),
+    ):
+        if asked:
+            raise ValueError(f"{what} cannot be rehearsed; {hint}")
+    objective = config["HyperParameterTuningJobObjective"]["MetricName"]
+    defined = definition["AlgorithmSpecification"].get("MetricDefinitions", [])
+    known = [one["Name"] for one in defined]
+    if objective not in known:
+        raise refusal(
+            "ValidationException",
+            f"the objective {objective!r} is none of the metric definitions: {', '.join(known)}",
+        )
+
+
+def _between(one: Mapping[str, str], part: float) -> float:
+    """The number at this part (0 to 1) of a range, on its scale."""
+    low, high = float(one["MinValue"]), float(one["MaxValue"])
+    scale = one.get("ScalingType", "Auto")
+    if scale == "Logarithmic":
+        return math.exp(math.log(low) + part * (math.log(high) - math.log(low)))
+    if scale == "ReverseLogarithmic":
+        return 1 - math.exp(math.log(1 - low) + part * (math.log(1 - high) - math.log(1 - low)))
+    return low + part * (high - low)
+
+
+def _arn(name: str) -> str:
+    return f"arn:aws:sagemaker:::hyper-parameter-tuning-job/{name}"

@@ -1,0 +1,1 @@
+"""Reinforcement learning on Ray RLlib: Battlesnake (`mabs`) and Procgen."""

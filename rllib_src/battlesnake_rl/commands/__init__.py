@@ -1,0 +1,1 @@
+"""The commands of `battlesnake-gym` that this package provides, one module each."""

@@ -1,0 +1,245 @@
+"""``battlesnake-gym procgen rollout``: what a trained agent does on Procgen's games."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import imageio.v2 as imageio
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.rl_module.rl_module import RLModule
+from tqdm import tqdm
+
+from battlesnake_gym.common.command_line import (
+    Parser,
+    add_json,
+    natural,
+    positive,
+    refuse,
+    seed,
+    writable,
+    write_json,
+)
+from battlesnake_gym.common.files import write_atomically
+from battlesnake_rl.procgen.kit.plugins import NO_PREPROCESSORS
+from battlesnake_rl.procgen.procgen_env_config import complete, held_out
+from battlesnake_rl.procgen.procgen_environment import VectorProcgen
+from battlesnake_rl.procgen.procgen_episodes import Act, Episode, acting, play, score
+from battlesnake_rl.procgen.procgen_launcher import STACKED, ProcgenHyperparameters, configure
+from sagemaker_rl.runs import checkpoints
+
+SIDE, FRAMES_PER_SECOND = 512, 15
+FORMATS: dict[str, dict[str, Any]] = {
+    # The draft's name does not end in .mp4, by which ffmpeg would know.
+    "mp4": {"fps": FRAMES_PER_SECOND, "output_params": ["-f", "mp4"]},
+    # How long a frame stays, in milliseconds; and begin again for ever.
+    "gif": {"duration": 1000 / FRAMES_PER_SECOND, "loop": 0},
+}
+"""Of videos, with imageio's options for each."""
+
+MODULE = Path("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
+"""Where the network is in a checkpoint."""
+
+
+def load_policy(checkpoint: Path, *, greedy: bool = False, seed: int | None = None) -> Act:
+    """The agent of a checkpoint; it draws its actions unless ``greedy``.
+
+    Its network is built here, from the checkpoint's facts and, where it is your own, the file in
+    ``models/``; of the checkpoint's files only the weights are read.
+
+    Raises:
+        CheckpointError: there is none, or its weights hold more than numbers.
+        ValueError: it names an algorithm or a network that is not here.
+    """
+    module = _build(checkpoints.read_facts(checkpoint))
+    module.set_state(checkpoints.load_numbers(checkpoint / MODULE / "module_state.pkl"))
+    torch.manual_seed(np.random.SeedSequence(seed).generate_state(1)[0])
+    return acting(module, greedy=greedy)
+
+
+def _build(facts: Mapping[str, Any]) -> RLModule:
+    """The network of a checkpoint with these facts, untrained."""
+    identity = facts["identity"]
+    hyperparameters = facts["hyperparameters"]
+    if hyperparameters.get("custom_preprocessor") is not None:
+        raise ValueError(NO_PREPROCESSORS)
+    given = {
+        name: hyperparameters[name]
+        for name in ("algorithm", "custom_model")
+        if name in hyperparameters
+    }
+    config = configure(
+        ProcgenHyperparameters(
+            **given,
+            env=identity["env"],
+            env_config=identity["env_config"],
+            custom_options=identity["network settings"],
+        )
+    )
+    games = VectorProcgen(1, identity["env_config"])
+    spaces = (games.single_observation_space, games.single_action_space)
+    games.close()
+    return config.get_rl_module_spec(spaces={DEFAULT_MODULE_ID: spaces}).build()
+
+
+def save_rollouts(path: Path, episodes: Sequence[Episode]) -> None:
+    """Write episodes as compressed numpy arrays (.npz), one after the other.
+
+    ``observations`` uint8 (frames, 64, 64, 3), ``actions`` int64 and ``rewards`` float32 (turns);
+    of each episode ``lengths`` in turns (it has one frame more), ``level_seeds``, ``terminated``.
+    """
+    arrays = {
+        "observations": np.array(
+            [frame for one in episodes for frame in one.observations], dtype=np.uint8
+        ),
+        "actions": np.array([action for one in episodes for action in one.actions], np.int64),
+        "rewards": np.array([reward for one in episodes for reward in one.rewards], np.float32),
+        "lengths": np.array([len(one.actions) for one in episodes], dtype=np.int64),
+        "level_seeds": np.array([one.level_seed for one in episodes], dtype=np.int64),
+        "terminated": np.array([one.terminated for one in episodes], dtype=np.bool_),
+    }
+
+    def write(draft: Path) -> None:
+        with draft.open("wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+    write_atomically(path, write)
+
+
+def write_video(path: Path, frames: Iterable[NDArray[np.uint8]]) -> None:
+    """Write ``frames``, each (64, 64, 3) RGB, enlarged to 512 pixels, in the format of ``path``."""
+    kind = path.suffix.removeprefix(".")
+
+    def write(draft: Path) -> None:
+        writer: Any = imageio.get_writer(draft, format=kind, **FORMATS[kind])
+        with writer:
+            for frame in frames:
+                factor = SIDE // len(frame)
+                writer.append_data(frame.repeat(factor, axis=0).repeat(factor, axis=1))
+
+    write_atomically(path, write)
+
+
+LEVELS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "training": complete,
+    "held-out": held_out,
+    "all": lambda env_config: complete(env_config) | {"num_levels": 0},
+}
+"""On which levels to play, and how that changes the ``env_config`` of the training."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """``rollout.py``; the exit status is 2 where something is refused."""
+    arguments = parser().parse_args(argv)
+    try:
+        return _run(arguments)
+    except ValueError as error:
+        return refuse("battlesnake-gym procgen rollout", error)
+
+
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
+        prog="battlesnake-gym procgen rollout",
+        description="Let a trained agent play: scores, rollouts, videos, and how well it does on "
+        "levels that it was not trained on.",
+        epilog="example: rollout runs/impala-baseline-bigfish --episodes 100 --levels training "
+        "held-out",
+    )
+    add = parser.add_argument
+    add("checkpoint", type=Path, help="a checkpoint, or a run: its newest one")
+    add("--levels", nargs="+", choices=list(LEVELS), default=["training"],
+        help="play on these levels, each in turn; of two or more the differences to the first are "
+        "shown: the generalization gap")  # fmt: skip
+    add("--episodes", type=natural, default=0, help="complete ones (instead of --steps)")
+    add("--steps", type=positive, default=10_000, help="turns")
+    add("--config", type=json.loads, default={}, metavar="JSON",
+        help='changes of the env_config, such as {"distribution_mode": "hard"}')  # fmt: skip
+    add("--greedy", action="store_true", help="always the likeliest action")
+    add("--num-envs", type=positive, default=16, help="games at once")
+    add("--seed", type=seed, default=0, help="of levels and actions")
+    add("-o", "--output", type=Path, metavar="FILE.npz", help="save the rollouts")
+    add("--video-dir", type=writable, metavar="DIR", help="save a video an episode")
+    add("--video-format", choices=list(FORMATS), default="mp4")
+    add("--run", help="the algorithm; refused unless it is the checkpoint's")
+    add("--env", choices=list(STACKED), help="refused unless it is the checkpoint's")
+    add_json(parser)
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.output is not None and arguments.output.suffix != ".npz":
+        raise ValueError(f"--output must end in .npz, got {arguments.output}")
+    if (arguments.output or arguments.video_dir) and len(arguments.levels) > 1:
+        raise ValueError("rollouts and videos are of one kind of --levels at a time")
+    checkpoint = checkpoints.find(arguments.checkpoint)
+    identity = checkpoints.read_facts(checkpoint)["identity"]
+    for flag, key in (("run", "algorithm"), ("env", "env")):
+        if getattr(arguments, flag) not in (None, identity[key]):
+            raise ValueError(
+                f"--{flag} is {getattr(arguments, flag)} but {checkpoint} is of {identity[key]}"
+            )
+    trained_on = complete(identity["env_config"] | arguments.config)
+    played_on = {levels: LEVELS[levels](trained_on) for levels in arguments.levels}
+    act = load_policy(checkpoint, greedy=arguments.greedy, seed=arguments.seed)
+    results: dict[str, dict[str, float]] = {}
+    for levels, env_config in played_on.items():
+        episodes = _play(arguments, env_config, act)
+        if not episodes:
+            raise ValueError(f"no episode ended within {arguments.steps} steps; give more --steps")
+        results[levels] = score(episodes, env_config)
+        if not arguments.json:
+            sys.stdout.write(_line(levels, env_config, results[levels]))
+            sys.stdout.write(_gap(results))
+    if arguments.json:
+        write_json({"game": identity["env_config"]["env_name"], "levels": results})
+    return 0
+
+
+def _gap(results: Mapping[str, Mapping[str, float]]) -> str:
+    """What the levels of the last result are harder than those of the first."""
+    (first, result), levels = (list(results.values())[i] for i in (0, -1)), list(results)
+    if len(levels) < 2:
+        return ""
+    gap = first["reward"] - result["reward"]
+    return f"gap from {levels[0]} to {levels[-1]} levels: {gap:.2f}\n"
+
+
+def _play(arguments: argparse.Namespace, env_config: Mapping[str, Any], act: Act) -> list[Episode]:
+    num_envs = min(arguments.num_envs, arguments.episodes or arguments.num_envs)
+    games = VectorProcgen(num_envs, env_config)
+    episodes = play(
+        games,
+        act,
+        episodes=arguments.episodes,
+        steps=arguments.steps,
+        seed=arguments.seed,
+        keep_frames=bool(arguments.output or arguments.video_dir),
+    )
+    games.close()
+    if arguments.output is not None:
+        save_rollouts(arguments.output, episodes)
+    if arguments.video_dir is not None:
+        arguments.video_dir.mkdir(parents=True, exist_ok=True)
+        for number, one in enumerate(tqdm(episodes, unit="videos", disable=None)):
+            name = f"{env_config['env_name']}-{number:03d}.{arguments.video_format}"
+            write_video(arguments.video_dir / name, one.observations)
+    return episodes
+
+
+def _line(levels: str, env_config: Mapping[str, Any], result: Mapping[str, float]) -> str:
+    normalized = result.get("normalized_score")
+    return (
+        f"{env_config['env_name']} on {levels} levels: reward {result['reward']:.2f} "
+        f"± {result['standard_error']:.2f} over {result['episodes']:.0f} episodes, "
+        f"length {result['length']:.1f}"
+        + ("" if normalized is None else f", normalized score {normalized:.3f}")
+        + "\n"
+    )

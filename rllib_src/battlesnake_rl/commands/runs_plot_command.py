@@ -1,0 +1,117 @@
+"""``battlesnake-gym runs plot``: the curves of several runs in one picture."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+
+from battlesnake_gym.common import run_dir
+from battlesnake_gym.common.command_line import Parser, positive
+from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.common.run_dir import smooth
+
+matplotlib.use("agg")
+from matplotlib import pyplot as plt
+
+Y_COLUMNS = ("episode_reward_mean", "episode_len_mean")
+X_LABELS = {
+    "time_total_s": "minutes of training",
+    "cpu_minutes": "CPU minutes of training",
+    "env_steps": "turns played",
+    "training_iteration": "iterations",
+}
+
+
+def read_run(run: Path) -> list[dict[str, float]]:
+    """The rows of a run's ``progress.csv``.
+
+    Raises:
+        ValueError: there are none.
+    """
+    path = run if run.suffix == ".csv" else run / run_dir.CSV_FILE
+    rows = run_dir.read_progress(path)
+    if not rows:
+        raise ValueError(f"{path} has no curve; give runs as `battlesnake-gym train` leaves them")
+    return rows
+
+
+def draw(
+    runs: Sequence[Path],
+    target: Path,
+    columns: Sequence[str],
+    x_column: str,
+    span: int,
+) -> None:
+    """Draw one panel for each of ``columns``, one line for each of ``runs``, into ``target``.
+
+    Raises:
+        ValueError: a run without a curve, or a column that it does not have.
+    """
+    tables = [read_run(run) for run in runs]
+    for run, rows in zip(runs, tables, strict=True):
+        if missing := sorted({*columns, x_column} - set(rows[0])):
+            raise ValueError(f"{run} has no column {missing[0]}; it has {', '.join(rows[0])}")
+    scale = 1 / 60 if x_column == "time_total_s" else 1.0
+    figure, axes = plt.subplots(
+        1, len(columns), figsize=(6 * len(columns), 4), squeeze=False, layout="constrained"
+    )
+    for axis, column in zip(axes[0], columns, strict=True):
+        for run, rows in zip(runs, tables, strict=True):
+            x = [row[x_column] * scale for row in rows]
+            y = [row[column] for row in rows]
+            # A single point makes no line.
+            marker = "o" if len(rows) == 1 else ""
+            (line,) = axis.plot(x, smooth(y, span), marker=marker, label=run.name)
+            if span > 1:
+                axis.plot(x, y, color=line.get_color(), alpha=0.2, linewidth=0.8)
+        axis.set(xlabel=X_LABELS[x_column], title=column)
+        axis.grid(alpha=0.3)
+        axis.legend()
+    write_atomically(target, lambda path: figure.savefig(path, format=target.suffix[1:], dpi=120))
+    plt.close(figure)
+
+
+def parser() -> Parser:
+    """The command's options."""
+    parser = Parser(
+        prog="battlesnake-gym runs plot",
+        description="Draw the learning curves of runs into one picture.",
+    )
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="runs/NAME")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("curves.svg"), help="an .svg or .png file"
+    )
+    parser.add_argument(
+        "--columns",
+        default=",".join(Y_COLUMNS),
+        help="columns of progress.csv, separated by commas",
+    )
+    parser.add_argument("--x", choices=list(X_LABELS), default="time_total_s")
+    parser.add_argument(
+        "--smooth", type=positive, default=5, help="iterations to average, around each"
+    )
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """``battlesnake-gym runs plot``."""
+    options = parser()
+    arguments = options.parse_args(argv)
+    if arguments.output.suffix not in (".svg", ".png"):
+        options.error(f"--output must end in .svg or .png, got {arguments.output}")
+    columns = arguments.columns.split(",")
+    try:
+        draw(
+            arguments.runs,
+            arguments.output,
+            columns,
+            arguments.x,
+            arguments.smooth,
+        )
+    except ValueError as error:
+        options.error(str(error))
+    sys.stdout.write(f"wrote {arguments.output}\n")
+    return 0

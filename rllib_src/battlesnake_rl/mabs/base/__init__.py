@@ -1,0 +1,1 @@
+"""Code that all algorithms share: environment runners, learners, training loop, metrics."""

@@ -1,0 +1,356 @@
+"""What DQN, APEX and PPO share: batches of games on our runners, past selves, what is measured."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Collection
+from typing import Any, ClassVar
+
+import ray
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.execution.rollout_ops import synchronous_parallel_sample
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    ENV_RUNNER_SAMPLING_TIMER,
+    EVALUATION_RESULTS,
+    LEARNER_RESULTS,
+    LEARNER_UPDATE_TIMER,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    SYNCH_WORKER_WEIGHTS_TIMER,
+    TIMERS,
+    WEIGHTS_SEQ_NO,
+)
+
+from battlesnake_gym.env.seated_policy import PAST
+from battlesnake_rl.mabs.base import supported_settings
+from battlesnake_rl.mabs.base.batched_env_runner import PAST_SELVES, BatchedEnvRunner
+from battlesnake_rl.mabs.base.game_metrics import RecentGames, average_games
+from battlesnake_rl.mabs.base.ladder_evaluation import Measured
+from battlesnake_rl.mabs.envs.env_factory import ENV_NAME, env_options
+from battlesnake_rl.mabs.policy.policy_loader import Values, Weights, values_of
+from battlesnake_rl.mabs.policy.q_network import NETWORK, WithMean
+from battlesnake_rl.mabs.strength.ladder_evaluator import SHARE
+
+RECENT_GAMES = "recent_games"
+NEXT_PAST_SELF = "next_past_self"
+
+GATHER_SECONDS = 0.02
+"""How long is waited for the rest of what runners were asked for."""
+
+WAIT_SECONDS = 1.0
+"""Longest wait for runners before looking after failed ones again."""
+
+ASK_AGAIN_SECONDS = 5.0
+"""Time between two questions to runners that were lost whether they are back."""
+
+PAST_SELF_EVERY = 50_000
+"""Env steps between two past selves, where they are among the opponents."""
+
+
+class BatchedConfig:
+    """Goes before the class of a configuration of RLlib's among a class's bases.
+
+    All steps are env steps, turns of single games. ``ladder_share`` is the part of the CPU time for
+    games on the ladder (`strength`); ``start_from`` is a policy whose weights training begins with
+    (`warm_start`); ``symmetries`` shows positions in the eight ways that a square board can lie in.
+    """
+
+    runner_base: ClassVar[type[BatchedEnvRunner]]
+    learner_base: ClassVar[type]
+    module_base: ClassVar[type]
+    module_apis: ClassVar[tuple[type, ...]]
+    """What runner, learner and module must be; what the loops ask of the module."""
+    rllibs: ClassVar[type[AlgorithmConfig]]
+    also_honoured: ClassVar[str] = ""
+    passed_over: ClassVar[str] = ""
+    """RLlib's class that this one extends, and what it honours beside `rllib_settings`, or not."""
+    own: ClassVar[tuple[str, ...]] = ()
+    """Settings of ``training`` that RLlib's has not, or that are kept from it."""
+
+    def _begin(self: Any) -> None:
+        """Our runner, network and defaults."""
+        self.env_runner_cls = self.runner_base
+        self.num_env_runners = 0
+        # Runners have no connectors. RLlib else waits for all of them after each iteration.
+        self.merge_env_runner_states = False
+        # RLlib else asks every gradient twice whether it is finite: a thirtieth of an update.
+        self.torch_skip_nan_gradients = True
+        self.ladder_share = SHARE
+        self.start_from: str | None = None
+        self.symmetries = False
+
+    def training(self: Any, **settings: Any) -> Any:
+        """As RLlib's, with what is ``own``."""
+        for name in set(self.own) & set(settings):
+            setattr(self, name, settings.pop(name))
+        return super().training(**settings)  # type: ignore[misc]
+
+    def validate(self: Any) -> None:
+        """Refuse what this algorithm cannot do, before anything starts."""
+        self._check_environment()
+        supported_settings.check(self)
+        self._check_classes()
+        super().validate()  # type: ignore[misc]
+        if self.symmetries:
+            self._check_that_boards_can_be_turned()
+
+    def get_default_learner_class(self) -> type:
+        """Our learner."""
+        return self.learner_base
+
+    def get_default_rl_module_spec(self: Any) -> RLModuleSpec:
+        """Our network."""
+        return RLModuleSpec(module_class=self.module_base, model_config=self.model_config)
+
+    def _check_environment(self: Any) -> None:
+        if self.env != ENV_NAME:
+            name = self.algo_class.__name__
+            raise ValueError(
+                f"{name} plays batches of Battlesnake games and never steps another environment: "
+                f"env must be {ENV_NAME!r}, got {self.env!r}; for others take an algorithm of "
+                "RLlib's, such as ray.rllib.algorithms.dqn.DQN, or ours, RLLIB_PPO"
+            )
+
+    def _check_classes(self: Any) -> None:
+        """Your own classes must subclass ours: the loops between them are ours."""
+        for name, given, base in (
+            ("env_runner_cls", self.env_runner_cls, self.runner_base),
+            ("learner_class", self.learner_class, self.learner_base),
+        ):
+            if not (isinstance(given, type) and issubclass(given, base)):
+                raise ValueError(f"{name} must be a subclass of {base.__name__}, got {given!r}")
+        spec = self._rl_module_spec
+        if spec is None:
+            return
+        if not isinstance(spec, RLModuleSpec) or spec.module_class is None:
+            raise ValueError(
+                "rl_module_spec must be an RLModuleSpec with a module_class: all snakes share one "
+                f"policy; got {spec!r:.200}"
+            )
+        given = spec.module_class
+        missing = [api.__name__ for api in self.module_apis if not issubclass(given, api)]
+        if missing:
+            raise ValueError(
+                f"rl_module_spec's {given.__name__} lacks {' and '.join(missing)} "
+                f"(ray.rllib.core.rl_module.apis); a subclass of {self.module_base.__module__}."
+                f"{self.module_base.__name__} has them"
+            )
+
+    def _check_that_boards_can_be_turned(self: Any) -> None:
+        games = env_options(self.env_config)
+        seen = games.encoder
+        if games.width != games.height or seen.relative:
+            raise ValueError(
+                "symmetries needs square boards and moves that do not depend on where a snake "
+                f"faces, got {games.width}x{games.height} and {seen.name!r}; set it to false"
+            )
+
+
+class Loop:
+    """Goes before RLlib's class of an algorithm: plays, lets a learner of ours learn, plays on."""
+
+    @property
+    def num_env_steps_sampled(self: Any) -> int:
+        """Turns of games played by all runners since training began, restarts included."""
+        return int(
+            self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
+        )
+
+    def _sample(self: Any) -> list[Any]:
+        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
+            fragments, metrics = synchronous_parallel_sample(
+                worker_set=self.env_runner_group,
+                concat=True,
+                sample_timeout_s=self.config.sample_timeout_s,
+                _uses_new_env_runners=True,
+                _return_metrics=True,
+            )
+        self.metrics.aggregate(metrics, key=ENV_RUNNER_RESULTS)
+        return list(fragments)
+
+    def _learn_from(self: Any, fragments: list[Any]) -> None:
+        """Let the learner learn from ``fragments``, if there are any, and play with what it has."""
+        if not fragments:
+            return
+        env_steps = self.num_env_steps_sampled
+        with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
+            learned = self.learner_group.foreach_learner(
+                lambda learner: learner.learn(fragments, env_steps)
+            )
+            for one in learned:
+                one.get()  # which raises what a learner of another process has
+        self._report_updates()
+        with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
+            self._sync_weights()
+
+    def _report_updates(self: Any) -> None:
+        """Take over what the learners have to say of the updates, at least one, since the last."""
+        reports = self.learner_group.foreach_learner(lambda learner: learner.report())
+        self.metrics.aggregate([report.get() for report in reports], key=LEARNER_RESULTS)
+
+    def _sync_weights(self: Any) -> None:
+        """Give the learner's weights to all runners."""
+        if self.config.num_env_runners == 0:
+            # RLlib's would put them into Ray's object store as well.
+            self.env_runner.set_state(self._weights())
+            return
+        self.env_runner_group.sync_weights(
+            from_worker_or_learner_group=self.learner_group,
+            policies=[DEFAULT_MODULE_ID],
+            inference_only=True,
+        )
+
+    def _weights(self: Any) -> dict[str, Any]:
+        """The learner's weights, as much of them as runners need, and their sequence number."""
+        state = self.learner_group.get_state(
+            components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
+        )[COMPONENT_LEARNER]
+        return {key: state[key] for key in (COMPONENT_RL_MODULE, WEIGHTS_SEQ_NO)}
+
+
+class Batched(Loop, Measured):
+    """Goes before the class of an algorithm of RLlib's, whose configuration is `BatchedConfig`."""
+
+    def setup(self: Any, config: AlgorithmConfig) -> None:
+        """Build runners and learner as RLlib does."""
+        self._asked_whether_back = -math.inf
+        self._heard = time.monotonic()
+        super().setup(config)
+        self._recent_games = RecentGames(self.config.metrics_num_episodes_for_smoothing)
+        self._next_past_self = 0
+        self._remember_past_self()
+
+    def _take(self: Any) -> list[Any]:
+        """What runners have finished, at least one of them; they have been asked for more."""
+        group = self.env_runner_group
+        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
+            done: list[Any] = []
+            self._note(True)
+            while not done and group.num_healthy_remote_workers():
+                # With a tag, since new weights are asynchronous requests too.
+                done = group.fetch_ready_async_reqs(tags="fragment", timeout_seconds=GATHER_SECONDS)
+                # Afterwards, since what is done counts as asked for until it is fetched. Beyond
+                # what may be in flight nothing is asked.
+                for _ in range(self.config.max_requests_in_flight_per_env_runner):
+                    group.foreach_env_runner_async("sample_fragment", tag="fragment")
+                if not done:  # RLlib would wait for all that was asked for, not for the first
+                    asked, _, _ = group._worker_manager._filter_calls_by_tag("fragment")
+                    ray.wait(asked, timeout=WAIT_SECONDS)
+                    self._note(False)
+        fragments, infos = zip(*(one for _, one in done), strict=True) if done else ((), ())
+        if infos:
+            self.metrics.aggregate([one["metrics"] for one in infos], key=ENV_RUNNER_RESULTS)
+        return list(fragments)
+
+    def _note(self: Any, heard: bool) -> None:
+        """Say so where runners have brought nothing for ``sample_timeout_s``, each time anew."""
+        now, longest = time.monotonic(), self.config.sample_timeout_s
+        if not heard and now <= self._heard + longest:
+            return
+        self._heard = now
+        if not heard:
+            logging.getLogger(__name__).warning(
+                "no runner has finished a fragment for %g s (sample_timeout_s); the learner waits",
+                longest,
+            )
+
+    def get_module(self: Any, module_id: str = DEFAULT_MODULE_ID) -> Any:
+        """What would be exported now, as a module of its own; None for another ``module_id``.
+
+        With our network that is the mean of the weights (`q_network.WithMean`), not what the
+        runners play with.
+        """
+        if module_id != DEFAULT_MODULE_ID:
+            return None
+        return self._module_with(self._weights_to_export())
+
+    def _module_with(self: Any, weights: Weights) -> Any:
+        module = copy.deepcopy(self.env_runner.module[DEFAULT_MODULE_ID])
+        prefix = NETWORK if isinstance(module, WithMean) else ""
+        played = {prefix + name: array for name, array in weights.items()}
+        module.set_state(module.get_state() | played)  # a value head is not played
+        return module
+
+    def _player(self: Any, weights: Weights) -> Values:
+        module = self._module_with(weights)
+        if isinstance(module, WithMean):
+            return values_of(module.network)
+        return functools.partial(self.env_runner.preferences, module)
+
+    def _remember_past_self(self: Any) -> None:
+        """Make the present weights a past self of all runners, if it is time for another."""
+        steps = self.num_env_steps_sampled
+        if PAST not in self.config.env_config.get("opponents", {}) or steps < self._next_past_self:
+            return
+        self._next_past_self = steps + PAST_SELF_EVERY
+        # A copy: the learner goes on in its own.
+        weights = ray.put(self._weights()[COMPONENT_RL_MODULE])
+        for group in (self.env_runner_group, self.eval_env_runner_group):
+            if group is not None:
+                group.foreach_env_runner(
+                    lambda runner: runner.remember(weights), timeout_seconds=0.0
+                )
+
+    def restore_env_runners(self: Any, env_runner_group: Any) -> list[int]:
+        """RLlib's, now and then: runners that are back take over the local one's state and counter.
+
+        RLlib would ask before each step; while their machine is missing, each question costs the
+        learner ``env_runner_health_probe_timeout_s``.
+        """
+        if self.config.num_env_runners > 0 and env_runner_group is self.env_runner_group:
+            manager = env_runner_group._worker_manager
+            if manager.num_healthy_actors() < manager.num_actors():
+                if time.monotonic() < self._asked_whether_back + ASK_AGAIN_SECONDS:
+                    return []
+                self._asked_whether_back = time.monotonic()
+            self.env_runner.set_state({NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled})
+        restored: list[int] = super().restore_env_runners(  # type: ignore[misc]
+            env_runner_group
+        )
+        return restored
+
+    def step(self: Any) -> dict[str, Any]:
+        """One iteration; the games' sums of all runners become means."""
+        results: dict[str, Any] = super().step()
+        self._remember_past_self()
+        self._recent_games.average(results.setdefault(ENV_RUNNER_RESULTS, {}))
+        if EVALUATION_RESULTS in results:
+            average_games(results[EVALUATION_RESULTS][ENV_RUNNER_RESULTS])
+        return results
+
+    # Checkpoints
+
+    def get_state(
+        self: Any,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """RLlib's state, and that of our own loop."""
+        state: dict[str, Any] = super().get_state(  # type: ignore[misc]
+            components, not_components=not_components, **kwargs
+        )
+        state[RECENT_GAMES] = list(self._recent_games.iterations)
+        state[NEXT_PAST_SELF] = self._next_past_self
+        return state
+
+    def set_state(self: Any, state: dict[str, Any]) -> None:
+        """Continue from ``state``."""
+        super().set_state(state)  # type: ignore[misc]
+        self._recent_games.iterations = deque(state[RECENT_GAMES])
+        self._next_past_self = state[NEXT_PAST_SELF]
+        # RLlib has restored the local runner.
+        shared = self.env_runner.get_state(components=PAST_SELVES)
+        shared[NUM_ENV_STEPS_SAMPLED_LIFETIME] = self.num_env_steps_sampled
+        self.env_runner_group.foreach_env_runner(lambda runner: runner.set_state(shared))
+        if self.eval_env_runner_group is not None:
+            past = {PAST_SELVES: shared[PAST_SELVES]}
+            self.eval_env_runner_group.foreach_env_runner(lambda runner: runner.set_state(past))

@@ -1,0 +1,394 @@
+"""Our environment runner: a batch of games, one forward pass a turn, transitions as arrays."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import numpy as np
+import ray
+import torch
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+from ray.rllib.algorithms.dqn.dqn_learner import QF_PREDS
+from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_AGENT_ID, DEFAULT_MODULE_ID
+from ray.rllib.core.columns import Columns
+from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
+from ray.rllib.env.env_context import EnvContext
+from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.utils.checkpoints import Checkpointable
+from ray.rllib.utils.metrics import (
+    NUM_AGENT_STEPS_SAMPLED_LIFETIME,
+    NUM_ENV_STEPS_SAMPLED,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    NUM_MODULE_STEPS_SAMPLED_LIFETIME,
+    WEIGHTS_SEQ_NO,
+)
+
+from battlesnake_gym.env.past_selves import PastSelves
+from battlesnake_gym.env.vector import VectorBattlesnake
+from battlesnake_rl.mabs.base.allocator import keep_freed_memory, leave_new_memory_unfilled
+from battlesnake_rl.mabs.base.game_metrics import EXTREMES, GameStatistics
+from battlesnake_rl.mabs.base.rllib_episodes import (
+    CREATED,
+    END,
+    ENVIRONMENT_CREATED,
+    SAMPLE_END,
+    START,
+    STEP,
+    Callbacks,
+    Episodes,
+)
+from battlesnake_rl.mabs.dqn.n_step_transitions import Turns, build_fragment
+from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
+from battlesnake_rl.mabs.envs.env_factory import make_vector, side_at
+from battlesnake_rl.mabs.envs.training_opponents import Opponents
+from battlesnake_rl.mabs.policy.policy_loader import Values
+
+PAST_SELVES = "past_selves"
+"""Part of the state: `battlesnake_gym.env.past_selves.PastSelves`."""
+
+
+class Stepped(NamedTuple):
+    """What a turn of N games was to the S seats, each (N, S); only the learner's have ``acted``."""
+
+    acted: NDArray[np.bool_]
+    rewards: NDArray[np.float32]
+    terminateds: NDArray[np.bool_]
+    truncateds: NDArray[np.bool_]
+
+
+class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
+    """Plays ``num_envs_per_env_runner`` games at once and returns what it saw as `Fragment`.
+
+    All snakes share one module. ``config.env_config`` says which games (`environment.DEFAULTS`).
+    An env step is one turn of one game; an agent step is one move of one snake.
+    """
+
+    def __init__(self, *, config: Any, **kwargs: Any) -> None:
+        super().__init__(config=config, **kwargs)
+        keep_freed_memory()
+        leave_new_memory_unfilled()
+        self.spaces = kwargs.get("spaces")
+        self.env: VectorBattlesnake | None = None
+        self.side: int | None = None
+        """That of the boards where they change by iterations (`map_sizes`)."""
+        self.module: Any = None
+        self._weights_seq_no = 0
+        self._to_count: NDArray[np.int64] | None = None
+        self._random = np.random.default_rng(self._seed)
+        self._past_selves = PastSelves(self._player)
+        self._callbacks = Callbacks(self.config)
+        # A local runner beside remote ones only holds the weights, unless configured otherwise.
+        if (
+            self.worker_index > 0
+            or self.config.create_env_on_local_worker
+            or self.config.num_env_runners == 0
+        ):
+            self.make_env()
+        self.make_module()
+
+    def make_env(self) -> None:
+        """Build the games; the next `sample` starts them anew."""
+        self._side = self._curriculum_side()
+        self.env = make_vector(
+            self.config.num_envs_per_env_runner, self.config.env_config, self._side
+        )
+        self._statistics = GameStatistics(self.env.num_games, self.env.num_snakes)
+        shares = self.config.env_config.get("opponents", {})
+        self._opponents = Opponents(shares, self.env, self._random, self._past_selves)
+        self._needs_reset = True
+        wanted = self._callbacks.wanted(CREATED, START, STEP, END)
+        self._episodes = Episodes(self, self._callbacks) if wanted else None
+        self._callbacks.call(
+            ENVIRONMENT_CREATED,
+            env_runner=self,
+            metrics_logger=self.metrics,
+            env=self.env,
+            env_context=EnvContext(
+                self.config.env_config, self.worker_index, num_workers=self.config.num_env_runners
+            ),
+        )
+
+    def make_module(self) -> None:
+        """Build the network, without the parts that only learning needs."""
+        self.module = self.config.get_multi_rl_module_spec(
+            env=None, spaces=self.get_spaces(), inference_only=True
+        ).build()
+
+    def get_spaces(self) -> dict[str, tuple[Box, Any]]:
+        """What RLlib builds modules from."""
+        if self.env is None:
+            return dict(self.spaces or {})
+        pair = (self.env.single_observation_space, self.env.single_action_space)
+        return {INPUT_ENV_SPACES: pair, INPUT_ENV_SINGLE_SPACES: pair, DEFAULT_MODULE_ID: pair}
+
+    def assert_healthy(self) -> None:
+        """Raise AssertionError unless games and network are built."""
+        assert self.env is not None
+        assert self.module is not None
+
+    def stop(self) -> None:
+        """Let the games go."""
+        self.env = None
+
+    # Playing
+
+    def sample(
+        self,
+        *,
+        num_timesteps: int | None = None,
+        num_episodes: int | None = None,
+        explore: bool | None = None,
+        random_actions: bool = False,
+        force_reset: bool = False,
+        **_: Any,
+    ) -> list[Fragment]:
+        """Play a fragment, ``num_timesteps`` turns, or ``num_episodes`` new games to their end.
+
+        Of games, each board plays its share, so that short ones do not count for more; metrics
+        are of these games alone. Without ``explore`` (default: the configuration's), moves are
+        greedy.
+        """
+        if self._curriculum_side() != self._side:
+            self.make_env()
+        assert self.env is not None
+        if force_reset or num_episodes is not None or self._needs_reset:
+            self._reset()
+        explore = self.config.explore if explore is None else explore
+        epsilon = self._epsilons() if explore else np.zeros(self.env.num_games)
+        if random_actions:
+            epsilon = np.ones(self.env.num_games)
+        turns = self.config.get_rollout_fragment_length(self.worker_index)
+        if num_timesteps is not None:
+            turns = -(-num_timesteps // self.env.num_games)
+        self._to_count = None if num_episodes is None else self._shares(num_episodes)
+        fragments = [self._play(turns, epsilon)]
+        while self._to_count is not None and self._to_count.any():
+            fragments.append(self._play(turns, epsilon))
+        self._callbacks.call(
+            SAMPLE_END, env_runner=self, metrics_logger=self.metrics, samples=fragments
+        )
+        return fragments
+
+    def _shares(self, games: int) -> NDArray[np.int64]:
+        """How many of ``games`` each board plays: int [N]."""
+        assert self.env is not None
+        boards = self.env.num_games
+        return games // boards + (np.arange(boards) < games % boards).astype(np.int64)
+
+    def sample_fragment(self) -> tuple[Fragment, dict[str, Any]]:
+        """For asynchronous callers: a fragment, and what to know of it without looking inside."""
+        fragment = self.sample()[0]
+        return fragment, {
+            "num_agent_steps": fragment.num_agent_steps,
+            "metrics": self.get_metrics(),
+        }
+
+    def _curriculum_side(self) -> int | None:
+        # Evaluation is for what training leads to.
+        if self.config.in_evaluation:
+            return None
+        return self.side or side_at(self.config.env_config, self.num_env_steps_sampled_lifetime)
+
+    def _reset(self) -> None:
+        assert self.env is not None
+        observations, infos = self.env.reset(seed=int(self._random.integers(1, 2**31)))
+        none = np.zeros(infos["alive"].shape, dtype=np.bool_)
+        self._position = observations, infos["action_mask"], infos["alive"], none
+        self._statistics.start()
+        self._opponents.sit_down(infos["reset"])
+        if self._episodes is not None:
+            self._episodes.begin(observations, infos)
+        self._needs_reset = False
+
+    def remember(self, weights: Any) -> None:
+        """From now on ``weights`` (of the module, or a reference to them) are a past self."""
+        self._past_selves.add(_fetched(weights))
+
+    def _player(self, weights: Any) -> Values:
+        """What a past self thinks."""
+        module = copy.deepcopy(self.module)
+        module.set_state(weights)
+        return functools.partial(self.preferences, module[DEFAULT_MODULE_ID])
+
+    def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Fragment:
+        """Play ``num_turns`` turns of all games, exploring in game i with ``epsilon[i]``."""
+        assert self.env is not None
+        turns = Turns.empty(
+            num_turns,
+            self.env.num_games,
+            self.env.num_snakes,
+            self.env.single_observation_space.shape,
+        )
+        for t in range(num_turns):
+            self._look(turns, t)
+            exploring = self._random.random(turns.actions[t].shape) < epsilon[:, None]
+            turns.actions[t] = choose_moves(
+                turns.q_values[t], turns.action_mask[t], exploring, self._random
+            )
+            stepped = self._step(turns.actions[t])
+            turns.rewards[t] = stepped.rewards * self.config.reward_scale
+            turns.acted[t] = stepped.acted
+            turns.terminateds[t] = stepped.terminateds
+            turns.truncateds[t] = stepped.truncateds
+        self._look(turns, num_turns)
+        fragment = build_fragment(turns, n_step=self.config.n_step, gamma=self.config.gamma)
+        self._count(fragment)
+        return fragment
+
+    def _step(self, actions: NDArray[np.uint8]) -> Stepped:
+        """Play a turn of all games; the opponents' moves are filled in into ``actions`` (N, S)."""
+        assert self.env is not None
+        frames, action_mask, alive, _ = self._position
+        self._opponents.move(frames, action_mask, alive, actions)
+        observations, rewards, terminations, truncations, infos = self.env.step(actions)
+        assert self.env.last_turn is not None
+        acted = infos["acted"] & self._opponents.learning
+        learned = dataclasses.replace(self.env.last_turn, acted=acted)
+        counted = None if self._to_count is None else self._to_count > 0
+        ended = self._statistics.update(learned, rewards, infos, counted)
+        if self._to_count is not None:
+            self._to_count -= ended
+        if self._episodes is not None:
+            self._episodes.step(observations, actions, rewards, terminations, truncations, infos)
+        self._opponents.follow(infos)
+        self._position = observations, infos["action_mask"], infos["alive"], truncations
+        return Stepped(acted, rewards, terminations, truncations)
+
+    def _look(self, turns: Turns, t: int) -> None:
+        """Keep the position, and the values of it for all whose future counts."""
+        frames, action_mask, alive, cut_off = self._position
+        turns.frames[t], turns.action_mask[t] = frames, action_mask
+        seen = alive | cut_off
+        turns.q_values[t][seen] = self._q_values(turns.frames[t][seen])
+
+    def _q_values(self, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+        if not len(frames):
+            return np.zeros((0, 4), dtype=np.float32)
+        return self.preferences(self.module[DEFAULT_MODULE_ID], frames)
+
+    @staticmethod
+    def preferences(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """What a module thinks of the moves, higher is better: (B, C, H, W) uint8 to (B, 4)."""
+        return q_values(module, frames)
+
+    def _epsilons(self) -> NDArray[np.float64]:
+        """Probability of a random move in each game: a schedule over env steps, or a ladder.
+
+        The ladder gives every game of every runner a fixed epsilon between ``base`` and
+        ``base ** (1 + exponent)``, so that some always try much and some play almost greedily.
+        """
+        assert self.env is not None
+        games = self.env.num_games
+        if self.config.epsilon_ladder is None:
+            schedule = self.config.epsilon
+            points = [(0, schedule)] if isinstance(schedule, int | float) else schedule
+            steps, values = zip(*points, strict=True)
+            return np.full(games, np.interp(self.num_env_steps_sampled_lifetime, steps, values))
+        base, exponent = self.config.epsilon_ladder
+        runners = max(self.config.num_env_runners, 1)
+        rung = np.arange(games) * runners + max(self.worker_index - 1, 0)
+        height = rung / max(games * runners - 1, 1)
+        return np.asarray(base ** (1 + exponent * height))
+
+    # Metrics and state
+
+    def _count(self, fragment: Any) -> None:
+        self.num_env_steps_sampled_lifetime += fragment.num_env_steps * max(self.num_workers, 1)
+        self.metrics.log_value(NUM_ENV_STEPS_SAMPLED, fragment.num_env_steps, reduce="sum")
+        self.metrics.log_value(
+            NUM_ENV_STEPS_SAMPLED_LIFETIME,
+            fragment.num_env_steps,
+            reduce="lifetime_sum",
+            with_throughput=True,
+        )
+        for key, name in (
+            (NUM_AGENT_STEPS_SAMPLED_LIFETIME, DEFAULT_AGENT_ID),
+            (NUM_MODULE_STEPS_SAMPLED_LIFETIME, DEFAULT_MODULE_ID),
+        ):
+            self.metrics.log_value(
+                (key, name), fragment.num_agent_steps, reduce="lifetime_sum", with_throughput=True
+            )
+
+    def get_metrics(self) -> Any:
+        """Counters, and sums over the games that ended (see `metrics.average_games`)."""
+        for key, value in self._statistics.drain().items():
+            how = EXTREMES[key].__name__ if key in EXTREMES else "sum"
+            self.metrics.log_value(key, value, reduce=how)
+        return self.metrics.reduce()
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Weights with their sequence number, past selves, and the counter that epsilon follows."""
+        state: dict[str, Any] = {
+            NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled_lifetime
+        }
+        if self._check_component(COMPONENT_RL_MODULE, components, not_components):
+            state[COMPONENT_RL_MODULE] = self.module.get_state(
+                components=self._get_subcomponents(COMPONENT_RL_MODULE, components),
+                not_components=self._get_subcomponents(COMPONENT_RL_MODULE, not_components),
+                **kwargs,
+            )
+            state[WEIGHTS_SEQ_NO] = self._weights_seq_no
+        if self._check_component(PAST_SELVES, components, not_components):
+            state[PAST_SELVES] = self._past_selves.get_state()
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take weights over, unless they are older than those held (0: always take them)."""
+        if COMPONENT_RL_MODULE in state:
+            number = state.get(WEIGHTS_SEQ_NO, 0)
+            if number == 0 or number > self._weights_seq_no:
+                self.module.set_state(_fetched(state[COMPONENT_RL_MODULE]))
+            self._weights_seq_no = max(number, self._weights_seq_no)
+        if NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
+            self.num_env_steps_sampled_lifetime = state[NUM_ENV_STEPS_SAMPLED_LIFETIME]
+        if PAST_SELVES in state:
+            self._past_selves.set_state(state[PAST_SELVES])
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
+        """How to build this runner again from a checkpoint."""
+        return (), {"config": self.config, "worker_index": self.worker_index}
+
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        """None: the network to load from a checkpoint is the learner's, with the mean."""
+        return []
+
+
+def _fetched(weights: Any) -> Any:
+    """``weights``, or what they refer to."""
+    return ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
+
+
+def q_values(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """What a module thinks of the moves: (B, C, H, W) uint8 to (B, 4)."""
+    with torch.inference_mode():
+        batch = {Columns.OBS: torch.from_numpy(frames)}
+        values: NDArray[np.float32] = module.compute_q_values(batch)[QF_PREDS].numpy()
+    return values
+
+
+def choose_moves(
+    q_values: NDArray[np.float32],
+    action_mask: NDArray[np.bool_],
+    exploring: NDArray[np.bool_],
+    random: np.random.Generator,
+) -> NDArray[np.uint8]:
+    """The allowed move of the highest value, or, where ``exploring``, any allowed one.
+
+    ``q_values`` and ``action_mask`` are (..., 4); at least one move is allowed everywhere.
+    """
+    preference = np.where(exploring[..., None], random.random(q_values.shape), q_values)
+    moves: NDArray[np.uint8] = (
+        np.where(action_mask, preference, -np.inf).argmax(-1).astype(np.uint8)
+    )
+    return moves

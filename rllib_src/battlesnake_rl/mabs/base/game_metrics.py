@@ -1,0 +1,146 @@
+"""What training reports of the games that ended, in numbers a game.
+
+Runners keep sums, since sums of several runners add up; `RecentGames` turns them into means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym.mdp.rewards import EVENTS, METRICS, TurnOfGames
+
+# RLlib's own names, spelled out: this module needs no Ray.
+EPISODE_RETURN_MEAN, EPISODE_LEN_MEAN = "episode_return_mean", "episode_len_mean"
+NUM_EPISODES = "num_episodes"
+SUM_SUFFIX = "_sum"
+
+EXTREMES = {
+    "episode_return_min": min,
+    "episode_return_max": max,
+    "episode_len_min": min,
+    "episode_len_max": max,
+}
+"""RLlib's names of the least and the most of all games, and what makes one of several."""
+
+GAME_METRICS = (EPISODE_RETURN_MEAN, EPISODE_LEN_MEAN, *METRICS, "Longest_snake")
+"""Everything reported a game: the return is the mean over the game's snakes, the length is in
+turns, the rest is counted over all its snakes."""
+
+
+class GameStatistics:
+    """Follows N games with S seats and sums up those that end."""
+
+    def __init__(self, games: int, seats: int) -> None:
+        self._returns = np.zeros((games, seats))
+        self._seats = np.zeros((games, seats), dtype=np.bool_)
+        self._events = {name: np.zeros(games) for name in METRICS}
+        self._longest = np.zeros(games)
+        self._sums = dict.fromkeys((*GAME_METRICS, NUM_EPISODES), 0.0)
+        self._extremes: dict[str, float] = {}
+        self._start(np.ones(games, dtype=np.bool_))
+
+    def start(self) -> None:
+        """All games begin anew; those running are forgotten."""
+        self._start(np.ones(len(self._returns), dtype=np.bool_))
+
+    def update(
+        self,
+        turn: TurnOfGames,
+        rewards: NDArray[np.float32],
+        infos: dict[str, Any],
+        counted: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.bool_]:
+        """Take in one step of `VectorBattlesnake`: its ``last_turn``, rewards and infos.
+
+        Only seats that ``turn`` says have acted count, and games that are ``counted`` (bool [N];
+        None: all). Returns bool [N]: of these the games that have ended.
+        """
+        self._start(infos["reset"])
+        self._seats |= turn.acted
+        self._returns += rewards * turn.acted
+        for name, events in METRICS.items():
+            for event in events:
+                self._events[name] += EVENTS[event](turn).sum(-1)
+        self._longest = np.maximum(self._longest, infos["length"].max(-1))
+        ended: NDArray[np.bool_] = ~infos["alive"].any(-1) & ~infos["reset"]
+        if counted is not None:
+            ended &= counted
+        if ended.any():
+            self._finish(ended, infos["turn"])
+        return ended
+
+    def drain(self) -> dict[str, float]:
+        """Sums since the last call, under the metric's name and `SUM_SUFFIX`, and `EXTREMES`."""
+        sums = {
+            name if name == NUM_EPISODES else name + SUM_SUFFIX: value
+            for name, value in self._sums.items()
+        }
+        self._sums = dict.fromkeys(self._sums, 0.0)
+        extremes, self._extremes = self._extremes, {}
+        return sums | extremes
+
+    def _start(self, games: NDArray[np.bool_]) -> None:
+        self._returns[games] = 0
+        self._seats[games] = False
+        for counts in self._events.values():
+            counts[games] = 0
+        self._longest[games] = 0
+
+    def _finish(self, ended: NDArray[np.bool_], turns: NDArray[np.int32]) -> None:
+        returns = self._returns[ended].sum(-1) / self._seats[ended].sum(-1)
+        self._sums[NUM_EPISODES] += float(ended.sum())
+        self._sums[EPISODE_RETURN_MEAN] += float(returns.sum())
+        self._sums[EPISODE_LEN_MEAN] += float(turns[ended].sum())
+        lengths = turns[ended]
+        for name, values in (("episode_return", returns), ("episode_len", lengths)):
+            for one in (f"{name}_min", f"{name}_max"):
+                kept = [self._extremes[one]] if one in self._extremes else []
+                self._extremes[one] = EXTREMES[one]([*kept, *map(float, values)])
+        self._sums["Longest_snake"] += float(self._longest[ended].sum())
+        for name, counts in self._events.items():
+            self._sums[name] += float(counts[ended].sum())
+
+
+def average_games(results: dict[str, Any]) -> None:
+    """Replace the sums in a runner's compiled ``results`` by means a game (NaN: no game ended)."""
+    RecentGames(0).average(results)
+
+
+class RecentGames:
+    """The games of the last iterations: as many of these as it takes for ``enough`` games.
+
+    Long games end seldom: without those of earlier iterations, the curves would have holes.
+    """
+
+    def __init__(self, enough: int) -> None:
+        self._enough = enough
+        self.iterations: deque[dict[str, float]] = deque()
+        """Sums, extremes and number of games of each, the oldest first; goes into checkpoints."""
+
+    def average(self, results: dict[str, Any]) -> None:
+        """Take in an iteration's compiled ``results`` and replace its sums by means a game.
+
+        They are NaN as long as no game has ended, and so are the `EXTREMES`.
+        """
+        sums = {name: float(results.pop(name + SUM_SUFFIX, 0.0)) for name in GAME_METRICS}
+        extremes = {name: float(results[name]) for name in EXTREMES if name in results}
+        count = {NUM_EPISODES: float(results.get(NUM_EPISODES, 0))}
+        self.iterations.append(sums | count | extremes)
+        while len(self.iterations) > 1 and self._total(NUM_EPISODES, first=1) >= self._enough:
+            self.iterations.popleft()
+        games = self._total(NUM_EPISODES)
+        for name in GAME_METRICS:
+            results[name] = self._total(name) / games if games else float("nan")
+        for name, most in EXTREMES.items():
+            known = [one.get(name, math.nan) for one in self.iterations]
+            known = [value for value in known if not math.isnan(value)]
+            results[name] = most(known) if known else math.nan
+
+    def _total(self, name: str, first: int = 0) -> float:
+        return sum(sums[name] for sums in islice(self.iterations, first, None))

@@ -1,0 +1,114 @@
+"""RLlib's algorithms, and ours on them, which report how strong what they train is."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.ppo import ppo
+from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
+
+from battlesnake_gym.replays.replay import Replay
+from battlesnake_gym.rules import MOVES
+from battlesnake_rl.mabs.envs.env_factory import make_vector
+from battlesnake_rl.mabs.policy import warm_start
+from battlesnake_rl.mabs.policy.policy_loader import (
+    Values,
+    Weights,
+    build_network,
+    played_weights,
+    values_of,
+)
+from battlesnake_rl.mabs.policy.q_network import network_settings
+from battlesnake_rl.mabs.strength import sample_game
+from battlesnake_rl.mabs.strength.cpu_clock import FamilyClock
+from battlesnake_rl.mabs.strength.ladder_evaluator import SHARE, Strength
+
+
+class Measured:
+    """Goes before the class of an algorithm among a class's bases.
+
+    The algorithm's results get what `strength.Record.results` says, and its checkpoints the
+    measurements and the strongest weights. ``config.ladder_share`` bounds the CPU time of it. Of
+    several policies the first by name is measured. ``config.start_from`` is the policy whose
+    weights it begins with, or None.
+    """
+
+    def setup(self: Any, config: Any) -> None:
+        """Build the algorithm, and what measures it."""
+        super().setup(config)  # type: ignore[misc]
+        self.strength = Strength(
+            self.config.env_config,
+            FamilyClock(),
+            share=self.config.ladder_share,
+            seed=self.config.seed,
+        )
+        if self.config.start_from is not None:
+            self._begin_with(Path(self.config.start_from))
+
+    def _begin_with(self: Any, path: Path) -> None:
+        begin = functools.partial(warm_start.begin, weights=warm_start.read(path), path=path)
+        self.learner_group.foreach_learner(begin)
+        self.env_runner_group.sync_weights(
+            from_worker_or_learner_group=self.learner_group, inference_only=True
+        )
+
+    def step(self: Any) -> dict[str, Any]:
+        """One iteration, and games on the ladder, if it is time for them."""
+        results: dict[str, Any] = super().step()  # type: ignore[misc]
+        results |= self.strength.follow(self._weights_to_export, self._player)
+        return results
+
+    def conclude(self: Any, results: dict[str, Any]) -> None:
+        """After the last iteration: measure what came of it, and mend its ``results``."""
+        results |= self.strength.follow(self._weights_to_export, self._player, at_end=True)
+
+    def game(self: Any) -> Replay:
+        """A game of what would be exported now, in all seats, to look at."""
+        seed = (self.config.seed or 0) + self.training_iteration
+        values = self._player(self._weights_to_export())
+        return sample_game.play(values, self.config.env_config, seed)
+
+    def _weights_to_export(self: Any) -> Weights:
+        state = self.learner_group.get_state(
+            components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}"
+        )
+        modules = state[COMPONENT_LEARNER][COMPONENT_RL_MODULE]
+        return played_weights(modules[min(modules)])
+
+    def _player(self: Any, weights: Weights) -> Values:
+        shape = make_vector(1, self.config.env_config).single_observation_space.shape
+        settings = network_settings(self.config.model_config)
+        return values_of(build_network(weights, shape, len(MOVES), settings))
+
+    def save_to_path(self: Any, path: Any = None, **kwargs: Any) -> str:
+        """RLlib's, and what was measured, where the folder is on this machine."""
+        written: str = super().save_to_path(path, **kwargs)  # type: ignore[misc]
+        self.strength.save(Path(written))
+        return written
+
+    def restore_from_path(self: Any, path: Any, *args: Any, **kwargs: Any) -> None:
+        """RLlib's, and what was measured."""
+        super().restore_from_path(path, *args, **kwargs)  # type: ignore[misc]
+        if "component" not in kwargs:
+            self.strength.restore(Path(path))
+
+
+class RLlibPPOConfig(ppo.PPOConfig):  # type: ignore[misc]
+    """RLlib's, ``ladder_share`` (`strength.SHARE`) and ``start_from`` (a policy to begin with)."""
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        super().__init__(algo_class=algo_class or RLlibPPO)
+        self.ladder_share = SHARE
+        self.start_from: str | None = None
+
+
+class RLlibPPO(Measured, ppo.PPO):  # type: ignore[misc]
+    """RLlib's PPO, which reports how strong it is."""
+
+    @classmethod
+    def get_default_config(cls) -> AlgorithmConfig:
+        """RLlib's configuration with ours."""
+        return RLlibPPOConfig()

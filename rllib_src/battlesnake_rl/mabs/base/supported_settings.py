@@ -1,0 +1,163 @@
+"""Which fields of RLlib's configuration DQN, APEX and PPO go by; others are refused, by name.
+
+Runners, replay and learners are ours (`battlesnake_rl.mabs.base.batched_algorithm`) and leave out much of what
+RLlib's own do. A setting that would change nothing is an error, not a decoration.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.tune.result import STDERR_FILE, STDOUT_FILE, TRIAL_INFO
+
+from battlesnake_gym.common.suggestions import unknown
+
+_HONOURED = """
+    algo_class callbacks_class callbacks_on_algorithm_init callbacks_on_checkpoint_loaded
+    callbacks_on_env_runners_recreated callbacks_on_environment_created
+    callbacks_on_episode_created callbacks_on_episode_end callbacks_on_episode_start
+    callbacks_on_episode_step callbacks_on_evaluate_end callbacks_on_evaluate_start
+    callbacks_on_sample_end callbacks_on_train_result
+    env env_config env_runner_cls explore create_env_on_local_worker
+    num_env_runners num_envs_per_env_runner rollout_fragment_length sample_timeout_s
+    max_requests_in_flight_per_env_runner num_cpus_per_env_runner custom_resources_per_env_runner
+    num_learners num_cpus_per_learner num_gpus_per_learner custom_resources_per_learner
+    local_gpu_idx num_cpus_for_main_process custom_resources_for_main_process placement_strategy
+    validate_env_runners_after_construction restart_failed_env_runners ignore_env_runner_failures
+    max_num_env_runner_restarts delay_between_env_runner_restarts_s
+    num_consecutive_env_runner_failures_tolerance env_runner_health_probe_timeout_s
+    env_runner_restore_timeout_s
+    gamma lr grad_clip grad_clip_by torch_skip_nan_gradients
+    torch_ddp_kwargs learner_class rl_module_spec model_config
+    evaluation_interval evaluation_duration evaluation_duration_unit evaluation_sample_timeout_s
+    evaluation_auto_duration_min_env_steps_per_sample
+    evaluation_auto_duration_max_env_steps_per_sample evaluation_parallel_to_training
+    evaluation_unhealthy_workers_timeout_s evaluation_error_after_n_consecutive_skips
+    evaluation_force_reset_envs_before_iteration evaluation_config evaluation_num_env_runners
+    custom_evaluation_function
+    metrics_num_episodes_for_smoothing min_time_s_per_iteration min_train_timesteps_per_iteration
+    min_sample_timesteps_per_iteration stats_cls_lookup
+    log_level log_sys_usage seed
+"""
+
+HONOURED = frozenset(_HONOURED.split())
+"""The fields of RLlib's configuration that do what RLlib says they do."""
+
+DQNS = """
+    epsilon target_network_update_freq tau num_steps_sampled_before_learning_starts adam_epsilon
+    dueling double_q n_step training_intensity td_error_loss_fn store_buffer_in_checkpoints
+    replay_buffer_config train_batch_size_per_learner
+"""
+"""More that DQN and APEX go by."""
+
+KEPT = frozenset(
+    (
+        *(
+            "class",
+            "in_evaluation",
+            "is_online",
+            "_is_frozen",
+            "_validate_config",
+            "simple_optimizer",
+        ),
+        "learner_config_dict",
+    )
+)
+"""What RLlib notes in a configuration itself, and what is there for your own learners."""
+
+TUNES = frozenset((STDOUT_FILE, STDERR_FILE, TRIAL_INFO))
+"""What Ray Tune notes in the configuration of a trial."""
+
+OURS = {"merge_env_runner_states": False}
+"""What means nothing here and is set to another value than RLlib's."""
+
+REMEDIES = {
+    "num_atoms": "values are not distributed here",
+    "noisy": "explore by epsilon or epsilon_ladder",
+    "hiddens": "set model_config's width",
+    "model": "set model_config",
+    "train_batch_size": "set train_batch_size_per_learner, or PPO's minibatch_size",
+    "train_batch_size_per_learner": "set minibatch_size, or rollout_fragment_length",
+    "minibatch_size": "set train_batch_size_per_learner",
+    "clip_rewards": "set reward_scale, or give other rewards",
+    "num_gpus": "set num_gpus_per_learner",
+    "num_gpus_per_env_runner": "runners play on the CPU",
+    "env_to_module_connector": "register an observation",
+    "module_to_env_connector": "set env_config's action_mask",
+    "learner_connector": "give a learner_class",
+    "policies": "all snakes share one policy; RLLIB_PPO takes several",
+    "policy_mapping_fn": "all snakes share one policy; RLLIB_PPO takes several",
+    "policies_to_train": "set env_config's opponents, or take RLLIB_PPO",
+    "count_steps_by": "steps are turns of games",
+    "batch_mode": "fragments are always of rollout_fragment_length",
+    "observation_filter": "register an observation",
+    "observation_space": "set env_config's observation",
+    "action_space": "there are four moves",
+    "lr_schedule": "give lr a schedule: [[0, 1e-3], [100000, 1e-4]]",
+    "framework_str": "networks are torch's",
+    "off_policy_estimation_methods": "evaluation plays games",
+    "input_": "take DISTIL, or RLlib's MARWIL or CQL",
+    "torch_compile_learner": "it gains nothing on these networks",
+}
+"""What to do instead, where there is something."""
+
+
+def public_name(config: AlgorithmConfig, field: str) -> str:
+    """The name by which a field is set: some are properties, kept with an underscore before.
+
+    >>> public_name(AlgorithmConfig(), "_train_batch_size_per_learner")
+    'train_batch_size_per_learner'
+    """
+    name = field.removeprefix("_")
+    if isinstance(getattr(type(config), name, None), property):
+        return name
+    return name if name.endswith("_connector") or name == "learner_class" else field
+
+
+def fields(config: AlgorithmConfig) -> dict[str, Any]:
+    """All fields of a configuration under their public names."""
+    values = {public_name(config, field): value for field, value in vars(config).items()}
+    # RLlib replaces what is under the names.
+    return values | {"policies": sorted(values["policies"])}
+
+
+def honoured(config: AlgorithmConfig) -> frozenset[str]:
+    """The fields that a configuration of ours goes by: RLlib's, and its own."""
+    own = fields(type(config)()).keys() - fields(config.rllibs()).keys() - OURS.keys()
+    return (HONOURED | set(config.also_honoured.split()) | own) - set(config.passed_over.split())
+
+
+def check(config: AlgorithmConfig) -> None:
+    """Refuse what would change nothing.
+
+    Raises:
+        ValueError: naming every such field, with its default and what to do instead.
+    """
+    if config.in_evaluation:
+        return  # made by RLlib of the other one, which was checked
+    plain = fields(config.rllibs()) | OURS
+    known = honoured(config)
+    passed_over = known | KEPT | TUNES
+    faults = []
+    for name, value in fields(config).items():
+        if name in passed_over:
+            continue
+        if name not in plain:
+            faults.append(unknown("setting", name, sorted(known)))
+        elif not _equal(value, plain[name]):
+            remedy = REMEDIES.get(name, "leave it out")
+            faults.append(f"{name} is not used ({remedy}; its default is {plain[name]!r:.80})")
+    faults += [
+        f"evaluation_config's {name} is not used (leave it out)"
+        for name in config.evaluation_config or {}
+        if name not in known
+    ]
+    if config.env_config.get("clip_rewards"):
+        faults.append(f"env_config.clip_rewards is not used ({REMEDIES['clip_rewards']})")
+    if faults:
+        raise ValueError(f"{config.algo_class.__name__}: {'; '.join(faults)}")
+
+
+def _equal(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and bool(value == default))

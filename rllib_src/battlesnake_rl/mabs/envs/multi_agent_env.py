@@ -1,0 +1,98 @@
+"""Battlesnake as RLlib's `MultiAgentEnv`: one game, so that any RLlib algorithm can play it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Dict
+from numpy.typing import NDArray
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
+
+from battlesnake_rl.mabs.envs.env_factory import make_vector, whole
+from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, OBSERVATIONS
+
+
+class BattlesnakeMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
+    """One game of agents ``snake_0``, ``snake_1``, …; arguments as `environment.DEFAULTS`.
+
+    Where moves are masked, an observation is a dictionary of the planes and the mask; where none
+    are (``action_mask="none"``), it is the planes alone.
+    """
+
+    def __init__(self, env_config: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        values = whole(env_config or {})
+        self._values = values
+        self._games = make_vector(1, values)
+        self.side: int | None = None
+        """That of the board of the next game; None: as ``env_config`` says."""
+        self._masked = values["action_mask"] != "none"
+        space: Any = self._games.single_observation_space
+        if self._masked:
+            space = Dict({OBSERVATIONS: space, ACTION_MASK: Box(0, 1, (4,), np.int8)})
+        self.possible_agents = [f"snake_{seat}" for seat in range(self._games.num_snakes)]
+        # RLlib wants everybody here who may be observed, dead or alive.
+        self.agents = list(self.possible_agents)
+        self.observation_spaces = dict.fromkeys(self.possible_agents, space)
+        self.action_spaces = dict.fromkeys(self.possible_agents, self._games.single_action_space)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Begin a game; observations and infos of all snakes."""
+        if self.side is not None:
+            sides = {"width": self.side, "height": self.side}
+            self._games, self.side = make_vector(1, self._values | sides), None
+        observations, infos = self._games.reset(seed=seed)
+        seats = np.flatnonzero(infos["alive"][0])
+        agents = [self.possible_agents[seat] for seat in seats]
+        return self._observations(observations, infos, seats), {agent: {} for agent in agents}
+
+    def step(
+        self, action_dict: dict[str, int]
+    ) -> tuple[
+        dict[str, Any],
+        dict[str, float],
+        dict[str, bool],
+        dict[str, bool],
+        dict[str, dict[str, Any]],
+    ]:
+        """Play one turn. Snakes that are out get their last observation with it."""
+        actions = np.zeros((1, len(self.possible_agents)), dtype=np.uint8)
+        for agent, action in action_dict.items():
+            actions[0, self.possible_agents.index(agent)] = action
+        observations, rewards, terminations, truncations, infos = self._games.step(actions)
+        if self._values["clip_rewards"]:
+            rewards = np.sign(rewards)
+        seats = np.flatnonzero(infos["acted"][0])
+        names = {seat: self.possible_agents[seat] for seat in seats}
+        over = not infos["alive"][0].any()
+        terminateds = {name: bool(terminations[0, seat]) for seat, name in names.items()}
+        truncateds = {name: bool(truncations[0, seat]) for seat, name in names.items()}
+        terminateds["__all__"] = over and not any(truncateds.values())
+        truncateds["__all__"] = over and any(truncateds.values())
+        return (
+            self._observations(observations, infos, seats),
+            {name: float(rewards[0, seat]) for seat, name in names.items()},
+            terminateds,
+            truncateds,
+            {name: {} for name in names.values()},
+        )
+
+    def _observations(
+        self, frames: NDArray[np.uint8], infos: dict[str, Any], seats: NDArray[np.intp]
+    ) -> dict[str, Any]:
+        seen: dict[str, Any] = {
+            self.possible_agents[seat]: frames[0, seat].copy() for seat in seats
+        }
+        if not self._masked:
+            return seen
+        return {
+            self.possible_agents[seat]: {
+                OBSERVATIONS: seen[self.possible_agents[seat]],
+                ACTION_MASK: infos["action_mask"][0, seat].astype(np.int8),
+            }
+            for seat in seats
+        }

@@ -1,0 +1,138 @@
+"""The games that EXIT learns from: what is played, against whom, and the pairs of a match."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from battlesnake_gym.common.files import write_atomically
+from battlesnake_heuristics.rating.match import side_of_seats
+from battlesnake_heuristics.rating.sprt import pair_outcome
+from battlesnake_heuristics.search.evaluation import Evaluation
+from battlesnake_heuristics.search.search import Weights
+from battlesnake_heuristics.search.self_play import SearchPlayer, SelfPlaySetup, play_game
+
+MIX = (
+    (0.36, SelfPlaySetup()),
+    (0.27, SelfPlaySetup(snakes=4)),
+    (0.07, SelfPlaySetup(snakes=3)),
+    (0.03, SelfPlaySetup(snakes=8)),
+    (0.04, SelfPlaySetup(7, 7)),
+    (0.03, SelfPlaySetup(19, 19, 4)),
+    (0.03, SelfPlaySetup(ruleset="royale")),
+    (0.04, SelfPlaySetup(ruleset="royale", snakes=4)),
+    (0.04, SelfPlaySetup(ruleset="wrapped")),
+    (0.04, SelfPlaySetup(ruleset="wrapped", snakes=4)),
+    (0.03, SelfPlaySetup(ruleset="constrictor")),
+    (0.02, SelfPlaySetup(ruleset="constrictor", snakes=4)),
+)
+"""What is played, by its share of the moves."""
+
+POSITIONS, DEEP_POSITIONS = (100, 150, 200, 300), (400, 800, 1600)
+"""Positions a move; each fragment of games draws one. By the second, which come later, neither side
+overlooks anything near."""
+STYLES = {"food_near": 1.0, "length": 0.7, "longest": 0.7, "hunger": 1.0, "cramped": 0.7}
+"""Weights of the hand-made evaluation that differ from opponent to opponent, and how widely."""
+HEAVIEST = 100_000
+"""No weight of the search may be more."""
+
+
+@dataclass
+class RoundProgress:
+    """What a run has done so far, as ``progress.json`` keeps it."""
+
+    rounds: int = 0
+    cpu_seconds: float = 0.0
+    games: int = 0
+    moves: int = 0
+    seed: int = 1
+
+    @classmethod
+    def of(cls, folder: Path) -> RoundProgress:
+        """Go on from the folder's, or begin."""
+        path = folder / "progress.json"
+        return cls(**json.loads(path.read_text())) if path.exists() else cls()
+
+    def save(self, folder: Path) -> None:
+        """Write it whole."""
+        text = json.dumps(vars(self), indent=1)
+        write_atomically(folder / "progress.json", lambda part: part.write_text(text))
+
+
+class SearchOpponents:
+    """Who sits opposite: the champion itself, earlier ones, or weights of other styles."""
+
+    def __init__(self, folder: Path, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self.earlier = sorted(folder.glob("network-*.evaluation"))
+
+    def seats(self, snakes: int, latest: SearchPlayer) -> tuple[list[SearchPlayer], list[int]]:
+        """The players, and the indices of those whose rows are learned from."""
+        drawn = self.rng.random()
+        if latest.evaluation is None or drawn < 0.6:
+            return [latest] * snakes, list(range(snakes))
+        others = snakes // 2 if self.rng.random() < 0.5 else 1
+        if drawn < 0.85 and self.earlier:
+            path = self.earlier[self.rng.integers(len(self.earlier))]
+            rival = replace(latest, evaluation=Evaluation.load(path))
+            return [latest] * (snakes - others) + [rival] * others, list(range(snakes))
+        rival = replace(latest, evaluation=None, weights=self.style())
+        return [latest] * (snakes - others) + [rival] * others, list(range(snakes - others))
+
+    def style(self) -> Weights:
+        """The hand-made weights with another appetite, within what the search takes."""
+        now = Weights()
+        changed = {
+            name: min(round(getattr(now, name) * math.exp(self.rng.normal(0, width))), HEAVIEST)
+            for name, width in STYLES.items()
+        }
+        return replace(now, **changed)
+
+
+class Schedule:
+    """Says which game of `MIX` is next: the one that is most behind its share of the moves."""
+
+    def __init__(self) -> None:
+        shares = np.array([share for share, _ in MIX])
+        self._shares = shares / shares.sum()
+        self._behind = np.zeros(len(MIX))
+
+    def next(self) -> int:
+        """Its index."""
+        return int((self._behind + self._shares).argmax())
+
+    def played(self, index: int, moves: int) -> None:
+        """Count searched moves of it, played or asked for; a negative number takes some back."""
+        self._behind += self._shares * moves
+        self._behind[index] -= moves
+
+
+def play_pair(one: SearchPlayer, other: SearchPlayer, snakes: int, seed: int) -> int:
+    """The outcome for ``one`` (`sprt.OUTCOMES`) of a start played twice, with seats exchanged.
+
+    With more than two snakes the two sit alternately, and the side of the last one alive wins.
+    """
+    setup = SelfPlaySetup(snakes=snakes, opening=4, random_moves=0.0)
+    points = 0.0
+    for number in (0, 1):
+        sides = side_of_seats(snakes, number)
+        game = play_game(seed, setup, [(one, other)[side] for side in sides])
+        share = float(sum(p for p, side in zip(game.points, sides, strict=True) if side == 0))
+        points += 0.5 + 0.5 * float(np.sign(round(2 * share - 1, 6)))
+    return pair_outcome(points)
+
+
+def trained_for() -> dict[str, Any]:
+    """What a network's file says about `MIX`; the map of royale has the hazards of its ruleset."""
+    rulesets = sorted({setup.ruleset for _, setup in MIX})
+    return {
+        "rulesets": rulesets,
+        "maps": ["standard", *(["royale"] if "royale" in rulesets else [])],
+        "sizes": sorted({(setup.width, setup.height) for _, setup in MIX}),
+        "snakes": sorted({n for _, setup in MIX for n in range(2, setup.snakes + 1)}),
+    }

@@ -1,0 +1,152 @@
+"""A policy's games to their end, many boards at once: against named snakes, and against rungs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.env.seated_opponents import Rivals
+from battlesnake_gym.env.vector import VectorBattlesnake
+from battlesnake_gym.rules import MOVES, State, start
+from battlesnake_heuristics.rating.match import LONGEST_GAME, start_seed
+from battlesnake_heuristics.rating.sprt import pair_outcome
+from battlesnake_heuristics.rule_based import policy_rules
+from battlesnake_heuristics.rule_based.filters import ALIVE
+from battlesnake_heuristics.rule_based.pipeline import Node
+from battlesnake_rl.mabs.envs.env_factory import env_options, make_vector, whole
+from battlesnake_rl.mabs.policy.policy_loader import Values
+
+SIDES = "0", "1"
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedGames:
+    """What came of N games, as the policy's snake sees it: bool [N], bool [N], turns float [N]."""
+
+    won: NDArray[np.bool_]
+    drawn: NDArray[np.bool_]
+    lived: NDArray[np.float64]
+
+
+def play(
+    values: Values,
+    env_config: Mapping[str, Any],
+    opponents: Sequence[Sequence[str]],
+    own: NDArray[np.integer[Any]],
+    seed: int,
+    *,
+    starts: Sequence[State] = (),
+    rules: Sequence[Node] = (),
+    tell: Callable[[int], None] = lambda games: None,
+) -> PlayedGames:
+    """Play one game on each of N boards until the policy's snake is out or alone.
+
+    ``env_config`` says which games, ``opponents`` who sits in the other seats of each, as many in
+    all of them, and ``own`` [N] in which seat the policy sits, greedily, under the games' action
+    mask. With ``starts`` game i begins there. With ``rules``, these decide, as on a server
+    (`battlesnake_heuristics.rule_based.policy_rules`), board by board. ``tell`` gets the number of
+    games that have ended.
+    """
+    games, seats = len(opponents), len(opponents[0]) + 1
+    # Who may be fewer or others than in training, and begin elsewhere.
+    others = {"num_snakes": seats, "rewards": EnvConfig.rewards, "starts": None, "food_at": None}
+    vector = make_vector(games, {**env_config, **others})
+    random = np.random.default_rng(seed)
+    rivals = Rivals(vector)
+    for game, names in enumerate(opponents):
+        for seat, name in zip(np.delete(np.arange(seats), own[game]), names, strict=True):
+            rivals.seat(game, int(seat), name, int(random.integers(2**31)))
+    observations, infos = vector.reset(
+        seed=int(random.integers(2**31)), options={"states": starts} if starts else None
+    )
+    lanes = np.arange(games)
+    playing = np.ones(games, dtype=np.bool_)
+    played = PlayedGames(np.zeros(games, np.bool_), np.zeros(games, np.bool_), np.zeros(games))
+    while playing.any():
+        asked = np.flatnonzero(playing)
+        actions = np.zeros((games, seats), dtype=np.uint8)
+        allowed = infos["action_mask"][asked, own[asked]]
+        q_values = values(observations[asked, own[asked]])
+        actions[asked, own[asked]] = np.where(allowed, q_values, -np.inf).argmax(-1)
+        if rules:
+            for lane, said in zip(asked.tolist(), q_values, strict=True):
+                sits = int(own[lane])
+                actions[lane, sits] = _by_rules(vector, lane, sits, said, rules)
+        rivals.move(actions, infos["alive"] & playing[:, None])
+        observations, _, _, truncations, infos = vector.step(actions)
+        played.lived[playing] = infos["turn"][playing]
+        survived = infos["cause"][lanes, own] == 0
+        cut = truncations.any(-1)
+        ended = playing & (_is_over(vector, infos, own) | cut | ~survived)
+        played.won[ended] = (survived & ~cut)[ended]
+        all_out = np.logical_and.reduce(infos["cause"] > 0, axis=-1)
+        played.drawn[ended] = np.logical_or(all_out, cut)[ended]
+        playing &= ~ended
+        tell(int(ended.sum()))
+    return played
+
+
+def _by_rules(
+    vector: VectorBattlesnake,
+    game: int,
+    seat: int,
+    said: NDArray[np.float32],
+    rules: Sequence[Node],
+) -> int:
+    """The action that rules over a policy choose."""
+    board = Board.from_state(vector.games.state(game), vector.game)
+    board.you_id = board.snakes[seat].id
+    facing = np.full(len(MOVES), vector.games.facing[game, seat])
+    moves = [MOVES[a] for a in vector.observation.absolute_actions(np.arange(len(MOVES)), facing)]
+    values = dict(zip(moves, said.tolist(), strict=True))
+    return moves.index(policy_rules.ruled(values, board, rules, ALIVE).move)
+
+
+def _is_over(
+    vector: VectorBattlesnake, infos: Mapping[str, Any], own: NDArray[np.integer[Any]]
+) -> NDArray[np.bool_]:
+    """Where the policy's snake is the only one left, in rulesets that go on for it too."""
+    rivals = infos["cause"] == 0
+    rivals[np.arange(len(own)), own] = False
+    alone: NDArray[np.bool_] = ~rivals.any(-1)
+    return alone | vector.games.over
+
+
+def play_pairs(
+    values: Values,
+    env_config: Mapping[str, Any],
+    rungs: Sequence[str],
+    seed: int,
+    first: int = 0,
+    rules: Sequence[Node] = (),
+) -> list[int]:
+    """Duels against ``rungs``, two from each start with seats exchanged; their `sprt.OUTCOMES`.
+
+    All at once, under the rules, on the board and with the action mask of ``env_config``. Starts
+    are those of ``seed`` from the pair ``first`` on.
+    """
+    starts = [start_of(env_config, start_seed(seed, first + pair)) for pair in range(len(rungs))]
+    played = play(
+        values,
+        {**env_config, "max_turns": LONGEST_GAME},
+        [(rung,) for rung in rungs for _ in SIDES],
+        np.tile([0, 1], len(rungs)),
+        start_seed(seed, first),
+        starts=[position for position in starts for _ in SIDES],
+        rules=rules,
+    )
+    points = (played.won + played.drawn / 2).reshape(-1, 2).sum(-1)
+    return [pair_outcome(float(sum_of_two)) for sum_of_two in points]
+
+
+def start_of(env_config: Mapping[str, Any], seed: int) -> State:
+    """The first position of a duel."""
+    sizes = whole(env_config)
+    game = replace(env_options(env_config).game, seed=seed)
+    return start(game, sizes["width"], sizes["height"], SIDES)

@@ -1,0 +1,73 @@
+"""A short game of what is trained, to look at: a replay, and a film of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.draw import animation
+from battlesnake_gym.env.vector import VectorBattlesnake
+from battlesnake_gym.replays.replay import Replay
+from battlesnake_gym.rules import MOVES, Game
+from battlesnake_heuristics.search.evaluation import Evaluation
+from battlesnake_heuristics.search.search import Search
+from battlesnake_rl.mabs.envs.env_factory import make_vector
+from battlesnake_rl.mabs.policy.policy_loader import Values
+
+MOST_TURNS = 150
+"""A game is left after this many turns, which is enough to look at."""
+
+CELL = 12
+"""Pixels of a cell's side in a film."""
+
+POSITIONS = 100
+"""That a search looks at for each move."""
+
+
+def play(
+    values: Values, env_config: Mapping[str, Any], seed: int, turns: int = MOST_TURNS
+) -> Replay:
+    """Let a policy play all seats of a game of ``env_config``, greedily, under its action mask."""
+    vector = make_vector(1, {**env_config, "max_turns": turns})
+    observations, infos = vector.reset(seed=seed)
+    replay = Replay(_board(vector))
+    for _ in range(turns):
+        alive = infos["alive"][0]
+        if not alive.any():
+            break
+        said = values(observations[0][alive])
+        actions = np.zeros((1, len(alive)), dtype=np.uint8)
+        actions[0, alive] = np.where(infos["action_mask"][0][alive], said, -np.inf).argmax(-1)
+        facing = vector.games.facing[0]
+        chosen = vector.observation.absolute_actions(actions[0].astype(np.int64), facing)
+        moves = {
+            snake.id: MOVES[action]
+            for snake, action in zip(replay.first.snakes, chosen, strict=True)
+        }
+        observations, _, _, _, infos = vector.step(actions)
+        replay.append(moves, after=vector.games.state(0))
+    return replay
+
+
+def duel(evaluation: Evaluation | None, seed: int, turns: int = MOST_TURNS) -> Replay:
+    """Let the search play a duel against itself with ``evaluation`` (None: hand-set weights)."""
+    board = Board.new(11, 11, 2, game=Game(seed=seed))
+    search = Search(evaluation=evaluation, nodes=POSITIONS)
+    return Replay.played(board, {snake.id: search for snake in board.snakes}, max_turns=turns)
+
+
+def film(replay: Replay) -> bytes:
+    """The game as a GIF."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "game.gif"
+        animation.save_gif(replay.boards(), path, CELL)
+        return path.read_bytes()
+
+
+def _board(vector: VectorBattlesnake) -> Board:
+    return Board.from_state(vector.games.state(0), vector.game)

@@ -1,0 +1,425 @@
+"""From a policy of another trainer to ``policy.onnx`` and ``policy.json``.
+
+Takes a module of torch, a model of Stable-Baselines3, an `RLModule` or a checkpoint of RLlib's, an
+ONNX file or a session over one. Each is wrapped so that it takes ``observations`` uint8
+``[batch, planes, rows, columns]`` and gives ``q_values`` float32 ``[batch, 4]``, higher is better,
+and then plays: what was written must answer as what was given, on positions of real games.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from battlesnake_gym import policy_file
+from battlesnake_gym.common.files import write_atomically
+from battlesnake_gym.config import EnvConfig
+from battlesnake_gym.env.vector import VectorBattlesnake
+from battlesnake_gym.mdp import observations
+from battlesnake_gym.policy_file import PolicyError
+from battlesnake_gym.rules import MOVES
+
+INPUT, OUTPUT = "observations", "q_values"
+
+GAMES, TURNS = 16, 40
+"""What is played to check a policy: this many games at once, for this many turns."""
+
+TOLERANCE = 1e-3
+"""How far the file's values may be from those of what was given, beside the largest of them."""
+
+Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+
+
+def export(
+    policy: Any,
+    observation: str | Mapping[str, Any] | observations.Observation,
+    boards: tuple[int, int] | Sequence[tuple[int, int]],
+    path: str | Path = "policy.onnx",
+    *,
+    scale: float | None = None,
+    ruleset: str | Sequence[str] = EnvConfig.ruleset,
+    map: str = EnvConfig.map,
+    action_mask: str = EnvConfig.action_mask,
+    num_snakes: int = 2,
+) -> Path:
+    """Write ``path`` and, beside it, the same name ending in ``.json``; returns ``path``.
+
+    ``policy``: a ``torch.nn.Module`` that gives four numbers for each observation; a model of
+    Stable-Baselines3 or sb3-contrib; an `RLModule` or the folder of a checkpoint of RLlib's, which
+    is unpickled, so take none from strangers; the path of an ONNX file, or an onnxruntime session.
+    ``boards`` are the (width, height) that it plays, one or several; ``observation`` is what it was
+    trained on, made for the largest of them. Networks that take floats say by ``scale`` what a byte
+    is multiplied by before (``1 / 255`` for 0 to 1); None hands over the bytes. Stable-Baselines3
+    scales by itself. The rest says which games it was trained for; where that are several rulesets
+    or boards, it is checked, and evaluated unless other games are named, on the first of them.
+
+    Raises:
+        PolicyError: it is not one of these, does not fit the observation, or answers otherwise
+            once it is written; nothing is written then.
+    """
+    sizes = _sizes(boards)
+    rulesets = [ruleset] if isinstance(ruleset, str) else list(ruleset)
+    width, height = (max(side) for side in zip(*sizes, strict=True))
+    config = EnvConfig(
+        num_snakes=num_snakes,
+        width=width,
+        height=height,
+        ruleset=rulesets[0],
+        map=map,
+        observation=observation,
+        action_mask=action_mask,
+        max_turns=TURNS,
+    )
+    encoder, shape = config.encoder, config.encoder.shape(width, height)
+    path = Path(path)
+    if path.suffix != ".onnx":
+        raise PolicyError(f"path must end in .onnx, got {path}")
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder) / "policy.onnx"
+
+        def check(expected: Values | None) -> None:
+            _check_by_playing(_session_values(draft.read_bytes()), expected, config, shape)
+
+        kind = _write(policy, shape, scale, draft, check)
+        content = draft.read_bytes()
+    write_atomically(path, lambda part: part.write_bytes(content))
+    metadata = {
+        "observation": encoder.to_dict(),
+        "board_sizes": [list(size) for size in sorted(sizes)],
+        "rulesets": rulesets,
+        "training": {
+            "algorithm": kind,
+            "env_config": {
+                "num_snakes": num_snakes,
+                "width": width,
+                "height": height,
+                "ruleset": rulesets[0],
+                "map": map,
+                "settings": {},
+                "observation": encoder.to_dict(),
+                "action_mask": action_mask,
+            },
+        },
+        "strength": None,
+        "versions": _versions("battlesnake-gym", "torch", "onnx"),
+    }
+    policy_file.write_metadata(path, metadata)
+    return path
+
+
+def _sizes(boards: Any) -> list[tuple[int, int]]:
+    pairs = [boards] if np.ndim(boards) == 1 else list(boards)
+    try:
+        sizes = [(int(width), int(height)) for width, height in pairs]
+    except (TypeError, ValueError):
+        sizes = []
+    if not sizes or any(side < 1 for size in sizes for side in size):
+        raise PolicyError(f"boards must be (width, height), one or several, got {boards!r}")
+    return sizes
+
+
+def _versions(*packages: str) -> dict[str, str]:
+    found = {}
+    for package in packages:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _write(
+    policy: Any,
+    shape: tuple[int, int, int],
+    scale: float | None,
+    path: Path,
+    check: Callable[[Values | None], None],
+) -> str:
+    """Write the ONNX file and let ``check`` compare it; returns what it was made of."""
+    if hasattr(policy, "get_inputs") and hasattr(policy, "run"):
+        policy = getattr(policy, "_model_bytes", None) or getattr(policy, "_model_path", None)
+        if policy is None:
+            raise PolicyError("the session does not name its model; give the path of the ONNX file")
+    if isinstance(policy, bytes) or (isinstance(policy, str | Path) and Path(policy).is_file()):
+        _rewrite_onnx(policy, scale, path)
+        check(None)
+        return "ONNX"
+    if isinstance(policy, str | Path):
+        source = Path(policy)
+        if not source.exists():
+            raise PolicyError(f"{source}: no such file or folder")
+        policy = _from_checkpoint(source)
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise PolicyError(f"{type(policy).__name__} needs torch, which is missing") from error
+    if hasattr(policy, "policy") and hasattr(policy.policy, "obs_to_tensor"):
+        kind, module = f"Stable-Baselines3 {type(policy).__name__}", _of_sb3(policy, shape)
+    elif hasattr(policy, "forward_inference") and hasattr(policy, "observation_space"):
+        kind, module = f"RLlib {type(policy).__name__}", _of_rllib(policy, scale)
+    elif isinstance(policy, torch.nn.Module):
+        kind, module = f"torch {type(policy).__name__}", _Scaled(policy, scale)
+    else:
+        raise PolicyError(
+            f"{type(policy).__name__} is no policy; give a torch module, a model of "
+            "Stable-Baselines3, an RLModule or a checkpoint of RLlib's, or an ONNX file"
+        )
+    device = next(iter(module.parameters()), torch.zeros(0)).device
+    if device.type != "cpu":
+        raise PolicyError(f"the policy is on {device}; move it to the CPU: module.cpu()")
+    # As it plays, and afterwards as it was: what is wrapped may be in training.
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        with torch.no_grad():
+            try:
+                answer = module(torch.zeros((3, *shape), dtype=torch.uint8))
+            except Exception as error:
+                raise PolicyError(
+                    f"{kind} does not take uint8 of shape (3, {', '.join(map(str, shape))}): "
+                    f"{error}; where it wants floats, give scale (1 / 255 for 0 to 1)"
+                ) from error
+            if not isinstance(answer, torch.Tensor) or answer.shape != (3, len(MOVES)):
+                got = getattr(answer, "shape", type(answer).__name__)
+                raise PolicyError(
+                    f"{kind} must give [batch, 4] for {', '.join(MOVES)}, got {got} of 3"
+                )
+        write_onnx(module, shape, path)
+
+        def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+            with torch.no_grad():
+                said: NDArray[np.float32] = module(torch.from_numpy(frames)).float().numpy()
+            return said
+
+        check(values)
+    finally:
+        for part, mode in modes:
+            part.training = mode
+    return kind
+
+
+def write_onnx(network: Any, shape: Sequence[int], path: Path) -> None:
+    """Write a module of torch's for any number of boards of (C, H, W) ``shape``, uint8."""
+    import onnx
+    import torch
+
+    example = torch.zeros((2, *shape), dtype=torch.uint8)
+    # The exporter logs every optional package that it does without.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            network,
+            (example,),
+            input_names=[INPUT],
+            output_names=[OUTPUT],
+            dynamic_shapes=({0: torch.export.Dim.AUTO},),
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    model = program.model_proto
+    # Where in our sources each operator comes from is of no use to others, and differs by machine.
+    for node in model.graph.node:
+        del node.metadata_props[:]
+        node.doc_string = ""
+    onnx.save(model, str(path))
+
+
+def _from_checkpoint(folder: Path) -> Any:
+    """The module in a checkpoint of RLlib's: of an algorithm, its first policy, or of a module."""
+    from ray.rllib.core.rl_module.rl_module import RLModule
+
+    modules = folder / "learner_group" / "learner" / "rl_module"
+    folders = sorted(path for path in modules.glob("*") if path.is_dir()) or [folder]
+    if not list(folders[0].glob("class_and_ctor_args.pkl")):
+        raise PolicyError(f"{folder} is no checkpoint of RLlib's; give one of those")
+    return RLModule.from_checkpoint(str(folders[0].absolute()))
+
+
+def _Scaled(network: Any, scale: float | None) -> Any:  # noqa: N802  (torch is loaded late)
+    """``network`` on bytes, or on floats made of them."""
+    import torch
+
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, planes: Any) -> Any:
+            seen = planes if scale is None else planes.float() * scale
+            answer = self.network(seen)
+            return answer.float() if isinstance(answer, torch.Tensor) else answer
+
+    return Scaled()
+
+
+def _of_sb3(model: Any, shape: tuple[int, int, int]) -> Any:
+    """The actor or the Q-network of a model of Stable-Baselines3, from bytes on."""
+    import torch
+
+    policy = model.policy
+    wanted = tuple(model.observation_space.shape)
+    # Where a side is shorter than there are planes, it took the rows for the channels.
+    transposed = wanted != shape and wanted == (shape[2], shape[0], shape[1])
+    if wanted != shape and not transposed:
+        raise PolicyError(
+            f"the model sees {wanted}, but the observation is {shape} on these boards; give the "
+            "observation and the boards that it was trained with"
+        )
+
+    class OfModel(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.policy = policy
+
+        def forward(self, planes: Any) -> Any:
+            if transposed:
+                planes = planes.permute(0, 3, 1, 2)
+            if hasattr(self.policy, "q_net"):
+                return self.policy.q_net(planes)
+            features = self.policy.extract_features(planes, self.policy.pi_features_extractor)
+            return self.policy.action_net(self.policy.mlp_extractor.forward_actor(features))
+
+    if not hasattr(policy, "q_net") and not hasattr(policy, "action_net"):
+        raise PolicyError(f"{type(policy).__name__} has neither action_net nor q_net")
+    return OfModel()
+
+
+def _of_rllib(module: Any, scale: float | None) -> Any:
+    """What an `RLModule` says in inference: Q-values where it has them, else logits."""
+    import torch
+    from ray.rllib.core.columns import Columns
+
+    if isinstance(played := getattr(module, "played", None), torch.nn.Module):
+        return _Scaled(played, scale)  # our own, without what its processor would make of it
+
+    class OfModule(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, planes: Any) -> Any:
+            seen = planes if scale is None else planes.float() * scale
+            if hasattr(self.module, "compute_q_values"):
+                return self.module.compute_q_values({Columns.OBS: seen})["qf_preds"].float()
+            answer = self.module._forward_inference({Columns.OBS: seen})
+            return answer[Columns.ACTION_DIST_INPUTS].float()
+
+    return OfModule()
+
+
+def _rewrite_onnx(given_model: bytes | str | Path, scale: float | None, path: Path) -> None:
+    """Give the input and the output of an ONNX model our names and types."""
+    try:
+        import onnx
+        from onnx import TensorProto, helper
+    except ModuleNotFoundError as error:
+        raise PolicyError("onnx is missing; pip install onnx") from error
+
+    try:
+        if isinstance(given_model, bytes):
+            model = onnx.load_from_string(given_model)
+        else:
+            model = onnx.load(str(given_model))  # with weights that are in a file beside it
+    except Exception as error:  # protobuf's own
+        raise PolicyError(f"not an ONNX model: {error}") from error
+    graph = model.graph
+    weights = {tensor.name for tensor in graph.initializer}
+    inputs = [one for one in graph.input if one.name not in weights]
+    if len(inputs) != 1:
+        named = ", ".join(one.name for one in inputs)
+        raise PolicyError(f"the model must have one input, the observation; it has {named}")
+    (given,) = inputs
+    if not graph.output:
+        raise PolicyError("the model has no output")
+    result = next((one for one in graph.output if one.name == OUTPUT), graph.output[0])
+    kind = given.type.tensor_type.elem_type
+    if kind not in (TensorProto.UINT8, TensorProto.FLOAT) or (
+        kind == TensorProto.FLOAT and scale is None
+    ):
+        wanted = TensorProto.DataType.Name(kind)
+        raise PolicyError(
+            f"the model's input is {wanted}; give scale (1 / 255 for floats from 0 to 1, 1 for 0 "
+            "to 255), which makes floats of the bytes of an observation"
+        )
+    dims = [dim.dim_value for dim in given.type.tensor_type.shape.dim]
+    inner, outer = f"{INPUT}_given", f"{OUTPUT}_given"
+    for node in graph.node:
+        node.input[:] = [inner if name == given.name else name for name in node.input]
+        node.input[:] = [outer if name == result.name else name for name in node.input]
+        node.output[:] = [outer if name == result.name else name for name in node.output]
+    before = [helper.make_node("Identity", [INPUT], [inner])]
+    if kind == TensorProto.FLOAT:
+        assert scale is not None
+        factor = helper.make_tensor("battlesnake_scale", TensorProto.FLOAT, [], [scale])
+        graph.initializer.append(factor)
+        before = [
+            helper.make_node("Cast", [INPUT], ["battlesnake_floats"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["battlesnake_floats", "battlesnake_scale"], [inner]),
+        ]
+    after = helper.make_node("Cast", [outer], [OUTPUT], to=TensorProto.FLOAT)
+    nodes = [*before, *graph.node, after]
+    del graph.node[:], graph.input[:], graph.output[:]
+    graph.node.extend(nodes)
+    sides = [side or None for side in dims[1:]]
+    graph.input.append(helper.make_tensor_value_info(INPUT, TensorProto.UINT8, ["batch", *sides]))
+    graph.output.append(
+        helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", len(MOVES)])
+    )
+    # Shapes that were written down for a batch of one no longer hold.
+    del graph.value_info[:]
+    onnx.save(model, str(path))
+
+
+def _session_values(content: bytes) -> Values:
+    session = policy_file.open_session(content, "the network")
+
+    def values(frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+        try:
+            return np.asarray(session.run([OUTPUT], {INPUT: frames})[0])
+        except Exception as error:
+            raise PolicyError(
+                f"the network does not take observations {frames.shape}: {error}"
+            ) from error
+
+    return values
+
+
+def _check_by_playing(
+    values: Values, expected: Values | None, config: EnvConfig, shape: tuple[int, int, int]
+) -> None:
+    """Play games with the network in all seats, and compare it with what was given."""
+    games = VectorBattlesnake.of(config, GAMES)
+    seen, infos = games.reset(seed=1)
+    for turn in range(TURNS):
+        alive = infos["alive"]
+        frames = seen[alive]
+        # One board alone is what a server asks about.
+        said = np.concatenate([values(frames[:1]), values(frames[1:])]) if turn else values(frames)
+        if said.shape != (len(frames), len(MOVES)) or not np.isfinite(said).all():
+            raise PolicyError(
+                f"the network must give four finite numbers for each of {len(frames)} "
+                f"observations {shape}, got {said.shape} with {np.isnan(said).sum()} NaN"
+            )
+        if expected is not None:
+            wanted = expected(frames)
+            off = float(np.abs(said - wanted).max())
+            if off > TOLERANCE * max(1.0, float(np.abs(wanted).max())):
+                raise PolicyError(
+                    f"the file differs by {off:g} from what it was made of, in turn {turn} of the "
+                    "games that check it; its operators do not survive the export"
+                )
+        actions = np.zeros(alive.shape, np.uint8)
+        actions[alive] = np.where(infos["action_mask"][alive], said, -np.inf).argmax(-1)
+        seen, _, _, _, infos = games.step(actions)
+        if not infos["alive"].any():
+            return

@@ -1,0 +1,226 @@
+"""AWS on this machine, as far as a snake on Lambda needs it: it costs nothing, and nothing leaves.
+
+S3, IAM, CloudFormation and Lambda's own API are moto's. The function is run here, as Lambda does
+it: a process that unpacks the code, and a new one for the next request after the code has changed.
+In front of it a web server makes events of requests, in place of API Gateway, which
+moto's CloudFormation does not make. The layer is an empty one: the function runs in this Python
+environment, so a rehearsal does not show what a layer lacks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+import zipfile
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from battlesnake_gym.common import extensions
+from battlesnake_server.aws.publishing import DEFAULT_NAME
+from battlesnake_server.aws.snake_stack import check, deploy, parser
+from battlesnake_server.aws.stacks import Account
+
+CHILD = """
+import json, sys
+answers, sys.stdout = sys.stdout, sys.stderr
+from battlesnake_server.live.lambda_handler import handler
+for line in sys.stdin:
+    answers.write(json.dumps(handler(json.loads(line), None)) + "\\n")
+    answers.flush()
+"""
+"""A Lambda instance: events come in by the line, answers go out."""
+
+TASK = "/var/task"
+"""Where Lambda unpacks a function's code."""
+
+
+class RehearsedAccount:
+    """A simulated account; used as a context manager, or closed by `close`."""
+
+    def __init__(self) -> None:
+        import boto3
+
+        from sagemaker_rl.simulator.local_job import aws
+
+        self._resources = ExitStack()
+        self._resources.enter_context(warnings.catch_warnings())
+        # Of moto: API Gateway's four types and the budget are not made from templates.
+        warnings.filterwarnings("ignore", message="Tried to parse")
+        logging.getLogger("moto").setLevel(logging.ERROR)  # it says the same of them
+        environment = self._resources.enter_context(aws())
+        self.session = boto3.Session(
+            aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+            region_name=environment["AWS_DEFAULT_REGION"],
+        )
+        url = environment["AWS_ENDPOINT_URL"]
+        ask = self.session.client
+        self.session.client = lambda name, **options: ask(name, **{"endpoint_url": url} | options)
+        self.account = Account.of(self.session)
+        atexit.register(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the account and all that runs in it."""
+        self._resources.close()
+
+    def deploy(self, options: argparse.Namespace) -> str:
+        """As ``battlesnake-gym aws deploy``; returns an address of this machine that plays."""
+        with tempfile.TemporaryDirectory() as folder:
+            layer = Path(folder) / "layer.zip"
+            with zipfile.ZipFile(layer, "w") as archive:
+                archive.writestr("python/empty", "")
+            options.layer = options.layer or layer
+            deploy(self.account, options)
+        return self.open(options.name)
+
+    def play(self, bundle: str | Path, name: str = DEFAULT_NAME) -> str:
+        """Deploy a bundle in its own looks; returns its address, as `deploy`."""
+        options = parser().parse_args([str(bundle), "--name", name])
+        check(options)
+        return self.deploy(options)
+
+    def open(self, function: str = DEFAULT_NAME) -> str:
+        """An address of this machine at which the function answers, until the account is closed."""
+        server = _Gateway(_Instance(self.account, function))
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        self._resources.callback(server.instance.stop)
+        self._resources.callback(server.server_close)
+        self._resources.callback(server.shutdown)
+        return f"http://127.0.0.1:{server.server_address[1]}"
+
+
+class _Instance:
+    """The process that runs a function's code; one request at a time, as on Lambda."""
+
+    def __init__(self, account: Account, function: str) -> None:
+        self._account = account
+        self._function = function
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._code = b""
+
+    def answer(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Let the code as it is now answer an event."""
+        with self._lock:
+            function = self._described()
+            if self._process is None or function.code_bytes != self._code:
+                self._start(function)
+            assert self._process is not None
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            self._process.stdin.write(json.dumps(event) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+            if not line:
+                self._process = None
+                return {"statusCode": 502, "body": '{"error": "the function ended"}'}
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+
+    def stop(self) -> None:
+        """End the process, and forget what was unpacked."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _described(self) -> Any:
+        from moto.awslambda.models import lambda_backends
+
+        backend = lambda_backends[self._account.number][self._account.region]
+        return backend.get_function(self._function)
+
+    def _start(self, function: Any) -> None:
+        self.stop()
+        self._code = function.code_bytes
+        self._folder = tempfile.TemporaryDirectory()
+        with zipfile.ZipFile(io.BytesIO(self._code)) as code:
+            code.extractall(self._folder.name)
+        variables = {
+            key: str(value).replace(TASK, self._folder.name)
+            for key, value in function.environment_vars.items()
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", CHILD],
+            cwd=self._folder.name,
+            env={k: v for k, v in os.environ.items() if k != extensions.VARIABLE} | variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the rehearsal alone
+        )
+
+
+class _Gateway(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, instance: _Instance) -> None:
+        super().__init__(("127.0.0.1", 0), _Request)
+        self.instance = instance
+
+
+class _Request(BaseHTTPRequestHandler):
+    """Turns a request into an event of payload format 2.0, and the answer back."""
+
+    server: _Gateway
+    protocol_version = "HTTP/1.1"
+
+    def _pass_on(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        path, _, query = self.path.partition("?")
+        event = {
+            "version": "2.0",
+            "rawPath": path,
+            "rawQueryString": query,
+            "headers": {name.lower(): value for name, value in self.headers.items()},
+            "requestContext": {
+                "http": {
+                    "method": self.command,
+                    "path": path,
+                    "protocol": "HTTP/1.1",
+                    "sourceIp": "127.0.0.1",
+                }
+            },
+            "body": self.rfile.read(length).decode("utf-8", "replace"),
+            "isBase64Encoded": False,
+        }
+        answer = self.server.instance.answer(event)
+        body = answer["body"].encode()
+        self.send_response(answer["statusCode"])
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = _pass_on  # noqa: N815  (names of the library's)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""

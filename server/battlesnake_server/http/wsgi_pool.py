@@ -1,0 +1,109 @@
+"""Whole requests, answered by a WSGI application in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import io
+import logging
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from battlesnake_server.http.connection_table import BUSY, GONE, TEXT, Answer, Headers, Request
+from battlesnake_server.http.thread_pool import Threads
+
+MOST_ASKED = 2000
+"""Requests of one lane that are not answered yet; one more is refused with status 503."""
+
+Application = Callable[..., Iterable[bytes]]
+
+log = logging.getLogger(__name__)
+
+
+class Lane:
+    """Threads that answer, ``ready`` of them from the beginning, and the requests that wait."""
+
+    def __init__(
+        self, application: Application, name: str, threads: int, *, ready: int = 0
+    ) -> None:
+        self._application = application
+        self._threads = Threads(name, threads, ready=ready)
+        self._asked = 0
+
+    def dispatch(self, request: Request, answer: Answer) -> None:
+        """Have ``request`` answered; to be called in the event loop."""
+        if self._asked >= MOST_ASKED:
+            answer(BUSY, TEXT, b"too many requests")
+            return
+        self._asked += 1
+        loop = asyncio.get_running_loop()
+        self._threads.submit(functools.partial(self._work, request, answer, loop))
+
+    def _work(self, request: Request, answer: Answer, loop: asyncio.AbstractEventLoop) -> None:
+        status, headers, body = GONE, TEXT, b"you have left"
+        if not request.client.gone:
+            status, headers, body = ask(self._application, request)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: too late for any answer
+            loop.call_soon_threadsafe(self._hand_over, answer, status, headers, body)
+
+    def _hand_over(self, answer: Answer, status: str, headers: Headers, body: bytes) -> None:
+        self._asked -= 1
+        answer(status, headers, body)
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._threads.close()
+
+
+def ask(application: Application, request: Request) -> tuple[str, Headers, bytes]:
+    """The status, headers and body that a WSGI application answers; 500 where it fails."""
+    started: list[Any] = []
+
+    def start_response(status: str, headers: Headers, exc_info: object = None) -> None:
+        started[:] = status, headers
+
+    try:
+        content = application(environment(request), start_response)
+        try:
+            body = b"".join(content)
+        finally:
+            if hasattr(content, "close"):
+                content.close()
+        status, headers = started
+    except Exception:
+        log.exception("internal error")
+        return "500 Internal Server Error", TEXT, b"internal error"
+    return status, headers, body
+
+
+def environment(request: Request) -> dict[str, Any]:
+    """A request as WSGI has it, with two keys of ours: when it arrived, and who asks."""
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": request.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": request.path.decode("latin-1"),
+        "QUERY_STRING": request.query.decode("latin-1"),
+        "SERVER_PROTOCOL": f"HTTP/{request.version}",
+        "SERVER_NAME": "localhost",
+        "SERVER_PORT": "80",
+        "REMOTE_ADDR": str(request.peer[0]),
+        "CONTENT_LENGTH": str(len(request.body)),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(request.body),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+        "server.arrived": request.arrived,
+        "server.client": request.client,
+    }
+    for name, value in request.headers:
+        key = name.decode("latin-1").upper().replace("-", "_")
+        if key == "CONTENT_TYPE":
+            environ[key] = value.decode("latin-1")
+        elif key not in ("CONTENT_LENGTH", "TRANSFER_ENCODING") and b"_" not in name:
+            environ[f"HTTP_{key}"] = value.decode("latin-1")
+    return environ

@@ -1,0 +1,97 @@
+"""Why a snake moves as it does, written beside the move in its answer to ``/move``.
+
+``{"move": "up", "decision": {"scores": ..., "reasons": [...], "line": ...}}``, written as
+`battlesnake_server.replay_json.thoughts` does. Official engines ignore it; the arena keeps it for its
+pages. What arrives was written by a stranger: it is cut to a bounded size, and anything malformed
+is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from battlesnake_gym.boards.json_fields import plain
+from battlesnake_gym.rules import MOVES
+from battlesnake_gym.snakes import Decision, Reason
+from battlesnake_server.replay_json import thoughts
+
+LONGEST_ANSWER = 1 << 14
+"""Bytes of an answer whose reasons are kept: sixteen times those of a careful snake."""
+
+MOST_REASONS, MOST_SNAKES, LONGEST_LINE = 32, 16, 64
+LONGEST_RULE, LONGEST_NOTE = 60, 200
+
+
+def write(decision: Decision) -> dict[str, Any]:
+    """The part of an answer that explains a decision."""
+    return thoughts(decision)
+
+
+def read(content: bytes) -> Decision | None:
+    """The decision in an answer that `players.parse_move` accepted; None where it has none.
+
+    >>> answer = b'{"move": "up", "decision": {"reasons": [{"rule": "walls", "vetoed": ["left"]}]}}'
+    >>> read(answer).reasons
+    (Reason(rule='walls', vetoed=('left',), scores={}, note=''),)
+    >>> read(b'{"move": "up"}')
+    """
+    if b'"decision"' not in content or len(content) > LONGEST_ANSWER:
+        return None
+    answer = json.loads(content)
+    decision = answer.get("decision")
+    if not isinstance(decision, Mapping):
+        return None
+    reasons = [_reason(item) for item in _items(decision, "reasons")[:MOST_REASONS]]
+    line = decision.get("line")
+    named = list(line.items())[:MOST_SNAKES] if isinstance(line, Mapping) else []
+    return Decision(
+        answer["move"],
+        tuple(reason for reason in reasons if reason is not None),
+        _scores(decision),
+        line={
+            plain(snake, LONGEST_RULE): _moves(moves)[:LONGEST_LINE]
+            for snake, moves in named
+            if isinstance(moves, list)
+        },
+    )
+
+
+def _reason(item: object) -> Reason | None:
+    if not isinstance(item, Mapping) or not isinstance(item.get("rule"), str):
+        return None
+    note = item.get("note")
+    return Reason(
+        plain(item["rule"], LONGEST_RULE),
+        _moves(_items(item, "vetoed")),
+        _scores(item),
+        plain(note, LONGEST_NOTE) if isinstance(note, str) else "",
+    )
+
+
+def _items(parent: Mapping[str, Any], key: str) -> list[Any]:
+    value = parent.get(key)
+    return value if isinstance(value, list) else []
+
+
+def _moves(values: list[Any]) -> tuple[str, ...]:
+    return tuple(move for move in values if move in MOVES)
+
+
+def _scores(parent: Mapping[str, Any]) -> dict[str, float]:
+    """Numbers by move; null is what no finite number was."""
+    scores = parent.get("scores")
+    if not isinstance(scores, Mapping):
+        return {}
+    return {move: _number(scores[move]) for move in MOVES if move in scores}
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return -math.inf
+    try:
+        return float(value)
+    except OverflowError:
+        return -math.inf

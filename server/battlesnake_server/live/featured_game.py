@@ -1,0 +1,111 @@
+"""The game that the snake's own page shows: the one that is on, or the last one."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.replays.replay import Turn
+from battlesnake_gym.snakes import Decision, Factory
+from battlesnake_heuristics.builtin_snakes import hungry_snake
+from battlesnake_heuristics.rating.match import Conditions, play_game
+from battlesnake_server import replay_json
+from battlesnake_server.live.fallback import is_ordinary
+from battlesnake_server.live.sessions import Key
+
+PATIENCE = 10.0
+"""Seconds without a move after which another game may take the place of one that is on."""
+
+LARGEST = 1 << 22
+"""Bytes of frames that are kept of one game."""
+
+EXAMPLE = Conditions(positions=200, max_turns=200)
+"""What a snake that has played no game yet plays against `hungry` for its page."""
+
+
+class Showcase:
+    """Keeps one game, that of ``key``; every method may be called from any thread.
+
+    What the snake thought is shown only once its game is over: its rivals can read the page too.
+    """
+
+    def __init__(self, factory: Factory) -> None:
+        self._factory: Factory | None = factory  # until there is a game
+        self._lock = threading.Lock()
+        self.key: Key | None = None
+        self._version = 0
+        self._over = True
+        self._heard = self._size = 0.0
+        self._header: dict[str, Any] = {}
+        self._frames: list[tuple[str, str]] = []  # without and with thoughts
+
+    def note(self, key: Key, board: Board, decision: Decision | None = None) -> None:
+        """A position of a game, and what was decided on it."""
+        if not is_ordinary(board):
+            return
+        with self._lock:
+            if key != self.key:
+                if not self._over and time.monotonic() - self._heard < PATIENCE:
+                    return
+                self._begin(key, board)
+            self._heard = time.monotonic()
+            self._add(board, decision)
+
+    def end(self, key: Key, board: Board | None) -> None:
+        """A game is over, in this position where it is known."""
+        with self._lock:
+            if key != self.key or self._over:
+                return
+            if board is not None and is_ordinary(board):
+                self._add(board, None)
+            self._over, self._version = True, self._version + 1
+
+    def tell(self, since: int, version: int) -> dict[str, Any]:
+        """The game as `battlesnake_server.replay_json` has it, the frames from the ``since``-th on.
+
+        All of them where ``version`` is not the one that is shown. ``you`` is the snake's place.
+        """
+        with self._lock:
+            if self._factory is not None and not self._frames:
+                factory, self._factory = self._factory, None
+                threading.Thread(target=self._play, args=(factory,), daemon=True).start()
+            since = since if version == self._version else 0
+            texts = [texts[self._over] for texts in self._frames[since:]]
+            return {
+                **self._header, "version": self._version, "over": self._over, "from": since,
+                "frames": [json.loads(text) for text in texts],
+            }  # fmt: skip
+
+    def _begin(self, key: Key, board: Board) -> None:
+        self._factory, self.key, self._over = None, key, False
+        self._version, self._size, self._frames = self._version + 1, 0, []
+        you = next(i for i, snake in enumerate(board.snakes) if snake.id == board.you.id)
+        self._header = {**replay_json.header(board), "you": you}
+
+    def _add(self, board: Board, decision: Decision | None) -> None:
+        turn = decision and Turn({board.you.id: decision.move}, decisions={board.you.id: decision})
+        plain = json.dumps(replay_json.frame(board))
+        full = json.dumps(replay_json.frame(board, turn)) if turn else plain
+        self._size += len(plain) + len(full)
+        if self._size <= LARGEST and len(board.snakes) == len(self._header["snakes"]):
+            self._frames.append((plain, full))
+
+    def _play(self, factory: Factory) -> None:
+        """Play the example, unless a real game begins meanwhile."""
+        played = play_game(
+            EXAMPLE, [factory, hungry_snake], 7, names=["this snake", "hungry"], reasons=True
+        )
+        board, key = played.first, ("example", "")
+        board.you_id = board.snakes[0].id
+        with self._lock:
+            if self._frames:
+                return
+            self._begin(key, board)
+            for turn in played.turns:
+                self._add(board, turn.decisions.get(board.snakes[0].id))
+                turn.play(board)
+            self._add(board, None)
+            self._over = True

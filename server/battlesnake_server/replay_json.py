@@ -1,0 +1,142 @@
+"""Games as the browser's board component reads them: one JSON object a game, one a position.
+
+A *frame* is a position::
+
+    {"turn": 12, "food": [[x, y], ...], "hazards": [[x, y, depth], ...],
+     "snakes": [{"body": [[x, y], ...], "health": 93, "latency": "12", "shout": "",
+                 "death": null or {"cause": ..., "by": id, "turn": ...},
+                 "next": null or {"move": "up", "guessed": false, "problem": "",
+                                  "scores": {"up": 0.7, ...},
+                                  "reasons": [{"rule", "vetoed", "scores", "note"}, ...],
+                                  "line": {id: ["up", ...], ...}}}, ...]}
+
+``next`` is what the snake did from this position, and why; ``problem`` says why the move is not
+its own (``timeout``, ...), where it is not; ``line`` is what it expected every snake to do from
+here on. Snakes are in the order of the game's ``snakes``, which has their names, colours and the
+shapes of their heads and tails (see `battlesnake_gym.draw.customization`). A score that is not finite is
+null.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from battlesnake_gym.boards.board import UNKNOWN_SEED, Board
+from battlesnake_gym.draw import customization
+from battlesnake_gym.replays.replay import Replay, Turn
+from battlesnake_gym.rules.state import Snake
+from battlesnake_gym.snakes import Decision, Reason
+
+
+def game(replay: Replay) -> Iterator[str]:
+    """A whole recorded game with all its frames as JSON text, a piece at a time.
+
+    In pieces, so that no more than one position is held in memory.
+    """
+    deaths = [
+        {"turn": turn, "id": snake_id, "cause": cause} for turn, snake_id, cause in replay.deaths()
+    ]
+    info = {key: str(value) for key, value in replay.info.items()}
+    yield _dumps({**header(replay.first), "info": info, "deaths": deaths})[:-1] + ', "frames": ['
+    following: list[Turn | None] = [*replay.turns, None]
+    for number, (board, turn) in enumerate(zip(replay.boards(), following, strict=True)):
+        yield (", " if number else "") + _dumps(frame(board, turn))
+    yield "]}"
+
+
+_dumps = functools.partial(json.dumps, allow_nan=False)
+
+
+def header(board: Board) -> dict[str, Any]:
+    """What stays the same during a game; the seed is text: it may exceed a browser's numbers."""
+    return {
+        "id": board.game.id,
+        "ruleset": board.game.ruleset,
+        "map": board.game.map,
+        "seed": None if board.game.seed == UNKNOWN_SEED else str(board.game.seed),
+        "timeout": board.game.timeout,
+        "width": board.width,
+        "height": board.height,
+        "snakes": [
+            {"id": snake.id, "name": snake.name or snake.id, **look}
+            for snake, look in zip(board.snakes, looks_of(board.snakes), strict=True)
+        ],
+    }
+
+
+def looks_of(snakes: Sequence[Snake]) -> list[dict[str, Any]]:
+    """How the snakes of one game look: ``color``, and the parts of ``head`` and ``tail``."""
+    return [
+        {
+            "color": colour,
+            "head": customization.to_json(customization.head(snake.customizations.get("head", ""))),
+            "tail": customization.to_json(customization.tail(snake.customizations.get("tail", ""))),
+        }
+        for snake, colour in zip(snakes, customization.colours(snakes), strict=True)
+    ]
+
+
+def frame(board: Board, following: Turn | None = None) -> dict[str, Any]:
+    """One position, and what was done from it if ``following`` is given."""
+    depths = Counter(board.hazards)
+    return {
+        "turn": board.turn,
+        "food": board.food,
+        "hazards": [[x, y, depth] for (x, y), depth in depths.items() if board.inside((x, y))],
+        "snakes": [_snake(snake, following) for snake in board.snakes],
+    }
+
+
+def _snake(snake: Snake, following: Turn | None) -> dict[str, Any]:
+    death = {
+        "cause": snake.eliminated_cause,
+        "by": snake.eliminated_by,
+        "turn": snake.eliminated_on,
+    }
+    return {
+        "body": snake.body,
+        "health": snake.health,
+        "latency": snake.latency,
+        "shout": snake.shout,
+        "death": None if snake.alive else death,
+        "next": _next(snake, following),
+    }
+
+
+def _next(snake: Snake, following: Turn | None) -> dict[str, Any] | None:
+    if following is None or snake.id not in following.moves:
+        return None
+    decision = following.decisions.get(snake.id) or Decision("")
+    return {
+        "move": following.moves[snake.id],
+        "guessed": snake.id in following.guessed,
+        "problem": following.problems.get(snake.id, ""),
+        **thoughts(decision),
+    }
+
+
+def thoughts(decision: Decision) -> dict[str, Any]:
+    """Why a snake moves as it does."""
+    return {
+        "scores": _finite(decision.scores),
+        "reasons": [_reason(reason) for reason in decision.reasons],
+        "line": decision.line,
+    }
+
+
+def _reason(reason: Reason) -> dict[str, Any]:
+    return {
+        "rule": reason.rule,
+        "vetoed": reason.vetoed,
+        "scores": _finite(reason.scores),
+        "note": reason.note,
+    }
+
+
+def _finite(scores: Mapping[str, float]) -> dict[str, float | None]:
+    return {move: score if math.isfinite(score) else None for move, score in scores.items()}

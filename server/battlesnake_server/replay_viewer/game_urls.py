@@ -1,0 +1,80 @@
+"""The addresses under which people pass on a game, and the engines that have it.
+
+>>> engines("https://arena.battlesnake.com/games/0b5a3a52-6f0c-4d4e-8a53-2c4d0e9f1a7b?turn=7")
+(['https://arena.battlesnake.com/api'], '0b5a3a52-6f0c-4d4e-8a53-2c4d0e9f1a7b')
+>>> engines("https://board.battlesnake.com/?engine=http://10.0.0.7:8085&game=final")
+(['http://10.0.0.7:8085', 'http://10.0.0.7:8085/api'], 'final')
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+from battlesnake_gym.boards.json_fields import shown
+from battlesnake_gym.replays.json_lines import ReplayError
+
+ARENA = "https://arena.battlesnake.com/api"
+"""Where games are played since 2026."""
+
+OLD = "https://engine.battlesnake.com"
+"""Where they were played before, from pages on play.battlesnake.com."""
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_PATH = re.compile(r"(?P<base>.*?)/(?:games?|g)/(?P<id>[\w-]{1,64})(?:/.*)?", re.ASCII)
+
+
+def engines(source: str) -> tuple[list[str], str]:
+    """The engines that may have a game, the likeliest first, and its id; from an id or address.
+
+    ``GET ENGINE/games/ID`` describes the game there. Raises `ReplayError` for what is neither.
+    """
+    if is_id(source):
+        return [ARENA, OLD], source
+    bare = re.match(r"(www\.)?\w+\.battlesnake\.com/", source)
+    try:
+        url = urlsplit(f"https://{source}" if bare else source)
+        if _host(url) == "board.battlesnake.com":
+            asked = parse_qs(url.query)
+            url = urlsplit(asked.get("engine", [""])[0].rstrip("/") + "/games/" + asked["game"][0])
+            if not url.scheme:
+                return [ARENA, OLD], asked["game"][0]
+        found = _PATH.fullmatch(url.path)
+        if url.scheme in ("http", "https", "ws", "wss") and url.hostname and found:
+            return _of(url, found["base"]), found["id"]
+    except (ValueError, LookupError):  # no address, or a board without a game
+        pass
+    raise ReplayError(
+        f"there is no file {shown(source)}, and it is not a game of an engine; give a recorded "
+        "game, an id, or an address like https://arena.battlesnake.com/games/ID"
+    )
+
+
+def is_id(source: str) -> bool:
+    """Whether it is an id of arena.battlesnake.com."""
+    return bool(_ID.fullmatch(source))
+
+
+def is_address(source: str) -> bool:
+    """Whether `engines` reads it."""
+    with contextlib.suppress(ReplayError):
+        return bool(engines(source))
+    return False
+
+
+def _host(url: SplitResult) -> str:
+    return (url.hostname or "").removeprefix("www.")
+
+
+def _of(url: SplitResult, base: str) -> list[str]:
+    known = {
+        "arena.battlesnake.com": [ARENA],
+        "engine.battlesnake.com": [OLD],
+        "play.battlesnake.com": [OLD, ARENA],
+    }
+    if _host(url) in known:
+        return known[_host(url)]
+    # Of an arena's web page the engine is below /api; our own arena's pages are beside it.
+    site = f"{url.scheme.replace('ws', 'http')}://{url.netloc}{base}"
+    return [site] if base.endswith("/api") else [site, f"{site}/api"]

@@ -1,0 +1,117 @@
+"""Games in the form of the official engine, so that programs that fetch games fetch these too.
+
+``GET /games/<id>`` describes a game, ``GET /games/<id>/frames`` gives its frames a page at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, jsonify
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.draw import customization
+from battlesnake_gym.replays.replay import ReplayError
+from battlesnake_gym.rules import RULESETS
+from battlesnake_gym.rules.state import Point, Snake
+from battlesnake_server.web.games_page import MissingError, course
+from battlesnake_server.web.live_games import Course
+from battlesnake_server.web.pages import number, refusal
+
+MOST_FRAMES = 1000
+"""Frames that one answer holds at most."""
+
+blueprint = Blueprint("engine", __name__)
+
+
+@blueprint.get("/games/<game_id>")
+def game(game_id: str) -> Response:
+    """What stays the same during the game, and whether it is over."""
+    try:
+        found = course(game_id)
+    except (MissingError, ReplayError) as error:
+        return refusal(error, 404)
+    return jsonify(Game=describe(found), LastFrame=frame(found.boards[-1]))
+
+
+@blueprint.get("/games/<game_id>/frames")
+def frames(game_id: str) -> Response:
+    """The frames from ``?offset=`` on (below 0: from the end), at most ``?limit=``."""
+    try:
+        boards = course(game_id).boards[:]
+    except (MissingError, ReplayError) as error:
+        return refusal(error, 404)
+    offset = number("offset", 0, least=-len(boards))
+    limit = number("limit", 100, most=MOST_FRAMES)
+    start = max(0, len(boards) + offset) if offset < 0 else offset
+    shown = boards[start : start + limit]
+    return jsonify(count=len(shown), frames=[frame(board) for board in shown])
+
+
+def describe(found: Course) -> dict[str, Any]:
+    """The ``Game`` object."""
+    board = found.boards[0]
+    game, settings = board.game, board.game.settings
+    return {
+        "ID": game.id,
+        "Status": "complete" if found.over else "running",
+        "Width": board.width,
+        "Height": board.height,
+        "Ruleset": {
+            "name": game.ruleset,
+            "foodSpawnChance": str(settings.food_spawn_chance),
+            "minimumFood": str(settings.minimum_food),
+            "hazardDamagePerTurn": str(settings.hazard_damage_per_turn),
+            "damagePerTurn": str(settings.hazard_damage_per_turn),
+            "shrinkEveryNTurns": str(settings.shrink_every_n_turns),
+            "map": game.map,
+        },
+        "SnakeTimeout": game.timeout,
+        "Source": game.source,
+        "RulesetName": game.ruleset,
+        "RulesStages": [stage.name for stage in RULESETS.get(game.ruleset, ())],
+        "Map": game.map,
+    }
+
+
+def frame(board: Board) -> dict[str, Any]:
+    """One position."""
+    return {
+        "Turn": board.turn,
+        "Snakes": [
+            _snake(snake, colour)
+            for snake, colour in zip(board.snakes, customization.colours(board.snakes), strict=True)
+        ],
+        "Food": _points(board.food),
+        "Hazards": _points(board.hazards),
+    }
+
+
+def _snake(snake: Snake, colour: str) -> dict[str, Any]:
+    death = {
+        "Cause": snake.eliminated_cause,
+        "Turn": snake.eliminated_on,
+        "EliminatedBy": snake.eliminated_by,
+    }
+    return {
+        "ID": snake.id,
+        "Name": snake.name or snake.id,
+        "Body": _points(snake.body),
+        "Health": snake.health,
+        "Death": None if snake.alive else death,
+        "Color": colour,
+        "HeadType": snake.customizations.get("head", "default"),
+        "TailType": snake.customizations.get("tail", "default"),
+        "Latency": snake.latency,
+        "Shout": snake.shout,
+        "Squad": "",
+        "Author": "",
+        "StatusCode": 200,
+        "Error": "",
+        "IsBot": False,
+        "IsEnvironment": False,
+    }
+
+
+def _points(cells: list[Point]) -> list[dict[str, int]]:
+    return [{"X": x, "Y": y} for x, y in cells]

@@ -1,0 +1,254 @@
+"""The page ``/lab``: draw a position, ask snakes about it, keep it as a scenario."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections import Counter
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, render_template, request
+
+from battlesnake_gym import rules
+from battlesnake_gym.boards import json_fields
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.json_fields import BoardError, shown
+from battlesnake_gym.replays.replay import ReplayError
+from battlesnake_gym.rules import MAX_HEALTH, MOVES, Snake
+from battlesnake_heuristics.analysis import scenarios
+from battlesnake_heuristics.analysis.scenarios import Scenario
+from battlesnake_server import replay_json
+from battlesnake_server.web.context import arena
+from battlesnake_server.web.games_page import MissingError, course
+from battlesnake_server.web.pages import body, missing, number, refusal
+from battlesnake_server.web.roster import ask
+
+blueprint = Blueprint("lab", __name__)
+
+LARGEST_SIDE = 25
+MOST_SNAKES = 16
+LONGEST_THOUGHT = 5000
+"""Milliseconds that an asked snake may be given."""
+
+_asking = threading.BoundedSemaphore(4)
+_thinking = threading.Semaphore(2)
+"""A request waits until one of two is done; one that would have to wait longer is refused."""
+
+EXAMPLE = """
+. . . . . . . . . . .
+. . . . . . . . . . .
+. . * . . . . . . . .
+. . . . . . . . . . .
+. > > > v . . . * . .
+. ^ . . A . . . . . .
+. ^ . . . . . v . . .
+. . . . . . B < . . .
+. . . . . . . . . . .
+. . * . . . . . . . .
+. . . . . . . . . . .
+A: health=60 you
+B: health=90
+"""
+
+
+@blueprint.get("/lab")
+def index() -> str | tuple[str, int]:
+    """The editor, with an example or a ``?game=`` at ``?turn=`` as the snake ``?you=`` saw it."""
+    try:
+        board = _asked_board()
+    except (MissingError, ReplayError, ValueError) as error:
+        return missing(str(error))
+    return render_template(
+        "arena_lab.html",
+        board=describe(board),
+        guests=arena().roster.guests,
+        allow_urls=arena().roster.allow_urls,
+        rulesets=list(rules.RULESETS),
+        shipped=[(i, scenario.name) for i, scenario in enumerate(_shipped())],
+    )
+
+
+@blueprint.get("/lab/shipped/<int:number>")
+def shipped(number: int) -> Response:
+    """A scenario that comes with the project, as the editor reads it."""
+    known = _shipped()
+    if number >= len(known):
+        return refusal(f"there are {len(known)} scenarios, got number {number}", 404)
+    return jsonify(_described(known[number]))
+
+
+@blueprint.post("/lab/read")
+def read() -> Response:
+    """Read ``{"text": ...}``: a scenario, a drawn board, or the body of a ``/move`` request."""
+    try:
+        text = json_fields.string(body(), "text", "")
+        return jsonify(_read_text(text))
+    except (ValueError, TypeError, RecursionError) as error:
+        return refusal(error)
+
+
+@blueprint.post("/lab/ask")
+def ask_snake() -> Response:
+    """What would ``snake`` do on ``board`` within ``milliseconds``?
+
+    The board is the body of a ``/move`` request.
+    """
+    try:
+        sent = body()
+        entrant = arena().roster.find(sent.get("snake"), "snake")
+        milliseconds = json_fields.integer(sent, "milliseconds", "", 200)
+        if not 10 <= milliseconds <= LONGEST_THOUGHT:
+            raise BoardError(
+                f"milliseconds must be between 10 and {LONGEST_THOUGHT}, got {shown(milliseconds)}"
+            )
+        board = _board(sent.get("board"), milliseconds)
+        if not _asking.acquire(blocking=False):
+            return refusal("others are asking snakes now; try again in some seconds", 503)
+        try:
+            with _thinking:
+                began = time.perf_counter()
+                decision = ask(entrant, board, milliseconds / 1000)
+                took = 1000 * (time.perf_counter() - began)
+        finally:
+            _asking.release()
+    except ValueError as error:
+        return refusal(error)
+    answer = {"move": decision.move, "guessed": False, **replay_json.thoughts(decision)}
+    return jsonify(next=answer, shout=decision.shout, milliseconds=round(took, 1))
+
+
+@blueprint.post("/lab/scenario")
+def scenario() -> Response:
+    """The position as the text of a scenario file: ``board``, ``name``, ``note``, ``allowed``."""
+    try:
+        sent = body()
+        name, note = (_one_line(sent, key) for key in ("name", "note"))
+        allowed = [str(move) for move in json_fields.items(sent, "allowed", "")]
+        made = Scenario(name or "unnamed", _board(sent.get("board"), 500), tuple(allowed), note)
+        text = made.to_text()
+        scenarios.from_text(text)  # what cannot be read again is not given out
+    except ValueError as error:
+        return refusal(error)
+    return Response(text, mimetype="text/plain")
+
+
+def describe(board: Board) -> dict[str, Any]:
+    """A board as the editor holds it: the player's header and frame, and who moves.
+
+    ``newcomers`` is how snakes look that are added to it.
+    """
+    newcomers = [Snake("", [])] * MOST_SNAKES
+    return {
+        **replay_json.header(board),
+        "damage": board.game.settings.hazard_damage_per_turn,
+        "you": board.you_id or next((snake.id for snake in board.living), None),
+        "newcomers": replay_json.looks_of([*board.snakes, *newcomers])[len(board.snakes) :],
+        "frame": replay_json.frame(board),
+    }
+
+
+def _described(scenario: Scenario) -> dict[str, Any]:
+    return {
+        **describe(scenario.board),
+        "scenario": {
+            "name": scenario.name, "note": scenario.note, "allowed": list(scenario.allowed),
+        },
+    }  # fmt: skip
+
+
+def _shipped() -> list[Scenario]:
+    return [scenario for path in scenarios.SHIPPED for scenario in scenarios.load(path)]
+
+
+def _asked_board() -> Board:
+    game_id = request.args.get("game")
+    if game_id is None:
+        return Board.from_text(EXAMPLE)
+    board = course(game_id).at(number("turn", 0))
+    you = request.args.get("you")
+    if you is not None:
+        board.you_id = board.snake(you).id
+    return board
+
+
+def _read_text(text: str) -> dict[str, Any]:
+    if text.lstrip().startswith(("{", "[")):
+        value = json.loads(text)
+        if isinstance(value, dict) and "allowed" not in value:
+            return describe(_checked(Board.from_api(value)))
+        found = scenarios.from_json(value)
+    elif any(line.startswith("scenario:") for line in text.splitlines()):
+        found = scenarios.from_text(text)
+    else:
+        return describe(_checked(Board.from_text(text)))
+    if not found:
+        raise BoardError("text: there is no scenario in it")
+    _checked(found[0].board)
+    return _described(found[0])
+
+
+def _board(sent: object, milliseconds: int) -> Board:
+    """A board that a visitor drew, fit for a snake to be asked about."""
+    request_body = dict(json_fields.mapping(sent, "board"))
+    game = dict(json_fields.child(request_body, "game", ""))
+    # A game of its own: snakes elsewhere keep what they remember by the game's id.
+    request_body["game"] = {**game, "id": f"lab-{uuid.uuid4()}", "timeout": milliseconds}
+    board = _checked(Board.from_api(request_body))
+    if board.you_id is None or not board.you.alive:
+        raise BoardError("you must be a living snake of the board; draw one and choose it")
+    return board
+
+
+def _checked(board: Board) -> Board:
+    """Refuse what no game could hold, with the field's name."""
+    for key, side in (("width", board.width), ("height", board.height)):
+        if side > LARGEST_SIDE:
+            raise BoardError(f"board.{key} must be at most {LARGEST_SIDE}, got {side}")
+    if len(board.snakes) > MOST_SNAKES:
+        raise BoardError(f"board.snakes: at most {MOST_SNAKES} fit, got {len(board.snakes)}")
+    if board.game.ruleset not in rules.RULESETS:
+        known = ", ".join(rules.RULESETS)
+        raise BoardError(
+            f"game.ruleset.name must be one of {known}, got {shown(board.game.ruleset)}"
+        )
+    for i, snake in enumerate(board.snakes):
+        place = f"board.snakes[{i}]"
+        if not 1 <= snake.health <= MAX_HEALTH:
+            raise BoardError(f"{place}.health must be 1 to {MAX_HEALTH}, got {snake.health}")
+        _check_body(board, snake.body, place)
+    _check_cells(board, board.food, "board.food", once=True)
+    _check_cells(board, board.hazards, "board.hazards", once=False)
+    return board
+
+
+def _check_body(board: Board, cells: list[tuple[int, int]], place: str) -> None:
+    if len(cells) > board.width * board.height * 2:
+        raise BoardError(f"{place}.body has {len(cells)} cells; the board has no room for it")
+    for i, cell in enumerate(cells):
+        if not board.inside(cell):
+            raise BoardError(f"{place}.body[{i}] lies off the board: {cell}")
+        if i == 0 or cell == cells[i - 1]:
+            continue
+        if cell not in {board.target(cells[i - 1], move) for move in MOVES}:
+            raise BoardError(f"{place}.body[{i}] does not touch the cell before it: {cell}")
+
+
+def _check_cells(board: Board, cells: list[tuple[int, int]], place: str, *, once: bool) -> None:
+    counts = Counter(cells)
+    for i, cell in enumerate(cells):
+        # Some maps keep notes in hazards that lie off the board; food never does.
+        if once and not board.inside(cell):
+            raise BoardError(f"{place}[{i}] lies off the board: {cell}")
+        if once and counts[cell] > 1:
+            raise BoardError(f"{place}[{i}] is there twice: {cell}")
+        if counts[cell] > 255:
+            raise BoardError(f"{place}[{i}] is there more than 255 times: {cell}")
+
+
+def _one_line(sent: dict[str, Any], key: str) -> str:
+    value = json_fields.string(sent, key, "", "").strip()
+    if len(value) > 200 or not value.isprintable():
+        raise BoardError(f"{key} must be one line of at most 200 characters, got {shown(value)}")
+    return value

@@ -1,0 +1,144 @@
+"""Who is out where an engine lists all snakes of the game."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+from typing import Any
+
+import pytest
+
+from battlesnake_gym import snakes
+from battlesnake_gym.boards import board_json
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.boards.elimination_tracker import Corpses
+from battlesnake_gym.rules import Game, Snake, State
+from battlesnake_server.arena.players import LocalPlayer
+from battlesnake_server.arena.referee import ArenaForm, play
+
+RULESETS = ("standard", "wrapped", "constrictor", "royale")
+
+
+def snake(name: str, *body: tuple[int, int], health: int = 90) -> dict[str, Any]:
+    return {"id": name, "health": health, "body": [{"x": x, "y": y} for x, y in body]}
+
+
+def request(turn: int, you: dict[str, Any], *others: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "game": {"id": "g"},
+        "turn": turn,
+        "board": {"width": 7, "height": 7, "snakes": [you, *others]},
+        "you": you,
+    }
+
+
+YOU = snake("you", (0, 6), (1, 6), (2, 6))
+RIVAL = snake("rival", (3, 3), (3, 2), (3, 1), (3, 0))
+
+SHOWN = {
+    "head in another's body": snake("dead", (3, 2), (2, 2), (1, 2)),
+    "head in its own body": snake("dead", (5, 5), (6, 5), (6, 4), (5, 4), (5, 5), (5, 6)),
+    "on a longer one's head": snake("dead", (3, 3), (4, 3), (5, 3)),
+    "off the board": snake("dead", (7, 3), (6, 3), (5, 3)),
+    "no health": snake("dead", (6, 3), (6, 2), (6, 1), health=0),
+    "head in our body": snake("dead", (1, 6), (1, 5), (1, 4)),
+    "we went through it": snake("dead", (6, 6), (5, 6), (4, 6), (3, 6), (2, 6)),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_the_position_shows_who_is_out(name: str) -> None:
+    board = Board.from_api(request(9, YOU, RIVAL, SHOWN[name]))
+    assert [s.id for s in board.living] == ["you", "rival"]
+
+
+def test_heads_of_one_length_are_both_out() -> None:
+    other = snake("other", (3, 3), (4, 3), (5, 3), (6, 3))
+    board = Board.from_api(request(9, YOU, RIVAL, other))
+    assert [s.id for s in board.living] == ["you"]
+
+
+def test_who_hits_one_that_leaves_at_the_same_time_lives() -> None:
+    """Walls come first: the body that is hit is gone."""
+    gone = snake("gone", (3, 7), (3, 6), (3, 5))
+    lives = snake("lives", (3, 5), (4, 5), (5, 5))
+    board = Board.from_api(request(9, YOU, gone, lives))
+    assert [s.id for s in board.living] == ["you", "lives"]
+
+
+def test_a_start_is_no_collision() -> None:
+    start = [snake(name, (x, 1), (x, 1), (x, 1)) for x, name in enumerate("abc")]
+    assert len(Board.from_api(request(0, *start)).living) == 3
+
+
+def test_a_body_that_does_not_move_is_a_corpse() -> None:
+    corpses, dead = Corpses(), snake("dead", (6, 3), (6, 2), (6, 1))
+    moved = snake("rival", (3, 4), (3, 3), (3, 2), (3, 1))
+    through = snake("rival", (6, 2), (5, 2), (4, 2), (3, 2))
+
+    def living(turn: int, *others: dict[str, Any]) -> list[str]:
+        return [s.id for s in Board.from_api(request(turn, YOU, *others), corpses=corpses).living]
+
+    assert living(8, RIVAL, dead) == ["you", "rival", "dead"], "nobody can tell yet"
+    assert living(8, RIVAL, dead) == ["you", "rival", "dead"], "asked twice about one turn"
+    assert living(9, moved, dead) == ["you", "rival"]
+    assert living(9, moved, dead) == ["you", "rival"]
+    assert living(12, through, dead) == ["you", "rival"], "it goes through a corpse and lives"
+    assert living(2, RIVAL, dead) == ["you", "rival", "dead"], "another game"
+
+
+def test_going_round_in_circles_is_living() -> None:
+    corpses = Corpses()
+    for turn, health in ((8, 90), (12, 86)):
+        circling = snake("circling", (3, 3), (3, 4), (4, 4), (4, 3), health=health)
+        board = Board.from_api(request(turn, YOU, circling), corpses=corpses)
+        assert len(board.living) == 2
+
+
+class BothForms:
+    """Writes the official form, and keeps what each living snake was told in both."""
+
+    def __init__(self) -> None:
+        self._arena = ArenaForm()
+        self.told: dict[str, list[tuple[Any, Any]]] = {}
+
+    def __call__(self, game: Game, state: State, you: Snake) -> Any:
+        official = board_json.write(game, state, you)
+        if you.alive:
+            pair = official, self._arena(game, state, you)
+            self.told.setdefault(you.id, []).append(copy.deepcopy(pair))
+        return official
+
+
+def told_in_both_forms(ruleset: str, seed: int) -> list[list[tuple[Any, Any]]]:
+    """The requests of a game of six, by snake."""
+    game, write = Game(ruleset=ruleset, seed=seed, id="g"), BothForms()
+    players = [LocalPlayer(snakes.make("hungry", seed + seat), 5.0) for seat in range(6)]
+    asyncio.run(play(game, 11, 11, list("abcdef"), players, 80, write=write))
+    return list(write.told.values())
+
+
+def test_whole_games_look_the_same_in_both_forms() -> None:
+    """From the first request on, and after a restart: the first request then, and the second."""
+    dead = unseen = 0
+    for ruleset, seed in itertools.product(RULESETS, (3, 4, 5)):
+        dead_before = dead
+        for told in told_in_both_forms(ruleset, seed):
+            corpses, restarted, turn = Corpses(), Corpses(), -1
+            for official, listing in told:
+                expected, seen = Board.from_api(official), Board.from_api(listing, corpses=corpses)
+                living = [(s.id, s.body, s.health) for s in expected.living]
+                assert [(s.id, s.body, s.health) for s in seen.living] == living
+                assert len(seen.snakes) == 6
+                dead += len(seen.snakes) - len(seen.living)
+                if 0 <= turn < expected.turn:
+                    second = Board.from_api(listing, corpses=restarted)
+                    assert [(s.id, s.body, s.health) for s in second.living] == living
+                restarted, turn = Corpses(), expected.turn
+                first = {s.id for s in Board.from_api(listing, corpses=restarted).living}
+                assert official["you"]["id"] in first
+                unseen += len(first - {s.id for s in expected.living})
+        assert dead > dead_before + 5
+    assert dead > 100
+    assert unseen < 0.5 * dead, "the first position alone shows most of the dead"

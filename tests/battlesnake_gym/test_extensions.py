@@ -1,0 +1,207 @@
+"""One file of a user's own, with a map, an observation, a reward, a mask and a snake."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from battlesnake_gym import VectorBattlesnake, snakes
+from battlesnake_gym.common import extensions
+from battlesnake_gym.engine.python_engine import SlowGames
+from battlesnake_gym.mdp import masks, observations
+from battlesnake_gym.mdp import rewards as rewards_
+from battlesnake_gym.mdp.observations import Observation
+from battlesnake_gym.rules import MAPS, Game, register_map
+from tests.processes import COMMAND, run
+
+FILE = """
+import dataclasses
+import numpy as np
+from battlesnake_gym.mdp import masks, observations, rewards; from battlesnake_gym import snakes
+from battlesnake_gym.rules import MAPS, MOVES, OFFSETS, register_map
+from battlesnake_heuristics import SAFE, Pipeline
+
+def corners(game, state):
+    MAPS["standard"].setup(game, state)
+    found = [(0, 0), (state.width - 1, state.height - 1)]
+    state.food += [cell for cell in found if cell not in state.food]
+
+register_map(dataclasses.replace(MAPS["standard"], id="corners", description="", setup=corners))
+
+def encode(state, snake_id):
+    planes = np.zeros((2, state.height, state.width), np.uint8)
+    for x, y in state.food:
+        planes[0, y, x] = 200
+    for snake in state.snakes:
+        if snake.alive:
+            x, y = snake.head
+            planes[1, y, x] = 255 if snake.id == snake_id else 99
+    return planes
+
+observations.register("heads-and-food", ["food", "heads"], encode, version=3)
+
+def climbed(turn):
+    return (turn.heads[..., 1] - turn.heads_before[..., 1]).clip(0, 1)
+
+rewards.register("climbed", climbed)
+
+def low(game, state, snake_id):
+    snake = next(snake for snake in state.snakes if snake.id == snake_id)
+    return [snake.head[1] + OFFSETS[move][1] < state.height - 2 for move in MOVES]
+
+masks.register("low", low)
+snakes.register("mine", lambda seed: Pipeline(*SAFE, seed=seed))
+"""
+
+OWN: dict[str, Any] = {
+    "observation": "heads-and-food",
+    "rewards": {"climbed": 1.0},
+    "action_mask": "wall+low",
+}
+
+
+def test_a_file_that_registers_one_snake_plays_by_its_path(tmp_path: Path) -> None:
+    """It may have the name of another, which stays what it is."""
+    one = 'from battlesnake_gym import snakes\nsnakes.register("hungry", lambda seed: str)\n'
+    built_in = snakes.factory("hungry")
+    for name, text in (("one", one), ("two", one + one.replace("hungry", "me")), ("none", "")):
+        (tmp_path / f"{name}.py").write_text(text)
+    assert repr(snakes.make(str(tmp_path / "one.py"))) == repr(str)
+    assert snakes.factory("hungry") is built_in
+    for name, told in (("two", "hungry and me"), ("none", "no new snake"), ("lost", "is no file")):
+        with pytest.raises(ValueError, match=told):
+            snakes.make(str(tmp_path / f"{name}.py"))
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file is named by the variable; what it registers goes again."""
+    for registry in (MAPS, observations._own, masks._own, rewards_.EVENTS, snakes._factories):
+        for name in ("corners", "heads-and-food", "climbed", "low", "mine"):
+            monkeypatch.setitem(registry, name, None)
+            monkeypatch.delitem(registry, name)
+    path = tmp_path / "mine.py"
+    path.write_text(FILE)
+    monkeypatch.setenv(extensions.VARIABLE, str(path))
+    return path
+
+
+def test_commands_know_its_names(own: Path) -> None:
+    """In processes of their own, where nothing else has run the file."""
+    for command in ("maps corners --json", "play mine --map corners --size 7", "snakes"):
+        done = run(*COMMAND, *command.split(), input="q\n", check=True)
+        assert ("corners" if "maps" in command else "mine") in done.stdout, command
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+def test_many_games_give_what_the_definitions_say(own: Path, frames: int) -> None:
+    observation = {"name": "heads-and-food", "frames": frames}
+    env = VectorBattlesnake(
+        6,
+        [2, 2, 2, 3, 3, 3],
+        [5, 5, 7, 7, 7, 7],
+        7,
+        observation=observation,
+        rewards={"climbed": 2.0, "died": -1},
+        action_mask="forbidden+low",
+    )
+    encoder = env.observation
+    seen, infos = env.reset(seed=2)
+    memory = seen.copy()
+    died = climbed = low = 0
+    for _ in range(60):
+        before = env.games.heads.copy()
+        seen, rewards, *_, infos = env.step(infos["action_mask"].argmax(axis=2))
+        for i in range(6):
+            state = env.games.state(i)
+            if infos["reset"][i]:
+                memory[i] = 0
+            for seat, snake in enumerate(state.snakes):
+                encoder.encode(state, snake.id, memory[i, seat])
+                np.testing.assert_array_equal(seen[i, seat], memory[i, seat])
+                if not infos["acted"][i, seat]:
+                    assert rewards[i, seat] == 0
+                    continue
+                up = snake.head[1] > before[i, seat, 1]
+                assert rewards[i, seat] == 2.0 * up - (not snake.alive)
+                climbed += up
+                died += not snake.alive
+                mask = masks.action_mask(env.game, state, snake.id, "forbidden+low")
+                if snake.alive:
+                    np.testing.assert_array_equal(infos["action_mask"][i, seat], mask)
+                    low += not mask[0] and masks.action_mask(env.game, state, snake.id, "wall")[0]
+    assert min(died, climbed, low) > 10
+
+
+def test_games_on_an_own_map_are_played_by_the_python_rules_and_say_so(own: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="does not know the map 'corners', so games run on the"):
+        env = VectorBattlesnake(2, 2, 7, 7, game=Game(map="corners"))
+    assert isinstance(env.games, SlowGames)
+    env.reset(seed=1)
+    for i in range(2):
+        assert {(0, 0), (6, 6)} <= set(env.games.state(i).food)
+
+
+def test_policies_name_the_version_of_an_own_observation(own: Path) -> None:
+    stored = observations.get("heads-and-food").to_dict()
+    assert stored["version"] == 3
+    assert observations.get(stored) == Observation("heads-and-food")
+    with pytest.raises(ValueError, match="is of version 3 here, got 2"):
+        observations.get(stored | {"version": 2})
+
+
+def test_what_is_built_in_is_not_replaced() -> None:
+    with pytest.raises(ValueError, match="'standard' is built in"):
+        register_map(MAPS["standard"])
+    with pytest.raises(ValueError, match="'planes' is built in"):
+        observations.register("planes", [], lambda state, snake: np.zeros(0, np.uint8))
+    with pytest.raises(ValueError, match="'won' is built in"):
+        rewards_.register("won", lambda turn: turn.acted)
+    with pytest.raises(ValueError, match="cannot be called 'wall'"):
+        masks.register("wall", lambda game, state, snake: [True] * 4)
+
+
+def test_a_subclass_of_observation_is_refused_where_it_is_made() -> None:
+    @dataclass(frozen=True)
+    class Mine(Observation):
+        pass
+
+    with pytest.raises(ValueError, match=r"Mine is a subclass of Observation.*register"):
+        Mine()
+
+
+def test_an_observation_of_another_shape_than_it_said_is_refused(own: Path) -> None:
+    observations.register("odd", ["one"], lambda state, snake: np.zeros((2, 3, 3), np.uint8))
+    try:
+        with pytest.raises(ValueError, match=r"'odd' must give uint8 of shape \(1, 7, 7\)"):
+            VectorBattlesnake(1, 2, 7, 7, observation="odd").reset(seed=1)
+    finally:
+        del observations._own["odd"]
+
+
+def test_unknown_names_list_those_of_own_files(own: Path) -> None:
+    with pytest.raises(ValueError, match=r"unknown observation 'heads-food'.*heads-and-food"):
+        observations.get("heads-food")
+    with pytest.raises(ValueError, match=r"unknown action mask 'lowe'.*low"):
+        masks.check("lowe")
+    with pytest.raises(ValueError, match=r"unknown map 'corner'; did you mean corners"):
+        VectorBattlesnake(1, game=Game(map="corner"))
+
+
+def test_a_package_registers_by_its_entry_point(tmp_path: Path) -> None:
+    (tmp_path / "mine_games.py").write_text(FILE)
+    facts = tmp_path / "mine_games-1.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: mine_games\nVersion: 1\n")
+    (facts / "entry_points.txt").write_text("[battlesnake_gym]\nmine = mine_games\n")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" + (
+        "from battlesnake_gym.mdp import masks, observations\n"
+        "print(observations.get('heads-and-food').planes, masks.check('low'))"
+    )
+    ran = run(sys.executable, "-c", code)
+    assert ran.stdout == "('food', 'heads') low\n", ran.stderr

@@ -1,0 +1,183 @@
+"""Policies and past selves as opponents: what they see, what they play, and who is refused."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from battlesnake_gym import BattlesnakeEnv, VectorBattlesnake, parallel_env, snakes
+from battlesnake_gym.env.seated_opponents import Rivals
+from battlesnake_gym.env.vector_env import BattlesnakeVectorEnv, win_rate
+from battlesnake_gym.mdp import masks, observations
+from battlesnake_gym.rules import MOVES
+
+pytest.importorskip("onnxruntime", reason="needs the extra server")
+
+
+LEFT = MOVES.index("left")
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> str:
+    """The file of a policy that likes "left" best."""
+    pytest.importorskip("onnx", reason="needs the extra rllib")
+    from tests.server.conftest import write_policy
+
+    return str(write_policy(tmp_path / "model", (0.0, 1.0, 9.0, 2.0), [(7, 7)]))
+
+
+def some(mask: NDArray[np.bool_], random: np.random.Generator) -> NDArray[np.intp]:
+    """Allowed moves at random."""
+    moves: NDArray[np.intp] = (random.random(mask.shape) * mask).argmax(-1)
+    return moves
+
+
+def last_allowed(seen: NDArray[np.uint8], mask: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """A policy that can be pickled: of the allowed actions the last."""
+    assert seen.shape[1:] == (10, 7, 7)
+    moves: NDArray[np.intp] = 3 - mask[:, ::-1].argmax(1)
+    return moves
+
+
+def test_other_observations_of_the_same_games_are_kept_up_to_date() -> None:
+    other = observations.Observation("centred", 3)
+    games = VectorBattlesnake(30, num_snakes=3, width=7, height=7, max_turns=20)
+    shown = VectorBattlesnake(30, 3, 7, 7, max_turns=20, observation=other)
+    shape = other.shape(7, 7)
+    random = np.random.default_rng(0)
+    _, infos = games.reset(seed=1)
+    games.seen_as(other, shape)
+    shown.reset(seed=1)
+    for turn in range(60):
+        if turn == 30:
+            games = pickle.loads(pickle.dumps(games))
+        np.testing.assert_array_equal(games.seen_as(other, shape), shown.observations)
+        actions = some(infos["action_mask"], random)
+        *_, infos = games.step(actions)
+        shown.step(actions)
+
+
+@pytest.mark.parametrize("observation", ["planes", "facing"])
+def test_a_policy_is_shown_its_own_observation_and_takes_its_best_move(observation: str) -> None:
+    games = VectorBattlesnake(12, num_snakes=2, observation=observation)
+    policy = snakes.policy("shipped")
+    assert policy is not None
+    rivals, random = Rivals(games), np.random.default_rng(0)
+    _, infos = games.reset(seed=3)
+    for game in range(12):
+        rivals.seat(game, 1, "shipped", seed=0)
+    for _ in range(15):
+        alive = infos["alive"]
+        actions = some(infos["action_mask"], random).astype(np.uint8)
+        rivals.move(actions, alive)
+        for game in np.flatnonzero(alive[:, 1]).tolist():
+            state = games.games.state(game)
+            seen = observations.get("reach").encode(state, "snake_1")
+            mask = masks.action_mask(games.game, state, "snake_1", "forbidden+head")
+            move = int(np.where(mask, policy.q_values(seen[None])[0], -np.inf).argmax())
+            facing = games.games.facing[game, 1]
+            turn = games.observation.absolute_actions(actions[game, 1], facing)
+            assert (turn if observation == "facing" else actions[game, 1]) == move
+        *_, infos = games.step(actions)
+
+
+@pytest.mark.parametrize("form", ["copy", "pickle"])
+def test_copies_play_on_in_the_same_way(form: str) -> None:
+    envs = BattlesnakeVectorEnv(6, ["shipped", "past", "hungry"], width=7, height=7)
+    envs.remember(last_allowed)
+    random = np.random.default_rng(0)
+    _, infos = envs.reset(seed=6)
+    for _ in range(5):
+        *_, infos = envs.step(some(infos["action_mask"], random))
+    other = copy.deepcopy(envs) if form == "copy" else pickle.loads(pickle.dumps(envs))
+    for _ in range(25):
+        actions = some(infos["action_mask"], random)
+        seen, *_, infos = envs.step(actions)
+        np.testing.assert_array_equal(seen, other.step(actions)[0])
+
+
+def test_past_plays_what_is_remembered_in_games_that_begin_then() -> None:
+    rivals = Rivals(games := VectorBattlesnake(9, 2, 7, 7, max_turns=3))
+    _, infos = games.reset(seed=1)
+    for remembered in (False, True):
+        rivals.leave(np.ones(9, np.bool_))
+        if remembered:
+            rivals.remember(last_allowed)
+        for game in range(9):
+            rivals.seat(game, 1, "past", seed=game)
+        actions = np.full((9, 2), 9, np.uint8)
+        rivals.move(actions, infos["alive"])
+        last = last_allowed(games.observations[:, 1], infos["action_mask"][:, 1])
+        assert (actions[:, 1] == last).all() == remembered
+        assert (actions[:, 0] == 9).all()
+    first = win_rate(last_allowed, ["past"], past=last_allowed, width=7, height=7, games=40)
+    assert 0 < first < 1  # both sides play
+
+
+def test_one_game_and_pettingzoo_have_them_too(left: str) -> None:
+    env = BattlesnakeEnv([left, "past"], 7, 7)
+    env.remember(last_allowed)
+    agents = parallel_env(3, opponents=[left, "hungry"], width=7, height=7)
+    lefts = 0
+    for seed in range(5):
+        _, info = env.reset(seed=seed)
+        env.step(int(info["action_mask"].argmax()))
+        _, infos = agents.reset(seed=seed)
+        assert agents.agents == ["snake_0"]
+        while agents.agents:
+            (x, _), may = agents.board.snakes[1].head, agents._game.infos["action_mask"][0, 1, LEFT]
+            lives = agents.board.snakes[1].alive
+            *_, infos = agents.step({"snake_0": int(infos["snake_0"]["action_mask"].argmax())})
+            if lives and may:
+                assert agents.board.snakes[1].head[0] == x - 1
+                lefts += 1
+    assert lefts > 5
+    with pytest.raises(ValueError, match="leave at least one seat"):
+        parallel_env(2, 7, 7, opponents=[left, "hungry"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"opponents": ["nowhere.onnx"]}, "nowhere.json: No such file"),
+        ({"opponents": ["runs/nowhere"]}, "unknown snake 'runs/nowhere'.*or give a .onnx file"),
+        ({"opponents": ["."]}, "holds no policy.onnx"),
+        ({"opponents": ["shipped"], "width": 9}, "plays boards of 7x7, 11x11, 19x19, not 9x11"),
+    ],
+)
+def test_what_cannot_play_is_refused_by_name(
+    options: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=words):
+        BattlesnakeVectorEnv(2, **options)
+    with pytest.raises(ValueError, match="no opponent is 'past'"):
+        BattlesnakeVectorEnv(2, ["hungry"]).remember(last_allowed)
+
+
+@pytest.mark.parametrize("form", ["run", "file", "bundle"])
+def test_a_file_a_run_and_a_bundle_of_a_policy_alone_are_policies(left: str, form: str) -> None:
+    from battlesnake_server import bundle
+
+    path = Path(left)
+    packed = path.with_name("snake.zip")
+    facts: dict[str, Any] = {"snake": None, "filters": [], "positions": None, "looks": {}}
+    files = {one: path.with_name(one).read_bytes() for one in ("policy.onnx", "policy.json")}
+    packed.write_bytes(bundle.write(facts, files))
+    name = {"run": path.parents[1], "file": path, "bundle": packed}[form]
+    rivals = Rivals(games := VectorBattlesnake(5, 2, 7, 7))
+    _, infos = games.reset(seed=1)
+    assert rivals.learned(str(name))
+    for game in range(5):
+        rivals.seat(game, 1, str(name), seed=0)
+    actions = np.zeros((5, 2), np.uint8)
+    rivals.move(actions, infos["alive"])
+    may = infos["action_mask"][:, 1, LEFT]
+    assert may.any()
+    assert (actions[may, 1] == LEFT).all()

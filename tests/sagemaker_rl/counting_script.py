@@ -1,0 +1,56 @@
+"""A training script that only counts: one "iteration" is one task on every CPU of the cluster.
+
+All of the cluster is real; what is left out is RLlib, which takes long to start.
+"""
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+import time
+
+import ray
+
+from sagemaker_rl.cluster.membership import ClusterHyperparameters, Membership
+from sagemaker_rl.cluster.rendezvous import ClusterError
+from sagemaker_rl.cluster.roles import STOPPED, leading, lend
+from sagemaker_rl.job.job_environment import report_failure, say
+
+
+@ray.remote(num_cpus=1)  # type: ignore[untyped-decorator]
+def node_id() -> str:
+    time.sleep(0.3)
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def count(settings: ClusterHyperparameters, membership: Membership, num_iters: int) -> int:
+    told: list[int] = []
+    with leading(membership, settings) as leader:
+        signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+        for iteration in range(1, num_iters + 1):
+            cpus = int(ray.cluster_resources()["CPU"])
+            nodes = ray.get([node_id.remote() for _ in range(cpus)])
+            say(f"training_iteration={iteration} nodes={len(set(nodes))} cpus={cpus}")
+            if told:
+                leader.stopped()
+                return STOPPED
+    return 0
+
+
+def main() -> int:
+    values = json.loads(os.environ["SM_HPS"])
+    names = {field.name for field in dataclasses.fields(ClusterHyperparameters)}
+    settings = ClusterHyperparameters(**{k: v for k, v in values.items() if k in names})
+    membership = Membership.from_environment(settings)
+    try:
+        if membership.is_master:
+            return count(settings, membership, values["num_iters"])
+        return lend(membership, settings)
+    except ClusterError as error:
+        report_failure(str(error))
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""Stops at random moments, from the first second on: jobs end in order, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+
+from sagemaker_rl.cluster import ray_node
+from sagemaker_rl.cluster.membership import own_address
+from sagemaker_rl.job.stop_signals import Caught, StoppedAtOnceError, stop_signals
+from tests.sagemaker_rl import instances
+from tests.sagemaker_rl.instances import TRAIN, Network, until
+from tests.sagemaker_rl.test_clusters import ENDLESS, SMALL, STARTED
+
+pytestmark = [pytest.mark.rllib, pytest.mark.timeout(2400)]
+
+STOPS = 20
+FINISHED = 90.0
+"""Seconds in which a job ends, on a machine whose load is ten times its cores."""
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    one = Network()
+    try:
+        yield one.open()
+    finally:
+        one.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(instances.missing()), reason=instances.missing())
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_job_that_is_stopped_at_any_moment_ends_in_order(
+    count: int, network: Network, tmp_path: Path
+) -> None:
+    luck = random.Random(count)
+    hosts = [f"algo-{number}" for number in range(1, count + 1)]
+    everybody = network.job(tmp_path, TRAIN, hosts, SMALL | {"num_iters": ENDLESS}, {})
+    master = everybody[0]
+
+    def begin() -> float:
+        for one in everybody:
+            one.start()
+        return time.monotonic()
+
+    checkpoints = tmp_path / "algo-1" / "checkpoints"
+
+    def stop() -> None:
+        kept, stopped = len(list(checkpoints.glob("checkpoint_*"))), time.monotonic()
+        for one in everybody:
+            one.process.send_signal(signal.SIGTERM)
+        for one in everybody:
+            status = one.wait(FINISHED)
+            assert status in (143, -signal.SIGTERM), f"{status}: {one.log}"
+            assert not one.failure
+        took = time.monotonic() - stopped
+        delivers = len(list(checkpoints.glob("checkpoint_*")))
+        sys.stdout.write(f"stopped in {took:.1f} s, {kept} checkpoints, then {delivers}\n")
+        assert delivers >= min(kept, 1), master.log
+        until(lambda: not any(one.pids() for one in everybody), FINISHED)
+
+    began = begin()
+    until(lambda: master.iterations, STARTED, master)
+    latest = 1.2 * (time.monotonic() - began)
+    stop()
+    for number in range(STOPS):
+        if number % 2:  # every other job has nothing to resume from
+            shutil.rmtree(checkpoints, ignore_errors=True)
+        began = begin()
+        moment = luck.uniform(0, latest)
+        sys.stdout.write(f"after {moment:.1f} of {latest:.1f} s: ")
+        time.sleep(moment)
+        stop()
+    begin()
+    until(lambda: master.iterations, STARTED, master)
+    stop()
+
+
+def test_waiting_for_ray_is_broken_off(ray_session: None) -> None:
+    """Ray turns an error of any other kind into an ordinary one, at the end of its wait."""
+    nothing = ray.remote(num_cpus=99)(lambda: None).remote()  # there is no such machine
+    for wait in (ray.get, lambda one, timeout: ray.wait([one], timeout=timeout)):
+        began = time.monotonic()
+        signals = threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM))
+        with stop_signals(at_once=True) as caught:
+            signals.start()
+            with pytest.raises(KeyboardInterrupt):
+                wait(nothing, timeout=60)
+            signals.join()
+        assert caught == [signal.SIGTERM]
+        assert time.monotonic() - began < 30
+
+
+def test_a_stop_that_was_lost_on_the_way_is_found() -> None:
+    caught = Caught()
+    caught.at_once = True
+    caught.must_finish()
+    assert not caught.at_once
+    caught.append(signal.SIGTERM)
+    caught.must_finish()
+    caught.at_once = True
+    with pytest.raises(StoppedAtOnceError):
+        caught.must_finish()
+    assert caught.at_once, "so that it is known for a stop at once"
+
+
+@pytest.mark.slow
+def test_a_start_of_ray_that_does_nothing_is_begun_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ray_node, "STUCK_SECONDS", 20.0)
+    monkeypatch.setattr(ray_node, "SLOW_SECONDS", 1.0)
+    address = own_address("127.0.0.1")
+    node = ray_node.RayNode.head(address, ray_node.free_port(), 1)
+
+    def freeze() -> None:
+        until(lambda: node.running, STARTED)
+        os.killpg(node._process.pid, signal.SIGSTOP)  # type: ignore[union-attr]
+
+    threading.Thread(target=freeze).start()
+    try:
+        node.start()
+        assert node.running
+    finally:
+        node.stop()
+    said = capsys.readouterr()
+    assert "attempt 1 of 3: it has done nothing for 20 s" in said.out + said.err
+    assert (said.out + said.err).count("Ray is slow to start") == 2, "once for each start"

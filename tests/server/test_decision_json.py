@@ -1,0 +1,84 @@
+"""Reasons that snakes tell over HTTP: from a served snake into the replay, or whatever comes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from battlesnake_gym.replays.replay import Replay
+from battlesnake_gym.rules import MOVES
+from battlesnake_gym.snakes import Decision, Reason
+from battlesnake_server.arena.tournament import Setup, play_all
+from battlesnake_server.live import decision_json
+
+DECISION = Decision(
+    "up",
+    (Reason("walls", ("left", "down"), {}, "off the board"), Reason("space", (), {"up": 2.5})),
+    {"up": 2.5, "down": float("-inf")},
+    line={"a": ("up", "left"), "b": ()},
+)
+
+
+def answer(decision: object, move: str = "up") -> bytes:
+    return json.dumps({"move": move, "decision": decision}).encode()
+
+
+def test_what_is_written_is_read() -> None:
+    assert decision_json.read(answer(decision_json.write(DECISION))) == DECISION
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(MOVES),
+    lambda inner: st.lists(inner) | st.dictionaries(
+        st.sampled_from(["reasons", "rule", "vetoed", "scores", "note", "line", *MOVES]), inner
+    ),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@given(JSON)
+def test_whatever_is_told_is_a_decision_or_none(told: Any) -> None:
+    found = decision_json.read(answer(told))
+    assert found is None or found.move == "up"
+    if found is not None:
+        json.dumps(decision_json.write(found), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("told", "size"),
+    [
+        ({"reasons": [{"rule": "x" * 500, "note": "y" * 5000}]}, 400),
+        ({"reasons": [{"rule": "x"}] * 900}, 3000),
+        ({"line": {str(i): ["up"] * 100 for i in range(20)}}, 12000),
+        ({"reasons": [], "note": "y" * decision_json.LONGEST_ANSWER}, 0),
+    ],
+)
+def test_no_snake_fills_the_disk(told: dict[str, Any], size: int) -> None:
+    found = decision_json.read(answer(told))
+    assert len(json.dumps(decision_json.write(found))) <= size if found else size == 0
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_served_snake_tells_its_reasons(
+    serve: Callable[..., str], tmp_path: Path, tells: bool
+) -> None:
+    options = ["--reasons"] if tells else []
+    url = serve("--snake", "cautious", "--color", "#2a9d5c", "--head", "bendr", *options)
+    setup = Setup((f"far={url}", "cautious"), 2, 7, 7, timeout=5000, max_turns=3)
+    (result,) = play_all(setup, 1, 1, replays=tmp_path)
+    assert result.replay is not None
+    replay = Replay.load(result.replay)
+    far, near = (snake.id for snake in replay.first.snakes)
+    assert replay.first.snakes[0].customizations["head"] == "bendr"
+    for turn in replay.turns:
+        assert turn.decisions[near].reasons
+        assert (far in turn.decisions) == tells
+        if tells:
+            assert turn.decisions[far].reasons
+            assert turn.decisions[far].move == turn.moves[far]

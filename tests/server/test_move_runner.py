@@ -1,0 +1,354 @@
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from battlesnake_gym.boards.board import Board
+from battlesnake_gym.rules import Game
+from battlesnake_gym.snakes import Decision
+from battlesnake_heuristics.search.search import STOP, Search
+from battlesnake_server.http.connection_table import Client
+from battlesnake_server.http.thread_pool import STEPS_BACK
+from battlesnake_server.live import move_runner as module
+from battlesnake_server.live.live_metrics import Metrics
+from battlesnake_server.live.move_runner import CORES, Thinker
+from battlesnake_server.live.search_slots import LoadEstimate
+from battlesnake_server.live.sessions import Session
+from tests.processes import until
+
+TIMEOUT = 60.0
+"""Seconds of a move; time enough, however busy the machine is."""
+
+SHORT = 0.2
+"""Seconds of a move that nobody shall keep."""
+
+LATE = "the strategy was not ready in time"
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(lambda: 0)
+
+
+@pytest.fixture
+def position() -> Board:
+    board = Board.new(11, 11, 2, game=Game(seed=3, timeout=round(TIMEOUT * 1000)))
+    board.you_id = "snake_0"
+    return board
+
+
+@pytest.fixture
+def hurried(position: Board) -> Board:
+    """The same position in a game whose moves are short."""
+    board = position.copy()
+    board.game = replace(board.game, timeout=round(SHORT * 1000))
+    return board
+
+
+def decide(thinker: Thinker, session: Session, board: Board) -> tuple[Decision, float]:
+    arrived = time.perf_counter()
+    decision = thinker.decide(session, board, arrived)
+    return decision, time.perf_counter() - arrived
+
+
+def count(metrics: Metrics, name: str, **labels: str) -> float:
+    return metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+def test_a_hanging_strategy_costs_its_moves_and_nothing_else(
+    metrics: Metrics, position: Board, hurried: Board
+) -> None:
+    let_go = threading.Event()
+
+    def hang(board: Board, seconds: float | None = None) -> Decision:
+        let_go.wait(TIMEOUT)
+        return Decision("left")
+
+    thinker = Thinker(metrics, seats=1)
+    stuck, fine = Session(hang), Session(lambda board, seconds=None: Decision("right"))
+    try:
+        decision, seconds = decide(thinker, stuck, hurried)
+        assert decision.reasons[0].note == LATE
+        assert seconds < 0.5 * TIMEOUT
+        assert decision.move in hurried.safe_moves()
+        # while it hangs it is not asked again, and takes no second thread from the others
+        decision, seconds = decide(thinker, stuck, position)
+        assert decision.reasons[0].note == LATE
+        assert seconds < 0.5 * TIMEOUT
+        assert decide(thinker, fine, position)[0].move == "right"
+        assert count(metrics, "battlesnake_timeouts_avoided_total") == 2
+        overrun = stuck.thinking
+        assert overrun is not None
+    finally:
+        let_go.set()
+    futures.wait([overrun], TIMEOUT)
+    assert stuck.thinking is None, "nothing is kept of what is done"
+    assert decide(thinker, stuck, position)[0].move == "left", "it has recovered"
+
+
+def at_once(
+    thinker: Thinker, strategy: Callable[..., Decision], board: Board, games: int
+) -> list[tuple[Decision, float]]:
+    with ThreadPoolExecutor(games) as engines:
+        answers = [engines.submit(decide, thinker, Session(strategy), board) for _ in range(games)]
+        return [answer.result() for answer in answers]
+
+
+def test_under_load_the_time_is_shared(metrics: Metrics, position: Board) -> None:
+    def thorough(board: Board, seconds: float | None = None) -> Decision:
+        assert seconds is not None
+        given.append(seconds)
+        time.sleep(0.1)
+        return Decision("left")
+
+    given: list[float] = []
+    thinker = Thinker(metrics, seats=2)
+    thinker._seats._load = LoadEstimate(lambda: 0.0)  # however slowly they come, none is forgotten
+    at_once(thinker, thorough, position, 10)  # the first of these do not know what is coming
+    given.clear()
+    results = at_once(thinker, thorough, position, 10)
+    assert not any(decision.reasons for decision, _ in results), "everybody gets to think"
+    assert max(given) <= 2 / 10 * TIMEOUT
+
+
+def test_a_peak_is_forgotten() -> None:
+    now = [0.0]
+    load = LoadEstimate(lambda: now[0])
+    with load, load, load:
+        pass
+    now[0] = 1.0
+    with load as peak:
+        assert peak == 1.5
+    now[0] = 9.0
+    with load as peak:
+        assert peak == 1
+
+
+@pytest.mark.parametrize("move", ["UP", "", 3])
+def test_a_broken_strategy_is_replaced_and_counted(
+    metrics: Metrics, position: Board, move: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(board: Board, seconds: float | None = None) -> Decision:
+        return Decision(move)  # type: ignore[arg-type]
+
+    decision, _ = decide(Thinker(metrics, seats=1), Session(broken), position)
+    assert decision.move in position.safe_moves()
+    assert count(metrics, "battlesnake_strategy_errors_total") == 1
+    assert "the strategy failed" in caplog.text
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_strategy_that_always_fails_is_logged_once_a_game(
+    metrics: Metrics, position: Board, caplog: pytest.LogCaptureFixture, quick: bool
+) -> None:
+    def broken(board: Board, seconds: float | None = None) -> Decision:
+        raise ZeroDivisionError("oops")
+
+    thinker = Thinker(metrics, quick=quick)
+    for session in (Session(broken), Session(broken)):
+        for _ in range(3):
+            decide(thinker, session, position)
+    assert caplog.text.count("ZeroDivisionError: oops") == 2
+    assert count(metrics, "battlesnake_strategy_errors_total") == 6
+
+
+def test_a_far_engine_gets_the_fallback_at_once(metrics: Metrics, position: Board) -> None:
+    session = Session(lambda board, seconds=None: Decision("left"))
+    session.round_trip.seconds = 2 * TIMEOUT
+    decision, seconds = decide(Thinker(metrics, seats=1), session, position)
+    assert decision.reasons[0].note == LATE
+    assert seconds < 0.5 * TIMEOUT
+
+
+def test_the_observed_round_trip_shortens_the_thinking(metrics: Metrics, position: Board) -> None:
+    given: list[float] = []
+
+    def strategy(board: Board, seconds: float | None = None) -> Decision:
+        assert seconds is not None
+        given.append(seconds)
+        return Decision("left")
+
+    thinker, session = Thinker(metrics, seats=1), Session(strategy)
+    for latency in ("0", "500", "20500"):
+        position.you.latency = latency
+        decide(thinker, session, position)
+    assert 0.5 * TIMEOUT < given[0] < 0.9 * TIMEOUT
+    assert given[1] > given[0], "a near engine: less is held back than before anything was known"
+    assert given[2] == pytest.approx(given[1] - 20, abs=5)
+
+
+def test_a_quick_strategy_thinks_where_it_is_asked(metrics: Metrics, position: Board) -> None:
+    threads: list[str] = []
+
+    def strategy(board: Board, seconds: float | None = None) -> Decision:
+        threads.append(threading.current_thread().name)
+        return Decision("left")
+
+    for quick in (True, False):
+        decide(Thinker(metrics, quick=quick), Session(strategy), position)
+    assert threads[0] == threading.current_thread().name
+    assert threads[1].startswith("thinker")
+
+
+def test_a_search_ends_when_its_client_leaves(metrics: Metrics, position: Board) -> None:
+    """On one seat, where both games have a minute for a move."""
+    search, thinker, client = Search(), Thinker(metrics, seats=1), Client()
+    began = threading.Event()
+
+    def asked(board: Board, seconds: float | None = None) -> Decision:
+        began.set()
+        return search(board, seconds)
+
+    with ThreadPoolExecutor(1) as pool:
+        left = pool.submit(thinker.decide, Session(asked), position, time.perf_counter(), client)
+        assert began.wait(TIMEOUT)
+        client.leave()
+        other, _ = decide(thinker, Session(lambda board, seconds=None: Decision("down")), position)
+        assert left.result().reasons[0].note == LATE
+    # The seat was free in time for the other game, whose minute ended no later.
+    assert count(metrics, "battlesnake_moves_total", chosen_by="strategy") == 1, other
+
+
+def test_a_quick_strategy_plays_one_move_at_a_time(metrics: Metrics, position: Board) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    def strategy(board: Board, seconds: float | None = None) -> Decision:
+        begun.set()
+        let_go.wait(TIMEOUT)
+        return Decision("left")
+
+    thinker, session = Thinker(metrics, quick=True), Session(strategy)
+    with ThreadPoolExecutor(1) as engine:
+        first = engine.submit(decide, thinker, session, position)
+        begun.wait(TIMEOUT)
+        try:
+            assert decide(thinker, session, position)[0].reasons[0].note == LATE
+        finally:
+            let_go.set()
+        assert first.result()[0].move == "left"
+    assert decide(thinker, session, position)[0].move == "left", "and goes on afterwards"
+
+
+def test_one_outsized_board_at_a_time_is_thought_about(metrics: Metrics, position: Board) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    def strategy(board: Board, seconds: float | None = None) -> Decision:
+        begun.set()
+        let_go.wait(TIMEOUT)
+        return Decision("left")
+
+    def asked(timeout: float) -> Decision:
+        board = position.copy()
+        board.width = board.height = 60
+        board.game = replace(board.game, timeout=round(timeout * 1000))
+        return decide(thinker, Session(strategy), board)[0]
+
+    thinker = Thinker(metrics)
+    assert asked(0.001).reasons[0].note == LATE
+    assert not begun.is_set(), "in no time nothing is begun"
+    with ThreadPoolExecutor(1) as engine:
+        first = engine.submit(asked, TIMEOUT)
+        assert begun.wait(TIMEOUT)
+        begun.clear()
+        try:
+            assert asked(SHORT).reasons[0].note == LATE
+            assert not begun.is_set(), "another one waits for no seat"
+        finally:
+            let_go.set()
+        assert first.result().move == "left"
+    assert asked(TIMEOUT).move == "left", "and the seat is free afterwards"
+
+
+class Slow(Search):
+    """A search that ends ``late`` seconds after its time, or as soon as it is told to give up."""
+
+    def __init__(self, late: float) -> None:
+        super().__init__()
+        self.late, self.given = late, [0.0]
+
+    def __call__(self, board: Board, seconds: float | None = None) -> Decision:
+        assert seconds is not None
+        self.given.append(seconds)
+        end, told = time.perf_counter() + seconds + self.late, STOP.get()
+        assert told is not None
+        while time.perf_counter() < end:
+            if told():
+                raise InterruptedError
+            time.sleep(0.001)
+        return Decision("left")
+
+
+def test_a_search_that_is_late_gives_up_and_its_game_is_free(
+    metrics: Metrics, hurried: Board
+) -> None:
+    search, thinker = Slow(TIMEOUT), Thinker(metrics, seats=1)
+    session = Session(search)
+    decision, seconds = decide(thinker, session, hurried)
+    assert decision.reasons[0].note == LATE
+    assert session.thinking is None
+    search.late = -SHORT
+    assert decide(thinker, session, hurried)[0].move == "left"
+    assert seconds < 0.5 * TIMEOUT
+
+
+def test_how_late_thoughts_end_is_left_to_the_next_ones(metrics: Metrics, hurried: Board) -> None:
+    search, thinker = Slow(0.01), Thinker(metrics, seats=1)
+    for _ in range(3):
+        decide(thinker, Session(search), hurried)
+    assert search.given[3] < search.given[2] - 0.009, "the next game knows what the last one saw"
+
+
+def test_thoughts_that_end_early_take_nothing_from_the_next(
+    metrics: Metrics, position: Board
+) -> None:
+    search, thinker = Slow(-TIMEOUT), Thinker(metrics, seats=1)
+    for _ in range(3):
+        decide(thinker, Session(search), position)
+    assert search.given[3] == pytest.approx(search.given[2], abs=5)
+    told: list[object] = []
+    thinker._threads.submit(lambda: told.append(STOP.get()))
+    until(lambda: bool(told))
+    assert told == [None], "and its thread keeps nothing of them"
+
+
+def test_what_is_left_for_lateness_is_waited_for(
+    metrics: Metrics, position: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[float] = []
+
+    def result(work: futures.Future[Decision], session: Session, until: float) -> Decision:
+        ends.append(until)
+        return work.result()
+
+    monkeypatch.setattr(module, "_result", result)
+    thinker, arrived = Thinker(metrics, seats=1), time.perf_counter()
+    for late in (0.0, 5.0):
+        thinker._overruns._late.append(late)
+        thinker.decide(Session(lambda board, seconds=None: Decision("left")), position, arrived)
+    assert ends == [pytest.approx(ends[0])] * 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have a niceness on Linux only")
+def test_only_thoughts_beyond_the_cores_stand_back(metrics: Metrics, position: Board) -> None:
+    all_there, niceness = threading.Barrier(CORES + 1), []
+
+    def strategy(board: Board, seconds: float | None = None) -> Decision:
+        niceness.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        all_there.wait(TIMEOUT)
+        return Decision("left")
+
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    behind = Thinker(metrics, stands_back=True), min(19, own + STEPS_BACK)
+    for thinker, last in ((Thinker(metrics), own), behind, behind):
+        until(lambda near=thinker._near: near._value >= CORES)  # type: ignore[misc]
+        niceness.clear()
+        at_once(thinker, strategy, position, CORES + 1)
+        assert sorted(niceness) == [own] * CORES + [last]
