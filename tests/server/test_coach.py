@@ -12,7 +12,7 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_heuristics.analysis import loss_analysis, scenarios
 from battlesnake_heuristics.analysis.loss_analysis import lesson
 from battlesnake_heuristics.analysis.scenarios import Scenario
-from battlesnake_server.commands import game_coach_command
+from battlesnake_server.commands import game_coach_command, game_puzzles_command
 from battlesnake_server.web import puzzle_pages
 from tests.heuristics.test_mistakes import POCKET, lost
 from tests.server import web_site
@@ -117,12 +117,12 @@ def test_puzzles_are_found_in_games(
     game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "puzzles.txt"
-    assert puzzle_pages.main([str(game.parent), "--output", str(out)]) == 0
+    assert game_puzzles_command.main([str(game.parent), "--output", str(out)]) == 0
     (made,) = scenarios.load(out)  # the other positions have none that saves, or several
     assert made.allowed == ("right",)
     assert made.note.startswith("grade ")
     assert f"1 puzzles kept as {out}" in capsys.readouterr().out
-    assert puzzle_pages.main([str(tmp_path / "nothing")]) == 2
+    assert game_puzzles_command.main([str(tmp_path / "nothing")]) == 2
 
 
 def test_puzzles_are_solved_in_the_browser(quiet: Browser) -> None:

@@ -19,7 +19,7 @@ from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules.state import OFFSETS, Game
 from battlesnake_heuristics.analysis import mistakes
 from battlesnake_server.address_policy import Reach
-from battlesnake_server.commands import game_analyze_command, game_coach_command
+from battlesnake_server.commands import game_analyze_command, game_coach_command, game_watch_command
 from battlesnake_server.replay_viewer import game_fetcher, game_urls
 from battlesnake_server.replay_viewer.game_urls import ARENA, OLD, engines
 from battlesnake_server.web import pages, replay_pages
@@ -333,7 +333,7 @@ def test_commands_fetch_a_game(
         return 0
 
     monkeypatch.setattr(pages, "show", show)
-    assert replay_pages.main([page, "--port", "0", *near]) == 0
+    assert game_watch_command.main([page, "--port", "0", *near]) == 0
     assert shown == [f"replay/{game_id}.jsonl.gz"]
 
 

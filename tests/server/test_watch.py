@@ -27,6 +27,7 @@ from battlesnake_gym.replays import official_format
 from battlesnake_gym.replays.replay import Replay
 from battlesnake_gym.rules import Settings
 from battlesnake_gym.snakes import Decision, Reason
+from battlesnake_server.commands import game_watch_command
 from battlesnake_server.http.page_server import PageServer
 from battlesnake_server.replay_viewer import frame_stream
 from battlesnake_server.replay_viewer.replay_library import Library
@@ -191,11 +192,11 @@ def test_who_looks_from_elsewhere_needs_a_token(
 ) -> None:
     monkeypatch.setattr(PageServer, "wait", lambda server: None)
     for option in ("--host=0.0.0.0", "--allow-host=games.lan"):
-        assert replay_pages.main([str(folder), option, "--port=0", "--no-browser"]) == 0
+        assert game_watch_command.main([str(folder), option, "--port=0", "--no-browser"]) == 0
         told = capsys.readouterr().out.splitlines()
         assert "/?token=" in told[1]
         assert told[1].endswith("have games analysed; everyone else may look")
-    assert replay_pages.main([str(folder), "--port=0", "--no-browser"]) == 0
+    assert game_watch_command.main([str(folder), "--port=0", "--no-browser"]) == 0
     assert "token" not in capsys.readouterr().out
 
 
@@ -223,14 +224,14 @@ def test_a_single_game_opens_at_once(
     monkeypatch.setattr("webbrowser.open", opened.append)
 
     monkeypatch.setattr(PageServer, "wait", lambda server: None)
-    assert replay_pages.main([str(folder / "official.jsonl"), "--port=0"]) == 0
+    assert game_watch_command.main([str(folder / "official.jsonl"), "--port=0"]) == 0
     assert opened[0].endswith("/replay/official.jsonl")
     assert opened[0] in capsys.readouterr().out
 
 
 def test_what_is_no_game_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "any.py").write_text("print(1)")
-    assert replay_pages.main([str(tmp_path / "any.py"), "--port=0", "--no-browser"]) == 2
+    assert game_watch_command.main([str(tmp_path / "any.py"), "--port=0", "--no-browser"]) == 2
     assert "any.py, line 1 is not JSON" in capsys.readouterr().err
 
 
