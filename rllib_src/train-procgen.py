@@ -4,5 +4,5 @@ from imports import explained
 
 if __name__ == "__main__":
     with explained():
-        from battlesnake_rl.procgen.procgen_launcher import main
+        from battlesnake_rl.commands.procgen_train_command import main
     raise SystemExit(main())

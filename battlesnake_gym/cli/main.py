@@ -79,7 +79,7 @@ COMMANDS = {
         "server",
     ),
     "train": Command(
-        "battlesnake_rl.mabs.battlesnake_launcher",
+        "battlesnake_rl.commands.train_command",
         "train a policy on Ray RLlib, by games or a search",
         "rllib",
     ),
@@ -97,12 +97,12 @@ COMMANDS = {
         "rllib",
     ),
     "runs export": Command(
-        "battlesnake_rl.mabs.policy.checkpoint_export",
+        "battlesnake_rl.commands.runs_export_command",
         "a run or a checkpoint as policy.onnx",
         "rllib",
     ),
     "game watch": Command(
-        "battlesnake_server.web.replay_pages", "show replays in the browser", "server"
+        "battlesnake_server.commands.game_watch_command", "show replays in the browser", "server"
     ),
     "game analyse": Command(
         "battlesnake_server.commands.game_analyze_command",
@@ -120,7 +120,9 @@ COMMANDS = {
         "server",
     ),
     "game puzzles": Command(
-        "battlesnake_server.web.puzzle_pages", "positions with one saving move", "server"
+        "battlesnake_server.commands.game_puzzles_command",
+        "positions with one saving move",
+        "server",
     ),
     "game scenarios": Command(
         "battlesnake_server.commands.game_scenarios_command",
@@ -139,12 +141,12 @@ COMMANDS = {
         "battlesnake_server.commands.aws_undeploy_command", "remove it from AWS", "server,aws"
     ),
     "aws rehearse": Command(
-        "sagemaker_rl.simulator.local_job",
+        "sagemaker_rl.commands.aws_simulate_command",
         "rehearse a SageMaker training job here",
         "sagemaker-local",
     ),
     "procgen train": Command(
-        "battlesnake_rl.procgen.procgen_launcher",
+        "battlesnake_rl.commands.procgen_train_command",
         "train an agent on a Procgen game",
         "rllib,procgen",
     ),

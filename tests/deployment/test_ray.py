@@ -194,7 +194,7 @@ def test_the_job_is_one_of_kuberay_s() -> None:
 
 def test_both_train_as_the_page_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray", reason="needs the extra rllib")
-    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.commands.train_command import main
 
     for _, _, *options in commands():
         address = options.index("--address")

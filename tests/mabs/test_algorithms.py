@@ -94,7 +94,7 @@ def test_rllib_trains_on_it(ray_with_games: None, name: str, action_mask: str) -
 def test_one_policy_for_each_snake_is_a_setting(
     ray_with_games: None, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.commands.train_command import main
     from battlesnake_rl.mabs.policy import policy_loader
     from sagemaker_rl.runs import checkpoints
 

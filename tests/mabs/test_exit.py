@@ -32,7 +32,7 @@ SMALL = [
 
 
 def train(runs: Path, *arguments: str) -> int:
-    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.commands.train_command import main
 
     return main([*SMALL, "--runs", str(runs), *arguments])
 
@@ -92,11 +92,11 @@ def test_a_doctored_checkpoint_runs_nothing(
 
 
 def test_it_is_no_policy_and_says_so(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from battlesnake_rl.mabs.policy import checkpoint_export
+    from battlesnake_rl.commands import runs_export_command
     from battlesnake_rl.mabs.policy.policy_loader import load
 
     with pytest.raises(SystemExit):
-        checkpoint_export.main([str(trained), "-o", str(trained / "policy.onnx")])
+        runs_export_command.main([str(trained), "-o", str(trained / "policy.onnx")])
     assert "trains an evaluation for the search" in capsys.readouterr().err
     with pytest.raises(ValueError, match=r"model/champion\.evaluation"):
         load(trained)

@@ -72,7 +72,7 @@ def test_flags_win_over_the_experiment() -> None:
 def test_an_unknown_experiment_is_refused(
     name: str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.commands.train_command import main
 
     assert main(["--experiment", name, "--num-iters", "1"]) == 2
     assert line in capsys.readouterr().err

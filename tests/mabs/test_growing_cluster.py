@@ -56,7 +56,7 @@ def test_machines_come_for_the_runners_and_go_again(
 
     import ray
 
-    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.commands.train_command import main
     from tests.processes import until
 
     def listens() -> bool:

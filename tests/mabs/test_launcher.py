@@ -41,7 +41,7 @@ SMALL = [
 
 
 def train(runs: Path, *arguments: str) -> int:
-    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.commands.train_command import main
 
     return main([*SMALL, "--runs", str(runs), *arguments])
 
@@ -120,7 +120,7 @@ def test_a_run_leaves_what_it_was_its_games_and_a_report(trained: Path) -> None:
 def test_a_run_is_resumed_as_what_it_is_and_the_command_says_so(
     trained: Path, capsys: pytest.CaptureFixture[str], words: list[str], line: str
 ) -> None:
-    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.commands.train_command import main
 
     assert main(["--check", "--num-iters", "5", "--runs", str(trained.parent), *words]) == 0
     assert line in capsys.readouterr().out
@@ -172,10 +172,10 @@ def test_a_doctored_checkpoint_runs_nothing(trained: Path, tmp_path: Path) -> No
     checkpoint = copy / "checkpoints" / "checkpoint_000004"
     for path in checkpoint.rglob("class_and_ctor_args.pkl"):
         doctor(path, ran)
-    from battlesnake_rl.mabs.policy import checkpoint_export
+    from battlesnake_rl.commands import runs_export_command
 
     onnx = tmp_path / "policy.onnx"
-    assert checkpoint_export.main([str(checkpoint), "-o", str(onnx)]) == 0
+    assert runs_export_command.main([str(checkpoint), "-o", str(onnx)]) == 0
     assert onnx.read_bytes() == (trained / "model" / "policy.onnx").read_bytes()
     assert train(tmp_path, "--num-iters", "5") == 0
     doctor(next(checkpoint.rglob("default_policy/module_state.pkl")), ran)
@@ -227,11 +227,10 @@ def test_a_policy_with_a_flipped_bit_is_refused_by_every_loader(
 def test_command_export_evaluate_and_plot(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.commands import evaluate_command, runs_plot_command
-    from battlesnake_rl.mabs.policy import checkpoint_export
+    from battlesnake_rl.commands import evaluate_command, runs_export_command, runs_plot_command
 
     target = tmp_path / "snake.onnx"
-    assert checkpoint_export.main([str(trained), "-o", str(target)]) == 0
+    assert runs_export_command.main([str(trained), "-o", str(target)]) == 0
     assert target.read_bytes() == (trained / "model" / "policy.onnx").read_bytes()
 
     answers = []

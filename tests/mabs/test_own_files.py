@@ -95,7 +95,7 @@ def test_the_check_finds_it_before_anything_starts(
 ) -> None:
     import re
 
-    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.commands.train_command import main
 
     Path(f"{file}.yaml").write_text("[1, 2]")
     given = [argument.replace("{file}", str(file)) for argument in arguments]
@@ -104,7 +104,7 @@ def test_the_check_finds_it_before_anything_starts(
 
 
 def test_what_is_fine_passes_the_check(file: Path) -> None:
-    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.commands.train_command import main
 
     seats = ["--num-agents", "2", "--starts", "[[1, 1], [5, 5]]", "--food-at", "[[1, 2], [5, 4]]"]
     rewards = ["--rewards", '["survival", {"won": 1}]', "--frames", "2"]

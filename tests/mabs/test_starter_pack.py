@@ -67,7 +67,7 @@ def test_masks_and_map_sizes_are_those_of_the_pack() -> None:
 def test_the_command_takes_them(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.commands.train_command import main
 
     monkeypatch.setenv("SM_HPS", json.dumps(PUBLISHED))
     status = main(["--check"])

@@ -27,7 +27,7 @@ SETTINGS = {
 
 
 def train(runs: Path, name: str, iterations: int) -> int:
-    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.commands.train_command import main
 
     common = ["--algorithm", name, "--name", "it", "--seed", "3", "--runs", str(runs)]
     return main([*common, *SETTINGS[name], "--num-iters", str(iterations)])
@@ -37,7 +37,7 @@ def train(runs: Path, name: str, iterations: int) -> int:
 def test_no_algorithm_runs_what_a_checkpoint_holds(
     name: str, ray_with_games: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from battlesnake_rl.mabs.policy import checkpoint_export
+    from battlesnake_rl.commands import runs_export_command
     from sagemaker_rl.runs import checkpoints
     from sagemaker_rl.runs.checkpoints import CheckpointError
 
@@ -75,5 +75,5 @@ def test_no_algorithm_runs_what_a_checkpoint_holds(
     assert train(tmp_path, name, 3) == 1
     assert "--trust" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
-        checkpoint_export.main([str(doctored), "-o", str(tmp_path / "policy.onnx")])
+        runs_export_command.main([str(doctored), "-o", str(tmp_path / "policy.onnx")])
     assert not ran.exists()

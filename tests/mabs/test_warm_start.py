@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_refused_before_anything_starts(
     words: list[str],
     message: str,
 ) -> None:
-    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.commands.train_command import main
 
     status = main([*TINY, "--start-from", str(exported() / "policy.onnx"), *words])
     assert status == (2 if message else 0)
@@ -100,7 +100,7 @@ def test_what_does_not_fit_is_refused_before_anything_starts(
 
 
 def test_expert_iteration_begins_with_no_policy(capsys: pytest.CaptureFixture[str]) -> None:
-    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.commands.train_command import main
 
     wanted = ["--algorithm", "EXIT", "--start-from", "policy.onnx", "--num-iters", "1", "--check"]
     assert main(wanted) == 2
@@ -127,6 +127,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
 def test_a_job_goes_on_from_the_policy_in_its_channel(
     exported: Callable[..., Path], job: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from battlesnake_rl.commands.train_command import main
     from battlesnake_rl.mabs import battlesnake_launcher as launcher
     from battlesnake_rl.mabs.policy import warm_start
 
@@ -135,20 +136,20 @@ def test_a_job_goes_on_from_the_policy_in_its_channel(
     monkeypatch.setattr(launcher.BattlesnakeLauncher, "identity", lambda *_: {})
     folder = exported()
     job(policy=folder)
-    assert launcher.main(TINY) == 0
+    assert main(TINY) == 0
     assert begun == [str(folder)]
     failure = job(policy=None)  # a preflight, which knows the name alone
     monkeypatch.delenv("SM_CHANNEL_POLICY")
-    assert launcher.main(TINY) == 0
+    assert main(TINY) == 0
     assert len(begun) == 1
-    assert launcher.main([*TINY, "--start-from", "x"]) == 2
+    assert main([*TINY, "--start-from", "x"]) == 2
     assert "start_from is 'x', and there is a data channel 'policy'" in failure.read_text()
 
 
 def test_data_that_nobody_reads_end_a_job_with_the_reason(
     ray_with_games: None, job: Callable[..., Path], tmp_path: Path
 ) -> None:
-    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.commands.train_command import main
 
     failure = job(training=tmp_path)
     assert main(TINY) == 2
@@ -161,7 +162,7 @@ def test_data_that_nobody_reads_end_a_job_with_the_reason(
 def test_opponents_come_from_a_channel(
     exported: Callable[..., Path], job: Callable[..., Path], tmp_path: Path
 ) -> None:
-    from battlesnake_rl.mabs.battlesnake_launcher import main
+    from battlesnake_rl.commands.train_command import main
     from battlesnake_server.commands.pack_command import main as pack
 
     folder = exported().rename(tmp_path / "brought")

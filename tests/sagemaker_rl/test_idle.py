@@ -33,8 +33,7 @@ def check(
     """The status and the output of ``--check`` in a job of these instances."""
 
     def run(script: str, instance: str, count: int, **values: Any) -> tuple[int, str]:
-        from battlesnake_rl.mabs import battlesnake_launcher
-        from battlesnake_rl.procgen import procgen_launcher
+        from battlesnake_rl.commands import procgen_train_command, train_command
 
         hosts = [f"algo-{number + 1}" for number in range(count)]
         group = {"instance_group_name": "all", "instance_type": instance, "hosts": hosts}
@@ -46,7 +45,7 @@ def check(
             monkeypatch.setenv(name, json.dumps(value))
         monkeypatch.setenv("SM_CURRENT_HOST", "algo-1")
         monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
-        status = (battlesnake_launcher if script == "mabs" else procgen_launcher).main(["--check"])
+        status = (train_command if script == "mabs" else procgen_train_command).main(["--check"])
         said = capsys.readouterr()
         return status, said.out + said.err
 

@@ -1,4 +1,4 @@
-"""``battlesnake-gym aws rehearse``: a SageMaker training job rehearsed on this machine.
+"""A SageMaker training job rehearsed on this machine.
 
 Each instance is a process of the real ``sagemaker-training`` program in an ``/opt/ml`` of its own;
 S3 is played by moto. The code travels as it does with ``RLEstimator``: packed, dependencies flat
@@ -24,11 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from battlesnake_gym.common.command_line import Parser, natural, positive, refuse, writable
 from sagemaker_rl.cluster.membership import PRIMARY, SECONDARY
 from sagemaker_rl.job.hyperparameters import HyperparameterError, parse
 from sagemaker_rl.job.job_environment import FAILURE_FILE
-from sagemaker_rl.job.source_files import OURS, is_wanted, with_compiled_parts
+from sagemaker_rl.job.source_files import is_wanted, with_compiled_parts
 
 BUCKET = "sagemaker-local"
 REGION = "us-east-1"
@@ -421,47 +420,3 @@ def read_channels(words: Sequence[str]) -> dict[str, Path]:
         if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or not path:
             raise HyperparameterError(f"--channels takes NAME=PATH, got {word!r}")
     return {name: Path(path) for name, _, path in pairs}
-
-
-def parser() -> Parser:
-    """The command's options."""
-    parser = Parser(
-        prog="battlesnake-gym aws rehearse",
-        description="Run a SageMaker training job on this machine: real sagemaker-training, "
-        "instances as processes, S3 by moto. Start it in the repository. Example: "
-        "aws rehearse train-mabs.py --instances 3 --hyperparameters algorithm=APEX minutes=1",
-    )
-    add = parser.add_argument
-    add("entry_point", help="the script, such as train-mabs.py")
-    add("--source-dir", type=Path, default=Path("rllib_src"), help="its folder")
-    add("--dependencies", type=Path, nargs="*", default=[Path(folder) for folder in OURS],
-        help=f"folders to put beside it ({' '.join(OURS)})")  # fmt: skip
-    add("--instances", type=positive, default=1, help="instances of the job")
-    add("--secondary", type=natural, default=0,
-        help="instances of a secondary job that plays for this one (none)")  # fmt: skip
-    add("--hyperparameters", nargs="+", default=[], metavar="NAME=VALUE",
-        help="also JSON objects and .json files")  # fmt: skip
-    add("--channels", nargs="+", default=[], metavar="NAME=PATH",
-        help="data channels: files or folders, such as policy=runs/first/model")  # fmt: skip
-    add("--folder", type=writable, default=Path("sagemaker-local") / "job",
-        help="where the job lives; its checkpoints are resumed")  # fmt: skip
-    return parser
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Rehearse a job; the exit status is that of the first instance that failed."""
-    arguments = parser().parse_args(argv)
-    try:
-        job = LocalJob(
-            entry_point=arguments.entry_point,
-            source_dir=arguments.source_dir,
-            dependencies=arguments.dependencies,
-            hyperparameters=read_hyperparameters(arguments.hyperparameters),
-            folder=arguments.folder,
-            instances=arguments.instances,
-            secondary=arguments.secondary,
-            channels=read_channels(arguments.channels),
-        )
-        return job.fit()
-    except ValueError as error:
-        return refuse("battlesnake-gym aws rehearse", error)

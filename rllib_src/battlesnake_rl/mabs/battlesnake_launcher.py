@@ -1,4 +1,4 @@
-"""``battlesnake-gym train`` and ``train-mabs.py``: the Battlesnake experiments."""
+"""The launcher of the Battlesnake experiments: their hyperparameters, what is trained, exported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.registry import register_env
 
-from battlesnake_gym.common.command_line import Parser
 from battlesnake_gym.engine import build_check, engine
 from battlesnake_gym.env.past_selves import PastSelves
 from battlesnake_gym.rules import MOVES
@@ -369,13 +368,3 @@ def _mind_the_slow_rules(hyperparameters: BattlesnakeHyperparameters) -> None:
             "again from these sources), or allow it with allow_slow_rules"
         )
     say(f"{why}; {engine.SLOW}, as allow_slow_rules allows")
-
-
-def parser() -> Parser:
-    """The command's options."""
-    return BattlesnakeLauncher().parser("battlesnake-gym train")
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Train; the exit status is that of `SageMakerRayLauncher.train_main`."""
-    return BattlesnakeLauncher.train_main(argv, prog="battlesnake-gym train")

@@ -1,11 +1,9 @@
-"""``battlesnake-gym procgen train``: hyperparameters, RLlib's configuration and the launcher."""
+"""The launcher of the Procgen experiments: hyperparameters and RLlib's configuration."""
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +38,6 @@ SETTINGS = {"impala_cnn": MODEL_CONFIG}
 """What each of our networks has under ``custom_options``, with the defaults."""
 
 DEFAULT_EXPERIMENT = "impala-baseline"
-PROG = "battlesnake-gym procgen train"
 
 
 @dataclass(frozen=True)
@@ -221,17 +218,3 @@ def configure(hyperparameters: ProcgenHyperparameters) -> AlgorithmConfig:
     if hyperparameters.callbacks is not None:
         config.callbacks(plugins.find("callbacks", hyperparameters.callbacks))
     return config
-
-
-def parser() -> Parser:
-    """The command's options."""
-    return ProcgenLauncher().parser(PROG)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Train; the exit status is that of `SageMakerRayLauncher.train_main`."""
-    # RLlib makes one more environment for the test, under the same name.
-    warnings.filterwarnings("ignore", message=".*rllib-single-agent-env-v0 already in registry")
-    # The learner in this process works while the runners wait, so that it may use every CPU.
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    return ProcgenLauncher.train_main(argv, prog=PROG)

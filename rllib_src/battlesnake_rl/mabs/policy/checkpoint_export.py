@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from battlesnake_gym import policy_file
-from battlesnake_gym.common.command_line import Parser
 from battlesnake_gym.common.files import write_atomically
 from battlesnake_rl.mabs.envs.env_factory import board_sizes
 from battlesnake_rl.mabs.policy.policy_loader import load_network, policy_identity
@@ -49,40 +47,3 @@ def _write(checkpoint: Path, identity: Mapping[str, Any], path: Path, last: bool
     shape = identity["observation shape"]
     write_onnx(load_network(checkpoint, last), shape, path)
     return {name: version(name) for name in ("ray", "torch", "onnx")}
-
-
-def parser() -> Parser:
-    """The command's options."""
-    parser = Parser(
-        prog="battlesnake-gym runs export",
-        description="Turn a checkpoint into policy.onnx and policy.json, which `battlesnake-gym "
-        "serve` and the arena play with.",
-    )
-    parser.add_argument(
-        "checkpoint", type=Path, help="a run (its newest checkpoint) or a checkpoint"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path("policy.onnx"), help="the file to write"
-    )
-    parser.add_argument(
-        "--last",
-        action="store_true",
-        help="the last weights, instead of the strongest that games beside training have found",
-    )
-    return parser
-
-
-def main(argv: list[str] | None = None) -> int:
-    """``battlesnake-gym runs export``."""
-    options = parser()
-    arguments = options.parse_args(argv)
-    if arguments.output.suffix != ".onnx":
-        options.error(f"--output must end in .onnx, got {arguments.output}")
-    try:
-        target = export_checkpoint(
-            checkpoints.find(arguments.checkpoint), arguments.output, arguments.last
-        )
-    except checkpoints.CheckpointError as error:
-        options.error(str(error))
-    sys.stdout.write(f"wrote {target}\n")
-    return 0
