@@ -14,9 +14,9 @@ from typing import Any
 
 import ray
 
-from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
 from battlesnake_rl.mabs.battlesnake_launcher import BattlesnakeLauncher
 from battlesnake_rl.mabs.dqn import apex
+from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
 from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
 from battlesnake_rl.mabs.dqn.replay_shard import ReplayShard
 
@@ -38,7 +38,7 @@ def note_fragment(kind: str, fragment: Fragment) -> None:
     )
 
 
-class CountedRunner(BatchedEnvRunner):
+class CountedRunner(DQNEnvRunner):
     def sample_fragment(self) -> tuple[Fragment, dict[str, Any]]:
         fragment, info = super().sample_fragment()
         note_fragment("played", fragment)

@@ -16,7 +16,7 @@ COUNT = 64
 
 
 def test_what_a_gpu_computes_is_read_once_it_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    from battlesnake_rl.mabs.dqn.dqn_learner import coming
+    from battlesnake_rl.mabs.base.torch_learner import coming
 
     gpu = MagicMock()
     gpu.tensor.device.type = "cuda"

@@ -221,10 +221,10 @@ def test_a_policy_for_other_games_is_refused(
 
 @pytest.fixture
 def runner(small_config: Any) -> Any:
-    from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
+    from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
 
     config = small_config("DQN", num_snakes=3, opponents=SHARES)
-    one = BatchedEnvRunner(config=config, worker_index=0, num_workers=0)
+    one = DQNEnvRunner(config=config, worker_index=0, num_workers=0)
     one.remember(one.module.get_state())
     return one
 
@@ -285,7 +285,7 @@ def values_of_runners(algorithm: Any) -> list[dict[str, Any]]:
     def ask(runner: Any) -> dict[str, Any]:
         import copy
 
-        from battlesnake_rl.mabs.base.batched_env_runner import q_values
+        from battlesnake_rl.mabs.dqn.dqn_env_runner import q_values
 
         module = copy.deepcopy(runner.module)
         shape = (5, *module["default_policy"].observation_space.shape)

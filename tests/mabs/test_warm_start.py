@@ -180,16 +180,16 @@ def test_opponents_come_from_a_channel(
 
 
 def test_bundles_take_seats(small_config: Any, tmp_path: Path) -> None:
-    from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
+    from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
     from battlesnake_server.commands.pack_command import main as pack
 
     bundle = tmp_path / "mine.zip"
     assert pack(["--snake", "hungry", "-o", str(bundle)]) == 0
     config = small_config("DQN", num_snakes=3, opponents={str(bundle): 0.5})
-    runner = BatchedEnvRunner(config=config, worker_index=0, num_workers=0)
+    runner = DQNEnvRunner(config=config, worker_index=0, num_workers=0)
     (fragment,) = runner.sample()
     assert fragment.num_agent_steps > 0
     assert not runner._opponents.learning.all()
     bundle.write_bytes(b"damaged")
     with pytest.raises(ValueError, match=r"mine\.zip: no zip, or a damaged one"):
-        BatchedEnvRunner(config=config, worker_index=0, num_workers=0)
+        DQNEnvRunner(config=config, worker_index=0, num_workers=0)

@@ -18,8 +18,8 @@ from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_PREDS, QF_TAR
 from torch import nn
 
 from battlesnake_gym import VectorBattlesnake
-from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
 from battlesnake_rl.mabs.dqn import n_step_transitions, replay_buffer
+from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
 from battlesnake_rl.mabs.dqn.dqn_learner import SnakeDQNLearner
 from battlesnake_rl.mabs.envs.env_factory import head_plane
 from battlesnake_rl.mabs.policy import q_network
@@ -200,7 +200,7 @@ def test_the_ladder_of_epsilons_is_the_fast_one() -> None:
     )
     runner: Any = SimpleNamespace(env=games, config=config, worker_index=0)
     ours = dqn.Player(games, dqn.QNetwork(games), settings).epsilon
-    np.testing.assert_allclose(ours, BatchedEnvRunner._epsilons(runner))
+    np.testing.assert_allclose(ours, DQNEnvRunner._epsilons(runner))
 
 
 def test_it_learns_to_live_longer_than_others() -> None:

@@ -19,7 +19,7 @@ from battlesnake_gym.common import extensions
 from battlesnake_gym.common.suggestions import unknown
 from battlesnake_gym.env.seated_policy import PAST
 from battlesnake_rl.mabs.base.batched_algorithm import BatchedConfig
-from battlesnake_rl.mabs.base.ladder_evaluation import Measured, RLlibPPOConfig
+from battlesnake_rl.mabs.base.ladder_evaluation import Measured
 from battlesnake_rl.mabs.distil.distil import DISTILConfig
 from battlesnake_rl.mabs.dqn.apex import APEXConfig
 from battlesnake_rl.mabs.dqn.dqn import DQNConfig
@@ -29,6 +29,7 @@ from battlesnake_rl.mabs.envs.multi_agent_env import BattlesnakeMultiAgentEnv
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActorCritic
 from battlesnake_rl.mabs.policy.q_network import TRUNK
 from battlesnake_rl.mabs.ppo.ppo import PPOConfig
+from battlesnake_rl.mabs.ppo.rllib_ppo import RLlibPPOConfig
 
 MODULE = "snake"
 """The one policy that all snakes share. RLlib takes its default name for "a single agent"."""
@@ -180,7 +181,7 @@ def _begin(name: str) -> AlgorithmConfig:
     if not isinstance(config, AlgorithmConfig) or not issubclass(config.algo_class, Measured):
         raise ValueError(
             f"algorithm {name} must be a subclass of PPO (battlesnake_rl.mabs.ppo.ppo), DQN "
-            "(.dqn.dqn), APEX (.dqn.apex) or RLlibPPO (.measure.measured), or a function that "
+            "(.dqn.dqn), APEX (.dqn.apex) or RLlibPPO (.ppo.rllib_ppo), or a function that "
             "returns a configuration of one"
         )
     # Other processes of the training know nothing of the file.

@@ -1,7 +1,8 @@
-"""Our environment runner: a batch of games, one forward pass a turn, transitions as arrays."""
+"""Our environment runner: a batch of games, opponents, metrics and state."""
 
 from __future__ import annotations
 
+import abc
 import copy
 import dataclasses
 import functools
@@ -10,12 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import ray
-import torch
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
-from ray.rllib.algorithms.dqn.dqn_learner import QF_PREDS
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_AGENT_ID, DEFAULT_MODULE_ID
-from ray.rllib.core.columns import Columns
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from ray.rllib.env.env_context import EnvContext
 from ray.rllib.env.env_runner import EnvRunner
@@ -42,8 +40,6 @@ from battlesnake_rl.mabs.base.rllib_episodes import (
     Callbacks,
     Episodes,
 )
-from battlesnake_rl.mabs.dqn.n_step_transitions import Turns, build_fragment
-from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
 from battlesnake_rl.mabs.envs.env_factory import make_vector, side_at
 from battlesnake_rl.mabs.envs.training_opponents import Opponents
 from battlesnake_rl.mabs.policy.policy_loader import Values
@@ -62,7 +58,7 @@ class Stepped(NamedTuple):
 
 
 class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
-    """Plays ``num_envs_per_env_runner`` games at once and returns what it saw as `Fragment`.
+    """Plays ``num_envs_per_env_runner`` games at once; what it returns, subclasses say.
 
     All snakes share one module. ``config.env_config`` says which games (`environment.DEFAULTS`).
     An env step is one turn of one game; an agent step is one move of one snake.
@@ -146,7 +142,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         random_actions: bool = False,
         force_reset: bool = False,
         **_: Any,
-    ) -> list[Fragment]:
+    ) -> list[Any]:
         """Play a fragment, ``num_timesteps`` turns, or ``num_episodes`` new games to their end.
 
         Of games, each board plays its share, so that short ones do not count for more; metrics
@@ -180,7 +176,7 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         boards = self.env.num_games
         return games // boards + (np.arange(boards) < games % boards).astype(np.int64)
 
-    def sample_fragment(self) -> tuple[Fragment, dict[str, Any]]:
+    def sample_fragment(self) -> tuple[Any, dict[str, Any]]:
         """For asynchronous callers: a fragment, and what to know of it without looking inside."""
         fragment = self.sample()[0]
         return fragment, {
@@ -215,30 +211,9 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         module.set_state(weights)
         return functools.partial(self.preferences, module[DEFAULT_MODULE_ID])
 
-    def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Fragment:
+    @abc.abstractmethod
+    def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Any:
         """Play ``num_turns`` turns of all games, exploring in game i with ``epsilon[i]``."""
-        assert self.env is not None
-        turns = Turns.empty(
-            num_turns,
-            self.env.num_games,
-            self.env.num_snakes,
-            self.env.single_observation_space.shape,
-        )
-        for t in range(num_turns):
-            self._look(turns, t)
-            exploring = self._random.random(turns.actions[t].shape) < epsilon[:, None]
-            turns.actions[t] = choose_moves(
-                turns.q_values[t], turns.action_mask[t], exploring, self._random
-            )
-            stepped = self._step(turns.actions[t])
-            turns.rewards[t] = stepped.rewards * self.config.reward_scale
-            turns.acted[t] = stepped.acted
-            turns.terminateds[t] = stepped.terminateds
-            turns.truncateds[t] = stepped.truncateds
-        self._look(turns, num_turns)
-        fragment = build_fragment(turns, n_step=self.config.n_step, gamma=self.config.gamma)
-        self._count(fragment)
-        return fragment
 
     def _step(self, actions: NDArray[np.uint8]) -> Stepped:
         """Play a turn of all games; the opponents' moves are filled in into ``actions`` (N, S)."""
@@ -259,41 +234,14 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
         self._position = observations, infos["action_mask"], infos["alive"], truncations
         return Stepped(acted, rewards, terminations, truncations)
 
-    def _look(self, turns: Turns, t: int) -> None:
-        """Keep the position, and the values of it for all whose future counts."""
-        frames, action_mask, alive, cut_off = self._position
-        turns.frames[t], turns.action_mask[t] = frames, action_mask
-        seen = alive | cut_off
-        turns.q_values[t][seen] = self._q_values(turns.frames[t][seen])
-
-    def _q_values(self, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-        if not len(frames):
-            return np.zeros((0, 4), dtype=np.float32)
-        return self.preferences(self.module[DEFAULT_MODULE_ID], frames)
-
     @staticmethod
+    @abc.abstractmethod
     def preferences(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
         """What a module thinks of the moves, higher is better: (B, C, H, W) uint8 to (B, 4)."""
-        return q_values(module, frames)
 
+    @abc.abstractmethod
     def _epsilons(self) -> NDArray[np.float64]:
-        """Probability of a random move in each game: a schedule over env steps, or a ladder.
-
-        The ladder gives every game of every runner a fixed epsilon between ``base`` and
-        ``base ** (1 + exponent)``, so that some always try much and some play almost greedily.
-        """
-        assert self.env is not None
-        games = self.env.num_games
-        if self.config.epsilon_ladder is None:
-            schedule = self.config.epsilon
-            points = [(0, schedule)] if isinstance(schedule, int | float) else schedule
-            steps, values = zip(*points, strict=True)
-            return np.full(games, np.interp(self.num_env_steps_sampled_lifetime, steps, values))
-        base, exponent = self.config.epsilon_ladder
-        runners = max(self.config.num_env_runners, 1)
-        rung = np.arange(games) * runners + max(self.worker_index - 1, 0)
-        height = rung / max(games * runners - 1, 1)
-        return np.asarray(base ** (1 + exponent * height))
+        """Probability of a random move in each game."""
 
     # Metrics and state
 
@@ -367,28 +315,3 @@ class BatchedEnvRunner(EnvRunner, Checkpointable):  # type: ignore[misc]
 def _fetched(weights: Any) -> Any:
     """``weights``, or what they refer to."""
     return ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
-
-
-def q_values(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """What a module thinks of the moves: (B, C, H, W) uint8 to (B, 4)."""
-    with torch.inference_mode():
-        batch = {Columns.OBS: torch.from_numpy(frames)}
-        values: NDArray[np.float32] = module.compute_q_values(batch)[QF_PREDS].numpy()
-    return values
-
-
-def choose_moves(
-    q_values: NDArray[np.float32],
-    action_mask: NDArray[np.bool_],
-    exploring: NDArray[np.bool_],
-    random: np.random.Generator,
-) -> NDArray[np.uint8]:
-    """The allowed move of the highest value, or, where ``exploring``, any allowed one.
-
-    ``q_values`` and ``action_mask`` are (..., 4); at least one move is allowed everywhere.
-    """
-    preference = np.where(exploring[..., None], random.random(q_values.shape), q_values)
-    moves: NDArray[np.uint8] = (
-        np.where(action_mask, preference, -np.inf).argmax(-1).astype(np.uint8)
-    )
-    return moves

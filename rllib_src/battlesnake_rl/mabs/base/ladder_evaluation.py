@@ -1,4 +1,4 @@
-"""RLlib's algorithms, and ours on them, which report how strong what they train is."""
+"""What lets algorithms of RLlib's, and ours, report how strong what they train is."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-from ray.rllib.algorithms.ppo import ppo
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 
 from battlesnake_gym.replays.replay import Replay
@@ -24,7 +22,7 @@ from battlesnake_rl.mabs.policy.policy_loader import (
 from battlesnake_rl.mabs.policy.q_network import network_settings
 from battlesnake_rl.mabs.strength import sample_game
 from battlesnake_rl.mabs.strength.cpu_clock import FamilyClock
-from battlesnake_rl.mabs.strength.ladder_evaluator import SHARE, Strength
+from battlesnake_rl.mabs.strength.ladder_evaluator import Strength
 
 
 class Measured:
@@ -94,21 +92,3 @@ class Measured:
         super().restore_from_path(path, *args, **kwargs)  # type: ignore[misc]
         if "component" not in kwargs:
             self.strength.restore(Path(path))
-
-
-class RLlibPPOConfig(ppo.PPOConfig):  # type: ignore[misc]
-    """RLlib's, ``ladder_share`` (`strength.SHARE`) and ``start_from`` (a policy to begin with)."""
-
-    def __init__(self, algo_class: type | None = None) -> None:
-        super().__init__(algo_class=algo_class or RLlibPPO)
-        self.ladder_share = SHARE
-        self.start_from: str | None = None
-
-
-class RLlibPPO(Measured, ppo.PPO):  # type: ignore[misc]
-    """RLlib's PPO, which reports how strong it is."""
-
-    @classmethod
-    def get_default_config(cls) -> AlgorithmConfig:
-        """RLlib's configuration with ours."""
-        return RLlibPPOConfig()

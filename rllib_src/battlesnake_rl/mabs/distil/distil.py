@@ -35,7 +35,7 @@ from battlesnake_heuristics.search.search import (
     Search,
 )
 from battlesnake_rl.mabs.base.batched_algorithm import Batched, BatchedConfig
-from battlesnake_rl.mabs.dqn.dqn_learner import QuietLearner
+from battlesnake_rl.mabs.base.torch_learner import QuietLearner
 from battlesnake_rl.mabs.envs.env_factory import DEFAULTS, env_options
 from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor

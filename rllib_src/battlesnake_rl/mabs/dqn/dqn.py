@@ -28,7 +28,7 @@ from ray.rllib.utils.metrics import (
 
 from battlesnake_rl.mabs.base import supported_settings
 from battlesnake_rl.mabs.base.batched_algorithm import Batched, BatchedConfig
-from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
+from battlesnake_rl.mabs.dqn.dqn_env_runner import DQNEnvRunner
 from battlesnake_rl.mabs.dqn.dqn_learner import SnakeDQNLearner
 from battlesnake_rl.mabs.dqn.replay_buffer import Batch, ReplayBuffer
 from battlesnake_rl.mabs.envs.env_factory import env_options
@@ -50,7 +50,7 @@ class DQNConfig(BatchedConfig, rllib_dqn.DQNConfig):  # type: ignore[misc]
     errors stay below 1: above, the Huber loss learns the median, which ignores rare deaths.
     """
 
-    runner_base = BatchedEnvRunner
+    runner_base = DQNEnvRunner
     learner_base = SnakeDQNLearner
     module_base = SnakeQModule
     module_apis = MODULE_APIS

@@ -1,15 +1,13 @@
-"""Our optimizer, and DQN's learner: RLlib's double DQN, with little said about each update."""
+"""DQN's learner: RLlib's double DQN, with little said about each update."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn.dqn_learner import (
     QF_LOSS_KEY,
     QF_MAX_KEY,
@@ -23,115 +21,14 @@ from ray.rllib.algorithms.dqn.dqn_learner import (
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
-from ray.rllib.core.learner.learner import DEFAULT_OPTIMIZER
 from ray.rllib.core.learner.training_data import TrainingData
-from ray.rllib.utils.metrics import (
-    ALL_MODULES,
-    MODULE_TRAIN_BATCH_SIZE_MEAN,
-    NUM_ENV_STEPS_TRAINED,
-    NUM_ENV_STEPS_TRAINED_LIFETIME,
-    NUM_MODULE_STEPS_TRAINED,
-    NUM_MODULE_STEPS_TRAINED_LIFETIME,
-    WEIGHTS_SEQ_NO,
-)
 from torch import Tensor
 from torch.nn.functional import huber_loss, mse_loss
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from battlesnake_rl.mabs.base.torch_learner import QuietLearner, coming
 from battlesnake_rl.mabs.envs.env_factory import env_options
 from battlesnake_rl.mabs.policy import symmetry_transforms
 from battlesnake_rl.mabs.policy.q_network import NEW_ACTION_MASK, SnakeQModule
-
-
-def coming(tensor: Tensor) -> Callable[[], NDArray[Any]]:
-    """Begin to copy ``tensor`` to the CPU; what is returned waits for that and gives it.
-
-    It does not wait for what a GPU is given meanwhile.
-    """
-    copy = tensor.to("cpu", non_blocking=True)
-    if tensor.device.type != "cuda":
-        return copy.numpy
-    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    copied.record()
-
-    def arrived() -> NDArray[Any]:
-        copied.synchronize()
-        return copy.numpy()
-
-    return arrived
-
-
-class QuietLearner:
-    """Goes before a torch learner of RLlib's of one module: our optimizer, and little said.
-
-    Logging and reducing the results of every update took a thirtieth of it, so it is kept
-    until `report`.
-    """
-
-    def build(self: Any) -> None:
-        """Module and optimizer."""
-        super().build()  # type: ignore[misc]
-        self._norms: list[Tensor] = []
-        self._random = np.random.default_rng(self.config.seed)
-
-    def configure_optimizers_for_module(
-        self: Any, module_id: str, config: AlgorithmConfig | None = None
-    ) -> None:
-        """Adam, which steps in one call for all weights."""
-        parameters = self.get_parameters(self.module[module_id])
-        self.register_optimizer(
-            module_id=module_id,
-            optimizer=torch.optim.Adam(
-                parameters, eps=(config or self.config).adam_epsilon, fused=True
-            ),
-            params=parameters,
-            lr_or_lr_schedule=(config or self.config).lr,
-        )
-
-    def _tensor(self: Any, column: NDArray[Any]) -> Tensor:
-        # Torch does not take what it must not write to, such as what comes through Ray.
-        one = torch.from_numpy(column if column.flags.writeable else column.copy())
-        if self.device.type == "cpu":
-            return one
-        # From memory that is not pinned torch copies while everything waits.
-        return one.pin_memory().to(self.device, non_blocking=True)
-
-    def postprocess_gradients(self: Any, gradients_dict: dict[Any, Tensor]) -> dict[Any, Tensor]:
-        """Clip by the norm of all gradients, if they must be; other ways are left to RLlib."""
-        if self.config.grad_clip_by != "global_norm":
-            clipped: dict[Any, Tensor] = super().postprocess_gradients(  # type: ignore[misc]
-                gradients_dict
-            )
-            return clipped
-        gradients = [gradient for gradient in gradients_dict.values() if gradient is not None]
-        norm = get_total_norm(gradients, foreach=True)
-        most = self.config.grad_clip or math.inf
-        # Looking at the norm would wait for a GPU, which rather multiplies by 1 now and then.
-        if norm.device.type != "cpu" or norm > most:
-            clip_grads_with_norm_(self._params.values(), most, norm, foreach=True)
-        self._norms.append(norm)
-        return gradients_dict
-
-    def _log_counts(self: Any, updates: int, trained: int) -> None:
-        log = self.metrics.log_value
-        log((DEFAULT_MODULE_ID, WEIGHTS_SEQ_NO), self._weights_seq_no, window=1)
-        log((DEFAULT_MODULE_ID, MODULE_TRAIN_BATCH_SIZE_MEAN), trained / updates, reduce="mean")
-        log((DEFAULT_MODULE_ID, NUM_MODULE_STEPS_TRAINED), trained, reduce="sum")
-        for key in (
-            (DEFAULT_MODULE_ID, NUM_MODULE_STEPS_TRAINED_LIFETIME),
-            (ALL_MODULES, NUM_MODULE_STEPS_TRAINED_LIFETIME),
-            (ALL_MODULES, NUM_ENV_STEPS_TRAINED_LIFETIME),
-        ):
-            log(key, trained, reduce="lifetime_sum", with_throughput=True)
-        for key in (NUM_MODULE_STEPS_TRAINED, NUM_ENV_STEPS_TRAINED):
-            log((ALL_MODULES, key), trained, reduce="sum", with_throughput=True)
-
-    def _log_norms(self: Any) -> None:
-        if self._norms:
-            name = f"gradients_{DEFAULT_OPTIMIZER}_global_norm"
-            norm = torch.stack(self._norms).mean()
-            self.metrics.log_value((DEFAULT_MODULE_ID, name), norm, window=1)
-            self._norms.clear()
 
 
 class SnakeDQNLearner(QuietLearner, DQNTorchLearner):  # type: ignore[misc]

@@ -27,7 +27,7 @@ from torch.nn.functional import mse_loss
 
 from battlesnake_rl.mabs.base.batched_algorithm import Batched, BatchedConfig
 from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
-from battlesnake_rl.mabs.dqn.dqn_learner import QuietLearner
+from battlesnake_rl.mabs.base.torch_learner import QuietLearner
 from battlesnake_rl.mabs.policy import symmetry_transforms, warm_start
 from battlesnake_rl.mabs.policy.actor_critic import SnakeActor, judged
 from battlesnake_rl.mabs.policy.q_network import ACTION_MASK, TRUNK, WithMean

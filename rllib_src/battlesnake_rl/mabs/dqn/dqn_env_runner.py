@@ -1,0 +1,106 @@
+"""DQN's environment runner: one forward pass a turn, transitions as arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from ray.rllib.algorithms.dqn.dqn_learner import QF_PREDS
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.columns import Columns
+
+from battlesnake_rl.mabs.base.batched_env_runner import BatchedEnvRunner
+from battlesnake_rl.mabs.dqn.n_step_transitions import Turns, build_fragment
+from battlesnake_rl.mabs.dqn.replay_buffer import Fragment
+
+
+class DQNEnvRunner(BatchedEnvRunner):
+    """Plays by the values of moves, exploring, and returns what it saw as `Fragment`."""
+
+    def _play(self, num_turns: int, epsilon: NDArray[np.float64]) -> Fragment:
+        """Play ``num_turns`` turns of all games, exploring in game i with ``epsilon[i]``."""
+        assert self.env is not None
+        turns = Turns.empty(
+            num_turns,
+            self.env.num_games,
+            self.env.num_snakes,
+            self.env.single_observation_space.shape,
+        )
+        for t in range(num_turns):
+            self._look(turns, t)
+            exploring = self._random.random(turns.actions[t].shape) < epsilon[:, None]
+            turns.actions[t] = choose_moves(
+                turns.q_values[t], turns.action_mask[t], exploring, self._random
+            )
+            stepped = self._step(turns.actions[t])
+            turns.rewards[t] = stepped.rewards * self.config.reward_scale
+            turns.acted[t] = stepped.acted
+            turns.terminateds[t] = stepped.terminateds
+            turns.truncateds[t] = stepped.truncateds
+        self._look(turns, num_turns)
+        fragment = build_fragment(turns, n_step=self.config.n_step, gamma=self.config.gamma)
+        self._count(fragment)
+        return fragment
+
+    def _look(self, turns: Turns, t: int) -> None:
+        """Keep the position, and the values of it for all whose future counts."""
+        frames, action_mask, alive, cut_off = self._position
+        turns.frames[t], turns.action_mask[t] = frames, action_mask
+        seen = alive | cut_off
+        turns.q_values[t][seen] = self._q_values(turns.frames[t][seen])
+
+    def _q_values(self, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+        if not len(frames):
+            return np.zeros((0, 4), dtype=np.float32)
+        return self.preferences(self.module[DEFAULT_MODULE_ID], frames)
+
+    @staticmethod
+    def preferences(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """What a module thinks of the moves, higher is better: (B, C, H, W) uint8 to (B, 4)."""
+        return q_values(module, frames)
+
+    def _epsilons(self) -> NDArray[np.float64]:
+        """Probability of a random move in each game: a schedule over env steps, or a ladder.
+
+        The ladder gives every game of every runner a fixed epsilon between ``base`` and
+        ``base ** (1 + exponent)``, so that some always try much and some play almost greedily.
+        """
+        assert self.env is not None
+        games = self.env.num_games
+        if self.config.epsilon_ladder is None:
+            schedule = self.config.epsilon
+            points = [(0, schedule)] if isinstance(schedule, int | float) else schedule
+            steps, values = zip(*points, strict=True)
+            return np.full(games, np.interp(self.num_env_steps_sampled_lifetime, steps, values))
+        base, exponent = self.config.epsilon_ladder
+        runners = max(self.config.num_env_runners, 1)
+        rung = np.arange(games) * runners + max(self.worker_index - 1, 0)
+        height = rung / max(games * runners - 1, 1)
+        return np.asarray(base ** (1 + exponent * height))
+
+
+def q_values(module: Any, frames: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """What a module thinks of the moves: (B, C, H, W) uint8 to (B, 4)."""
+    with torch.inference_mode():
+        batch = {Columns.OBS: torch.from_numpy(frames)}
+        values: NDArray[np.float32] = module.compute_q_values(batch)[QF_PREDS].numpy()
+    return values
+
+
+def choose_moves(
+    q_values: NDArray[np.float32],
+    action_mask: NDArray[np.bool_],
+    exploring: NDArray[np.bool_],
+    random: np.random.Generator,
+) -> NDArray[np.uint8]:
+    """The allowed move of the highest value, or, where ``exploring``, any allowed one.
+
+    ``q_values`` and ``action_mask`` are (..., 4); at least one move is allowed everywhere.
+    """
+    preference = np.where(exploring[..., None], random.random(q_values.shape), q_values)
+    moves: NDArray[np.uint8] = (
+        np.where(action_mask, preference, -np.inf).argmax(-1).astype(np.uint8)
+    )
+    return moves
