@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from door import Json, RefusedError, flat, pairs, serve
+from server_loop import Json, RefusedError, flat, pairs, serve
 
 from battlesnake_gym.rules import MOVES
 from battlesnake_heuristics.search import _search

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from door import Json, flat, pairs
+from server_loop import Json, flat, pairs
 
 from battlesnake_gym import rules
 from battlesnake_gym.rules import Game, Settings, Snake, State

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from door import Json, RefusedError, flat, pairs, serve
+from server_loop import Json, RefusedError, flat, pairs, serve
 from hisss import BattleSnakeConfig, BattleSnakeGame
 
 MOVES = ("up", "right", "down", "left")

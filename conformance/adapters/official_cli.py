@@ -4,8 +4,8 @@ import subprocess
 import sys
 from queue import Queue
 
-from asked import answers, boards, listen
-from door import Json, RefusedError, flat, serve
+from scripted_snakes import answers, boards, listen
+from server_loop import Json, RefusedError, flat, serve
 
 
 class Cli:

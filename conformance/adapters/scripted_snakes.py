@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
 from threading import Thread
 
-from door import Json
+from server_loop import Json
 
 boards: Queue[Json] = Queue()
 answers: dict[str, Queue[str]] = {}
